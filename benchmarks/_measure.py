@@ -1,0 +1,92 @@
+"""How time and memory are measured."""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+import tracemalloc
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds of one function: the first call in this process, and the calls after it."""
+
+    cold: float
+    warm: tuple[float, ...]
+
+    @property
+    def best(self) -> float:
+        """The fastest warm call: the one least disturbed by the machine."""
+        return min(self.warm)
+
+    @property
+    def median(self) -> float:
+        """The median warm call: what a user sees."""
+        return statistics.median(self.warm)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A candidate and a baseline, timed in turns."""
+
+    candidate: Timing
+    baseline: Timing
+
+    @property
+    def ratio(self) -> float:
+        """The median over rounds of candidate / baseline.
+
+        The two calls of a round are neighbours in time, so that a slow spell of the machine hits both.
+        """
+        return statistics.median(
+            candidate / baseline for candidate, baseline in zip(self.candidate.warm, self.baseline.warm, strict=True)
+        )
+
+
+def seconds(call: Callable[[], object]) -> float:
+    """The wall-clock time of one call, with the garbage collector held off."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        start = time.perf_counter()
+        call()
+        return time.perf_counter() - start
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def compare(candidate: Callable[[], object], baseline: Callable[[], object], rounds: int) -> Comparison:
+    """Time both cold, then warm in `rounds` rounds that alternate which of the two goes first."""
+    if rounds < 1:
+        raise ValueError(f"rounds must be at least 1; got {rounds}.")
+    cold_baseline, cold_candidate = seconds(baseline), seconds(candidate)
+    warm_candidate, warm_baseline = [], []
+    for index in range(rounds):
+        if index % 2:
+            warm_candidate.append(seconds(candidate))
+            warm_baseline.append(seconds(baseline))
+        else:
+            warm_baseline.append(seconds(baseline))
+            warm_candidate.append(seconds(candidate))
+    return Comparison(Timing(cold_candidate, tuple(warm_candidate)), Timing(cold_baseline, tuple(warm_baseline)))
+
+
+def peak_memory(call: Callable[[], object]) -> int:
+    """The most bytes a call held at once beyond what was held before; in a run of its own, since tracing is slow.
+
+    NumPy reports its buffers to tracemalloc; memory that a C library allocates for itself is not seen.
+    """
+    gc.collect()
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        result = call()
+        _, peak = tracemalloc.get_traced_memory()
+        del result
+        return peak - before
+    finally:
+        tracemalloc.stop()

@@ -1,0 +1,73 @@
+"""The benchmarks' own arithmetic; the speeds themselves are for `make bench`."""
+
+import json
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from benchmarks import _measure, _registry, _report
+
+
+def row(**changes):
+    return _registry.Row(
+        **({"problem": "p", "solver": "s", "ratio_of": "a / b", "ratio": 0.5, "target": 1.0} | changes)
+    )
+
+
+def test_compare_alternates_the_order():
+    calls = []
+    timed = _measure.compare(lambda: calls.append("c"), lambda: calls.append("b"), rounds=3)
+    assert "".join(calls) == "bc" + "bc" + "cb" + "bc"
+    assert len(timed.candidate.warm) == len(timed.baseline.warm) == 3
+
+
+def test_ratio_pairs_the_rounds():
+    # one slow spell that hits both calls of a round leaves the ratio alone
+    timed = _measure.Comparison(_measure.Timing(9.0, (2.0, 200.0, 2.0)), _measure.Timing(9.0, (1.0, 100.0, 1.0)))
+    assert timed.ratio == 2.0
+
+
+def test_compare_refuses_no_rounds():
+    with pytest.raises(ValueError, match="rounds must be at least 1; got 0"):
+        _measure.compare(int, int, rounds=0)
+
+
+def test_peak_memory_counts_an_array_and_stops_tracing():
+    assert 8e6 <= _measure.peak_memory(lambda: np.ones(10**6)) < 9e6
+    assert not tracemalloc.is_tracing()
+
+
+@pytest.mark.parametrize(
+    ("changes", "passed"), [({}, True), ({"ratio": 2.0}, False), ({"status": "loads torch"}, False)]
+)
+def test_row_passes_only_within_target_and_without_complaint(changes, passed):
+    assert row(**changes).passed is passed
+
+
+def test_table_is_aligned_and_says_what_missed():
+    header, first, second = _report.table([row(), row(problem="a longer problem", ratio=2.0)]).splitlines()
+    assert header.index("ratio of") == first.index("a / b") == second.index("a / b")
+    assert "MISSED" in second
+    assert "MISSED" not in first
+
+
+def test_record_is_complete_json(tmp_path):
+    pytest.importorskip("threadpoolctl", reason="the bench extra is not installed")
+    timing = _measure.Timing(2.0, (1.0, 3.0, 1.5))
+    content = json.loads(_report.write([row(timing=timing)], "suite", True, tmp_path).read_text())
+    assert content["machine"]["cores"] >= 1
+    (entry,) = content["rows"]
+    assert (entry["seconds_cold"], entry["seconds_warm_best"], entry["seconds_warm_median"]) == (2.0, 1.0, 1.5)
+    assert {"varopt", "numpy", "scipy", "python"} <= set(entry["versions"])
+
+
+def test_every_suite_has_benchmarks():
+    assert {suite: bool(_registry.load(suite)) for suite in _registry.suites()} == dict.fromkeys(
+        _registry.suites(), True
+    )
+
+
+def test_unknown_suite_is_named():
+    with pytest.raises(ValueError, match="suite must be one of"):
+        _registry.load("nonsense")
