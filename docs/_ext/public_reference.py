@@ -1,0 +1,123 @@
+"""Writes the reference pages from `__all__`, and warns of a public name that has no entry or no docstring.
+
+Nobody lists a name twice: exporting it documents it. The pages are written to ``reference/_generated`` before Sphinx
+looks for sources, because autosummary only sees directives that are in a source file.
+"""
+
+import importlib
+import inspect
+import shutil
+from pathlib import Path
+from types import ModuleType
+
+from sphinx.application import Sphinx
+from sphinx.config import Config
+from sphinx.environment import BuildEnvironment
+from sphinx.util.logging import getLogger
+
+logger = getLogger(__name__)
+
+LAYERS = {
+    "terms": "Terms",
+    "model": "Objectives",
+    "families": "Families",
+    "bounds": "Bounds",
+}
+
+
+def layer_of(value: object) -> str:
+    """The layer that defines an object (for a constant: the layer that defines its type)."""
+    module = getattr(value, "__module__", None) or type(value).__module__
+    package, _, rest = module.partition(".")
+    return rest.partition(".")[0] if package == "varopt" else ""
+
+
+def public(module: ModuleType) -> dict[str, object]:
+    """The public names of a module and what they stand for, without dunder names such as the version."""
+    return {name: getattr(module, name) for name in module.__all__ if not name.startswith("__")}
+
+
+def own_names(layer: str) -> dict[str, object]:
+    """The public names of a layer that are not already public at the top."""
+    top = importlib.import_module("varopt")
+    here = public(importlib.import_module(f"varopt.{layer}"))
+    return {name: value for name, value in here.items() if getattr(top, name, None) is not value}
+
+
+def autosummary(module: str, names: list[str]) -> str:
+    """A MyST block that lists the names and makes autosummary write a page for each."""
+    entries = "\n".join(f"   {name}" for name in names)
+    return (
+        f"```{{eval-rst}}\n.. currentmodule:: {module}\n\n.. autosummary::\n   :toctree: objects\n\n{entries}\n```\n\n"
+    )
+
+
+def top_page() -> str:
+    """The page of everything that `import varopt as vo` gives, grouped by the layer that defines it."""
+    names = public(importlib.import_module("varopt"))
+    text = "# varopt\n\nEverything that `import varopt as vo` gives.\n\n"
+    groups = {layer: [name for name, value in names.items() if layer_of(value) == layer] for layer in LAYERS}
+    grouped = {name for group in groups.values() for name in group}
+    for layer, group in groups.items():
+        if group:
+            text += f"## {LAYERS[layer]}\n\n" + autosummary("varopt", group)
+    if rest := [name for name in names if name not in grouped]:
+        text += "## Others\n\n" + autosummary("varopt", rest)
+    return text
+
+
+def layer_page(layer: str) -> str:
+    """The page of what a layer exports beyond the top."""
+    text = f"# varopt.{layer}\n\n```{{eval-rst}}\n.. automodule:: varopt.{layer}\n   :no-members:\n```\n\n"
+    names = own_names(layer)
+    return text + (autosummary(f"varopt.{layer}", list(names)) if names else "All of its names are in `varopt`.\n")
+
+
+def terms_table() -> str:
+    """The table of named terms, for `terms.md`: one row per entry of the registry."""
+    registry = importlib.import_module("varopt.terms").REGISTRY
+    rows = ["| term | what it is |", "|---|---|"]
+    for name, declaration in sorted(registry.items()):
+        summary = (inspect.getdoc(declaration) or "").partition("\n")[0].replace("|", "\\|")
+        rows.append(f"| `{name}` | {summary} |")
+    return "\n".join(rows) + "\n"
+
+
+def write_pages(app: Sphinx, config: Config) -> None:
+    """Write afresh all that is generated, so that a removed name leaves no orphan behind."""
+    generated = Path(app.srcdir) / "reference" / "_generated"
+    shutil.rmtree(generated, ignore_errors=True)
+    generated.mkdir(parents=True)
+    (generated / "varopt.md").write_text(top_page(), encoding="utf-8")
+    for layer in LAYERS:
+        (generated / f"{layer}.md").write_text(layer_page(layer), encoding="utf-8")
+    (generated / "terms-table.txt").write_text(terms_table(), encoding="utf-8")  # included, so not a page of its own
+
+    # `bound` and `Bound` are two pages, also on a file system that ignores case.
+    names = [f"varopt.{name}" for name in public(importlib.import_module("varopt"))]
+    names += [f"varopt.{layer}.{name}" for layer in LAYERS for name in own_names(layer)]
+    seen: set[str] = set()
+    for name in sorted(names, reverse=True):  # lower case sorts last, so it keeps the plain file name
+        if name.lower() in seen:
+            config.autosummary_filename_map[name] = f"{name}-class"
+        seen.add(name.lower())
+
+
+def check_coverage(app: Sphinx, env: BuildEnvironment) -> None:
+    """Compare the public names with what the reference describes; a warning is an error in `make docs`."""
+    described = set(env.domains["py"].data["objects"])
+    modules = {"varopt": public(importlib.import_module("varopt"))}
+    modules |= {f"varopt.{layer}": own_names(layer) for layer in LAYERS}
+    for module, names in modules.items():
+        for name, value in names.items():
+            if f"{module}.{name}" not in described:
+                logger.warning("the public name %s.%s is missing from the reference", module, name)
+            elif (inspect.isclass(value) or inspect.isroutine(value)) and not (value.__doc__ or "").strip():
+                logger.warning("the public name %s.%s has no docstring", module, name)
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Register the two hooks."""
+    app.connect("config-inited", write_pages)
+    app.connect("env-check-consistency", check_coverage)
+    return {"parallel_read_safe": False, "parallel_write_safe": True}
