@@ -1,0 +1,75 @@
+"""Objectives: variables, affine maps of them, terms of these, and sums. Data are held by reference, never copied.
+
+>>> import numpy as np, varopt as vo
+>>> X, y = np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([1.0, 1.0])
+>>> w = vo.Variable(2, name="w")
+>>> f = vo.sum_squares(y - X @ w) + 0.5 * vo.norm1(w)
+>>> f([0.0, 0.0]), f.curvature.name
+(2.0, 'CONVEX')
+"""
+
+from varopt.model import _scipy
+from varopt.model._affine import Affine, Binary, Categorical, Expression, Variable, diff
+from varopt.model._functions import (
+    abs,
+    capped_abs,
+    clip,
+    dead_zone,
+    epsilon_insensitive,
+    hinge,
+    huber,
+    mcp,
+    norm1,
+    norm2,
+    piecewise,
+    pinball,
+    pos,
+    quad_form,
+    ramp,
+    scad,
+    square,
+    squared_hinge,
+    step,
+    sum,
+    sum_squares,
+    zero_one,
+)
+from varopt.model._objective import Elementwise, Objective, as_objective
+from varopt.model._polynomial import Polynomial
+
+_scipy.install()
+
+__all__ = [
+    "Affine",
+    "Binary",
+    "Categorical",
+    "Elementwise",
+    "Expression",
+    "Objective",
+    "Polynomial",
+    "Variable",
+    "abs",
+    "as_objective",
+    "capped_abs",
+    "clip",
+    "dead_zone",
+    "diff",
+    "epsilon_insensitive",
+    "hinge",
+    "huber",
+    "mcp",
+    "norm1",
+    "norm2",
+    "piecewise",
+    "pinball",
+    "pos",
+    "quad_form",
+    "ramp",
+    "scad",
+    "square",
+    "squared_hinge",
+    "step",
+    "sum",
+    "sum_squares",
+    "zero_one",
+]

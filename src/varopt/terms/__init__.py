@@ -1,0 +1,61 @@
+"""Terms: functions of one real variable as data, with their expectation, derivatives, curvature, conjugate and gap.
+
+>>> from varopt import terms
+>>> hinge = terms.hinge()
+>>> hinge.value([-1.0, 0.0, 2.0])
+array([2., 1., 0.])
+>>> hinge.curvature
+<Curvature.CONVEX: 'convex'>
+"""
+
+from varopt.terms._curvature import AFFINE, CONCAVE, CONVEX, UNKNOWN, Curvature
+from varopt.terms._named import (
+    REGISTRY,
+    Declaration,
+    abs_,
+    capped_abs,
+    clip,
+    dead_zone,
+    epsilon_insensitive,
+    hinge,
+    huber,
+    mcp,
+    piecewise,
+    pinball,
+    pos,
+    ramp,
+    scad,
+    square,
+    squared_hinge,
+    step,
+    zero_one,
+)
+from varopt.terms._piecewise import PiecewisePolynomial
+
+__all__ = [
+    "AFFINE",
+    "CONCAVE",
+    "CONVEX",
+    "REGISTRY",
+    "UNKNOWN",
+    "Curvature",
+    "Declaration",
+    "PiecewisePolynomial",
+    "abs_",
+    "capped_abs",
+    "clip",
+    "dead_zone",
+    "epsilon_insensitive",
+    "hinge",
+    "huber",
+    "mcp",
+    "piecewise",
+    "pinball",
+    "pos",
+    "ramp",
+    "scad",
+    "square",
+    "squared_hinge",
+    "step",
+    "zero_one",
+]

@@ -1,0 +1,390 @@
+"""One declaration for every piecewise polynomial: knots and coefficients.
+
+A `PiecewisePolynomial` is data. Its value, derivative, curvature, slopes, subdifferential and conjugate are computed here from the
+declaration, its Gaussian expectation and smoothing gap in `_gaussian`; nothing is written per function.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, reduce
+from typing import Any, Literal
+
+import numpy as np
+
+from varopt._array import Array, as_float, namespace
+from varopt._domains import as_finite
+from varopt.terms import _gaussian
+from varopt.terms._curvature import Curvature, from_facts
+from varopt.terms._polynomial import Coefficient, Polynomial, differentiate, evaluate, every, extremes, shift, subtract, trim
+from varopt.terms._tails import MAX_ORDER
+
+__all__ = ["PiecewisePolynomial"]
+
+
+def _scalar_or_row(name: str, value: Any) -> Coefficient:
+    array = as_finite(name, value)
+    if array.ndim == 0 or (array.size and np.ptp(array) == 0.0):
+        return float(array.flat[0])
+    if array.ndim > 1 or array.size == 0:
+        raise ValueError(f"{name} must be a number or a one-dimensional array, one entry per row; got shape {array.shape}.")
+    return array.astype(np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class PiecewisePolynomial:
+    r"""A function of one real variable given by polynomials between knots.
+
+    Use `piecewise` to declare one from coefficients in powers of ``z``; the named terms (`abs_`, `hinge`, ...) are such declarations.
+
+    Parameters
+    ----------
+    knots : tuple of K floats or arrays
+        Increasing. An array has one entry per row: then every row is a term of its own.
+    pieces : tuple of K + 1 tuples of floats or arrays
+        Coefficients by increasing degree in powers of ``z - c`` with the piece's own centre ``c``.
+    centres : tuple of K + 1 floats or arrays, optional
+        By default the piece's left knot, and the first knot for the first piece. Choose the point where the piece is small: written
+        around it, a polynomial keeps its digits there.
+    name : str
+        How the term is called in messages.
+    at_knot : {"right", "left"}
+        Which piece gives the value on a knot; matters only where the term jumps.
+
+    Notes
+    -----
+    With K knots and degree d every method costs O(K d) passes over its argument and allocates O(1) arrays of its size.
+    """
+
+    knots: tuple[Coefficient, ...]
+    pieces: tuple[Polynomial, ...]
+    centres: tuple[Coefficient, ...] = ()
+    name: str = "piecewise"
+    at_knot: Literal["right", "left"] = "right"
+    parameters: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        knots = tuple(_scalar_or_row("knots", t) for t in self.knots)
+        pieces = tuple(trim(tuple(_scalar_or_row("pieces", c) for c in p)) for p in self.pieces)
+        if len(pieces) != len(knots) + 1:
+            raise ValueError(f"pieces must be one more than knots; got {len(pieces)} pieces for {len(knots)} knots.")
+        if any(len(p) == 0 for p in pieces):
+            raise ValueError("pieces must each have at least one coefficient; write [0.0] for the zero polynomial.")
+        if max(map(len, pieces)) - 1 > MAX_ORDER:
+            raise ValueError(f"pieces must have degree at most {MAX_ORDER}; got {max(map(len, pieces)) - 1}.")
+        for left, right in zip(knots[:-1], knots[1:], strict=True):
+            if not every(np.asarray(left) < np.asarray(right)):
+                raise ValueError(f"knots must be increasing; got {left} before {right}.")
+        centres = tuple(_scalar_or_row("centres", c) for c in self.centres) or ((knots[0], *knots) if knots else (0.0,))
+        if len(centres) != len(pieces):
+            raise ValueError(f"centres must be as many as pieces; got {len(centres)} centres for {len(pieces)} pieces.")
+        object.__setattr__(self, "knots", knots)
+        object.__setattr__(self, "pieces", pieces)
+        object.__setattr__(self, "centres", centres)
+        lengths = {np.size(c) for c in self._leaves() if not isinstance(c, float)}
+        if len(lengths) > 1:
+            raise ValueError(f"per-row knots and coefficients must have one length; got lengths {sorted(lengths)}.")
+
+    def __repr__(self) -> str:
+        inside = ", ".join(f"{k}={v if np.ndim(v) == 0 else '...'}" for k, v in self.parameters.items())
+        return f"{self.name}({inside})"
+
+    def _leaves(self) -> list[Coefficient]:
+        return [*self.knots, *self.centres, *(c for p in self.pieces for c in p)]
+
+    def _map(self, function: Callable[[Coefficient], Coefficient]) -> PiecewisePolynomial:
+        """The same term with `function` applied to every per-row array; nothing is checked again."""
+        new = object.__new__(PiecewisePolynomial)
+        object.__setattr__(new, "knots", tuple(function(t) for t in self.knots))
+        object.__setattr__(new, "centres", tuple(function(c) for c in self.centres))
+        object.__setattr__(new, "pieces", tuple(tuple(function(c) for c in p) for p in self.pieces))
+        for attribute in ("name", "at_knot", "parameters"):
+            object.__setattr__(new, attribute, getattr(self, attribute))
+        # Facts about the whole declaration hold for every selection of its rows, and are not computed again.
+        new.__dict__["jumps"] = tuple(tuple(function(c) for c in j) for j in self.jumps)
+        new.__dict__["balanced"] = self.balanced
+        return new
+
+    @property
+    def rows(self) -> int | None:
+        """Number of rows where parameters differ by row, else None."""
+        return next((int(np.size(c)) for c in self._leaves() if not isinstance(c, float)), None)
+
+    def take(self, index: Any) -> PiecewisePolynomial:
+        """The term for the rows `index` (a slice or an index array) of the per-row parameters."""
+        if self.rows is None:
+            return self
+        return self._map(lambda c: c if isinstance(c, float) else c[index])
+
+    def on(self, xp: Any, like: Array) -> PiecewisePolynomial:
+        """The term with its per-row arrays in the namespace, dtype and device of `like`."""
+        if self.rows is None:
+            return self
+        if xp is namespace(np.empty(0)):
+            return self._map(lambda c: c if isinstance(c, float) else c.astype(like.dtype, copy=False))
+        return self._map(lambda c: c if isinstance(c, float) else xp.asarray(c, dtype=like.dtype, device=like.device))
+
+    # -- What the declaration says ------------------------------------------------------------------------------------
+
+    @property
+    def degree(self) -> int:
+        """Highest degree of any piece."""
+        return max(map(len, self.pieces)) - 1
+
+    @cached_property
+    def jumps(self) -> tuple[Polynomial, ...]:
+        """For each knot t the difference of the pieces right and left of it, in powers of ``z - t``.
+
+        Entry 0 is the jump of the value, entry 1 the jump of the slope.
+        """
+        jumps = []
+        for j, knot in enumerate(self.knots):
+            offsets = [knot - c for c in self.centres[j : j + 2]]
+            left, right = (shift(p, x) for p, x in zip(self.pieces[j : j + 2], offsets, strict=True))
+            jumps.append(subtract(right, left, abs(knot) + abs(offsets[0]) + abs(offsets[1])))
+        return tuple(jumps)
+
+    @cached_property
+    def balanced(self) -> tuple[tuple[bool, ...], ...]:
+        """For each knot: whether value, slope and second derivative change sign across it, as the slope of ``|z|`` does.
+
+        Near such a knot the expectation of that derivative passes through zero, and it needs a form that keeps its digits there.
+        """
+        facts = []
+        for j in range(len(self.knots)):
+            left = self.pieces[j]
+            row = []
+            for k in range(3):
+                at_left = evaluate(left, self.knots[j] - self.centres[j])
+                jump = math.factorial(k) * self.jumps[j][k] if k < len(self.jumps[j]) else 0.0
+                row.append(bool(np.any(at_left * (at_left + jump) < 0.0)))
+                left = differentiate(left)
+            facts.append(tuple(row))
+        return tuple(facts)
+
+    @cached_property
+    def is_continuous(self) -> bool:
+        """Whether no knot has a jump of the value."""
+        return all(every(np.asarray(jump[0]) == 0.0) for jump in self.jumps)
+
+    @cached_property
+    def curvature(self) -> Curvature:
+        """Convex, concave, affine or unknown, for all rows at once."""
+        if not self.is_continuous:
+            return Curvature.UNKNOWN
+        kinks = [np.asarray(jump[1]) if len(jump) > 1 else np.zeros(()) for jump in self.jumps]
+        bends = [self._range_of(i, 2) for i in range(len(self.pieces))]
+        convex = all(every(k >= 0) for k in kinks) and all(every(low >= 0) for low, _ in bends)
+        concave = all(every(k <= 0) for k in kinks) and all(every(high <= 0) for _, high in bends)
+        return from_facts(convex, concave)
+
+    def why_not_convex(self) -> str:
+        """The first fact that breaks convexity, as a clause; empty where the term is convex."""
+        for knot, jump in zip(self.knots, self.jumps, strict=True):
+            at = f"{knot:g}" if isinstance(knot, float) else "a knot"
+            if not every(np.asarray(jump[0]) == 0.0):
+                return f"it jumps at {at}"
+            if len(jump) > 1 and not every(np.asarray(jump[1]) >= 0.0):
+                return f"its slope falls at {at}"
+        for i in range(len(self.pieces)):
+            if not every(self._range_of(i, 2)[0] >= 0):
+                return f"its piece {i} bends down"
+        return ""
+
+    def _range_of(self, piece: int, derivative: int) -> tuple[Array, Array]:
+        """Range of a derivative of one piece on its own interval."""
+        polynomial = self.pieces[piece]
+        for _ in range(derivative):
+            polynomial = differentiate(polynomial)
+        centre = self.centres[piece]
+        low = self.knots[piece - 1] - centre if piece > 0 else -math.inf
+        high = self.knots[piece] - centre if piece < len(self.knots) else math.inf
+        return extremes(polynomial, low, high)
+
+    @cached_property
+    def slopes(self) -> tuple[Array, Array]:
+        """The closed interval of all slopes, ``(smallest, largest)``; infinite for quadratic growth.
+
+        The derivative of a smoothed term is an average of slopes, so it lies in this interval: for a convex term, in the closure
+        of the domain of the conjugate.
+        """
+        self._require_continuity("slopes")
+        ranges = [self._range_of(i, 1) for i in range(len(self.pieces))]
+        return reduce(np.minimum, [low for low, _ in ranges]), reduce(np.maximum, [high for _, high in ranges])
+
+    @cached_property
+    def infimum(self) -> Array:
+        """The greatest lower bound of the term's values."""
+        return reduce(np.minimum, [self._range_of(i, 0)[0] for i in range(len(self.pieces))])
+
+    def _require_continuity(self, what: str) -> None:
+        if not self.is_continuous:
+            raise ValueError(f"{what} needs a continuous term, and {self.name} jumps at a knot.")
+
+    # -- At a point ---------------------------------------------------------------------------------------------------
+
+    def _select(self, xp: Any, z: Array, derivative: int = 0, *, side: str | None = None) -> Array:
+        """Value of a derivative of the piece each entry lies in."""
+        result: Any = None
+        for i, polynomial in enumerate(self.pieces):
+            for _ in range(derivative):
+                polynomial = differentiate(polynomial)
+            value = evaluate(polynomial, z - self.centres[i])
+            if isinstance(value, float):
+                value = xp.full_like(z, value)
+            if result is None:
+                result = value
+            else:
+                knot = self.knots[i - 1]
+                result = xp.where(z > knot if (side or self.at_knot) == "left" else z >= knot, value, result)
+        return result if result.shape == z.shape else result + xp.zeros_like(z)
+
+    def value(self, z: Array) -> Array:
+        """The term at `z`, elementwise."""
+        xp, (z,) = as_float(z)
+        with np.errstate(over="ignore", invalid="ignore"):  # a piece may overflow where it is not selected
+            return self.on(xp, z)._select(xp, z)
+
+    __call__ = value
+
+    def derivative(self, z: Array) -> Array:
+        """The slope at `z`, from the right on a knot."""
+        xp, (z,) = as_float(z)
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self.on(xp, z)._select(xp, z, 1, side="right")
+
+    def subdifferential(self, z: Array) -> tuple[Array, Array]:
+        """The interval of slopes at `z`: ``(smallest, largest)``, one point away from the knots (Clarke's, where not convex)."""
+        self._require_continuity("subdifferential")
+        xp, (z,) = as_float(z)
+        term = self.on(xp, z)
+        with np.errstate(over="ignore", invalid="ignore"):
+            left, right = (term._select(xp, z, 1, side=side) for side in ("left", "right"))
+        return xp.minimum(left, right), xp.maximum(left, right)
+
+    def conjugate(self, slope: Array) -> Array:
+        r"""The convex conjugate :math:`\rho^*(v) = \sup_z vz - \rho(z)`; infinite outside the slopes of the term.
+
+        Only for convex terms with pieces of degree at most two.
+        """
+        if not self.curvature.is_convex or self.degree > 2:
+            raise ValueError(
+                f"conjugate needs a convex term with pieces of degree at most 2; {self.name} "
+                + (f"has degree {self.degree}." if self.curvature.is_convex else f"is not convex: {self.why_not_convex()}.")
+            )
+        v = np.asarray(as_float(slope)[1][0], dtype=np.float64)
+        low, high = self.slopes
+        # The supremum is reached on a knot or where a quadratic piece has slope v.
+        best = np.where((v >= low) & (v <= high), -math.inf, math.inf)
+        for knot, polynomial, centre in zip(self.knots, self.pieces[1:], self.centres[1:], strict=True):
+            best = np.maximum(best, v * knot - evaluate(polynomial, knot - centre))
+        for i, polynomial in enumerate(self.pieces):
+            centre = self.centres[i]
+            if len(polynomial) < 3:
+                if not self.knots:  # an affine term: the only slope in the domain is its own
+                    best = np.maximum(best, v * centre - polynomial[0])
+                continue
+            left = self.knots[i - 1] - centre if i > 0 else -math.inf
+            right = self.knots[i] - centre if i < len(self.knots) else math.inf
+            with np.errstate(divide="ignore", invalid="ignore"):
+                x = np.clip((v - polynomial[1]) / (2.0 * polynomial[2]), left, right)
+                value = v * (centre + x) - evaluate(polynomial, x)
+            best = np.where(np.isfinite(x), np.maximum(best, value), best)
+        return best
+
+    # -- Under a Gaussian: see _gaussian ------------------------------------------------------------------------------
+
+    def derivatives(self, mean: Array, sigma: Array) -> tuple[Array, Array, Array]:
+        r"""Expectation under :math:`z \sim N(\text{mean}, \text{sigma}^2)`, and its first and second derivative in the mean.
+
+        One pass: the three share the normal density and its tails. Time per number and knot: about 2.5 calls of
+        ``scipy.special.ndtr``; memory: the three results.
+
+        Examples
+        --------
+        >>> from varopt import terms
+        >>> value, slope, bend = terms.abs_().derivatives(0.0, 1.0)   # <|z|> = sqrt(2 / pi)
+        >>> print(f"{value:.6f} {slope:.6f} {bend:.6f}")
+        0.797885 0.000000 0.797885
+        """
+        value, first, second = _gaussian.expectations(self, mean, sigma, (0, 1, 2))
+        return value, first, second
+
+    def expectation(self, mean: Array, sigma: Array) -> Array:
+        """Expectation under a Gaussian."""
+        return _gaussian.expectations(self, mean, sigma, (0,))[0]
+
+    def sigma_derivative(self, mean: Array, sigma: Array) -> Array:
+        """Derivative of the expectation in sigma: sigma times the second derivative in the mean (the heat equation)."""
+        return sigma * _gaussian.expectations(self, mean, sigma, (2,))[0]
+
+    def gap(self, mean: Array, sigma: Array) -> Array:
+        """Expectation minus value at the mean, without cancellation: accurate however small it is."""
+        return _gaussian.expectations(self, mean, sigma, ("gap",))[0]
+
+    def worst_gap(self, sigma: Array) -> tuple[Array, Array]:
+        """The largest `gap` over all means, and a mean where it is reached (infinite where it is only approached)."""
+        return _gaussian.worst_gap(self, sigma)
+
+    def gap_coefficients(self) -> tuple[Array, Array]:
+        r"""``(linear, quadratic)`` such that :math:`|gap| \le linear \cdot sigma + quadratic \cdot sigma^2` at every mean.
+
+        A kink of the slope by j adds at most :math:`|j|/\sqrt{2\pi}` to the linear part, a second derivative of at most c adds
+        c/2 to the quadratic part. Infinite for pieces whose second derivative is unbounded. For terms that fall below as well as
+        rise above their smoothing, the range of the gap, largest minus smallest, keeps the same bound.
+        """
+        self._require_continuity("a bound on the smoothing gap")
+        kinks = sum((np.abs(np.asarray(jump[1])) for jump in self.jumps if len(jump) > 1), np.zeros(()))
+        bends = [self._range_of(i, 2) for i in range(len(self.pieces))]
+        top = reduce(np.maximum, [np.maximum(high, 0.0) for _, high in bends])
+        bottom = reduce(np.minimum, [np.minimum(low, 0.0) for low, _ in bends])
+        return kinks / math.sqrt(2.0 * math.pi), (top - bottom) / 2.0
+
+
+def piecewise(knots: Sequence[Any], pieces: Sequence[Sequence[Any]], *, name: str = "piecewise") -> PiecewisePolynomial:
+    """Declare a term of your own.
+
+    Parameters
+    ----------
+    knots : sequence of K increasing numbers
+        A knot may also be an array with one entry per row.
+    pieces : sequence of K + 1 sequences of numbers
+        For each interval between knots, coefficients by increasing degree in powers of ``z``.
+
+    Examples
+    --------
+    >>> from varopt import terms
+    >>> ramp = terms.piecewise(knots=[0.0, 1.0], pieces=[[0.0], [0.0, 1.0], [1.0]])
+    >>> ramp.value([-1.0, 0.25, 3.0])
+    array([0.  , 0.25, 1.  ])
+    >>> ramp.curvature.value
+    'neither convex nor concave, as far as the rules can tell'
+    """
+    for argument, value in (("knots", knots), ("pieces", pieces)):
+        if isinstance(value, str) or not isinstance(value, (Sequence, np.ndarray)):
+            raise ValueError(f"{argument} must be a sequence; got {value!r}.")
+    if any(isinstance(p, str) or not isinstance(p, (Sequence, np.ndarray)) for p in pieces):
+        raise ValueError("pieces must be a sequence of coefficient sequences, one per interval.")
+    checked = [_scalar_or_row("knots", t) for t in knots]
+    ends = [-math.inf, *checked, math.inf]
+    centres, centred = [], []
+    for k, polynomial in enumerate(pieces):
+        coefficients = tuple(_scalar_or_row("pieces", c) for c in polynomial)
+        low, high = (ends[k], ends[k + 1]) if k + 1 < len(ends) else (-math.inf, math.inf)
+        centre, coefficients = _best_centre(coefficients, low, high) if coefficients else (0.0, coefficients)
+        centres.append(centre)
+        centred.append(coefficients)
+    if len(centred) != len(checked) + 1:
+        raise ValueError(f"pieces must be one more than knots; got {len(centred)} pieces for {len(checked)} knots.")
+    return PiecewisePolynomial(tuple(checked), tuple(centred), tuple(centres), name)
+
+
+def _best_centre(polynomial: Polynomial, low: Coefficient, high: Coefficient) -> tuple[Coefficient, Polynomial]:
+    """Of zero and the ends of the interval, the centre at which the polynomial is smallest, and the polynomial written around it."""
+    candidates = [c for c in (0.0, low, high) if every(np.isfinite(c))]
+    written = [shift(polynomial, c) for c in candidates]
+    sizes = [float(np.max(np.abs(w[0]))) for w in written]
+    best = min(range(len(candidates)), key=sizes.__getitem__)
+    return candidates[best], written[best]

@@ -1,0 +1,111 @@
+"""Arithmetic of polynomials whose coefficients are numbers, or arrays with one entry per row."""
+
+from __future__ import annotations
+
+import math
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from varopt._array import Array
+
+__all__ = [
+    "Coefficient", "Polynomial", "differentiate", "evaluate", "every", "extremes", "is_zero", "real_roots", "shift", "subtract",
+    "trim",
+]  # fmt: skip
+
+Coefficient = Any  # a Python float shared by all rows, or an array with one entry per row
+Polynomial = tuple[Coefficient, ...]  # by increasing degree
+
+_ROUNDING = 16 * float(np.finfo(np.float64).eps)
+
+
+def is_zero(value: Coefficient) -> bool:
+    return isinstance(value, float) and value == 0.0
+
+
+def every(condition: Any) -> bool:
+    return bool(np.all(condition))
+
+
+def trim(coefficients: Polynomial) -> Polynomial:
+    end = len(coefficients)
+    while end > 1 and is_zero(coefficients[end - 1]):
+        end -= 1
+    return coefficients[:end]
+
+
+def differentiate(polynomial: Polynomial) -> Polynomial:
+    return tuple(m * c for m, c in enumerate(polynomial))[1:] or (0.0,)
+
+
+def evaluate(polynomial: Polynomial, x: Array) -> Array:
+    """Horner's rule; infinite x gives the limit, without 0 * inf."""
+    polynomial = trim(polynomial)
+    return reduce(lambda total, c: total * x + c, polynomial[-2::-1], polynomial[-1])
+
+
+def shift(polynomial: Polynomial, offset: Coefficient) -> Polynomial:
+    """The same polynomial in powers of ``x - offset``, by repeated synthetic division."""
+    shifted = list(polynomial)
+    if is_zero(offset):
+        return polynomial
+    for start in range(len(shifted) - 1):
+        for m in range(len(shifted) - 2, start - 1, -1):
+            shifted[m] = shifted[m] + offset * shifted[m + 1]
+    return tuple(shifted)
+
+
+def subtract(a: Polynomial, b: Polynomial, reach: Coefficient) -> Polynomial:
+    """``a - b``, with what is only the rounding of shifts by at most `reach` set to zero.
+
+    A jump of 1e-17 where the term is continuous would become a spike of height ``1e-17 / s`` in the derivative, so the
+    difference must be exactly zero there.
+    """
+    degree = max(len(a), len(b))
+    pad = (0.0,) * degree
+    difference = []
+    for m, (left, right) in enumerate(zip((a + pad)[:degree], (b + pad)[:degree], strict=True)):
+        value = left - right
+        # A shift adds terms of size |c_i| reach^(i - m): rounding of that size is no jump.
+        size = abs(left) + abs(right) + sum(
+            math.comb(i, m) * (abs(c) * reach ** (i - m)) for p in (a, b) for i, c in enumerate(p) if i > m
+        )
+        if isinstance(value, float):
+            difference.append(0.0 if abs(value) <= _ROUNDING * size else value)
+        else:
+            difference.append(value * (abs(value) > _ROUNDING * size))  # by row, on any backend
+    return tuple(difference)
+
+
+def extremes(polynomial: Polynomial, low: Coefficient, high: Coefficient) -> tuple[Array, Array]:
+    """Smallest and largest value of a polynomial on ``[low, high]``; the ends may be infinite."""
+    polynomial = trim(polynomial)
+    if len(polynomial) == 1:
+        value = np.asarray(polynomial[0])
+        return value, value
+    with np.errstate(invalid="ignore", over="ignore"):
+        candidates = [evaluate(polynomial, low), evaluate(polynomial, high)]
+        for stationary in real_roots(differentiate(polynomial)):
+            inside = (stationary > low) & (stationary < high)
+            candidates.append(np.where(inside, evaluate(polynomial, stationary), candidates[0]))
+    return reduce(np.minimum, candidates), reduce(np.maximum, candidates)
+
+
+def real_roots(polynomial: Polynomial) -> list[Array]:
+    """Real roots, row by row; rows with fewer roots repeat NaN."""
+    polynomial = trim(polynomial)
+    if len(polynomial) == 1:
+        return []
+    if len(polynomial) == 2:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return [np.asarray(-np.asarray(polynomial[0], dtype=float) / polynomial[1])]
+    rows = np.broadcast_arrays(*(np.asarray(c, dtype=float) for c in polynomial))
+    shape = rows[0].shape
+    found = np.full((len(polynomial) - 1, rows[0].size), np.nan)
+    for k, row in enumerate(zip(*(r.ravel() for r in rows), strict=True)):
+        roots = np.roots(row[::-1])
+        real = np.real(roots[np.abs(np.imag(roots)) <= 1e-12 * (1 + np.abs(roots))])
+        found[: real.size, k] = real
+    return [f.reshape(shape) for f in found]
