@@ -1,0 +1,92 @@
+"""Optimise what gradients cannot reach by descending a differentiable bound on the optimum, and bracket the answer.
+
+>>> import numpy as np
+>>> import varopt as vo
+>>> w = vo.Variable(3, name="w")
+>>> X, y = np.eye(3), np.array([1.0, 0.0, -2.0])
+>>> f = vo.sum_squares(y - X @ w) + 0.5 * vo.norm1(w)          # any loss, any penalty
+>>> E = vo.bound(f, vo.Gaussian(np.zeros(3), 0.1))             # E(theta) = <f(x)>, differentiable
+>>> f(np.zeros(3)) <= E.value, bool(E.convex)
+(True, True)
+"""
+
+from varopt import bounds, families, model, terms
+from varopt._version import __version__
+from varopt.bounds import bound, sigma_for
+from varopt.families import Bernoulli, Gaussian, Laplace, Logistic, Product, Uniform
+from varopt.model import (
+    Binary,
+    Categorical,
+    Variable,
+    abs,
+    capped_abs,
+    clip,
+    dead_zone,
+    diff,
+    epsilon_insensitive,
+    hinge,
+    huber,
+    mcp,
+    norm1,
+    norm2,
+    piecewise,
+    pinball,
+    pos,
+    quad_form,
+    ramp,
+    scad,
+    square,
+    squared_hinge,
+    step,
+    sum,
+    sum_squares,
+    zero_one,
+)
+from varopt.terms import AFFINE, CONCAVE, CONVEX, UNKNOWN, Curvature
+
+__all__ = [
+    "AFFINE",
+    "CONCAVE",
+    "CONVEX",
+    "UNKNOWN",
+    "Bernoulli",
+    "Binary",
+    "Categorical",
+    "Curvature",
+    "Gaussian",
+    "Laplace",
+    "Logistic",
+    "Product",
+    "Uniform",
+    "Variable",
+    "__version__",
+    "abs",
+    "bound",
+    "bounds",
+    "capped_abs",
+    "clip",
+    "dead_zone",
+    "diff",
+    "epsilon_insensitive",
+    "families",
+    "hinge",
+    "huber",
+    "mcp",
+    "model",
+    "norm1",
+    "norm2",
+    "piecewise",
+    "pinball",
+    "pos",
+    "quad_form",
+    "ramp",
+    "scad",
+    "sigma_for",
+    "square",
+    "squared_hinge",
+    "step",
+    "sum",
+    "sum_squares",
+    "terms",
+    "zero_one",
+]

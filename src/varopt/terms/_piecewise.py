@@ -249,11 +249,11 @@ class PiecewisePolynomial:
 
     __call__ = value
 
-    def derivative(self, z: Array) -> Array:
-        """The slope at `z`, from the right on a knot."""
+    def derivative(self, z: Array, order: int = 1) -> Array:
+        """The derivative of the given order at `z`, from the right on a knot; jumps have none and are not counted."""
         xp, (z,) = as_float(z)
         with np.errstate(over="ignore", invalid="ignore"):
-            return self.on(xp, z)._select(xp, z, 1, side="right")
+            return self.on(xp, z)._select(xp, z, order, side="right")
 
     def subdifferential(self, z: Array) -> tuple[Array, Array]:
         """The interval of slopes at `z`: ``(smallest, largest)``, one point away from the knots (Clarke's, where not convex)."""
@@ -328,19 +328,19 @@ class PiecewisePolynomial:
         """The largest `gap` over all means, and a mean where it is reached (infinite where it is only approached)."""
         return _gaussian.worst_gap(self, sigma)
 
-    def gap_coefficients(self) -> tuple[Array, Array]:
-        r"""``(linear, quadratic)`` such that :math:`|gap| \le linear \cdot sigma + quadratic \cdot sigma^2` at every mean.
+    def gap_coefficients(self) -> tuple[Array, Array, Array]:
+        r"""``(constant, linear, quadratic)`` with :math:`|gap| \le constant + linear \cdot sigma + quadratic \cdot sigma^2` at every mean.
 
-        A kink of the slope by j adds at most :math:`|j|/\sqrt{2\pi}` to the linear part, a second derivative of at most c adds
-        c/2 to the quadratic part. Infinite for pieces whose second derivative is unbounded. For terms that fall below as well as
-        rise above their smoothing, the range of the gap, largest minus smallest, keeps the same bound.
+        A jump of the value by h adds at most :math:`|h|/2` to the constant, a kink of the slope by j at most :math:`|j|/\sqrt{2\pi}` to
+        the linear part, a second derivative of at most c adds c/2 to the quadratic part (infinite where it is unbounded). The
+        range of the gap, largest minus smallest over all means, keeps the same bound for continuous terms.
         """
-        self._require_continuity("a bound on the smoothing gap")
+        jumps = sum((np.abs(np.asarray(jump[0])) for jump in self.jumps), np.zeros(()))
         kinks = sum((np.abs(np.asarray(jump[1])) for jump in self.jumps if len(jump) > 1), np.zeros(()))
         bends = [self._range_of(i, 2) for i in range(len(self.pieces))]
         top = reduce(np.maximum, [np.maximum(high, 0.0) for _, high in bends])
         bottom = reduce(np.minimum, [np.minimum(low, 0.0) for low, _ in bends])
-        return kinks / math.sqrt(2.0 * math.pi), (top - bottom) / 2.0
+        return jumps / 2.0, kinks / math.sqrt(2.0 * math.pi), (top - bottom) / 2.0
 
 
 def piecewise(knots: Sequence[Any], pieces: Sequence[Sequence[Any]], *, name: str = "piecewise") -> PiecewisePolynomial:
