@@ -76,10 +76,16 @@ def layer_page(layer: str) -> str:
 def terms_table() -> str:
     """The table of named terms, for `terms.md`: one row per entry of the registry."""
     registry = importlib.import_module("varopt.terms").REGISTRY
-    rows = ["| term | what it is |", "|---|---|"]
+    rows = ["| term | definition | parameters | curvature | knots | worst gap at sigma 1 |", "|---|---|---|---|---|---|"]
     for name, declaration in sorted(registry.items()):
-        summary = (inspect.getdoc(declaration) or "").partition("\n")[0].replace("|", "\\|")
-        rows.append(f"| `{name}` | {summary} |")
+        term = declaration.build()
+        parameters = ", ".join(
+            f"`{key}` {domain} (default {declaration.defaults[key]:g})" for key, domain in declaration.parameters.items()
+        )
+        curvature = "neither" if term.curvature.name == "UNKNOWN" else term.curvature.value
+        gap, where = (float(x) for x in term.worst_gap(1.0))
+        formula = declaration.formula.replace("|", "\\|")
+        rows.append(f"| `{name}` | {formula} | {parameters} | {curvature} | {len(term.knots)} | {gap:.4f} at {where:g} |")
     return "\n".join(rows) + "\n"
 
 
