@@ -82,7 +82,7 @@ def terms_table() -> str:
         parameters = ", ".join(
             f"`{key}` {domain} (default {declaration.defaults[key]:g})" for key, domain in declaration.parameters.items()
         )
-        curvature = "neither" if term.curvature.name == "UNKNOWN" else term.curvature.value
+        curvature = "neither" if term.curvature.name == "UNKNOWN" else term.curvature.description
         gap, where = (float(x) for x in term.worst_gap(1.0))
         formula = declaration.formula.replace("|", "\\|")
         rows.append(f"| `{name}` | {formula} | {parameters} | {curvature} | {len(term.knots)} | {gap:.4f} at {where:g} |")

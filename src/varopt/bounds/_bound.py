@@ -129,7 +129,7 @@ def theorem_one(layout: Layout) -> Verdict:
         return Verdict(False, f"{type(layout.family).__name__} is not expectation affine, which Theorem 1 asks for")
     if layout.objective.curvature.is_convex:
         return Verdict(True, "Theorem 1: f is convex and the family is expectation affine")
-    return Verdict(False, f"f is {layout.objective.curvature.value}: see f.explain()")
+    return Verdict(False, f"f is {layout.objective.curvature.description}: see f.explain()")
 
 
 class AnalyticBound(Bound):

@@ -106,7 +106,7 @@ class TermBlock(Block):
         curvature = self.term.curvature
         if curvature is UNKNOWN:
             return curvature, f"{self.term.name} is neither convex nor concave: {self.term.why_not_convex()}"
-        return curvature, f"{self.term.name} is {curvature.value}, and so is it of an affine argument"
+        return curvature, f"{self.term.name} is {curvature.description}, and so is it of an affine argument"
 
     def check(self) -> None:
         self.argument.check()

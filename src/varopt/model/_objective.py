@@ -165,7 +165,7 @@ class Objective(Expression):
 
     def explain(self) -> str:
         """Why the objective is, or is not known to be, convex: each part, the innermost culprit and the rule."""
-        lines = [f"{self.curvature.name}: {self.curvature.value}."]
+        lines = [f"{self.curvature.name}: {self.curvature.description}."]
         culprits = []
         for block in self.blocks:
             curvature, reason = block.curvature_and_reason
@@ -174,7 +174,7 @@ class Objective(Expression):
                 culprits.append((block, curvature, reason))
         if self.curvature is Curvature.UNKNOWN:
             block, curvature, reason = next((c for c in culprits if c[1] is Curvature.UNKNOWN), culprits[0])
-            what = reason if curvature is Curvature.UNKNOWN else f"it is {curvature.value} beside convex parts"
+            what = reason if curvature is Curvature.UNKNOWN else f"it is {curvature.description} beside convex parts"
             lines.append(f"Innermost culprit: {block.describe()}: {what}.")
         lines.append("Rule: a sum is convex if every part is, and a positive multiple of a convex part is convex.")
         return "\n".join(lines)

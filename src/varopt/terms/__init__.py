@@ -4,8 +4,8 @@
 >>> hinge = terms.hinge()
 >>> hinge.value([-1.0, 0.0, 2.0])
 array([2., 1., 0.])
->>> hinge.curvature
-<Curvature.CONVEX: 'convex'>
+>>> print(hinge.curvature)
+CONVEX
 """
 
 from varopt.terms._curvature import AFFINE, CONCAVE, CONVEX, UNKNOWN, Curvature

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 
 __all__ = ["AFFINE", "CONCAVE", "CONVEX", "UNKNOWN", "Curvature"]
 
 
-class Curvature(Enum):
-    """What is known of the shape of a function; ``AFFINE`` is both convex and concave.
+class Curvature(StrEnum):
+    """What is known of the shape of a function; ``AFFINE`` is both convex and concave. Equal to its name as a string.
 
     Examples
     --------
     >>> from varopt.terms import CONVEX, AFFINE, CONCAVE
-    >>> CONVEX + AFFINE
-    <Curvature.CONVEX: 'convex'>
-    >>> -CONVEX is CONCAVE, CONVEX + CONCAVE
-    (True, <Curvature.UNKNOWN: 'neither convex nor concave, as far as the rules can tell'>)
+    >>> print(CONVEX + AFFINE, -CONVEX, CONVEX + CONCAVE)
+    CONVEX CONCAVE UNKNOWN
+    >>> CONVEX == "CONVEX", CONVEX.description
+    (True, 'convex')
     """
 
-    AFFINE = "affine"
-    CONVEX = "convex"
-    CONCAVE = "concave"
-    UNKNOWN = "neither convex nor concave, as far as the rules can tell"
+    AFFINE = "AFFINE"
+    CONVEX = "CONVEX"
+    CONCAVE = "CONCAVE"
+    UNKNOWN = "UNKNOWN"
+
+    @property
+    def description(self) -> str:
+        """The curvature in words."""
+        return "neither convex nor concave, as far as the rules can tell" if self is Curvature.UNKNOWN else self.value.lower()
 
     @property
     def is_convex(self) -> bool:
@@ -38,7 +43,8 @@ class Curvature(Enum):
         swap = {Curvature.CONVEX: Curvature.CONCAVE, Curvature.CONCAVE: Curvature.CONVEX}
         return swap.get(self, self)
 
-    def __add__(self, other: Curvature) -> Curvature:
+    def __add__(self, other: str) -> Curvature:
+        other = Curvature(other)
         return from_facts(self.is_convex and other.is_convex, self.is_concave and other.is_concave)
 
 
