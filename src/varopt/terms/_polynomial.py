@@ -72,8 +72,10 @@ def subtract(a: Polynomial, b: Polynomial, reach: Coefficient) -> Polynomial:
         size = abs(left) + abs(right) + sum(
             math.comb(i, m) * (abs(c) * reach ** (i - m)) for p in (a, b) for i, c in enumerate(p) if i > m
         )
-        if isinstance(value, float):
+        if isinstance(value, float) and isinstance(size, float):
             difference.append(0.0 if abs(value) <= _ROUNDING * size else value)
+        elif isinstance(value, float) and value == 0.0:
+            difference.append(0.0)  # equal in every row, though other coefficients differ by row
         else:
             difference.append(value * (abs(value) > _ROUNDING * size))  # by row, on any backend
     return tuple(difference)
