@@ -581,7 +581,7 @@ def test_chapelle_hessian_has_labels_in_its_border_and_C_over_2h_for_its_factor(
 def test_kernel_objective_is_continuous_and_only_its_gradient_jumps(rng):
     p = KernelMachine(rng)
     n = p.y.size
-    assert all(block.term.is_continuous for block in p.f.blocks if hasattr(block, "term"))
+    assert vo.terms.hinge().is_continuous
     direction = rng.standard_normal(n + 1)
     start = 0.3 * rng.standard_normal(n + 1)
     rates = p.K @ direction[:n] + direction[n] * p.y
