@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace, is_numpy_array
 
-__all__ = ["Array", "BLOCK", "as_float", "blocked", "namespace"]
+__all__ = ["BLOCK", "Array", "as_float", "blocked", "namespace"]
 
 Array = Any  # an array of any backend; the standard has no common type to name
-BLOCK = 16384  # 128 KiB of float64: a few operands and temporaries fit in the second-level cache
+BLOCK = 32768  # 256 KiB of float64: the two operands of a pass fit in the second-level cache, and calls are few
 
 
 def namespace(*arrays: Array) -> Any:
@@ -38,7 +38,9 @@ def as_float(*values: Array) -> tuple[Any, list[Array]]:
         dtype = xp.result_type(dtype, xp.float64)
     where: dict[str, Any] = {"device": arrays[0].device} if arrays and not is_numpy_array(arrays[0]) else {}
     return xp, [
-        xp.asarray(float(v), dtype=dtype, **where) if isinstance(v, (bool, int, float)) else xp.astype(v, dtype, copy=False)
+        xp.asarray(float(v), dtype=dtype, **where)
+        if isinstance(v, (bool, int, float))
+        else xp.astype(v, dtype, copy=False)
         for v in values
     ]
 

@@ -27,7 +27,11 @@ class Curvature(StrEnum):
     @property
     def description(self) -> str:
         """The curvature in words."""
-        return "neither convex nor concave, as far as the rules can tell" if self is Curvature.UNKNOWN else self.value.lower()
+        return (
+            "neither convex nor concave, as far as the rules can tell"
+            if self is Curvature.UNKNOWN
+            else self.value.lower()
+        )
 
     @property
     def is_convex(self) -> bool:

@@ -1,48 +1,52 @@
 r"""Expectations of piecewise polynomials under a Gaussian [SB12, section 1], without cancellation.
 
-For :math:`z \sim N(\nu, s^2)` write the term as the polynomial of the piece that holds :math:`\nu` plus, for every knot t, the jump polynomial
-beyond the knot, :math:`\sum_m d_m (z - t)^m`, on the side away from :math:`\nu`. The first has elementary moments, the second
-is a sum of normal tails :math:`J_m(|u|)`, :math:`u = (\nu - t)/s` (see `_tails`):
+For :math:`z \sim N(\nu, s^2)` write the term as the polynomial of the piece that holds :math:`\nu` plus, for every knot
+t, the jump polynomial beyond the knot, :math:`\sum_m d_m (z - t)^m`, on the side away from :math:`\nu`. The first has
+elementary moments, the second is a sum of normal tails :math:`J_m(|u|)`, :math:`u = (\nu - t)/s` (see `_tails`):
 
     E = <P_local> + sum_t sum_m d_tm s^m (+1 or -1) J_m(|u_t|)
 
-Every tail is small where it should be, so far from the knots E keeps the digits of the polynomial, the gap those of the tail. Differentiating
-``s^m I_m(u)`` in the mean gives ``m s^(m-1) I_(m-1)(u)``, and ``phi(u)/s`` for a jump of what is differentiated.
+Every tail is small where it should be, so far from the knots E keeps the digits of the polynomial, the gap those of the
+tail. Differentiating ``s^m I_m(u)`` in the mean gives ``m s^(m-1) I_(m-1)(u)``, and ``phi(u)/s`` for a jump of what is
+differentiated.
 
-One case is left: knots much closer than s. There the jumps of neighbouring knots cancel, and the pieces are integrated one by one instead
-(`_piece_by_piece`), so that an expectation of positive numbers is again a sum of positive numbers.
+One case is left: knots much closer than s. There the jumps of neighbouring knots cancel, and the pieces are integrated
+one by one instead (`_piece_by_piece`), so that an expectation of positive numbers is again a sum of positive numbers.
 
-Accuracy: relative to the expectation of the absolute value of what is averaged (the term or its derivative), a few units in the last
-place of ``exp(-u^2/2)``.
+Accuracy: relative to the expectation of the absolute values of the monomials averaged (of the term or its derivative),
+a few units in the last place of ``exp(-u^2/2)``.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from array_api_compat import is_numpy_namespace
 
 from varopt._array import Array, as_float, blocked
-from varopt.terms._polynomial import differentiate, is_zero, shift, subtract
-from varopt.terms._tails import NEAR, density, half_minus_tail, tails
+from varopt._domains import as_finite
+from varopt.terms._polynomial import Polynomial, differentiate, is_zero, real_roots, shift, subtract
+from varopt.terms._tails import FAR, NEAR, density, tail_minus_half, tails
 
 if TYPE_CHECKING:
     from varopt.terms._piecewise import PiecewisePolynomial
 
 __all__ = ["expectations", "worst_gap"]
 
-Order = int | str  # a derivative in the mean, or "gap"
+Order = int | str  # a derivative in the mean (0, 1, 2), "gap", or "sigma" for the derivative in s
 
-_FAR = 40.0  # standard deviations at which every tail has underflowed
-_NARROW = 0.25  # knots closer than this many standard deviations are integrated piece by piece
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
+# Knots closer than this many standard deviations are integrated piece by piece. Jumps of a high degree cancel sooner.
+_NARROW, _NARROW_FROM_CUBIC = 0.25, 3.0
+_NODES, _WEIGHTS = (rule.tolist() for rule in np.polynomial.legendre.leggauss(16))
 
 
 def expectations(term: PiecewisePolynomial, mean: Array, sigma: Array, orders: Sequence[Order]) -> tuple[Array, ...]:
-    """The requested derivatives of the expectation in the mean (0, 1, 2) and ``"gap"``, sharing one evaluation of the tails."""
+    """What `orders` asks of the expectation, sharing one evaluation of the tails."""
     xp, (mean, sigma) = as_float(mean, sigma)
     if bool(xp.any(sigma < 0)):
         raise ValueError("sigma must be >= 0.")
@@ -50,30 +54,25 @@ def expectations(term: PiecewisePolynomial, mean: Array, sigma: Array, orders: S
 
     def evaluate(start: int | None, stop: int | None, nu: Array, s: Array) -> tuple[Array, ...]:
         part = term if start is None else term.take(slice(start, stop))
-        results = _local_and_tails(xp, part, nu, s, orders)
-        narrow = _narrow_rows(part, s)
-        if narrow is not None and bool(xp.any(narrow)):
-            fixed = _piece_by_piece(xp, part, nu, xp.where(narrow, s, xp.ones_like(s)), orders)
-            results = [xp.where(narrow, f, r) for r, f in zip(results, fixed, strict=True)]
-        return tuple(results)
+        return tuple(_rescued(xp, part, nu, s, orders, _either_way(xp, part, nu, s, orders)))
 
     # Overflow of a piece or a quotient that is not selected is no news to the caller.
     with np.errstate(over="ignore", invalid="ignore", divide="ignore", under="ignore"):
         return blocked(evaluate, len(orders), mean, sigma)
 
 
-def _as_array(xp: Any, value: Any, like: Array) -> Array:
-    return xp.asarray(value, dtype=like.dtype, device=like.device) if isinstance(value, float) else value
+def _either_way(xp: Any, term: PiecewisePolynomial, nu: Array, s: Array, orders: Sequence[Order]) -> list[Array]:
+    results = _local_and_tails(xp, term, nu, s, orders)
+    narrow = _narrow_rows(term, s)
+    if narrow is None or not bool(xp.any(narrow)):
+        return results
+    fixed = _piece_by_piece(xp, term, nu, xp.where(narrow, s, xp.ones_like(s)), orders)
+    return [xp.where(narrow, f, r) for r, f in zip(results, fixed, strict=True)]
 
 
-def _pick(xp: Any, values: Sequence[Any], beyond: Sequence[Array], like: Array) -> Any:
-    """Of one value per piece, the one of the piece each row lies in; a float where all pieces agree."""
-    if all(isinstance(v, float) for v in values) and len(set(values)) == 1:
-        return values[0]
-    result = _as_array(xp, values[0], like)
-    for right, value in zip(beyond, values[1:], strict=True):
-        result = xp.where(right, _as_array(xp, value, like), result)
-    return result
+def _level(order: Order) -> int:
+    """The derivative of the term that is averaged."""
+    return {"gap": 0, "sigma": 2}[order] if isinstance(order, str) else order
 
 
 def _falling(m: int, k: int) -> float:
@@ -81,11 +80,40 @@ def _falling(m: int, k: int) -> float:
     return float(math.perm(m, k))
 
 
-def _combine(coefficients: Sequence[Any], moments: Sequence[Any], start: Array) -> Array:
-    total = start
-    for c, h in zip(coefficients, moments, strict=False):
-        if not is_zero(c):
-            total = total + (h if isinstance(c, float) and c == 1.0 else c * h)
+def _scaled(factor: float, coefficient: Any) -> Any:
+    return coefficient if factor == 1.0 else factor * coefficient
+
+
+def _times(coefficient: Any, array: Array) -> Array:
+    """The product; the array itself where the coefficient is one, so that a pass over it is saved."""
+    return array if isinstance(coefficient, float) and coefficient == 1.0 else coefficient * array
+
+
+# -- The piece that holds the mean, and the tails beyond the knots ----------------------------------------------------
+
+
+def _pick(values: Sequence[Any], inside: Sequence[Array]) -> Any:
+    """Of one value per piece, the one of the piece each row lies in; a float where all pieces agree."""
+    if len(values) == 1 or (all(isinstance(v, float) for v in values) and len(set(values)) == 1):
+        return values[0]
+    return reduce(operator.add, [_times(v, here) for v, here in zip(values, inside, strict=True) if not is_zero(v)])
+
+
+def _inside(right: Sequence[Array]) -> list[Array]:
+    """For each piece one where the row lies in it, else zero; `right` is the same for what is right of each knot."""
+    return [1.0 - right[0], *(here - there for here, there in itertools.pairwise(right)), right[-1]] if right else []
+
+
+def _combine(xp: Any, coefficients: Sequence[Any], moments: Sequence[Any]) -> Any:
+    """``sum_m c_m h_m``; a float where nothing depends on the row."""
+    total: Any = 0.0
+    for m, (c, h) in enumerate(zip(coefficients, moments, strict=False)):
+        if is_zero(c) or is_zero(h):
+            continue
+        part = _times(c, h) if not isinstance(h, float) else _scaled(h, c)
+        if m >= 2 and not isinstance(c, float):  # the moment may have overflowed in rows that do not use it
+            part = xp.where(c == 0, xp.zeros_like(part), part)
+        total = part if is_zero(total) else total + part
     return total
 
 
@@ -101,110 +129,176 @@ def _moments(x: Array, s: Array, degree: int) -> tuple[list[Any], list[Any]]:
 
 
 def _local_and_tails(xp: Any, term: PiecewisePolynomial, nu: Array, s: Array, orders: Sequence[Order]) -> list[Array]:
-    shape = np.broadcast_shapes(nu.shape, s.shape)
-    zero = xp.zeros(shape, dtype=nu.dtype, device=nu.device) if shape != nu.shape else xp.zeros_like(nu)
-    offsets = [nu - t for t in term.knots]
-    beyond = [x > 0 if term.at_knot == "left" else x >= 0 for x in offsets]
-    width = max(map(len, term.pieces))
-    local = [
-        _pick(xp, [p[m] if m < len(p) else 0.0 for p in term.pieces], beyond, nu) for m in range(width)
-    ]  # coefficients of the piece that holds nu, in powers of (z - its centre)
-    centre = _pick(xp, term.centres, beyond, nu)
-    x_local = offsets[0] if offsets and centre is term.knots[0] else nu if is_zero(centre) else nu - centre
-    moments, gaps = _moments(x_local, s, width - 1)
-    results = []
-    for k in orders:
-        if k == "gap":
-            results.append(_combine(local, gaps, zero))
-        else:
-            derivative = [_scaled(_falling(m, int(k)), local[m]) for m in range(int(k), width)]
-            results.append(_combine(derivative, moments, zero))
-    if not term.knots:
-        return results
+    shape = np.broadcast_shapes(nu.shape, s.shape, () if term.rows is None else (term.rows,))
+    if nu.shape != shape:
+        nu = xp.broadcast_to(nu, shape)
+    offsets = [nu if is_zero(t) else nu - t for t in term.knots]
+    # Numbers rather than conditions: to multiply by 0 or 1 is exact, and on data in no order several times faster than
+    # `where`, which mispredicts a branch.
+    right = [xp.astype(x > 0 if term.at_knot == "left" else x >= 0, x.dtype) for x in offsets]
+    results = _local(xp, term, nu, s, orders, offsets, _inside(right))
+    if term.knots:
+        still = s == 0 if bool(xp.any(s == 0)) else None  # rows that do not move: their term is exact and has no tails
+        moving = s if still is None else xp.where(still, xp.ones_like(s), s)
+        for j, jump in enumerate(term.jumps):
+            _add_tails(xp, results, jump, term.balanced[j], offsets[j], right[j], moving, still, orders)
+    return [r if not isinstance(r, float) and r.shape == shape else r + xp.zeros_like(nu) for r in results]
 
-    degenerate = bool(xp.any(s == 0))  # a row that does not move: its term is exact and has no tails
-    positive = xp.where(s == 0, xp.ones_like(s), s) if degenerate else s
-    levels = [0 if k == "gap" else int(k) for k in orders]
-    for j, jump in enumerate(term.jumps):
-        live = [m for m, d in enumerate(jump) if not is_zero(d)]
-        order = max((m - k for m in live for k in levels), default=-1)
-        u = offsets[j] / positive
-        if degenerate:
-            u = xp.where(s == 0, xp.full_like(u, _FAR), u)
-        a = xp.minimum(xp.abs(u), xp.asarray(_FAR, dtype=u.dtype, device=u.device))
-        phi, *tail = tails(xp, a, order) if order >= 0 else [density(xp, a)]
-        # +1 where nu is left of the knot, -1 right of it: the sign of an even tail.
-        sign = 1.0 - 2.0 * xp.astype(beyond[j], nu.dtype)
-        near = None
-        for i, k in enumerate(levels):
-            for m in live:
-                d = jump[m]
-                if m == k and orders[i] != "gap" and term.balanced[j][k]:
-                    if near is None:
-                        near = a < NEAR
-                        odd = xp.where(near, -half_minus_tail(xp, a, phi), tail[0])
-                        half = 0.5 * sign * xp.astype(near, nu.dtype)
-                    d = _falling(m, k) * d
-                    results[i] = (results[i] + d * half) + d * (sign * odd)
-                elif m >= k:
-                    piece = tail[m - k] if (m - k) % 2 else sign * tail[m - k]
-                    factor = _falling(m, k) * d
-                    if m > k:
-                        piece = piece * (positive ** (m - k) if m - k > 1 else positive)
-                    results[i] = results[i] + (piece if isinstance(factor, float) and factor == 1.0 else factor * piece)
-                else:
-                    results[i] = results[i] + d * _spike(k, m, u, phi, positive)
+
+def _local(
+    xp: Any,
+    term: PiecewisePolynomial,
+    nu: Array,
+    s: Array,
+    orders: Sequence[Order],
+    offsets: list[Array],
+    inside: list[Array],
+) -> list[Any]:
+    """The expectations of the polynomial that holds the mean, as if it went on for ever."""
+    width = max(map(len, term.pieces))
+    # Coefficients of the piece that holds nu, in powers of z minus its centre.
+    local = [_pick([p[m] if m < len(p) else 0.0 for p in term.pieces], inside) for m in range(width)]
+    centre = _pick(term.centres, inside)
+    x = offsets[0] if offsets and centre is term.knots[0] else nu if is_zero(centre) else nu - centre
+    moments, gaps = _moments(x, s, width - 1)
+    results = []
+    for order in orders:
+        k = _level(order)
+        derivative = [_scaled(_falling(m, k), local[m]) for m in range(k, width)]
+        total = _combine(xp, derivative, gaps if order == "gap" else moments)
+        results.append(total * s if order == "sigma" and not is_zero(total) else total)
     return results
 
 
-def _scaled(factor: float, coefficient: Any) -> Any:
-    return coefficient if factor == 1.0 else factor * coefficient
+def _add_tails(
+    xp: Any,
+    results: list[Any],
+    jump: Polynomial,
+    balanced: Sequence[bool],
+    offset: Array,
+    right: Array,
+    s: Array,
+    still: Array | None,
+    orders: Sequence[Order],
+) -> None:
+    """Add to each result what the jump polynomial contributes beyond its knot, on the side away from the mean.
+
+    Most of the time of an expectation is spent here and in `tails`, so arrays made here are changed in place.
+    """
+    live = [m for m, d in enumerate(jump) if not is_zero(d)]
+    highest = max((m - _level(k) for m in live for k in orders), default=-1)
+    a = xp.abs(offset / s)
+    a = xp.minimum(a, xp.asarray(FAR, dtype=a.dtype, device=a.device))
+    if still is not None:
+        a = xp.where(still, xp.full_like(a, FAR), a)
+    phi, *tail = tails(xp, a, highest) if highest >= 0 else [density(xp, a)]
+    # Left of the knot the jump adds its right tail; right of it, where the jump is in P_local, its left tail is taken
+    # away again, and an odd power has changed its sign.
+    sign = right * -2.0
+    sign += 1.0
+    for power in range(0, len(tail), 2):
+        tail[power] *= sign
+    for i, order in enumerate(orders):
+        k = _level(order)
+        total: Any = 0.0
+        # Horner's rule in s: where s^m overflows and the tail is small, their product need not.
+        for m in range(live[-1] if live else -1, k - 1, -1):
+            total = total if is_zero(total) else total * s
+            if is_zero(jump[m]):
+                continue
+            d = _scaled(_falling(m, k), jump[m])
+            if m == k and order != "gap" and balanced[k]:
+                near = a < NEAR
+                if bool(xp.any(near)):
+                    # 1/2 goes to the polynomial, where it cancels exactly; what is left of the tail has all its digits.
+                    weight = xp.astype(near, a.dtype)
+                    far = 1.0 - weight
+                    far *= tail[0]
+                    weight *= sign
+                    part = tail_minus_half(a)
+                    part *= weight
+                    part += far
+                    part *= d
+                    weight *= 0.5 * d
+                    results[i] = results[i] + (weight * s if order == "sigma" else weight)
+                else:
+                    part = d * tail[0]
+            else:
+                part = _times(d, tail[m - k])
+            total = part if is_zero(total) else total + part
+        if order == "sigma" and not is_zero(total):
+            total = total * s
+        if not is_zero(total):
+            results[i] = total if is_zero(results[i]) else results[i] + total
+        spike = _spike(order, jump, sign, a, phi if order != "sigma" else _limit(xp, phi, offset, still), s)
+        if not is_zero(spike):
+            results[i] = spike if is_zero(results[i]) else results[i] + spike
 
 
-def _spike(k: int, m: int, u: Array, phi: Array, s: Array) -> Array:
-    """k-th derivative in the mean of ``<(z - t)_+^m>`` for k > m: the density, or its derivative."""
-    if k == m + 1:
-        return math.factorial(m) * phi / s
-    return -(u * phi) / s / s  # k = 2, m = 0
+def _spike(order: Order, jump: Polynomial, sign: Array, a: Array, phi: Array, s: Array) -> Any:
+    """What a jump and a kink of the term add to a derivative: the density at the knot and its slope, at u = -sign a."""
+    k = _level(order)
+    step = jump[0] if k >= 1 else 0.0
+    kink = jump[1] if k >= 2 and len(jump) > 1 else 0.0
+    if is_zero(step) and is_zero(kink):
+        return 0.0
+    # To divide last keeps a row without a jump at zero where 1 / s overflows.
+    if k == 1:
+        return step * phi / s
+    total = 0.0 if is_zero(kink) else kink * phi
+    if not is_zero(step):
+        total = total + step * (sign * a * phi) / s
+    return total if order == "sigma" else total / s
+
+
+def _limit(xp: Any, phi: Array, offset: Array, still: Array | None) -> Array:
+    """The density in the limit s -> 0, on the knot too."""
+    return phi if still is None else xp.where(still & (offset == 0), density(xp, xp.zeros_like(phi)), phi)
 
 
 # -- Knots closer than sigma ------------------------------------------------------------------------------------------
 
 
 def _narrow_rows(term: PiecewisePolynomial, s: Array) -> Array | None:
-    """Rows in which some piece is narrower than `_NARROW` standard deviations."""
+    """Rows in which the jumps at the ends of some piece would cancel."""
     rows = None
-    for left, right in zip(term.knots[:-1], term.knots[1:], strict=True):
-        narrow = (right - left) < _NARROW * s
+    limit = _NARROW if term.degree <= 2 else _NARROW_FROM_CUBIC
+    for left, right in itertools.pairwise(term.knots):
+        narrow = (right - left) < limit * s
         rows = narrow if rows is None else rows | narrow
     return rows
 
 
 def _piece_by_piece(xp: Any, term: PiecewisePolynomial, nu: Array, s: Array, orders: Sequence[Order]) -> list[Array]:
     """Expectations as a sum over pieces of the integral of the piece."""
-    us = [(nu - t) / s for t in term.knots]
-    sides = [_both_sides(xp, u, max(map(len, term.pieces)) - 1) for u in us]
+    offsets = [nu - t for t in term.knots]
+    us = [x / s for x in offsets]
+    sides = [_both_sides(xp, x, u, s, term.degree) for x, u in zip(offsets, us, strict=True)]
     results = []
-    for k in orders:
-        if k == "gap":
-            # Among the knots the gap is of the size of the value. Beyond them it is the integral of the term minus its outer polynomial,
-            # and what that polynomial adds itself.
+    for order in orders:
+        if order == "gap":
+            # Among the knots the gap is of the size of the value. Beyond them it is the integral of the term minus its
+            # outer polynomial, and what that polynomial adds itself.
             total = _integral(xp, term, term.pieces, nu, s, us, sides) - term.value(nu)
             for end, here in ((0, us[0] < 0), (-1, us[-1] >= 0)):
                 outer, centre = term.pieces[end], term.centres[end]
-                others = [subtract(p, shift(outer, c - centre), abs(c - centre)) for p, c in zip(term.pieces, term.centres, strict=True)]
+                others = [
+                    subtract(p, shift(outer, c - centre), abs(c - centre))
+                    for p, c in zip(term.pieces, term.centres, strict=True)
+                ]
                 gaps = _moments(nu - centre, s, len(outer) - 1)[1]
-                total = xp.where(here, _combine(outer, gaps, _integral(xp, term, others, nu, s, us, sides)), total)
+                total = xp.where(here, _combine(xp, outer, gaps) + _integral(xp, term, others, nu, s, us, sides), total)
             results.append(total)
             continue
+        k = _level(order)
         pieces = term.pieces
-        for _ in range(int(k)):
+        for _ in range(k):
             pieces = tuple(differentiate(p) for p in pieces)
         total = _integral(xp, term, pieces, nu, s, us, sides)
-        for j, jump in enumerate(term.jumps):
-            for m in range(min(int(k), len(jump))):
-                if not is_zero(jump[m]):
-                    total = total + jump[m] * _spike(int(k), m, us[j], density(xp, us[j]), s)
+        total = total * s if order == "sigma" else total
+        for u, jump in zip(us, term.jumps, strict=True):
+            a = xp.minimum(xp.abs(u), xp.asarray(FAR, dtype=nu.dtype, device=nu.device))
+            total = total + _spike(order, jump, 1.0 - 2.0 * xp.astype(u >= 0, nu.dtype), a, density(xp, a), s)
         results.append(total)
     return results
 
@@ -212,36 +306,43 @@ def _piece_by_piece(xp: Any, term: PiecewisePolynomial, nu: Array, s: Array, ord
 def _integral(
     xp: Any, term: PiecewisePolynomial, pieces: Sequence[Any], nu: Array, s: Array, us: list[Array], sides: list[Any]
 ) -> Array:
-    """``sum_i <p_i(z) 1[z in piece i]>`` for polynomials `pieces` on the intervals, and around the centres, of `term`."""
+    """``sum_i <p_i(z) 1[z in piece i]>``: polynomials `pieces` on the intervals, and around the centres, of `term`."""
     first = shift(pieces[0], term.knots[0] - term.centres[0])
     last = shift(pieces[-1], term.knots[-1] - term.centres[-1])
-    total = _power_sum(first, sides[0][1], s, alternating=True) + _power_sum(last, sides[-1][0], s)
+    total = _power_sum(first, sides[0][1], alternating=True) + _power_sum(last, sides[-1][0])
     for i in range(1, len(pieces) - 1):
         if all(is_zero(c) for c in pieces[i]):
             continue
-        width = (term.knots[i] - term.knots[i - 1]) / s
-        # Where the interval is wide the ends do not cancel and their difference is exact; else Gauss-Legendre is.
-        wide = width * (1.0 + xp.minimum(xp.abs(us[i - 1]), xp.abs(us[i]))) >= 8.0
+        length = term.knots[i] - term.knots[i - 1]
+        width = length / s
+        # Where the integrand falls far within the interval its ends do not cancel; elsewhere the quadrature converges.
+        wide = (width >= 3.0) | (width * xp.minimum(xp.abs(us[i - 1]), xp.abs(us[i])) >= 8.0)
         left, right = (shift(pieces[i], t - term.centres[i]) for t in term.knots[i - 1 : i + 1])
         inside = (us[i - 1] >= 0) & (us[i] < 0)
         moments, _ = _moments(nu - term.centres[i], s, len(pieces[i]) - 1)
-        ends = xp.where(inside, _combine(pieces[i], moments, xp.zeros_like(nu)), xp.zeros_like(nu))
-        ends = ends + _one_tail(xp, left, us[i - 1], sides[i - 1], s) - _one_tail(xp, right, us[i], sides[i], s)
+        ends = xp.where(inside, _combine(xp, pieces[i], moments) + xp.zeros_like(width * nu), xp.zeros_like(width * nu))
+        ends = ends + _one_tail(xp, left, us[i - 1], sides[i - 1]) - _one_tail(xp, right, us[i], sides[i])
         start = term.knots[i - 1] - term.centres[i]
         narrow = xp.where(wide, xp.zeros_like(width), width)
-        total = total + xp.where(wide, ends, _quadrature(xp, pieces[i], start, us[i - 1], narrow, s))
+        total = total + xp.where(wide, ends, _quadrature(xp, pieces[i], start, length, us[i - 1], narrow))
     return total
 
 
-def _both_sides(xp: Any, u: Array, degree: int) -> tuple[list[Array], list[Array]]:
-    """``I_m(u)`` and ``I_m(-u)``: a tail on one side, on the other the recurrence, which there adds positive numbers."""
-    a = xp.minimum(xp.abs(u), xp.asarray(_FAR, dtype=u.dtype, device=u.device))
+def _both_sides(xp: Any, x: Array, u: Array, s: Array, degree: int) -> tuple[list[Array], list[Array]]:
+    """``s^m I_m(u)`` and ``s^m I_m(-u)``, u = x/s.
+
+    One is a tail; for the other the recurrence adds positive numbers.
+    """
+    a = xp.minimum(xp.abs(u), xp.asarray(FAR, dtype=u.dtype, device=u.device))
     phi, *tail = tails(xp, a, degree)
+    for m in range(1, degree + 1):
+        for _ in range(m):
+            tail[m] = tail[m] * s
     body = [1.0 - tail[0]]
     if degree >= 1:
-        body.append(xp.abs(u) * body[0] + phi)
+        body.append(xp.abs(x) * body[0] + s * phi)
     for m in range(2, degree + 1):
-        body.append(xp.abs(u) * body[m - 1] + (m - 1) * body[m - 2])
+        body.append(xp.abs(x) * body[m - 1] + (m - 1) * (s * s) * body[m - 2])
     right = u >= 0
     return (
         [xp.where(right, b, t) for b, t in zip(body, tail, strict=True)],
@@ -249,31 +350,60 @@ def _both_sides(xp: Any, u: Array, degree: int) -> tuple[list[Array], list[Array
     )
 
 
-def _power_sum(polynomial: Sequence[Any], integrals: Sequence[Array], s: Array, *, alternating: bool = False) -> Array:
+def _power_sum(polynomial: Sequence[Any], integrals: Sequence[Array], *, alternating: bool = False) -> Array:
     """``sum_m c_m s^m I_m``, with signs (-1)^m for the piece left of its knot."""
     total = 0.0 * integrals[0]
     for m, c in enumerate(polynomial):
         if not is_zero(c):
-            total = total + (-c if alternating and m % 2 else c) * (s**m * integrals[m])
+            total = total + (-c if alternating and m % 2 else c) * integrals[m]
     return total
 
 
-def _one_tail(xp: Any, polynomial: Sequence[Any], u: Array, both: tuple[list[Array], list[Array]], s: Array) -> Array:
+def _one_tail(xp: Any, polynomial: Sequence[Any], u: Array, both: tuple[list[Array], list[Array]]) -> Array:
     """What ``polynomial(z - t) 1[z > t]`` adds on the side of the knot away from the mean."""
-    right = u >= 0
-    return xp.where(right, -_power_sum(polynomial, both[1], s, alternating=True), _power_sum(polynomial, both[0], s))
+    return xp.where(u >= 0, -_power_sum(polynomial, both[1], alternating=True), _power_sum(polynomial, both[0]))
 
 
-def _quadrature(xp: Any, polynomial: Sequence[Any], start: Any, u: Array, width: Array, s: Array) -> Array:
-    """``int_0^width p(start + s x) phi(x - u) dx`` by 16 Gauss-Legendre nodes: exact to rounding for width (1 + |u|) < 8."""
-    total = 0.0 * (u + width)
+def _quadrature(xp: Any, polynomial: Sequence[Any], start: Any, length: Any, u: Array, width: Array) -> Array:
+    """``int_0^width p(start + length x / width) phi(x - u) dx`` by 16 Gauss-Legendre nodes.
+
+    Exact to rounding for width < 3 and width |u| < 8, where the exponent of phi changes by less than 13.
+    """
+    total = xp.zeros_like(u + width)
     for node, weight in zip(_NODES, _WEIGHTS, strict=True):
-        x = (0.5 + 0.5 * float(node)) * width
-        value = 0.0 * x
+        fraction = 0.5 + 0.5 * node
+        x, value = start + fraction * length, 0.0
         for c in reversed(polynomial):
-            value = value * (start + s * x) + c
-        total = total + float(weight) * (value * density(xp, x - u))
+            value = value * x + c
+        total = total + weight * (value * density(xp, fraction * width - u))
     return 0.5 * width * total
+
+
+# -- Powers that overflow ---------------------------------------------------------------------------------------------
+
+
+def _rescued(
+    xp: Any, term: PiecewisePolynomial, nu: Array, s: Array, orders: Sequence[Order], results: list[Array]
+) -> list[Array]:
+    """The results, computed again where a part overflowed: the whole need not, and infinity less infinity is no answer.
+
+    In units of the larger of |mean| and s nothing overflows before the last multiplications.
+    """
+    lost = [
+        ~xp.isfinite(r) if term.degree >= 2 or _level(order) == 0 else None
+        for order, r in zip(orders, results, strict=True)
+    ]
+    if not any(bad is not None and bool(xp.any(bad)) for bad in lost):
+        return results
+    finite = xp.isfinite(nu) & xp.isfinite(s)
+    unit = xp.where(finite, xp.maximum(xp.maximum(xp.abs(nu), s), xp.ones_like(s)), xp.ones_like(s))
+    scaled = _either_way(xp, term.in_units(unit), nu / unit, s / unit, orders)
+    rescued = []
+    for order, result, value, bad in zip(orders, results, scaled, lost, strict=True):
+        for _ in range(term.degree - (1 if order == "sigma" else _level(order))):
+            value = value * unit
+        rescued.append(result if bad is None else xp.where(bad & finite, value, result))
+    return rescued
 
 
 # -- The worst gap ----------------------------------------------------------------------------------------------------
@@ -282,12 +412,12 @@ def _quadrature(xp: Any, polynomial: Sequence[Any], start: Any, u: Array, width:
 def worst_gap(term: PiecewisePolynomial, sigma: Array) -> tuple[Array, Array]:
     """Supremum over the mean of expectation minus value, and where it is reached (NumPy only).
 
-    For a convex piecewise linear term the gap is convex between knots, so one of the knots is the place: K evaluations. Otherwise a
-    grid around and between the knots is refined; about 500 evaluations a row.
+    For a convex piecewise linear term the gap is convex between knots, so one of the knots is the place: K evaluations.
+    Otherwise grids around and between the knots are refined: about 250 evaluations a knot and row.
     """
-    s = np.asarray(sigma, dtype=np.float64)
-    if not np.all(np.isfinite(s)) or np.any(s < 0):
-        raise ValueError("sigma must be finite and >= 0.")
+    s = as_finite("sigma", sigma).astype(np.float64)
+    if np.any(s < 0):
+        raise ValueError("sigma must be >= 0.")
     shape = np.broadcast_shapes(s.shape, () if term.rows is None else (term.rows,))
     s = np.broadcast_to(s, shape)
     best, where = np.full(shape, -np.inf), np.zeros(shape)
@@ -297,37 +427,71 @@ def worst_gap(term: PiecewisePolynomial, sigma: Array) -> tuple[Array, Array]:
         better = gap > best + 1e-12 * np.where(np.isfinite(best), np.abs(best), 0.0)  # prefer the first of equals
         best, where = np.where(better, gap, best), np.where(better, mean, where)
 
-    if not term.knots:
-        consider(term.gap(np.zeros(shape), s), np.zeros(shape))
-    for j, knot in enumerate(term.knots):
-        mean = np.broadcast_to(np.asarray(knot, dtype=float), shape)
-        below = np.maximum(np.asarray(term.jumps[j][0]), 0.0)  # the limit from the lower side of a jump
-        above = np.minimum(np.asarray(term.jumps[j][0]), 0.0)
-        consider(term.gap(mean, s) + (below if term.at_knot == "right" else -above), mean)
-    if not (term.curvature.is_convex and term.degree <= 1):
-        for end, piece in ((-1.0, term.pieces[0]), (1.0, term.pieces[-1])):  # towards infinity the gap is the polynomial's
-            if len(piece) == 3:
-                consider(np.broadcast_to(np.asarray(piece[2], dtype=float) * s * s, shape), np.full(shape, end * np.inf))
-            elif len(piece) > 3:
-                grows = np.asarray(piece[-1]) * end ** (len(piece) - 1) > 0
-                consider(np.broadcast_to(np.where(grows & (s > 0), np.inf, -np.inf), shape), np.full(shape, end * np.inf))
-        grid = np.linspace(-9.0, 9.0, 73)
-        lattice = [np.asarray(t) + np.multiply.outer(grid, s) for t in term.knots]
-        lattice += [
-            np.asarray(a) + np.multiply.outer(np.linspace(0, 1, 33), np.broadcast_to(np.asarray(b) - np.asarray(a), shape))
-            for a, b in zip(term.knots[:-1], term.knots[1:], strict=True)
-        ]
-        for means in lattice:
-            for mean in means:
-                consider(_one_sided_gap(term, mean, s), mean)
-        step = np.where(np.isfinite(where), s / 4.0, 0.0)
-        for _ in range(12):
-            centre = np.where(np.isfinite(where), where, 0.0)
-            for fraction in np.linspace(-1.0, 1.0, 9):
-                consider(np.where(step > 0, _one_sided_gap(term, centre + fraction * step, s), -np.inf), centre + fraction * step)
-            step = step / 4.0
+    with np.errstate(over="ignore", invalid="ignore"):  # a grid may leave the floating range; NaN is never better
+        for j, knot in enumerate(term.knots or (0.0,)):
+            mean = np.broadcast_to(np.asarray(knot, dtype=float), shape)
+            consider(term.gap(mean, s) + (_step_down(term, j) * (s > 0) if term.knots else 0.0), mean)
+        if not (term.curvature.is_convex and term.degree <= 1):
+            for end in (-1.0, 1.0):
+                consider(*np.broadcast_arrays(_gap_at_infinity(term, s, end), end * np.inf))
+            for means in _lattices(term, s):
+                _refine(term, means, s, consider)
     return best, where
 
 
-def _one_sided_gap(term: PiecewisePolynomial, mean: Array, s: Array) -> Array:
-    return np.asarray(term.expectation(mean, s) - term.value(mean))
+def _step_down(term: PiecewisePolynomial, knot: int) -> Array:
+    """How far the term falls just beside a knot: the supremum of the gap may be the limit from there."""
+    jump = np.asarray(term.jumps[knot][0])
+    return np.maximum(jump if term.at_knot == "right" else -jump, 0.0)
+
+
+def _gap_at_infinity(term: PiecewisePolynomial, s: Array, end: float) -> Array:
+    """The limit of the gap: zero for a line, ``c s^2`` for a parabola, infinite for higher powers."""
+    limit = np.zeros_like(s)
+    for m, c in enumerate(term.pieces[0 if end < 0 else -1]):
+        if m == 2:
+            limit = np.asarray(c * s * s)
+        elif m > 2:
+            sign = np.asarray(c) * end**m * (s > 0)
+            limit = np.where(sign == 0, limit, np.copysign(np.inf, sign))
+    return limit
+
+
+def _lattices(term: PiecewisePolynomial, s: Array) -> Iterator[Array]:
+    """Means among which the largest gap is looked for, as arrays of points by rows."""
+    for knot in term.knots:
+        yield np.asarray(knot) + np.multiply.outer(np.linspace(-9.0, 9.0, 145), s)
+    for left, right in itertools.pairwise(
+        term.knots
+    ):  # where knots are close, the term bends on a smaller scale than sigma
+        width = np.broadcast_to(np.asarray(right) - np.asarray(left), s.shape)
+        yield np.asarray(left) + np.multiply.outer(np.linspace(0.0, 1.0, 33), width)
+    # More than 9 sigma from the knots the gap is that of a polynomial, sum_k s^2k / (2^k k!) P^(2k), which is flat or
+    # linear up to degree 3.
+    for polynomial, centre in zip(term.pieces, term.centres, strict=True):
+        total: Polynomial = (0.0,) * max(len(polynomial) - 2, 1)
+        derivative, factor = polynomial, np.ones_like(s)
+        for k in range(1, (len(polynomial) + 1) // 2):
+            derivative, factor = differentiate(differentiate(derivative)), factor * s * s / (2 * k)
+            total = tuple(t + factor * c for t, c in itertools.zip_longest(total, derivative, fillvalue=0.0))
+        roots = real_roots(differentiate(total)) if len(polynomial) > 4 else []
+        if roots:
+            yield np.stack([np.broadcast_to(np.asarray(centre + r, dtype=float), s.shape) for r in roots])
+
+
+def _refine(term: PiecewisePolynomial, means: Array, s: Array, consider: Callable[[Array, Array], None]) -> None:
+    """Take the best of `means`, row by row, and look on finer and finer grids around it."""
+    gaps = np.stack([term.gap(mean, s) for mean in means])
+    at = np.argmax(np.where(np.isnan(gaps), -np.inf, gaps), axis=0)[None]
+    gap, mean = (np.take_along_axis(array, at, axis=0)[0] for array in (gaps, means))
+    consider(gap, mean)
+    step = np.maximum(s / 8.0, np.max(np.abs(np.diff(means, axis=0)), axis=0, initial=0.0))
+    for _ in range(14):
+        centre = mean
+        for fraction in (-1.0, -0.75, -0.5, -0.25, 0.25, 0.5, 0.75, 1.0):
+            there = centre + fraction * step
+            here = term.gap(there, s)
+            better = here > gap
+            gap, mean = np.where(better, here, gap), np.where(better, there, mean)
+        step = step / 4.0
+    consider(gap, mean)

@@ -1,9 +1,9 @@
 """The named terms: each is a declaration of knots and coefficients, and an entry of `REGISTRY`.
 
-To add one, write a function that returns a `PiecewisePolynomial` and decorate it with `declare`: its value, expectation, derivatives,
-curvature, conjugate and gap follow, the test suite checks them against 50-digit references, and the table in the documentation
-shows it. Pieces are written in powers of ``z`` minus their left knot (the first piece: minus the first knot), or minus the
-centre given for them.
+To add one, write a function that returns a `PiecewisePolynomial` and decorate it with `declare`: its value,
+expectation, derivatives, curvature, conjugate and gap follow, the test suite checks them against 50-digit references,
+and the table in the documentation shows it. Pieces are written in powers of ``z`` minus their left knot (the first
+piece: minus the first knot), or minus the centre given for them.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from varopt._domains import POSITIVE, REAL, Domain
-from varopt.terms._piecewise import PiecewisePolynomial, piecewise
+from varopt.terms._piecewise import PiecewisePolynomial, own, piecewise
 
 __all__ = [
-    "REGISTRY", "Declaration", "abs_", "capped_abs", "clip", "dead_zone", "epsilon_insensitive", "hinge", "huber", "mcp",
-    "piecewise", "pinball", "pos", "ramp", "scad", "square", "squared_hinge", "step", "zero_one",
+    "REGISTRY", "Declaration", "abs_", "capped_abs", "clip", "dead_zone", "epsilon_insensitive", "hinge", "huber",
+    "mcp", "piecewise", "pinball", "pos", "ramp", "scad", "square", "squared_hinge", "step", "zero_one",
 ]  # fmt: skip
 
 
@@ -35,9 +35,13 @@ class Declaration:
     defaults: Mapping[str, float]
 
     def validate(self, **values: Any) -> dict[str, Any]:
-        """The parameters as arrays inside their domains, or a `ValueError` naming the one that is not."""
+        """The parameters as floats or arrays of their own, or a `ValueError` naming the one outside its domain."""
+        unknown = sorted(set(values) - set(self.parameters))
+        if unknown:
+            accepted = ", ".join(self.parameters) or "no parameters"
+            raise TypeError(f"{self.name} takes {accepted}; got {', '.join(unknown)}.")
         checked = {name: self.parameters[name].validate(name, value) for name, value in values.items()}
-        return {name: float(v) if v.ndim == 0 else v for name, v in checked.items()}
+        return {name: float(v) if v.ndim == 0 else own(v) for name, v in checked.items()}
 
 
 _REGISTRY: dict[str, Declaration] = {}
@@ -54,12 +58,20 @@ def declare(
         domains = {k: domain for k, (_, domain) in parameters.items()}
 
         def construct(*args: Any, **kwargs: Any) -> PiecewisePolynomial:
-            if len(args) > len(defaults) or not set(kwargs) <= set(list(defaults)[len(args) :]):
+            twice = sorted(set(kwargs) & set(list(defaults)[: len(args)]))
+            if len(args) > len(defaults) or twice:
                 accepted = ", ".join(defaults) or "no parameters"
-                raise TypeError(f"{name} takes {accepted}; got {len(args)} positional and {sorted(kwargs)} by name.")
-            given = {**defaults, **dict(zip(defaults, args, strict=False)), **kwargs}
-            values = declaration.validate(**given)
-            term = build(**values)
+                got = f"{', '.join(twice)} twice" if twice else f"{len(args)} values"
+                raise TypeError(f"{name} takes {accepted}; got {got}.")
+            values = declaration.validate(**{**defaults, **dict(zip(defaults, args, strict=False)), **kwargs})
+            try:
+                with np.errstate(over="ignore"):  # of what overflows is told below
+                    term = build(**values)
+            except ValueError as error:
+                if str(error).startswith(tuple(values)):
+                    raise
+                names = " and ".join(values)
+                raise ValueError(f"{names} must give {name} finite knots and coefficients: {error}") from None
             object.__setattr__(term, "name", name)
             object.__setattr__(term, "parameters", values)
             return term
@@ -112,7 +124,7 @@ def epsilon_insensitive(epsilon: Any) -> PiecewisePolynomial:
     """``max(|z| - epsilon, 0)``: the loss of support vector regression; `abs_` where epsilon is 0."""
     if np.any(np.asarray(epsilon) == 0.0):
         if np.any(np.asarray(epsilon) != 0.0):
-            raise ValueError("epsilon must be zero for all rows or for none: a term with no flat part has one knot, not two.")
+            raise ValueError("epsilon must be zero for all rows or for none: without a flat part there is one knot.")
         return abs_()
     return PiecewisePolynomial((-epsilon, epsilon), ((0.0, -1.0), (0.0,), (0.0, 1.0)))
 

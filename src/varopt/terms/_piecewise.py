@@ -1,12 +1,14 @@
 """One declaration for every piecewise polynomial: knots and coefficients.
 
-A `PiecewisePolynomial` is data. Its value, derivative, curvature, slopes, subdifferential and conjugate are computed here from the
-declaration, its Gaussian expectation and smoothing gap in `_gaussian`; nothing is written per function.
+A `PiecewisePolynomial` is data. Its value, derivative, curvature, slopes, subdifferential and conjugate are computed
+here from the declaration, its Gaussian expectation and smoothing gap in `_gaussian`; nothing is written per function.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
@@ -18,7 +20,18 @@ from varopt._array import Array, as_float, namespace
 from varopt._domains import as_finite
 from varopt.terms import _gaussian
 from varopt.terms._curvature import Curvature, from_facts
-from varopt.terms._polynomial import Coefficient, Polynomial, differentiate, evaluate, every, extremes, shift, subtract, trim
+from varopt.terms._polynomial import (
+    Coefficient,
+    Polynomial,
+    differentiate,
+    evaluate,
+    every,
+    extremes,
+    is_zero,
+    shift,
+    subtract,
+    trim,
+)
 from varopt.terms._tails import MAX_ORDER
 
 __all__ = ["PiecewisePolynomial"]
@@ -26,18 +39,28 @@ __all__ = ["PiecewisePolynomial"]
 
 def _scalar_or_row(name: str, value: Any) -> Coefficient:
     array = as_finite(name, value)
-    if array.ndim == 0 or (array.size and np.ptp(array) == 0.0):
-        return float(array.flat[0])
     if array.ndim > 1 or array.size == 0:
-        raise ValueError(f"{name} must be a number or a one-dimensional array, one entry per row; got shape {array.shape}.")
-    return array.astype(np.float64)
+        raise ValueError(
+            f"{name} must be a number or a one-dimensional array, one entry per row; got shape {array.shape}."
+        )
+    if np.all(array == array.flat[0]):
+        return float(array.flat[0])
+    return own(array.astype(np.float64, copy=False))
+
+
+def own(array: Array) -> Array:
+    """A copy that nobody can change: terms are immutable."""
+    copy = np.array(array)
+    copy.flags.writeable = False
+    return copy
 
 
 @dataclass(frozen=True, eq=False)
 class PiecewisePolynomial:
     r"""A function of one real variable given by polynomials between knots.
 
-    Use `piecewise` to declare one from coefficients in powers of ``z``; the named terms (`abs_`, `hinge`, ...) are such declarations.
+    Use `piecewise` to declare one from coefficients in powers of ``z``; the named terms (`abs_`, `hinge`, ...) are such
+    declarations.
 
     Parameters
     ----------
@@ -46,8 +69,8 @@ class PiecewisePolynomial:
     pieces : tuple of K + 1 tuples of floats or arrays
         Coefficients by increasing degree in powers of ``z - c`` with the piece's own centre ``c``.
     centres : tuple of K + 1 floats or arrays, optional
-        By default the piece's left knot, and the first knot for the first piece. Choose the point where the piece is small: written
-        around it, a polynomial keeps its digits there.
+        By default the piece's left knot, and the first knot for the first piece. Choose the point where the piece is
+        small: written around it, a polynomial keeps its digits there.
     name : str
         How the term is called in messages.
     at_knot : {"right", "left"}
@@ -66,6 +89,8 @@ class PiecewisePolynomial:
     parameters: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if self.at_knot not in ("right", "left"):
+            raise ValueError(f"at_knot must be 'right' or 'left'; got {self.at_knot!r}.")
         knots = tuple(_scalar_or_row("knots", t) for t in self.knots)
         pieces = tuple(trim(tuple(_scalar_or_row("pieces", c) for c in p)) for p in self.pieces)
         if len(pieces) != len(knots) + 1:
@@ -74,7 +99,7 @@ class PiecewisePolynomial:
             raise ValueError("pieces must each have at least one coefficient; write [0.0] for the zero polynomial.")
         if max(map(len, pieces)) - 1 > MAX_ORDER:
             raise ValueError(f"pieces must have degree at most {MAX_ORDER}; got {max(map(len, pieces)) - 1}.")
-        for left, right in zip(knots[:-1], knots[1:], strict=True):
+        for left, right in itertools.pairwise(knots):
             if not every(np.asarray(left) < np.asarray(right)):
                 raise ValueError(f"knots must be increasing; got {left} before {right}.")
         centres = tuple(_scalar_or_row("centres", c) for c in self.centres) or ((knots[0], *knots) if knots else (0.0,))
@@ -85,7 +110,16 @@ class PiecewisePolynomial:
         object.__setattr__(self, "centres", centres)
         lengths = {np.size(c) for c in self._leaves() if not isinstance(c, float)}
         if len(lengths) > 1:
-            raise ValueError(f"per-row knots and coefficients must have one length; got lengths {sorted(lengths)}.")
+            raise ValueError(
+                f"knots and pieces that differ by row must have one length; got lengths {sorted(lengths)}."
+            )
+        with np.errstate(over="ignore"):
+            for j in range(len(knots)):
+                sizes = [evaluate(tuple(map(abs, p)), 2.0 * self._reach(j)) for p in pieces[j : j + 2]]
+                if not every(np.isfinite(sizes[0] + sizes[1])):
+                    raise ValueError(
+                        "knots and pieces must be small enough for the pieces not to overflow on the knots."
+                    )
 
     def __repr__(self) -> str:
         inside = ", ".join(f"{k}={v if np.ndim(v) == 0 else '...'}" for k, v in self.parameters.items())
@@ -94,18 +128,38 @@ class PiecewisePolynomial:
     def _leaves(self) -> list[Coefficient]:
         return [*self.knots, *self.centres, *(c for p in self.pieces for c in p)]
 
-    def _map(self, function: Callable[[Coefficient], Coefficient]) -> PiecewisePolynomial:
-        """The same term with `function` applied to every per-row array; nothing is checked again."""
+    def _rebuilt(self, knots: Any, centres: Any, pieces: Any, jumps: Any) -> PiecewisePolynomial:
+        """A term of the same kind with other numbers; nothing is checked again."""
         new = object.__new__(PiecewisePolynomial)
-        object.__setattr__(new, "knots", tuple(function(t) for t in self.knots))
-        object.__setattr__(new, "centres", tuple(function(c) for c in self.centres))
-        object.__setattr__(new, "pieces", tuple(tuple(function(c) for c in p) for p in self.pieces))
+        for attribute, value in (("knots", knots), ("centres", centres)):
+            object.__setattr__(new, attribute, tuple(value))
+        object.__setattr__(new, "pieces", tuple(map(tuple, pieces)))
         for attribute in ("name", "at_knot", "parameters"):
             object.__setattr__(new, attribute, getattr(self, attribute))
         # Facts about the whole declaration hold for every selection of its rows, and are not computed again.
-        new.__dict__["jumps"] = tuple(tuple(function(c) for c in j) for j in self.jumps)
+        new.__dict__["jumps"] = tuple(map(tuple, jumps))
         new.__dict__["balanced"] = self.balanced
         return new
+
+    def _map(self, function: Callable[[Coefficient], Coefficient]) -> PiecewisePolynomial:
+        """The same term with `function` applied to every per-row array."""
+
+        def each(values: Sequence[Coefficient]) -> list[Coefficient]:
+            return [v if isinstance(v, float) else function(v) for v in values]
+
+        return self._rebuilt(each(self.knots), each(self.centres), map(each, self.pieces), map(each, self.jumps))
+
+    def in_units(self, unit: Array) -> PiecewisePolynomial:
+        """The term of ``z / unit`` divided by the highest power of the unit, row by row: no power of it overflows."""
+
+        def shrunk(polynomial: Polynomial) -> list[Coefficient]:
+            return [
+                c if is_zero(c) else reduce(operator.truediv, [unit] * (self.degree - m), c)
+                for m, c in enumerate(polynomial)
+            ]
+
+        knots, centres = ([t if is_zero(t) else t / unit for t in points] for points in (self.knots, self.centres))
+        return self._rebuilt(knots, centres, map(shrunk, self.pieces), map(shrunk, self.jumps))
 
     @property
     def rows(self) -> int | None:
@@ -116,15 +170,16 @@ class PiecewisePolynomial:
         """The term for the rows `index` (a slice or an index array) of the per-row parameters."""
         if self.rows is None:
             return self
-        return self._map(lambda c: c if isinstance(c, float) else c[index])
+        return self._map(lambda c: c[index])
 
     def on(self, xp: Any, like: Array) -> PiecewisePolynomial:
         """The term with its per-row arrays in the namespace, dtype and device of `like`."""
         if self.rows is None:
             return self
         if xp is namespace(np.empty(0)):
-            return self._map(lambda c: c if isinstance(c, float) else c.astype(like.dtype, copy=False))
-        return self._map(lambda c: c if isinstance(c, float) else xp.asarray(c, dtype=like.dtype, device=like.device))
+            return self._map(lambda c: c.astype(like.dtype, copy=False))
+        # A copy, since other backends would share the memory and complain that it cannot be written.
+        return self._map(lambda c: xp.asarray(np.array(c), dtype=like.dtype, device=like.device))
 
     # -- What the declaration says ------------------------------------------------------------------------------------
 
@@ -132,6 +187,11 @@ class PiecewisePolynomial:
     def degree(self) -> int:
         """Highest degree of any piece."""
         return max(map(len, self.pieces)) - 1
+
+    def _reach(self, j: int) -> Coefficient:
+        """The largest number from which or by which a piece is moved to knot j."""
+        numbers = [abs(x) for x in (self.knots[j], *(self.knots[j] - c for c in self.centres[j : j + 2]))]
+        return max(numbers) if all(isinstance(x, float) for x in numbers) else reduce(np.maximum, numbers)
 
     @cached_property
     def jumps(self) -> tuple[Polynomial, ...]:
@@ -141,16 +201,17 @@ class PiecewisePolynomial:
         """
         jumps = []
         for j, knot in enumerate(self.knots):
-            offsets = [knot - c for c in self.centres[j : j + 2]]
-            left, right = (shift(p, x) for p, x in zip(self.pieces[j : j + 2], offsets, strict=True))
-            jumps.append(subtract(right, left, abs(knot) + abs(offsets[0]) + abs(offsets[1])))
+            left, right = (
+                shift(p, knot - c) for p, c in zip(self.pieces[j : j + 2], self.centres[j : j + 2], strict=True)
+            )
+            jumps.append(subtract(right, left, self._reach(j)))
         return tuple(jumps)
 
     @cached_property
     def balanced(self) -> tuple[tuple[bool, ...], ...]:
-        """For each knot: whether value, slope and second derivative change sign across it, as the slope of ``|z|`` does.
+        """For each knot: whether value, slope and second derivative change sign across it, as the slope of ``|z|``.
 
-        Near such a knot the expectation of that derivative passes through zero, and it needs a form that keeps its digits there.
+        Near such a knot the expectation of that derivative passes through zero and needs a form that keeps its digits.
         """
         facts = []
         for j in range(len(self.knots)):
@@ -207,8 +268,8 @@ class PiecewisePolynomial:
     def slopes(self) -> tuple[Array, Array]:
         """The closed interval of all slopes, ``(smallest, largest)``; infinite for quadratic growth.
 
-        The derivative of a smoothed term is an average of slopes, so it lies in this interval: for a convex term, in the closure
-        of the domain of the conjugate.
+        The derivative of a smoothed term is an average of slopes, so it lies in this interval: for a convex term, in
+        the closure of the domain of the conjugate.
         """
         self._require_continuity("slopes")
         ranges = [self._range_of(i, 1) for i in range(len(self.pieces))]
@@ -256,7 +317,7 @@ class PiecewisePolynomial:
             return self.on(xp, z)._select(xp, z, order, side="right")
 
     def subdifferential(self, z: Array) -> tuple[Array, Array]:
-        """The interval of slopes at `z`: ``(smallest, largest)``, one point away from the knots (Clarke's, where not convex)."""
+        """The interval of slopes at `z`, ``(smallest, largest)``; Clarke's, if not convex. One point off the knots."""
         self._require_continuity("subdifferential")
         xp, (z,) = as_float(z)
         term = self.on(xp, z)
@@ -272,7 +333,11 @@ class PiecewisePolynomial:
         if not self.curvature.is_convex or self.degree > 2:
             raise ValueError(
                 f"conjugate needs a convex term with pieces of degree at most 2; {self.name} "
-                + (f"has degree {self.degree}." if self.curvature.is_convex else f"is not convex: {self.why_not_convex()}.")
+                + (
+                    f"has degree {self.degree}."
+                    if self.curvature.is_convex
+                    else f"is not convex: {self.why_not_convex()}."
+                )
             )
         v = np.asarray(as_float(slope)[1][0], dtype=np.float64)
         low, high = self.slopes
@@ -297,7 +362,7 @@ class PiecewisePolynomial:
     # -- Under a Gaussian: see _gaussian ------------------------------------------------------------------------------
 
     def derivatives(self, mean: Array, sigma: Array) -> tuple[Array, Array, Array]:
-        r"""Expectation under :math:`z \sim N(\text{mean}, \text{sigma}^2)`, and its first and second derivative in the mean.
+        r"""Expectation under :math:`z \sim N(mean, sigma^2)`, and its first and second derivative in the mean.
 
         One pass: the three share the normal density and its tails. Time per number and knot: about 2.5 calls of
         ``scipy.special.ndtr``; memory: the three results.
@@ -317,8 +382,11 @@ class PiecewisePolynomial:
         return _gaussian.expectations(self, mean, sigma, (0,))[0]
 
     def sigma_derivative(self, mean: Array, sigma: Array) -> Array:
-        """Derivative of the expectation in sigma: sigma times the second derivative in the mean (the heat equation)."""
-        return sigma * _gaussian.expectations(self, mean, sigma, (2,))[0]
+        """Derivative of the expectation in sigma: sigma times the second derivative in the mean (the heat equation).
+
+        At sigma = 0 the limit from above, which on a kink is not zero.
+        """
+        return _gaussian.expectations(self, mean, sigma, ("sigma",))[0]
 
     def gap(self, mean: Array, sigma: Array) -> Array:
         """Expectation minus value at the mean, without cancellation: accurate however small it is."""
@@ -329,11 +397,12 @@ class PiecewisePolynomial:
         return _gaussian.worst_gap(self, sigma)
 
     def gap_coefficients(self) -> tuple[Array, Array, Array]:
-        r"""``(constant, linear, quadratic)`` with :math:`|gap| \le constant + linear \cdot sigma + quadratic \cdot sigma^2` at every mean.
+        r"""``(c, b, a)`` with :math:`|gap| \le c + b \cdot sigma + a \cdot sigma^2` at every mean.
 
-        A jump of the value by h adds at most :math:`|h|/2` to the constant, a kink of the slope by j at most :math:`|j|/\sqrt{2\pi}` to
-        the linear part, a second derivative of at most c adds c/2 to the quadratic part (infinite where it is unbounded). The
-        range of the gap, largest minus smallest over all means, keeps the same bound for continuous terms.
+        A jump of the value by h adds at most :math:`|h|/2` to the constant, a kink of the slope by j at most
+        :math:`|j|/\sqrt{2\pi}` to the linear part, a second derivative of at most d adds d/2 to the quadratic part
+        (infinite where it is unbounded). The range of the gap, largest minus smallest over all means, keeps the same
+        bound for continuous terms.
         """
         jumps = sum((np.abs(np.asarray(jump[0])) for jump in self.jumps), np.zeros(()))
         kinks = sum((np.abs(np.asarray(jump[1])) for jump in self.jumps if len(jump) > 1), np.zeros(()))
@@ -359,8 +428,8 @@ def piecewise(knots: Sequence[Any], pieces: Sequence[Sequence[Any]], *, name: st
     >>> ramp = terms.piecewise(knots=[0.0, 1.0], pieces=[[0.0], [0.0, 1.0], [1.0]])
     >>> ramp.value([-1.0, 0.25, 3.0])
     array([0.  , 0.25, 1.  ])
-    >>> ramp.curvature.value
-    'neither convex nor concave, as far as the rules can tell'
+    >>> print(ramp.curvature)
+    UNKNOWN
     """
     for argument, value in (("knots", knots), ("pieces", pieces)):
         if isinstance(value, str) or not isinstance(value, (Sequence, np.ndarray)):
@@ -382,7 +451,7 @@ def piecewise(knots: Sequence[Any], pieces: Sequence[Sequence[Any]], *, name: st
 
 
 def _best_centre(polynomial: Polynomial, low: Coefficient, high: Coefficient) -> tuple[Coefficient, Polynomial]:
-    """Of zero and the ends of the interval, the centre at which the polynomial is smallest, and the polynomial written around it."""
+    """Of zero and the ends of the interval the one where the polynomial is smallest, and the polynomial around it."""
     candidates = [c for c in (0.0, low, high) if every(np.isfinite(c))]
     written = [shift(polynomial, c) for c in candidates]
     sizes = [float(np.max(np.abs(w[0]))) for w in written]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from functools import reduce
 from typing import Any
 
@@ -11,8 +12,8 @@ import numpy as np
 from varopt._array import Array
 
 __all__ = [
-    "Coefficient", "Polynomial", "differentiate", "evaluate", "every", "extremes", "is_zero", "real_roots", "shift", "subtract",
-    "trim",
+    "Coefficient", "Polynomial", "differentiate", "evaluate", "every", "extremes", "is_zero", "real_roots", "shift",
+    "subtract", "trim",
 ]  # fmt: skip
 
 Coefficient = Any  # a Python float shared by all rows, or an array with one entry per row
@@ -41,7 +42,7 @@ def differentiate(polynomial: Polynomial) -> Polynomial:
 
 
 def evaluate(polynomial: Polynomial, x: Array) -> Array:
-    """Horner's rule; infinite x gives the limit, without 0 * inf."""
+    """Horner's rule."""
     polynomial = trim(polynomial)
     return reduce(lambda total, c: total * x + c, polynomial[-2::-1], polynomial[-1])
 
@@ -69,9 +70,11 @@ def subtract(a: Polynomial, b: Polynomial, reach: Coefficient) -> Polynomial:
     for m, (left, right) in enumerate(zip((a + pad)[:degree], (b + pad)[:degree], strict=True)):
         value = left - right
         # A shift adds terms of size |c_i| reach^(i - m): rounding of that size is no jump.
-        size = abs(left) + abs(right) + sum(
-            math.comb(i, m) * (abs(c) * reach ** (i - m)) for p in (a, b) for i, c in enumerate(p) if i > m
-        )
+        size = abs(left) + abs(right)
+        for polynomial in (a, b):
+            for i, c in enumerate(polynomial):
+                if i > m and not is_zero(c):
+                    size = size + reduce(operator.mul, [reach] * (i - m), math.comb(i, m) * abs(c))
         if isinstance(value, float) and isinstance(size, float):
             difference.append(0.0 if abs(value) <= _ROUNDING * size else value)
         elif isinstance(value, float) and value == 0.0:
@@ -88,11 +91,26 @@ def extremes(polynomial: Polynomial, low: Coefficient, high: Coefficient) -> tup
         value = np.asarray(polynomial[0])
         return value, value
     with np.errstate(invalid="ignore", over="ignore"):
-        candidates = [evaluate(polynomial, low), evaluate(polynomial, high)]
+        candidates = [_at(polynomial, low), _at(polynomial, high)]
         for stationary in real_roots(differentiate(polynomial)):
             inside = (stationary > low) & (stationary < high)
-            candidates.append(np.where(inside, evaluate(polynomial, stationary), candidates[0]))
+            candidates.append(np.where(inside, _at(polynomial, stationary), candidates[0]))
     return reduce(np.minimum, candidates), reduce(np.maximum, candidates)
+
+
+def _at(polynomial: Polynomial, x: Coefficient) -> Array:
+    """The value at x, zero where it is only rounding; the limit where x is infinite."""
+    if isinstance(x, float) and math.isinf(x):
+        limit = np.asarray(polynomial[0])
+        for m, c in enumerate(polynomial[1:], start=1):
+            limit = np.where(
+                np.asarray(c) == 0.0, limit, np.copysign(np.inf, np.asarray(c) * math.copysign(1.0, x) ** m)
+            )
+        return limit
+    value = evaluate(polynomial, x)
+    # Else the sign of (z - 1)^4, written in powers of z, would be anything at its root.
+    size = evaluate(tuple(map(abs, polynomial)), abs(x))
+    return np.where(abs(value) <= _ROUNDING * size, 0.0, value)
 
 
 def real_roots(polynomial: Polynomial) -> list[Array]:
