@@ -22,6 +22,8 @@ LAYERS = {
     "model": "Objectives",
     "families": "Families",
     "bounds": "Bounds",
+    "certificates": "Certificates",
+    "solvers": "Solvers",
 }
 
 
@@ -34,7 +36,10 @@ def layer_of(value: object) -> str:
 
 def public(module: ModuleType) -> dict[str, object]:
     """The public names of a module and what they stand for, without dunder names such as the version."""
-    return {name: getattr(module, name) for name in module.__all__ if not name.startswith("__")}
+    names = {name: getattr(module, name) for name in module.__all__ if not name.startswith("__")}
+    return {
+        name: value for name, value in names.items() if not inspect.ismodule(value)
+    }  # layers have pages of their own
 
 
 def own_names(layer: str) -> dict[str, object]:
@@ -76,16 +81,22 @@ def layer_page(layer: str) -> str:
 def terms_table() -> str:
     """The table of named terms, for `terms.md`: one row per entry of the registry."""
     registry = importlib.import_module("varopt.terms").REGISTRY
-    rows = ["| term | definition | parameters | curvature | knots | worst gap at sigma 1 |", "|---|---|---|---|---|---|"]
+    rows = [
+        "| term | definition | parameters | curvature | knots | worst gap at sigma 1 |",
+        "|---|---|---|---|---|---|",
+    ]
     for name, declaration in sorted(registry.items()):
         term = declaration.build()
         parameters = ", ".join(
-            f"`{key}` {domain} (default {declaration.defaults[key]:g})" for key, domain in declaration.parameters.items()
+            f"`{key}` {domain} (default {declaration.defaults[key]:g})"
+            for key, domain in declaration.parameters.items()
         )
         curvature = "neither" if term.curvature.name == "UNKNOWN" else term.curvature.description
         gap, where = (float(x) for x in term.worst_gap(1.0))
         formula = declaration.formula.replace("|", "\\|")
-        rows.append(f"| `{name}` | {formula} | {parameters} | {curvature} | {len(term.knots)} | {gap:.4f} at {where:g} |")
+        rows.append(
+            f"| `{name}` | {formula} | {parameters} | {curvature} | {len(term.knots)} | {gap:.4f} at {where:g} |"
+        )
     return "\n".join(rows) + "\n"
 
 

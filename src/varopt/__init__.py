@@ -8,9 +8,12 @@
 >>> E = vo.bound(f, vo.Gaussian(np.zeros(3), 0.1))             # E(theta) = <f(x)>, differentiable
 >>> f(np.zeros(3)) <= E.value, bool(E.convex)
 (True, True)
+>>> r = vo.minimize(f)                                         # descend E while sigma falls, then finish exactly
+>>> r[w], bool(r.lower <= r.fun <= r.upper), r.status.name
+(array([ 0.75,  0.  , -1.75]), True, 'OPTIMAL')
 """
 
-from varopt import bounds, families, model, terms
+from varopt import bounds, certificates, families, model, solvers, terms
 from varopt._version import __version__
 from varopt.bounds import bound, sigma_for
 from varopt.families import Bernoulli, Gaussian, Laplace, Logistic, Product, Uniform
@@ -42,6 +45,7 @@ from varopt.model import (
     sum_squares,
     zero_one,
 )
+from varopt.optimize import Result, Status, maximize, minimize
 from varopt.terms import AFFINE, CONCAVE, CONVEX, UNKNOWN, Curvature
 
 __all__ = [
@@ -57,6 +61,8 @@ __all__ = [
     "Laplace",
     "Logistic",
     "Product",
+    "Result",
+    "Status",
     "Uniform",
     "Variable",
     "__version__",
@@ -64,6 +70,7 @@ __all__ = [
     "bound",
     "bounds",
     "capped_abs",
+    "certificates",
     "clip",
     "dead_zone",
     "diff",
@@ -71,7 +78,9 @@ __all__ = [
     "families",
     "hinge",
     "huber",
+    "maximize",
     "mcp",
+    "minimize",
     "model",
     "norm1",
     "norm2",
@@ -82,6 +91,7 @@ __all__ = [
     "ramp",
     "scad",
     "sigma_for",
+    "solvers",
     "square",
     "squared_hinge",
     "step",

@@ -1,0 +1,205 @@
+r"""The problem as the solvers see it: a convex quadratic and rows of convex piecewise linear-quadratic terms.
+
+    f(x) = 1/2 x'Hx + g'x + c + sum_b sum_k w_bk rho_b(a_bk'x + d_bk)
+
+One operation carries the whole method: `freeze` replaces rows by the polynomial of the piece they lie in, which is
+exact as long as they do not leave it. Far rows are frozen while sigma falls; before the crossover, all but the kinks
+nearby.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from varopt.model import Objective
+from varopt.model._blocks import AffineBlock, QuadraticBlock, TermBlock
+from varopt.model._maps import Map, Matrix, Sparse
+from varopt.terms import PiecewisePolynomial
+
+__all__ = ["Composite", "NotComposite", "Rows", "add", "composite"]
+
+Vector = NDArray[np.float64]
+
+_DENSE = 300  # variables up to which a sparse problem is solved as a dense one
+
+
+class NotComposite(ValueError):
+    """The objective is outside the class that the solver handles; the message names the block."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """One term applied to the rows of an affine map."""
+
+    linear: Map
+    offset: Vector
+    term: PiecewisePolynomial
+    weights: Vector
+
+    @property
+    def count(self) -> int:
+        """Number of rows."""
+        return int(self.offset.size)
+
+    @property
+    def is_explicit(self) -> bool:
+        """Whether the map is a matrix, not an expression of matrices."""
+        return isinstance(self.linear, (Matrix, Sparse))
+
+    def positions(self, x: Vector) -> Vector:
+        """``z = A x + d``."""
+        return np.asarray(self.linear.apply(x) + self.offset, dtype=np.float64)
+
+    def take(self, index: NDArray[np.intp]) -> Rows:
+        """Selected rows, as explicit data."""
+        part = self.linear.rows(index).explicit()
+        linear: Map = (
+            Sparse(sp.csr_array(part)) if sp.issparse(part) else Matrix(np.ascontiguousarray(part, dtype=np.float64))
+        )
+        return Rows(linear, self.offset[index], self.term.take(index), self.weights[index])
+
+    def knot_distance(self, z: Vector) -> Vector:
+        """Distance from the nearest knot: a few standard deviations beyond it the row is a polynomial."""
+        return np.asarray(np.min([np.abs(z - t) for t in self.term.knots], axis=0))
+
+    @property
+    def kinks(self) -> list[tuple[Any, Any]]:
+        """The knots at which the slope jumps, and by how much: only there can a row come to rest."""
+        jumps = ((t, jump[1]) for t, jump in zip(self.term.knots, self.term.jumps, strict=True) if len(jump) > 1)
+        return [(t, jump) for t, jump in jumps if np.any(jump)]
+
+
+@dataclass(frozen=True)
+class Composite:
+    """A quadratic and rows."""
+
+    hessian: Any  # (p, p) dense or sparse, or None where it is zero
+    slope: Vector
+    constant: float
+    rows: tuple[Rows, ...]
+
+    @property
+    def size(self) -> int:
+        """Number of variables."""
+        return int(self.slope.size)
+
+    @property
+    def row_count(self) -> int:
+        """Number of rows of all blocks."""
+        return sum(r.count for r in self.rows)
+
+    @cached_property
+    def is_sparse(self) -> bool:
+        """Whether every matrix is sparse and there are too many variables to treat them as dense."""
+        return (
+            self.size > _DENSE
+            and sp.issparse(self.hessian)
+            and all(sp.issparse(r.linear.rows(slice(0, 1)).explicit()) for r in self.rows)
+        )
+
+    def quadratic(self, x: Vector) -> float:
+        """The smooth part."""
+        bend = 0.0 if self.hessian is None else 0.5 * float(x @ (self.hessian @ x))
+        return self.constant + float(self.slope @ x) + bend
+
+    def quadratic_slope(self, x: Vector) -> Vector:
+        """Gradient of the smooth part."""
+        return self.slope if self.hessian is None else np.asarray(self.slope + self.hessian @ x)
+
+    def positions(self, x: Vector) -> list[Vector]:
+        """The z of all rows."""
+        return [r.positions(x) for r in self.rows]
+
+    def value(self, x: Vector, positions: Sequence[Vector] | None = None) -> float:
+        """f(x)."""
+        positions = self.positions(x) if positions is None else positions
+        return self.quadratic(x) + sum(
+            float(r.weights @ r.term.value(z)) for r, z in zip(self.rows, positions, strict=True)
+        )
+
+    def freeze(self, positions: Sequence[Vector], keep: Sequence[NDArray[np.bool_]]) -> Composite:
+        """Rows not kept become part of the quadratic, as the polynomial of the piece they lie in."""
+        hessian, slope, constant, rows = self.hessian, self.slope.copy(), self.constant, []
+        for r, z, kept in zip(self.rows, positions, keep, strict=True):
+            weights = np.where(kept, 0.0, r.weights)
+            first, second = r.term.derivative(z), r.term.derivative(z, 2)
+            # rho(v) = rho(z) + rho'(z) (v - z) + rho''(z) (v - z)^2 / 2 on the piece, with v = a'x + d written out in
+            # x.
+            reach = z - r.offset
+            slope += r.linear.transpose_apply(weights * (first - second * reach))
+            constant += float(weights @ (r.term.value(z) - first * reach + 0.5 * second * reach**2))
+            bent = np.flatnonzero(weights * second)
+            if bent.size:
+                hessian = add(hessian, r.linear.rows(bent).gram((weights * second)[bent]))
+            if np.any(kept):
+                rows.append(r.take(np.flatnonzero(kept)))
+        return Composite(hessian, slope, constant, tuple(rows))
+
+    def thin(self, counts: Sequence[int], rng: np.random.Generator) -> Composite:
+        """A random part of the rows of each block, reweighted so that the sum keeps its expectation."""
+        rows = []
+        for r, count in zip(self.rows, counts, strict=True):
+            if count < r.count:
+                part = r.take(np.sort(rng.choice(r.count, count, replace=False)))
+                r = Rows(part.linear, part.offset, part.term, part.weights * (r.count / count))
+            rows.append(r)
+        return Composite(self.hessian, self.slope, self.constant, tuple(rows))
+
+
+def add(a: Any, b: Any) -> Any:
+    """The sum of two matrices, dense or sparse; None is zero."""
+    if a is None:
+        return b
+    if sp.issparse(a) and sp.issparse(b):
+        return a + b
+    return (a.toarray() if sp.issparse(a) else a) + (b.toarray() if sp.issparse(b) else b)
+
+
+def composite(objective: Objective) -> Composite:
+    """A convex objective in the solvers' form; raises `NotComposite` naming the block that does not fit."""
+    size, variables = objective.size, objective.variables
+    hessian: Any = None
+    slope, constant, rows = np.zeros(size), 0.0, []
+    for block in objective.blocks:
+        if not block.variables:
+            constant += float(block.value({}))
+        elif isinstance(block, AffineBlock):
+            slope += block.weights * block.argument.stacked(variables).transpose_apply(np.ones(1))
+            constant += block.weights * float(np.ravel(block.argument.offset)[0])
+        elif isinstance(block, QuadraticBlock):
+            linear = block.argument.stacked(variables)
+            offset = np.broadcast_to(np.asarray(block.argument.offset, dtype=np.float64), (linear.shape[0],))
+            inner, outer = block.matrix.explicit(), linear.explicit()
+            symmetric = block.weights * (inner + inner.T)
+            hessian = add(hessian, outer.T @ symmetric @ outer)
+            slope += linear.transpose_apply(np.asarray(symmetric @ offset))
+            constant += 0.5 * float(offset @ (symmetric @ offset))
+        elif isinstance(block, TermBlock):
+            part = _rows(block, variables)
+            if block.term.knots:
+                rows.append(part)
+            else:
+                start = Composite(hessian, slope, constant, (part,))
+                smooth = start.freeze([part.offset], [np.zeros(part.count, dtype=bool)])
+                hessian, slope, constant = smooth.hessian, smooth.slope, smooth.constant
+        else:
+            raise NotComposite(f"{block.describe()} is no piecewise linear-quadratic term of an affine map.")
+    return Composite(hessian, slope, constant, tuple(rows))
+
+
+def _rows(block: TermBlock, variables: Any) -> Rows:
+    if block.term.degree > 2:
+        raise NotComposite(f"{block.describe()} has pieces of degree {block.term.degree}; at most 2 is handled.")
+    if not block.curvature.is_convex:
+        raise NotComposite(f"{block.describe()} is not convex: {block.curvature_and_reason[1]}.")
+    linear = block.argument.stacked(variables)
+    offset = np.array(np.broadcast_to(np.asarray(block.argument.offset, dtype=np.float64), (linear.shape[0],)))
+    weights = np.array(np.broadcast_to(np.asarray(block.weights, dtype=np.float64), offset.shape))
+    return Rows(linear, offset, block.term, weights)

@@ -1,0 +1,354 @@
+r"""From a small sigma to the exact optimum.
+
+Everything is frozen but the kinks that a row may rest on. What is left is small and is solved exactly through its
+dual: each near kink, a function ``jump (z - t)_+``, has a multiplier between zero and its jump. Without curvature that
+is a linear programme (HiGHS), with it a box-constrained quadratic programme (DAQP). Rows that passed a kink are added,
+and the solve is repeated. Where all matrices are sparse, as for differences, all kinks are solved for at once by a
+primal-dual active set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from varopt.solvers._active_set import active_set
+from varopt.solvers._composite import Composite, Rows
+from varopt.solvers._newton import solve_definite
+
+__all__ = ["Exact", "cross_over", "dual_gap"]
+
+Vector = NDArray[np.float64]
+
+_STATIONARY = 1e-8  # share of what cancels in a residual below which it counts as rounding
+_DENSE = 3000  # largest order at which a sparse matrix is factorised as a dense one
+
+Near = list[list[NDArray[np.bool_]]]  # for each block, for each of its kinks: the rows that may rest on it
+
+
+@dataclass(frozen=True)
+class Exact:
+    """A point, its value and the dual gap that its multipliers prove."""
+
+    x: Vector
+    value: float
+    gap: float
+    assumption: str  # what the gap takes on trust, empty where nothing
+
+
+def cross_over(
+    problem: Composite, x: Vector, reach: Sequence[float], tol: float, *, rounds: int = 12, most: int = 2000
+) -> Exact | None:
+    """Solve `problem` exactly from a point near its optimum; None where that does not lock on.
+
+    Parameters
+    ----------
+    problem : Composite
+    x : array
+        A point near the optimum.
+    reach : sequence of float
+        For each block, the distance from a kink within which a row is taken to be near it.
+    tol : float
+        Relative gap at which to stop.
+    rounds, most : int
+        Limits on the repetitions and on the number of near kinks.
+    """
+    reference = problem.positions(x)
+    near: Near = [
+        [np.abs(z - t) <= d for t, _ in r.kinks] for r, z, d in zip(problem.rows, reference, reach, strict=True)
+    ]
+    resting = [[mask.copy() for mask in block] for block in near]
+    if problem.is_sparse:
+        near = [[np.ones_like(mask) for mask in block] for block in near]
+    best: Exact | None = None
+    for _ in range(rounds):
+        if not problem.is_sparse and sum(int(mask.sum()) for block in near for mask in block) > most:
+            return best
+        solved = _solve_kinks(problem, reference, near, resting)
+        if solved is None:
+            return best
+        x, multipliers = solved
+        positions = problem.positions(x)
+        value = problem.value(x, positions)
+        gap, assumption = dual_gap(problem, x, positions, _slopes(problem, reference, positions, near, multipliers))
+        if best is None or value + gap < best.value + best.gap:
+            best = Exact(x, value, gap, assumption)
+        if gap <= tol * max(1.0, abs(value)) or not _update(problem, reference, positions, near):
+            return best
+    return best
+
+
+def _update(problem: Composite, reference: list[Vector], positions: Sequence[Vector], near: Near) -> bool:
+    """Rows that passed a kink may rest on it; rows that only changed their polynomial are frozen anew."""
+    changed = False
+    for b, (r, z, z0) in enumerate(zip(problem.rows, positions, reference, strict=True)):
+        for j, (t, _) in enumerate(r.kinks):
+            passed = ~near[b][j] & ((z >= t) != (z0 >= t))
+            near[b][j] = near[b][j] | passed
+            changed = changed or bool(passed.any())
+        bent = r.term.derivative(z, 2) != r.term.derivative(z0, 2)
+        reference[b] = np.where(bent, z, z0)
+        changed = changed or bool(bent.any())
+    return changed
+
+
+def _solve_kinks(
+    problem: Composite, reference: Sequence[Vector], near: Near, resting: Near
+) -> tuple[Vector, list[list[Vector]]] | None:
+    """Minimise with every near kink a function of its own and all else frozen; the point and the multipliers."""
+    frozen = problem.freeze(reference, [np.zeros(z.shape, dtype=bool) for z in reference])
+    slope = frozen.slope.copy()
+    matrices, offsets, highs, states, counts = [], [np.zeros(0)], [np.zeros(0)], [np.zeros(0, dtype=np.int8)], []
+    for r, z, masks, rests in zip(problem.rows, reference, near, resting, strict=True):
+        for (t, jump), mask, rest in zip(r.kinks, masks, rests, strict=True):
+            index = np.flatnonzero(mask)
+            counts.append(index.size)
+            part = r.linear.rows(index).explicit()
+            matrices.append(
+                part
+                if problem.is_sparse
+                else part.toarray()
+                if sp.issparse(part)
+                else np.asarray(part, dtype=np.float64)
+            )
+            knot = np.broadcast_to(np.asarray(t, dtype=np.float64), z.shape)[index]
+            weight = r.weights[index] * np.broadcast_to(np.asarray(jump, dtype=np.float64), z.shape)[index]
+            right = z[index] >= knot
+            slope -= matrices[-1].T @ (weight * right)  # what freezing on the right of the kink has put there
+            offsets.append(r.offset[index] - knot)
+            highs.append(weight)
+            states.append(np.where(rest[index], 0, np.where(right, 1, -1)).astype(np.int8))
+    d, high = np.concatenate(offsets), np.concatenate(highs)
+    if problem.is_sparse:
+        solved = (
+            active_set(frozen.hessian, slope, sp.vstack(matrices, format="csr"), d, high, np.concatenate(states))
+            if matrices
+            else None
+        )
+    else:
+        a = np.vstack(matrices) if matrices else np.zeros((0, problem.size))
+        solved = _linear(slope, a, d, high) if frozen.hessian is None else _quadratic(frozen.hessian, slope, a, d, high)
+    if solved is None or not np.all(np.isfinite(solved[0])):
+        return None
+    x, multipliers = solved
+    flat = iter(np.split(multipliers, np.cumsum(counts)))
+    return x, [[next(flat) for _ in masks] for masks in near]
+
+
+def _linear(slope: Vector, a: Vector, d: Vector, high: Vector) -> tuple[Vector, Vector] | None:
+    """``min slope'x + sum high (Ax + d)_+`` by its dual: ``max d'u`` with ``A'u = -slope`` and u in [0, high]."""
+    from scipy.optimize import linprog
+
+    if not d.size:
+        return None
+    columns = np.abs(a).max(axis=0)
+    scale = np.where(columns > 0, columns, 1.0)  # variables in any units
+    result = linprog(
+        -d,
+        A_eq=(a / scale).T,
+        b_eq=-slope / scale,
+        bounds=np.column_stack([np.zeros_like(high), high]),
+        method="highs-ds",
+    )
+    if result.status != 0:
+        return None
+    # The multipliers of A'u = -slope are the point: d(min -d'u) / d(-slope_j) = x_j.
+    return np.asarray(result.eqlin.marginals) / scale, np.clip(result.x, 0.0, high)
+
+
+def _quadratic(matrix: Any, slope: Vector, a: Vector, d: Vector, high: Vector) -> tuple[Vector, Vector] | None:
+    """The same with curvature H: ``min 1/2 (g + A'u)' H^+ (g + A'u) - d'u``, with ``g + A'u`` in the range of H."""
+    hessian = matrix.toarray() if sp.issparse(matrix) else np.asarray(matrix)
+    diagonal, columns = hessian.diagonal(), np.abs(a).max(axis=0, initial=0.0)
+    flat = np.where(columns > 0, columns, 1.0)
+    scale = 1.0 / np.where(diagonal > 0, np.sqrt(np.maximum(diagonal, 1e-300)), flat)  # variables in any units
+    rows, slope = a * scale, scale * slope
+    scaled = scale[:, None] * hessian * scale
+    factor = _factor(scaled)
+    if factor is not None:
+        null = np.zeros((slope.size, 0))
+
+        def invert(v: Vector) -> Vector:
+            return np.asarray(scipy.linalg.cho_solve(factor, v, check_finite=False))
+
+    else:
+        values, vectors = np.linalg.eigh(scaled)
+        curved = values > 1e-11 * max(float(values[-1]), 1e-300)
+        null, basis, curvature = vectors[:, ~curved], vectors[:, curved], values[curved]
+
+        def invert(v: Vector) -> Vector:
+            return np.asarray(basis @ ((basis.T @ v).T / curvature).T)
+
+    if not d.size:
+        return -scale * invert(slope), np.zeros(0)
+    spread = invert(rows.T)
+    inner = rows @ spread
+    balance = (rows @ null).T  # pulls in directions without curvature must cancel the slope there
+    target = -(null.T @ slope)
+    linear = spread.T @ slope - d
+    u = _box_programme(inner, linear, balance, target, high)
+    if u is None:
+        return None
+    u, directions = _polish(u, inner, linear, balance, target, high)
+    return scale * (null @ directions - invert(slope + rows.T @ u)), u
+
+
+def _box_programme(inner: Vector, linear: Vector, balance: Vector, target: Vector, high: Vector) -> Vector | None:
+    """Minimise ``1/2 u'Gu + l'u`` with u in [0, high] and ``B u = target``, by DAQP.
+
+    Where G has too little curvature, by proximal steps. Multipliers are measured in units of their bounds, so that
+    weights of any size are alike.
+    """
+    import daqp
+
+    unit = np.where(high > 0, high, 1.0)
+    matrix, vector, constraint = unit[:, None] * inner * unit, unit * linear, balance * unit
+    top = np.where(high > 0, 1.0, 0.0)
+    size = max(float(np.trace(matrix)) / high.size, float(np.abs(vector).max(initial=0.0)), 1e-300)
+    matrix, vector = matrix / size, vector / size
+    lengths = np.linalg.norm(constraint, axis=1)
+    usable = lengths > 1e-12 * max(1.0, float(lengths.max(initial=0.0)))
+    constraint, bound = constraint[usable] / lengths[usable, None], target[usable] / lengths[usable]
+    kinds = np.concatenate([np.zeros(high.size), np.full(bound.size, 5)]).astype(np.int32)
+    for proximal in (1e-13, 1e-8, 1e-4):
+        shifted = np.ascontiguousarray(matrix + proximal * np.eye(high.size))
+        u = np.zeros(high.size)
+        for _ in range(1 if proximal == 1e-13 else 50):
+            following, _, flag, _ = daqp.solve(
+                shifted, vector - (proximal * u if proximal > 1e-13 else 0.0), np.ascontiguousarray(constraint),
+                np.concatenate([top, bound]), np.concatenate([np.zeros(high.size), bound]), kinds, primal_tol=1e-10,
+                dual_tol=1e-13, iter_limit=20_000,
+            )  # fmt: skip
+            if flag < 1:
+                break
+            change, u = float(np.abs(following - u).max()), following
+            if change < 1e-9:
+                break
+        if flag >= 1 and np.abs(constraint @ u - bound).max(initial=0.0) < 1e-7:
+            return np.clip(u, 0.0, 1.0) * unit * (high > 0)
+    return None
+
+
+def _polish(
+    u: Vector, inner: Vector, linear: Vector, balance: Vector, target: Vector, high: Vector
+) -> tuple[Vector, Vector]:
+    """Multipliers to full accuracy once it is known which lie inside: those rows rest exactly on their kinks.
+
+    Also returns the components of the point in directions without curvature, which these rows fix.
+    """
+    margin = 1e-7 * high
+    inside = (u > margin) & (u < high - margin)
+    count, free = int(inside.sum()), target.size
+    fixed = np.where(u < high - u, 0.0, high)[~inside]
+    system = np.zeros((count + free, count + free))
+    system[:count, :count] = inner[np.ix_(inside, inside)]
+    system[:count, count:] = -balance[:, inside].T
+    system[count:, :count] = balance[:, inside]
+    rhs = np.concatenate(
+        [-linear[inside] - inner[np.ix_(inside, ~inside)] @ fixed, target - balance[:, ~inside] @ fixed]
+    )
+    # The smallest correction of what is known: where rows are dependent their multipliers are not unique.
+    solution = np.concatenate([u[inside], np.zeros(free)])
+    for _ in range(2 if rhs.size else 0):
+        solution = solution + np.linalg.lstsq(system, rhs - system @ solution, rcond=1e-13)[0]
+    polished = np.empty_like(u)
+    polished[inside], polished[~inside] = solution[:count], fixed
+    return np.clip(polished, 0.0, high), solution[count:]
+
+
+def _factor(matrix: Vector) -> Any:
+    """A Cholesky factor, or None where the matrix is singular or nearly so."""
+    try:
+        factor = scipy.linalg.cho_factor(matrix, lower=True, check_finite=False)
+    except np.linalg.LinAlgError:
+        return None
+    pivots = np.diagonal(factor[0])
+    return factor if pivots.min(initial=1.0) > 1e-6 * pivots.max(initial=1.0) else None
+
+
+# -- The certificate --------------------------------------------------------------------------------------------------
+
+
+def _slopes(
+    problem: Composite,
+    reference: Sequence[Vector],
+    positions: Sequence[Vector],
+    near: Near,
+    multipliers: list[list[Vector]],
+) -> list[Vector]:
+    """A dual point: multipliers on near kinks, else the slope of a linear piece as frozen, of a curved one as now."""
+    slopes = []
+    for r, z0, z, masks, parts in zip(problem.rows, reference, positions, near, multipliers, strict=True):
+        at = np.where(r.term.derivative(z0, 2) == 0.0, z0, z)
+        slope = np.array(r.term.derivative(at))
+        for (t, jump), mask, u in zip(r.kinks, masks, parts, strict=True):
+            slope -= np.where(mask & (at >= t), jump, 0.0)
+            weights = r.weights[mask]
+            slope[mask] += np.divide(u, weights, out=np.zeros_like(u), where=weights > 0)
+        low, high = r.term.slopes
+        slopes.append(np.clip(slope, low, high))
+    return slopes
+
+
+def dual_gap(problem: Composite, x: Vector, positions: Sequence[Vector], slopes: Sequence[Vector]) -> tuple[float, str]:
+    r"""``f(x)`` minus the dual value of `slopes`, summed without cancellation, and what it assumes.
+
+    With r the gradient of the quadratic plus :math:`A^T(w u)`, for every y
+
+        f(y) >= f(x) - sum_k w_k (rho(z_k) + rho*(u_k) - u_k z_k) + r'(y - x) + 1/2 (y - x)'H(y - x).
+
+    Each summand is a Fenchel-Young gap, not negative, and zero where u is the slope at z. Where H is positive definite
+    the rest is at least :math:`-r'H^{-1}r/2`. Otherwise r has to vanish: where it is more than rounding the gap is
+    infinite; as rounding it is charged with the distance to an optimum, assumed to be no farther from the point than
+    twice its own coordinates.
+    """
+    residual = problem.quadratic_slope(x).copy()
+    size = np.abs(problem.slope) + np.abs(residual)  # of what cancels in the residual, for its rounding
+    gap = 0.0
+    for r, z, u in zip(problem.rows, positions, slopes, strict=True):
+        residual += r.linear.transpose_apply(r.weights * u)
+        steepest = np.maximum(*(np.where(np.isfinite(end), np.abs(end), np.abs(u)) for end in r.term.slopes))
+        size += np.sqrt(r.count * r.linear.gram_diagonal((r.weights * steepest) ** 2))
+        open_rows = np.flatnonzero((u != r.term.derivative(z)) & (r.weights > 0))
+        if open_rows.size:
+            gap += float(r.weights[open_rows] @ _young(r, z, u, open_rows))
+    energy = _inverse_energy(problem.hessian, residual)
+    if energy is not None:
+        return gap + 0.5 * energy, ""
+    if np.any(np.abs(residual) > _STATIONARY * size):
+        return np.inf, ""
+    reach = np.abs(x)
+    charge = float(np.abs(residual) @ (2.0 * reach + 1e-6 * reach.max(initial=1.0)))
+    return (
+        gap + charge,
+        "an optimum lies within twice the coordinates of the point found (it absorbs the rounding of its stationarity)",
+    )
+
+
+def _inverse_energy(hessian: Any, residual: Vector) -> float | None:
+    """``r'H^{-1}r`` where H is safely positive definite, else None."""
+    if hessian is None or not np.all(hessian.diagonal() > 0):
+        return None
+    scale = 1.0 / np.sqrt(hessian.diagonal())
+    scaled = scale * residual
+    if sp.issparse(hessian):
+        unit = sp.csr_array(sp.diags_array(scale) @ hessian @ sp.diags_array(scale))
+        if float(np.abs(unit - sp.eye_array(unit.shape[0])).sum(axis=1).max(initial=0.0)) < 0.99:  # diagonally dominant
+            return float(scaled @ solve_definite(unit, scaled))
+        if unit.shape[0] > _DENSE:
+            return None
+        hessian = hessian.toarray()
+    factor = _factor(scale[:, None] * hessian * scale)
+    return None if factor is None else float(scaled @ scipy.linalg.cho_solve(factor, scaled, check_finite=False))
+
+
+def _young(r: Rows, z: Vector, u: Vector, index: NDArray[np.intp]) -> Vector:
+    """Fenchel-Young gaps ``rho(z) + rho*(u) - u z``, not negative."""
+    term = r.term.take(index)
+    return np.asarray(np.maximum(term.value(z[index]) + term.conjugate(u[index]) - u[index] * z[index], 0.0))

@@ -1,0 +1,330 @@
+"""`minimize` and `maximize`: the bracket against independent optima, and what a user may do with a run."""
+
+from __future__ import annotations
+
+import pickle
+
+import clarabel
+import numpy as np
+import pytest
+import scipy.optimize
+import scipy.sparse as sp
+from scipy.sparse.linalg import aslinearoperator
+
+import varopt as vo
+from varopt.optimize import Status
+from varopt.solvers import composite
+from varopt.solvers._crossover import dual_gap
+
+
+def explicit_optimum(f) -> float:
+    """The optimum of a piecewise linear plus quadratic objective from its explicit programme, by Clarabel."""
+    problem = composite(f)
+    p, n = problem.size, problem.row_count
+    quadratic = np.zeros((p + n, p + n))
+    if problem.hessian is not None:
+        quadratic[:p, :p] = problem.hessian.toarray() if sp.issparse(problem.hessian) else problem.hessian
+    cost = np.concatenate([problem.slope, *(r.weights for r in problem.rows)])
+    rows, limits, position = [], [], p
+    for r in problem.rows:
+        dense = r.linear.dense()
+        for piece, centre in zip(r.term.pieces, r.term.centres, strict=True):  # v >= piece(z), a line
+            value, slope = (np.broadcast_to(c, (r.count,)) for c in (*piece, 0.0)[:2])
+            block = np.zeros((r.count, p + n))
+            block[:, :p] = slope[:, None] * dense
+            block[np.arange(r.count), position + np.arange(r.count)] = -1.0
+            rows.append(block)
+            limits.append(-(value + slope * (r.offset - centre)))
+        position += r.count
+    settings = clarabel.DefaultSettings()
+    settings.verbose = False
+    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-10
+    limit = np.concatenate(limits)
+    solution = clarabel.DefaultSolver(
+        sp.csc_matrix(np.triu(quadratic)),
+        cost,
+        sp.csc_matrix(np.vstack(rows)),
+        limit,
+        [clarabel.NonnegativeConeT(limit.size)],
+        settings,
+    ).solve()
+    return solution.obj_val + problem.constant
+
+
+LOSSES = {
+    "pinball": lambda X, y, t, w, b, g: vo.sum(vo.pinball(y - X @ w - b, g.uniform(0.05, 0.95))),
+    "pinball by row": lambda X, y, t, w, b, g: vo.sum(vo.pinball(y - X @ w, g.uniform(0.1, 0.9, y.size))),
+    "absolute": lambda X, y, t, w, b, g: vo.norm1(y - X @ w - b),
+    "epsilon-insensitive": lambda X, y, t, w, b, g: vo.sum(vo.epsilon_insensitive(y - X @ w - b, g.uniform(0.05, 1.0))),
+    "hinge": lambda X, y, t, w, b, g: vo.sum(vo.hinge(t * (X @ w + b))),
+    "weighted hinge": lambda X, y, t, w, b, g: (
+        (g.random(y.size) * (g.random(y.size) < 0.7)) @ vo.hinge(t * (X @ w + b))
+    ),
+    "squares": lambda X, y, t, w, b, g: vo.sum_squares(y - X @ w - b),
+}
+PENALTIES = {
+    "none": lambda w, g: 0.0,
+    "ridge": lambda w, g: g.uniform(0.01, 3.0) * vo.sum_squares(w),
+    "lasso": lambda w, g: g.uniform(0.01, 3.0) * vo.norm1(w),
+    "elastic net": lambda w, g: vo.norm1(w) + vo.sum_squares(w),
+    "fused": lambda w, g: g.uniform(0.1, 2.0) * vo.norm1(vo.diff(w)),
+}
+DATA = ("plain", "integers", "duplicate rows", "zero column", "fewer rows than columns")
+
+
+def problem_data(kind: str, g: np.random.Generator):
+    n, p = int(g.integers(2, 60)), int(g.integers(2, 11))
+    if kind == "fewer rows than columns":
+        n = int(g.integers(1, p))
+    X, y = g.standard_normal((n, p)), g.standard_normal(n) * 10.0 ** g.uniform(-1, 2)
+    if kind == "integers":  # ties everywhere: degenerate vertices
+        X, y = np.round(X), np.round(y)
+    if kind == "duplicate rows":
+        X[g.integers(0, n, n // 2)] = X[0]
+    if kind == "zero column":
+        X[:, int(g.integers(0, p))] = 0.0
+    return X, y, np.where(g.random(n) < 0.5, 1.0, -1.0)
+
+
+@pytest.mark.parametrize("kind", DATA)
+@pytest.mark.parametrize("penalty", PENALTIES)
+@pytest.mark.parametrize("loss", LOSSES)
+def test_the_bracket_holds_the_optimum_of_the_explicit_programme(loss, penalty, kind):
+    if (loss, penalty) == ("squares", "none") or (loss, penalty) == ("squares", "ridge"):
+        pytest.skip("a quadratic has no explicit programme with rows; see test_a_quadratic_is_solved_at_once")
+    seed = [list(LOSSES).index(loss), list(PENALTIES).index(penalty), DATA.index(kind)]
+    g = np.random.default_rng(seed)
+    for _ in range(2):
+        X, y, t = problem_data(kind, g)
+        w, b = vo.Variable(X.shape[1]), vo.Variable()
+        f = LOSSES[loss](X, y, t, w, b, g) + PENALTIES[penalty](w, g)
+        r = vo.minimize(f)
+        optimum = explicit_optimum(f)
+        slack = 1e-7 * max(1.0, abs(optimum))  # of the reference, not of ours
+        assert r.lower - slack <= optimum <= r.upper + slack
+        assert r.status is Status.OPTIMAL
+        assert r.gap <= 1e-9 * max(1.0, abs(r.fun))
+        assert r.fun == f(r.x) == r.upper
+
+
+def test_columns_in_any_units_still_give_a_sound_bracket():
+    for seed in range(12):
+        g = np.random.default_rng(seed)
+        X, _, t = problem_data("plain", g)
+        X = X * 10.0 ** g.uniform(-4, 4, X.shape[1])
+        w, b = vo.Variable(X.shape[1]), vo.Variable()
+        f = 0.5 * vo.sum_squares(w) + vo.sum(vo.hinge(t * (X @ w + b)))
+        r, optimum = vo.minimize(f), explicit_optimum(f)
+        assert r.lower <= optimum + 1e-7 * max(1.0, abs(optimum))
+        assert r.upper >= optimum - 1e-7 * max(1.0, abs(optimum))
+        assert r.gap <= 1e-7 * max(1.0, abs(r.fun))
+
+
+def test_any_slopes_in_the_domain_give_a_lower_bound(rng):
+    # Weak duality at points and slopes that are far from optimal.
+    X, y = rng.standard_normal((30, 4)), rng.standard_normal(30)
+    w = vo.Variable(4)
+    f = vo.sum(vo.pinball(y - X @ w, 0.3)) + vo.sum_squares(w) + 0.2 * vo.norm1(w)
+    optimum, problem = explicit_optimum(f), composite(f)
+    for scale in (0.0, 0.1, 1.0, 10.0):
+        x = scale * rng.standard_normal(4)
+        slopes = [rng.uniform(*np.broadcast_arrays(*r.term.slopes), size=r.count) for r in problem.rows]
+        gap, assumption = dual_gap(problem, x, problem.positions(x), slopes)
+        assert f(x) - gap <= optimum + 1e-9
+        assert assumption == ""
+
+
+def test_many_rows_start_from_samples_and_end_exact(rng):
+    X = rng.standard_normal((6000, 4))
+    y = X @ np.ones(4) + rng.standard_t(2, 6000)
+    w, b = vo.Variable(4), vo.Variable()
+    f = vo.sum(vo.pinball(y - X @ w - b, 0.7))
+    r = vo.minimize(f)
+    design = np.column_stack([X, np.ones(6000)])
+    dual = scipy.optimize.linprog(-y, A_eq=design.T, b_eq=np.zeros(5), bounds=(-0.3, 0.7), method="highs")
+    assert r.status is Status.OPTIMAL
+    np.testing.assert_allclose(r.fun, -dual.fun, rtol=1e-9)
+
+
+@pytest.mark.parametrize("loss", [vo.huber, vo.squared_hinge])
+def test_curved_terms_reach_the_smooth_optimum(loss, rng):
+    X, y = rng.standard_normal((80, 3)), rng.standard_normal(80)
+    w = vo.Variable(3)
+    f = vo.sum(loss(y - X @ w)) + 0.1 * vo.sum_squares(w)
+    r = vo.minimize(f)
+    smooth = scipy.optimize.minimize(f, np.zeros(3), method="BFGS", options={"gtol": 1e-10})
+    assert r.status is Status.OPTIMAL
+    assert r.lower <= smooth.fun
+    np.testing.assert_allclose(r.fun, smooth.fun, rtol=1e-8)
+
+
+def test_curved_and_kinked_terms_together(rng):
+    X, y = rng.standard_normal((60, 5)), 3.0 * rng.standard_normal(60)
+    w = vo.Variable(5)
+    f = vo.sum(vo.huber(y - X @ w, 0.5)) + 2.0 * vo.norm1(w)
+    r = vo.minimize(f)
+    assert r.status is Status.OPTIMAL
+    # Optimality from the subdifferential, written out: zero lies in it.
+    pull = X.T @ np.clip(y - X @ r[w], -0.5, 0.5)
+    resting = np.abs(r[w]) < 1e-9
+    np.testing.assert_allclose(pull[~resting], 2.0 * np.sign(r[w][~resting]), atol=1e-6)
+    assert np.all(np.abs(pull[resting]) <= 2.0 + 1e-6)
+
+
+def test_a_quadratic_is_solved_at_once(rng):
+    X, y = rng.standard_normal((20, 4)), rng.standard_normal(20)
+    w = vo.Variable(4)
+    r = vo.minimize(vo.sum_squares(y - X @ w))
+    np.testing.assert_allclose(r[w], np.linalg.lstsq(X, y, rcond=None)[0], rtol=1e-9)
+    assert r.status is Status.OPTIMAL
+    deficient = vo.minimize(vo.sum_squares(np.ones((2, 4)) @ w - 1.0))
+    assert deficient.status is Status.OPTIMAL
+    assert deficient.fun == pytest.approx(0.0, abs=1e-12)
+
+
+def test_the_kind_of_matrix_does_not_matter(rng):
+    X, y = rng.standard_normal((40, 3)), rng.standard_normal(40)
+    w = vo.Variable(3)
+    values = [
+        vo.minimize(vo.norm1(y - A @ w) + vo.sum_squares(w)).fun
+        for A in (X, np.asfortranarray(X), sp.csr_array(X), sp.csc_matrix(X), aslinearoperator(X))
+    ]
+    np.testing.assert_allclose(values, values[0], rtol=1e-12)
+    single = X.astype(np.float32)
+    exact = vo.minimize(vo.norm1(y - single.astype(np.float64) @ w) + vo.sum_squares(w)).fun
+    assert vo.minimize(vo.norm1(y - single @ w) + vo.sum_squares(w)).fun == pytest.approx(exact, rel=1e-6)
+
+
+def test_maximize_mirrors_minimize(rng):
+    X, y = rng.standard_normal((30, 3)), rng.standard_normal(30)
+    w = vo.Variable(3)
+    f = vo.norm1(y - X @ w) + vo.sum_squares(w)
+    low, high = vo.minimize(f), vo.maximize(-f)
+    assert (high.fun, high.lower, high.upper) == (-low.fun, -low.upper, -low.lower)
+    np.testing.assert_array_equal(high.history["upper"], -low.history["lower"])
+
+
+def test_unbounded_objectives_are_named():
+    w = vo.Variable(2)
+    cases = [
+        np.ones(2) @ w + 0.0 * vo.norm1(w),
+        vo.sum(vo.pos(w)) - 2.0 * vo.sum(w),
+        vo.sum_squares(w[:1]) + vo.sum(vo.hinge(w)) + np.array([0.0, -1.0]) @ w,
+    ]
+    for f in cases:
+        r = vo.minimize(f)
+        assert r.status is Status.UNBOUNDED
+        assert r.lower == -np.inf
+    bounded = vo.minimize(vo.sum(vo.pos(w)) - 0.5 * vo.sum(w) + vo.norm1(w))
+    assert bounded.status is Status.OPTIMAL
+
+
+# -- What a user may do with a run ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def regression(rng):
+    X, y = rng.standard_normal((200, 3)), rng.standard_normal(200)
+    w, b = vo.Variable(3, name="w"), vo.Variable(name="b")
+    return w, b, vo.sum(vo.pinball(y - X @ w - b, 0.3))
+
+
+def test_a_result_answers_by_variable_prints_and_pickles(regression):
+    w, b, f = regression
+    r = vo.minimize(f)
+    assert r[w].shape == (3,)
+    assert isinstance(r[b], float)
+    np.testing.assert_array_equal(r.x, [*r[w], r[b]])
+    text = repr(r)
+    assert all(word in text for word in ("OPTIMAL", "bracket", "DualGap", "Newton steps"))
+    again = pickle.loads(pickle.dumps(r))
+    assert (again.fun, again.lower, again.status) == (r.fun, r.lower, r.status)
+    assert np.all(np.diff(r.history["time"]) >= 0)
+    with pytest.raises(KeyError, match="does not occur"):
+        r[vo.Variable(2)]
+
+
+def test_a_start_is_used(regression):
+    w, b, f = regression
+    cold = vo.minimize(f)
+    warm = vo.minimize(f, x0=cold.x)
+    by_name = vo.minimize(f, x0={w: cold[w], b: cold[b]})
+    assert warm.fun == pytest.approx(cold.fun, rel=1e-12)
+    assert by_name.fun == warm.fun
+
+
+def test_time_limit_and_interrupt_return_what_is_known(regression):
+    *_, f = regression
+    optimum = vo.minimize(f).fun
+    limited = vo.minimize(f, time_limit=1e-9)
+    assert limited.status is Status.TIME_LIMIT
+    assert limited.lower <= optimum <= limited.upper
+    assert limited.fun == f(limited.x)
+
+    def interrupt(state):
+        raise KeyboardInterrupt
+
+    def stop(state):
+        raise StopIteration
+
+    for callback in (interrupt, stop):
+        r = vo.minimize(f, callback=callback)
+        assert r.status is Status.INTERRUPTED
+        assert r.lower <= optimum <= r.upper
+
+
+def test_callback_and_progress(regression, capsys):
+    *_, f = regression
+    seen = []
+    vo.minimize(f, callback=lambda state: seen.append(state.sigma), progress=True)
+    assert seen == sorted(seen, reverse=True)
+    assert "sigma" in capsys.readouterr().err
+
+
+def test_identical_runs_are_identical(rng):
+    X = rng.standard_normal((6000, 3))
+    w = vo.Variable(3)
+    f = vo.norm1(rng.standard_normal(6000) - X @ w)
+    first, second = vo.minimize(f), vo.minimize(f)
+    np.testing.assert_array_equal(first.x, second.x)
+
+
+def test_data_are_not_changed(rng):
+    X, y = rng.standard_normal((50, 3)), rng.standard_normal(50)
+    kept = X.copy(), y.copy()
+    w = vo.Variable(3)
+    vo.minimize(vo.norm1(y - X @ w) + vo.norm1(w))
+    np.testing.assert_array_equal(X, kept[0])
+    np.testing.assert_array_equal(y, kept[1])
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: vo.minimize(vo.sum(vo.ramp(vo.Variable(2)))), "not convex"),
+        (lambda: vo.minimize(vo.norm2(vo.Variable(2))), "norm2"),
+        (lambda: vo.minimize(vo.sum(vo.Variable(2) ** 3)), "degree 3"),
+        (lambda: vo.minimize(lambda x: 0.0), "black boxes"),
+        (lambda: vo.minimize(vo.sum(vo.Binary(2))), "discrete"),
+        (lambda: vo.minimize(vo.abs(vo.Variable(2))), "vo.sum"),
+        (lambda: vo.minimize(3.0), "variables"),
+        (lambda: vo.minimize(vo.norm1(vo.Variable(2)), tol=-1.0), "tol"),
+        (lambda: vo.minimize(vo.norm1(vo.Variable(2)), tol=np.nan), "tol"),
+        (lambda: vo.minimize(vo.norm1(vo.Variable(2)), method="simplex"), "method"),
+        (lambda: vo.minimize(vo.norm1(vo.Variable(2)), time_limit=0), "time_limit"),
+        (lambda: vo.minimize(vo.norm1(vo.Variable(2)), x0=[1.0]), "shape"),
+        (lambda: vo.minimize(vo.norm1(vo.Variable(2)), x0=[1.0, np.nan]), "finite"),
+        (lambda: vo.maximize(vo.norm1(vo.Variable(2))), "not convex"),
+    ],
+)
+def test_what_is_not_handled_gets_a_sentence(make, words):
+    with pytest.raises(ValueError, match=words):
+        make()
+
+
+def test_plot_draws_bracket_and_sigma(regression):
+    matplotlib = pytest.importorskip("matplotlib", reason="plots need the extra `plot`")
+    matplotlib.use("Agg")
+    *_, f = regression
+    axes = vo.minimize(f).plot()
+    assert [line.get_label() for line in axes[0].lines] == ["upper", "lower"]
