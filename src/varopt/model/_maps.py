@@ -1,7 +1,8 @@
 """Linear maps between coordinate spaces: the matrices of an objective, held by reference.
 
-Each kind knows five things: apply itself to points, apply its transpose, select rows, and from these, or faster where it can, the sums that
-bounds and solvers need: ``diag(A V A')`` and ``A' diag(d) A``. No kind copies or changes the user's data.
+A map applies itself and its transpose to points, and selects rows. From these three, or faster where its kind allows,
+follow the sums that bounds and solvers need: ``diag(A V A')`` and ``A' diag(d) A``. No map copies or changes the user's
+data when it is made; dense temporaries are walked in pieces, and what is sparse is never made dense.
 """
 
 from __future__ import annotations
@@ -9,17 +10,35 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any
+from itertools import accumulate, pairwise
+from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-__all__ = ["HStack", "Map", "Matrix", "Operator", "Product", "Scaled", "Selection", "Sparse", "Sum", "as_map", "difference"]
+from varopt._domains import as_finite
+
+__all__ = [
+    "HStack",
+    "Map",
+    "Matrix",
+    "Operator",
+    "Product",
+    "Scaled",
+    "Selection",
+    "Sparse",
+    "Sum",
+    "as_map",
+    "as_real",
+    "as_vector",
+    "difference",
+]
 
 Vector = NDArray[np.floating[Any]]
 
-_CHUNK = 1 << 16  # entries of a dense temporary when a matrix is walked by rows
+_CHUNK = 1 << 20  # entries of a dense temporary where matrices are multiplied piece by piece
+_CACHED = 1 << 16  # the same where vectors are, and the piece should stay in the cache
 _EAGER = 1 << 20  # matrices up to this many entries are checked for NaN when handed over, larger ones at first use
 
 
@@ -27,6 +46,8 @@ class Map(ABC):
     """A linear map ``A`` from R^columns to R^rows."""
 
     shape: tuple[int, int]
+    #: Whether `explicit` is a dense array, a sparse one, or costs one product per column and is best avoided.
+    storage: Literal["dense", "sparse", "operator"] = "dense"
 
     @abstractmethod
     def apply(self, points: Vector) -> Vector:
@@ -43,11 +64,15 @@ class Map(ABC):
     @abstractmethod
     def __str__(self) -> str: ...
 
-    def check(self, name: str) -> None:
-        """Raise a `ValueError` if the data are not finite."""
+    def of(self, name: str) -> str:
+        """How the map of something called `name` is written."""
+        return f"{self} @ {_wrapped(name)}"
+
+    def check(self, name: str) -> None:  # noqa: B027  (most kinds hold no data of the user)
+        """Raise a `ValueError` that calls the matrix `name` if the data are not finite."""
 
     def explicit(self) -> Any:
-        """The matrix: a dense array or a sparse matrix, whichever the map is made of."""
+        """The matrix, in floating point: a dense array or a sparse one, as `storage` says."""
         return self.apply(np.eye(self.shape[1])).T
 
     def dense(self) -> Vector:
@@ -55,54 +80,109 @@ class Map(ABC):
         explicit = self.explicit()
         return explicit.toarray() if sp.issparse(explicit) else np.asarray(explicit)
 
-    def _chunks(self) -> Iterator[tuple[slice, Vector]]:
-        step = max(1, _CHUNK // max(1, self.shape[1]))
-        for start in range(0, self.shape[0], step):
-            part = slice(start, min(start + step, self.shape[0]))
-            yield part, self.rows(part).dense()
+    def _row_blocks(self, at_least: int = 1) -> Iterator[tuple[slice, Vector]]:
+        """The matrix by rows, in dense float64 pieces."""
+        for part in _parts(self.shape[0], max(at_least, _CACHED // self.shape[1])):
+            yield part, np.asarray(self.rows(part).dense(), dtype=np.float64)
+
+    def _columns(self) -> Iterator[tuple[slice, Vector]]:
+        """The matrix by columns, in dense pieces: the map of unit vectors."""
+        for part in _parts(self.shape[1], _CHUNK // self.shape[0]):
+            yield part, self.apply(np.eye(part.stop - part.start, self.shape[1], k=part.start)).T
+
+    @cached_property
+    def _row_squares(self) -> Vector:
+        return self._squares_times(np.ones(self.shape[1]))
+
+    def _squares_times(self, vector: Vector) -> Vector:
+        """``(A * A) v`` with the square entry by entry."""
+        if self.storage == "sparse":
+            return np.asarray(_squares(self.explicit()) @ vector)
+        total = np.zeros(self.shape[0])
+        if self.storage == "operator":
+            for part, block in self._columns():
+                total += (block * block) @ vector[part]
+        else:
+            for part, block in self._row_blocks():
+                total[part] = (block * block) @ vector
+        return total
 
     def row_variance(self, factor: Any) -> Vector:
         """``diag(A V A')`` where ``V = C C'`` and `factor` is C: a number, a vector (its diagonal) or a matrix."""
         factor = np.asarray(factor, dtype=np.float64)
-        out = np.empty(self.shape[0])
-        for part, block in self._chunks():
-            spread = block @ factor if factor.ndim == 2 else block * factor
-            out[part] = np.einsum("ij,ij->i", spread, spread)
-        return out
+        if factor.ndim == 0:
+            return np.asarray(factor**2 * self._row_squares)
+        if factor.ndim == 1:
+            return self._squares_times(factor**2)
+        total = np.zeros(self.shape[0])
+        for part in _parts(factor.shape[1], max(32, _CHUNK // self.shape[0])):
+            total += np.square(self.apply(factor[:, part].T)).sum(axis=0)
+        return total
 
     def gram(self, weights: Vector) -> Any:
         """``A' diag(weights) A``, dense or sparse."""
+        if self.storage == "sparse":
+            explicit = self.explicit()
+            return explicit.T @ (sp.diags_array(np.asarray(weights)) @ explicit)
         total = np.zeros((self.shape[1], self.shape[1]))
-        for part, block in self._chunks():
-            total += block.T @ (weights[part, None] * block)
+        if self.storage == "operator":
+            _add_cross(total, self, self, weights)
+        else:
+            # So many rows that the addition to `total` is cheap beside the product.
+            for part, block in self._row_blocks(at_least=4096):
+                total += block.T @ (weights[part, None] * block)
         return total
 
     def gram_diagonal(self, weights: Vector) -> Vector:
         """The diagonal of `gram`, without forming it."""
+        if self.storage == "sparse":
+            return np.asarray(_squares(self.explicit()).T @ weights)
         total = np.zeros(self.shape[1])
-        for part, block in self._chunks():
-            total += weights[part] @ (block * block)
+        if self.storage == "operator":
+            for part, block in self._columns():
+                total[part] = weights @ (block * block)
+        else:
+            for part, block in self._row_blocks():
+                total += weights[part] @ (block * block)
         return total
 
 
 class Matrix(Map):
-    """A dense array, by reference."""
+    """A dense array of any real dtype, by reference. All but float64 are converted piece by piece in every product."""
 
-    def __init__(self, array: Vector) -> None:
+    def __init__(self, array: NDArray[Any], form: str = "") -> None:
         self.array = array
         self.shape = (array.shape[0], array.shape[1])
+        self.form = form
+
+    def _fits(self, points: Vector) -> bool:
+        return self.array.dtype == np.float64 or self.array.dtype == points.dtype == np.float32
 
     def apply(self, points: Vector) -> Vector:
-        return points @ self.array.T
+        if self._fits(points):
+            return np.asarray(points @ self.array.T)
+        out = np.empty((*points.shape[:-1], self.shape[0]))
+        for part, block in self._row_blocks():
+            out[..., part] = points @ block.T
+        return out
 
     def transpose_apply(self, values: Vector) -> Vector:
-        return values @ self.array
+        if self._fits(values):
+            return np.asarray(values @ self.array)
+        out = np.zeros((*values.shape[:-1], self.shape[1]))
+        for part, block in self._row_blocks():
+            out += values[..., part] @ block
+        return out
 
     def rows(self, index: Any) -> Map:
         return Matrix(self.array[index])
 
     def explicit(self) -> Any:
-        return self.array
+        return self.array if self.array.dtype.kind == "f" else self.array.astype(np.float64)
+
+    def _columns(self) -> Iterator[tuple[slice, Vector]]:
+        for part in _parts(self.shape[1], _CHUNK // self.shape[0]):
+            yield part, np.asarray(self.array[:, part], dtype=np.float64)
 
     def check(self, name: str) -> None:
         if not self._finite:
@@ -111,31 +191,38 @@ class Matrix(Map):
 
     @cached_property
     def _finite(self) -> bool:
+        if self.array.dtype.kind != "f":
+            return True
         # A finite sum proves finite entries in one pass without a temporary; overflow of the sum needs the slow look.
         with np.errstate(over="ignore", invalid="ignore"):
             return bool(np.isfinite(np.sum(self.array))) or bool(np.isfinite(self.array).all())
 
-    def row_variance(self, factor: Any) -> Vector:
-        if np.ndim(factor) == 0:
-            return np.einsum("ij,ij->i", self.array, self.array) * float(factor) ** 2
-        return super().row_variance(factor)
-
     def __str__(self) -> str:
-        return f"A[{self.shape[0]} x {self.shape[1]}] @ "
+        return f"A[{self.shape[0]} x {self.shape[1]}]"
+
+    def of(self, name: str) -> str:
+        return _formatted(self.form, name) if self.form else super().of(name)
 
 
 class Sparse(Map):
-    """A scipy.sparse matrix or array, by reference where it is CSR or CSC."""
+    """A scipy.sparse matrix or array, by reference where it is CSR or CSC and of floating point."""
 
-    def __init__(self, array: Any) -> None:
-        self.array = array if array.format in ("csr", "csc") else array.tocsr()
+    storage = "sparse"
+
+    def __init__(self, array: Any, form: str = "") -> None:
+        kept = array if array.format in ("csr", "csc") else array.tocsr()
+        if kept.dtype.kind != "f":
+            kept = kept.astype(np.float64)
+        # One interface for both of SciPy's: the array types, which share the data of the matrix types.
+        self.array = (sp.csr_array if kept.format == "csr" else sp.csc_array)(kept)
         self.shape = array.shape
+        self.form = form
 
     def apply(self, points: Vector) -> Vector:
-        return np.asarray((self.array @ points.T).T)
+        return _by_columns(self.array, points)
 
     def transpose_apply(self, values: Vector) -> Vector:
-        return np.asarray((self.array.T @ values.T).T)
+        return _by_columns(self.array.T, values)
 
     def rows(self, index: Any) -> Map:
         return Sparse(self.array[index])
@@ -147,35 +234,28 @@ class Sparse(Map):
         if not self._finite:
             entries = self.array.tocoo()
             k = int(np.flatnonzero(~np.isfinite(entries.data))[0])
-            raise ValueError(f"{name} must be finite; got {entries.data[k]} in row {entries.row[k]}, column {entries.col[k]}.")
+            row, column = (int(c[k]) for c in entries.coords)
+            raise ValueError(f"{name} must be finite; got {entries.data[k]} in row {row}, column {column}.")
 
     @cached_property
     def _finite(self) -> bool:
         return bool(np.isfinite(self.array.data).all())
 
-    def row_variance(self, factor: Any) -> Vector:
-        factor = np.asarray(factor, dtype=np.float64)
-        if factor.ndim == 2:
-            return super().row_variance(factor)
-        squares = self.array.multiply(self.array)
-        return np.asarray(squares @ np.broadcast_to(factor**2, self.shape[1]))
-
-    def gram(self, weights: Vector) -> Any:
-        return self.array.T @ sp.diags_array(weights) @ self.array
-
-    def gram_diagonal(self, weights: Vector) -> Vector:
-        return np.asarray(self.array.multiply(self.array).T @ weights)
-
     def __str__(self) -> str:
-        return f"S[{self.shape[0]} x {self.shape[1]}, sparse] @ "
+        return f"S[{self.shape[0]} x {self.shape[1]}]"
+
+    def of(self, name: str) -> str:
+        return _formatted(self.form, name) if self.form else super().of(name)
 
 
 class Operator(Map):
     """A `scipy.sparse.linalg.LinearOperator`; what needs its entries costs one product per column."""
 
+    storage = "operator"
+
     def __init__(self, operator: Any) -> None:
         self.operator = operator
-        self.shape = operator.shape
+        self.shape = (int(operator.shape[0]), int(operator.shape[1]))
 
     def apply(self, points: Vector) -> Vector:
         if points.ndim == 1:
@@ -184,55 +264,44 @@ class Operator(Map):
         return np.asarray(self.operator.matmat(flat.T)).T.reshape(*points.shape[:-1], self.shape[0])
 
     def transpose_apply(self, values: Vector) -> Vector:
-        if values.ndim == 1:
-            return np.asarray(self.operator.rmatvec(values))
-        flat = values.reshape(-1, self.shape[0])
-        return np.asarray(self.operator.rmatmat(flat.T)).T.reshape(*values.shape[:-1], self.shape[1])
+        try:
+            if values.ndim == 1:
+                return np.asarray(self.operator.rmatvec(values))
+            flat = values.reshape(-1, self.shape[0])
+            return np.asarray(self.operator.rmatmat(flat.T)).T.reshape(*values.shape[:-1], self.shape[1])
+        except NotImplementedError:
+            raise ValueError(f"{self} must define rmatvec: its transpose is needed here.") from None
 
     def rows(self, index: Any) -> Map:
         return Product(Selection(np.arange(self.shape[0])[index], self.shape[0]), self)
 
-    def _columns(self) -> Iterator[tuple[slice, Vector]]:
-        step = max(1, _CHUNK // max(1, self.shape[0]))
-        for start in range(0, self.shape[1], step):
-            part = slice(start, min(start + step, self.shape[1]))
-            unit = np.zeros((self.shape[1], part.stop - part.start))
-            unit[np.arange(part.start, part.stop), np.arange(part.stop - part.start)] = 1.0
-            yield part, np.asarray(self.operator.matmat(unit))
+    def check(self, name: str) -> None:
+        if not self._finite:
+            raise ValueError(f"{name} must be finite; its product with a vector of ones is not.")
 
-    def row_variance(self, factor: Any) -> Vector:
-        factor = np.asarray(factor, dtype=np.float64)
-        if factor.ndim == 2:
-            spread = self.apply(factor.T).T
-            return np.asarray(np.einsum("ij,ij->i", spread, spread))
-        scale = np.broadcast_to(factor**2, self.shape[1])
-        total = np.zeros(self.shape[0])
-        for part, block in self._columns():
-            total += (block * block) @ scale[part]
-        return total
-
-    def gram(self, weights: Vector) -> Any:
-        total = np.empty((self.shape[1], self.shape[1]))
-        for part, block in self._columns():
-            total[:, part] = self.transpose_apply((weights[:, None] * block).T).T
-        return total
-
-    def gram_diagonal(self, weights: Vector) -> Vector:
-        total = np.empty(self.shape[1])
-        for part, block in self._columns():
-            total[part] = weights @ (block * block)
-        return total
+    @cached_property
+    def _finite(self) -> bool:
+        # No entry that is NaN or infinite can cancel in a sum of its row.
+        with np.errstate(over="ignore", invalid="ignore"):
+            return bool(np.isfinite(self.apply(np.ones(self.shape[1]))).all())
 
     def __str__(self) -> str:
-        return f"L[{self.shape[0]} x {self.shape[1]}, operator] @ "
+        return f"L[{self.shape[0]} x {self.shape[1]}]"
 
 
 class Selection(Map):
-    """The identity, or chosen coordinates of it."""
+    """The identity, or chosen coordinates of it; a coordinate may be chosen more than once."""
+
+    storage = "sparse"
 
     def __init__(self, index: NDArray[np.intp] | None, columns: int) -> None:
         self.index = index
         self.shape = (columns if index is None else int(index.size), columns)
+
+    @classmethod
+    def repeat(cls, rows: int) -> Selection:
+        """One coordinate repeated, for a scalar among vectors: an index without memory of its own."""
+        return cls(np.broadcast_to(np.zeros(1, dtype=np.intp), rows), 1)
 
     def apply(self, points: Vector) -> Vector:
         return points if self.index is None else points[..., self.index]
@@ -240,39 +309,54 @@ class Selection(Map):
     def transpose_apply(self, values: Vector) -> Vector:
         if self.index is None:
             return values
-        out = np.zeros((*values.shape[:-1], self.shape[1]), dtype=values.dtype)
-        np.add.at(out, (..., self.index), values)
-        return out
+        if self.shape[1] == 1:
+            return np.asarray(values.sum(axis=-1, keepdims=True))
+        return _by_columns(self.explicit().T, values)
 
     def rows(self, index: Any) -> Map:
         kept = np.arange(self.shape[1]) if self.index is None else self.index
         return Selection(kept[index], self.shape[1])
 
     def explicit(self) -> Any:
-        rows = np.arange(self.shape[0])
-        columns = rows if self.index is None else self.index
-        return sp.csr_array((np.ones(self.shape[0]), (rows, columns)), shape=self.shape)
+        columns = np.arange(self.shape[1]) if self.index is None else np.ascontiguousarray(self.index)
+        return sp.csr_array((np.ones(self.shape[0]), columns, np.arange(self.shape[0] + 1)), shape=self.shape)
 
-    def row_variance(self, factor: Any) -> Vector:
-        factor = np.asarray(factor, dtype=np.float64)
-        variance = np.einsum("ij,ij->i", factor, factor) if factor.ndim == 2 else factor**2
-        return self.apply(np.array(np.broadcast_to(variance, self.shape[1])))
+    def _squares_times(self, vector: Vector) -> Vector:
+        return np.array(self.apply(vector))
 
     def gram(self, weights: Vector) -> Any:
         return sp.diags_array(self.gram_diagonal(weights))
 
     def gram_diagonal(self, weights: Vector) -> Vector:
-        return self.transpose_apply(np.asarray(weights, dtype=np.float64))
+        return np.array(self.transpose_apply(np.asarray(weights, dtype=np.float64)))
 
     def __str__(self) -> str:
-        return "" if self.index is None else f"[{self.shape[0]} of {self.shape[1]}] "
+        return f"I[{self.shape[0]} of {self.shape[1]}]"
+
+    def of(self, name: str) -> str:
+        if self.index is None or self.shape[1] == 1:
+            return name
+        first, last = int(self.index[0]), int(self.index[-1])
+        if self.index.size == 1:
+            inside = str(first)
+        else:
+            step = int(self.index[1]) - first
+            inside = f"{first}:{last + 1}" if step == 1 else f"{first}:{last + 1}:{step}"
+            if step < 1 or np.any(np.diff(self.index) != step):
+                inside = f"{self.index.size} entries"
+        return f"{_wrapped(name)}[{inside}]"
 
 
 class Scaled(Map):
     """Rows of another map times a number, or times one number each."""
 
-    def __init__(self, scale: float | Vector, inner: Map) -> None:
+    def __init__(self, scale: float | NDArray[Any], inner: Map) -> None:
         self.scale, self.inner, self.shape = scale, inner, inner.shape
+        self.storage = inner.storage
+
+    @property
+    def _squared(self) -> Any:
+        return np.square(self.scale, dtype=np.float64)  # by reference means: perhaps of small integers
 
     def apply(self, points: Vector) -> Vector:
         return self.scale * self.inner.apply(points)
@@ -292,19 +376,27 @@ class Scaled(Map):
     def check(self, name: str) -> None:
         self.inner.check(name)
 
-    def row_variance(self, factor: Any) -> Vector:
-        return np.square(self.scale) * self.inner.row_variance(factor)
+    @cached_property
+    def _row_squares(self) -> Vector:
+        return np.asarray(self._squared * self.inner._row_squares)
+
+    def _squares_times(self, vector: Vector) -> Vector:
+        return np.asarray(self._squared * self.inner._squares_times(vector))
 
     def gram(self, weights: Vector) -> Any:
-        return self.inner.gram(np.square(self.scale) * weights)
+        return self.inner.gram(self._squared * weights)
 
     def gram_diagonal(self, weights: Vector) -> Vector:
-        return self.inner.gram_diagonal(np.square(self.scale) * weights)
+        return self.inner.gram_diagonal(self._squared * weights)
 
     def __str__(self) -> str:
-        if np.ndim(self.scale) == 0:
-            return f"-{self.inner}" if self.scale == -1.0 else f"{float(self.scale):g} * {self.inner}"
-        return f"t * {self.inner}"
+        return f"{'t' if np.ndim(self.scale) else f'{float(self.scale):g}'} * {self.inner}"
+
+    def of(self, name: str) -> str:
+        inner = self.inner.of(name)
+        if np.ndim(self.scale):
+            return f"t * {_wrapped(inner)}"
+        return times(float(self.scale), inner)
 
 
 class Product(Map):
@@ -313,6 +405,7 @@ class Product(Map):
     def __init__(self, outer: Map, inner: Map) -> None:
         self.outer, self.inner = outer, inner
         self.shape = (outer.shape[0], inner.shape[1])
+        self.storage = _common_storage([outer, inner])
 
     def apply(self, points: Vector) -> Vector:
         return self.outer.apply(self.inner.apply(points))
@@ -324,20 +417,26 @@ class Product(Map):
         return Product(self.outer.rows(index), self.inner)
 
     def explicit(self) -> Any:
-        if isinstance(self.inner, Operator):
-            return self.inner.transpose_apply(self.outer.dense())
-        return self.outer.explicit() @ self.inner.explicit()
+        if self.storage == "operator":
+            return super().explicit()
+        outer, inner = self.outer.explicit(), self.inner
+        if not sp.issparse(outer):
+            return self.inner.transpose_apply(outer)
+        # A few rows of a sparse matrix, a difference say, need a few rows of the inner map only.
+        used = np.unique(outer.tocsr().indices)
+        if used.size < outer.shape[1]:
+            outer, inner = outer.tocsc()[:, used], inner.rows(used)
+        return outer @ inner.explicit()
 
     def check(self, name: str) -> None:
         self.outer.check(name)
         self.inner.check(name)
 
-    def gram(self, weights: Vector) -> Any:
-        explicit = self.explicit()
-        return Sparse(explicit).gram(weights) if sp.issparse(explicit) else super().gram(weights)
-
     def __str__(self) -> str:
-        return f"{self.outer}{self.inner}"
+        return f"{self.outer} @ {_wrapped(str(self.inner))}"
+
+    def of(self, name: str) -> str:
+        return self.outer.of(self.inner.of(name))
 
 
 class Sum(Map):
@@ -345,6 +444,7 @@ class Sum(Map):
 
     def __init__(self, parts: Sequence[Map]) -> None:
         self.parts, self.shape = tuple(parts), parts[0].shape
+        self.storage = _common_storage(parts)
 
     def apply(self, points: Vector) -> Vector:
         return np.asarray(sum(p.apply(points) for p in self.parts))
@@ -356,17 +456,20 @@ class Sum(Map):
         return Sum([p.rows(index) for p in self.parts])
 
     def explicit(self) -> Any:
-        parts = [p.explicit() for p in self.parts]
-        if all(map(sp.issparse, parts)):
-            return sum(parts[1:], parts[0])
-        return np.sum([p.toarray() if sp.issparse(p) else p for p in parts], axis=0)
+        if self.storage == "sparse":
+            first, *others = (p.explicit() for p in self.parts)
+            return sum(others, first)
+        return sum(p.dense() for p in self.parts)
 
     def check(self, name: str) -> None:
         for part in self.parts:
             part.check(name)
 
     def __str__(self) -> str:
-        return f"({' + '.join(str(p).removesuffix(' @ ') or 'I' for p in self.parts)}) @ "
+        return f"({signed_sum(map(str, self.parts))})"
+
+    def of(self, name: str) -> str:
+        return signed_sum(p.of(name) for p in self.parts)
 
 
 class HStack(Map):
@@ -374,19 +477,22 @@ class HStack(Map):
 
     def __init__(self, rows: int, parts: Sequence[tuple[Map | None, int]]) -> None:
         self.parts = tuple(parts)
-        ends = np.cumsum([0, *(columns for _, columns in parts)])
-        self.slices = [slice(int(a), int(b)) for a, b in zip(ends[:-1], ends[1:], strict=True)]
-        self.shape = (rows, int(ends[-1]))
+        ends = accumulate((columns for _, columns in parts), initial=0)
+        self.slices = [slice(a, b) for a, b in pairwise(ends)]
+        self.shape = (rows, sum(columns for _, columns in parts))
+        kinds = [(m.storage, columns) for m, columns in parts if m is not None]
+        if any(kind == "operator" for kind, _ in kinds):
+            self.storage = "operator"
+        # A few dense columns, of an intercept say, beside many sparse or empty ones do not make them dense.
+        elif 4 * sum(columns for kind, columns in kinds if kind == "dense") <= self.shape[1]:
+            self.storage = "sparse"
 
-    def _live(self) -> Iterator[tuple[slice, Map]]:
-        return ((s, m) for s, (m, _) in zip(self.slices, self.parts, strict=True) if m is not None)
+    def _live(self) -> list[tuple[slice, Map]]:
+        return [(s, m) for s, (m, _) in zip(self.slices, self.parts, strict=True) if m is not None]
 
     def apply(self, points: Vector) -> Vector:
-        total: Any = None
-        for part, inner in self._live():
-            value = inner.apply(points[..., part])
-            total = value if total is None else total + value
-        return np.zeros((*points.shape[:-1], self.shape[0])) if total is None else total
+        total: Any = np.zeros((*points.shape[:-1], self.shape[0]))
+        return sum((inner.apply(points[..., part]) for part, inner in self._live()), total)
 
     def transpose_apply(self, values: Vector) -> Vector:
         out = np.zeros((*values.shape[:-1], self.shape[1]))
@@ -399,30 +505,50 @@ class HStack(Map):
         return HStack(np.arange(self.shape[0])[index].size, parts)
 
     def explicit(self) -> Any:
-        parts = [sp.csr_array((self.shape[0], c)) if m is None else m.explicit() for m, c in self.parts]
-        if all(map(sp.issparse, parts)):
-            return sp.hstack(parts, format="csr")
-        return np.hstack([p.toarray() if sp.issparse(p) else p for p in parts])
+        if self.storage == "sparse":
+            return sp.hstack(
+                [sp.csr_array((self.shape[0], c)) if m is None else sp.csr_array(m.explicit()) for m, c in self.parts],
+                format="csr",
+            )
+        return np.hstack([np.zeros((self.shape[0], c)) if m is None else m.dense() for m, c in self.parts])
 
     def check(self, name: str) -> None:
         for _, inner in self._live():
             inner.check(name)
 
-    def row_variance(self, factor: Any) -> Vector:
-        factor = np.asarray(factor, dtype=np.float64)
-        if factor.ndim == 2:
-            return super().row_variance(factor)
-        total = np.zeros(self.shape[0])
-        for part, inner in self._live():
-            total += inner.row_variance(factor if factor.ndim == 0 else factor[part])
-        return total
+    @cached_property
+    def _row_squares(self) -> Vector:
+        return np.asarray(sum((m._row_squares for _, m in self._live()), np.zeros(self.shape[0])))
+
+    def _squares_times(self, vector: Vector) -> Vector:
+        return np.asarray(sum((m._squares_times(vector[s]) for s, m in self._live()), np.zeros(self.shape[0])))
 
     def gram(self, weights: Vector) -> Any:
-        live = list(self._live())
-        if len(live) == 1 and len(self.parts) == 1:
-            return live[0][1].gram(weights)
-        explicit = self.explicit()
-        return Sparse(explicit).gram(weights) if sp.issparse(explicit) else super().gram(weights)
+        live = self._live()
+        if self.storage != "sparse":
+            total = np.zeros((self.shape[1], self.shape[1]))
+            for k, (s, m) in enumerate(live):
+                block = m.gram(weights)
+                total[s, s] = block.toarray() if sp.issparse(block) else block
+                for r, n in live[:k]:
+                    _add_cross(total[s, r], m, n, weights)
+                    total[r, s] = total[s, r].T
+            return total
+        blocks = [[sp.csr_array((s.stop - s.start, r.stop - r.start)) for r in self.slices] for s in self.slices]
+        position = {s.start: i for i, s in enumerate(self.slices)}
+        for k, (s, m) in enumerate(live):
+            i = position[s.start]
+            blocks[i][i] = sp.csr_array(m.gram(weights))
+            for r, n in live[:k]:
+                if m.storage == n.storage == "sparse":
+                    cross = m.explicit().T @ (sp.diags_array(np.asarray(weights)) @ n.explicit())
+                else:
+                    cross = np.zeros((m.shape[1], n.shape[1]))
+                    _add_cross(cross, m, n, weights)
+                j = position[r.start]
+                blocks[i][j] = sp.csr_array(cross)
+                blocks[j][i] = blocks[i][j].T
+        return sp.block_array(blocks, format="csr")
 
     def gram_diagonal(self, weights: Vector) -> Vector:
         out = np.zeros(self.shape[1])
@@ -431,38 +557,134 @@ class HStack(Map):
         return out
 
     def __str__(self) -> str:
-        return " | ".join(str(m) for m, _ in self.parts)
+        return f"[{' | '.join('0' if m is None else str(m) for m, _ in self.parts)}]"
+
+
+# -- What a user hands over -------------------------------------------------------------------------------------------
+
+
+def as_real(name: str, value: Any) -> NDArray[Any]:
+    """`value` as an array of real numbers, of whatever dtype it has and without a copy, or a `ValueError` naming it."""
+    if sp.issparse(value) or hasattr(value, "matvec"):
+        raise ValueError(f"{name} must be a number or a dense array; got {type(value).__name__}. Did you mean @?")
+    array = np.asarray(value) if isinstance(value, (np.ndarray, np.generic)) else as_finite(name, value)
+    if array.dtype.kind not in "biuf":
+        raise ValueError(f"{name} must be real numbers; got dtype {array.dtype}.")
+    return array
+
+
+def as_vector(name: str, value: Any) -> NDArray[Any]:
+    """A finite number or a non-empty finite vector, without a copy."""
+    array = as_real(name, value)
+    if array.ndim > 1:
+        raise ValueError(f"{name} must be a number or a vector; got shape {array.shape}.")
+    if array.size == 0:
+        raise ValueError(f"{name} must not be empty.")
+    if array.dtype.kind == "f":
+        as_finite(name, array)
+    return array
 
 
 def as_map(name: str, value: Any) -> Map:
-    """A user's matrix as a map, without copying floating-point data; a `ValueError` that names it otherwise."""
-    if sp.issparse(value):
-        if value.ndim != 2:
-            raise ValueError(f"{name} must be a matrix; got a sparse array of shape {value.shape}.")
-        mapped: Map = Sparse(value if value.dtype.kind == "f" else _as_float_matrix(name, value))
-    elif hasattr(value, "matvec") and hasattr(value, "shape"):
-        return Operator(value)
-    else:
-        array = np.asarray(value)
-        if array.ndim != 2:
-            raise ValueError(f"{name} must be a matrix; got an array of shape {array.shape}.")
-        mapped = Matrix(array if array.dtype.kind == "f" else _as_float_matrix(name, array))
-    if 0 in mapped.shape:
-        raise ValueError(f"{name} must not be empty; got shape {mapped.shape}.")
-    if mapped.shape[0] * mapped.shape[1] <= _EAGER:
+    """A user's matrix as a map, without copying the data; a `ValueError` that names it otherwise.
+
+    Matrices of up to a million entries are checked for NaN and infinity at once; see `Map.check` for larger ones.
+    """
+    kind: type[Map] = Operator if hasattr(value, "matvec") else Sparse if sp.issparse(value) else Matrix
+    if kind is Matrix:
+        value = as_real(name, value)
+    elif np.dtype(getattr(value, "dtype", None) or np.float64).kind not in "biuf":
+        raise ValueError(f"{name} must be real numbers; got dtype {value.dtype}.")
+    if len(value.shape) != 2:
+        raise ValueError(f"{name} must be a matrix; got an array of shape {value.shape}.")
+    if 0 in value.shape:
+        raise ValueError(f"{name} must not be empty; got shape {value.shape}.")
+    mapped: Map = kind(value)  # type: ignore[call-arg]
+    if kind is not Operator and mapped.shape[0] * mapped.shape[1] <= _EAGER:
         mapped.check(name)
     return mapped
-
-
-def _as_float_matrix(name: str, value: Any) -> Any:
-    if value.dtype.kind not in "biu":
-        raise ValueError(f"{name} must be real numbers; got dtype {value.dtype}.")
-    return value.astype(np.float64)
 
 
 def difference(size: int, order: int) -> Map:
     """The matrix of finite differences, ``order + 1`` entries a row."""
     row = np.ones(1)
     for _ in range(order):
-        row = np.convolve(row, [-1.0, 1.0][::-1])
-    return Sparse(sp.diags_array(list(row[::-1]), offsets=list(range(order + 1)), shape=(size - order, size)).tocsr())
+        row = np.convolve(row, [-1.0, 1.0])
+    band = sp.diags_array(list(row), offsets=range(order + 1), shape=(size - order, size), format="csr")
+    return Sparse(band, form="diff({})" if order == 1 else f"diff({{}}, {order})")
+
+
+# -- Helpers ----------------------------------------------------------------------------------------------------------
+
+
+def _parts(length: int, step: int) -> Iterator[slice]:
+    """Cut `length` into pieces."""
+    step = max(1, step)
+    return (slice(start, min(start + step, length)) for start in range(0, length, step))
+
+
+def _by_columns(matrix: Any, points: Vector) -> Vector:
+    """A sparse matrix times points along the last axis."""
+    if points.ndim == 1:
+        return np.asarray(matrix @ points)
+    flat = points.reshape(-1, points.shape[-1])
+    return np.ascontiguousarray((matrix @ flat.T).T).reshape(*points.shape[:-1], matrix.shape[0])
+
+
+def _squares(matrix: Any) -> Any:
+    """The squares of the entries, as float64, of the same pattern."""
+    if not matrix.has_canonical_format:  # entries may be stored in parts, and the square of a sum is wanted
+        matrix = matrix.copy()
+        matrix.sum_duplicates()
+    squares = np.square(matrix.data, dtype=np.float64)
+    return type(matrix)((squares, matrix.indices, matrix.indptr), shape=matrix.shape)
+
+
+def _add_cross(total: Vector, left: Map, right: Map, weights: Vector) -> None:
+    """Add ``left' diag(weights) right`` to `total`, walking the columns of the narrower one."""
+    if left.shape[1] < right.shape[1]:
+        left, right, total = right, left, total.T
+    for part, block in right._columns():
+        total[:, part] += left.transpose_apply((weights[:, None] * block).T).T
+
+
+def _common_storage(maps: Sequence[Map]) -> Literal["dense", "sparse", "operator"]:
+    kinds = {m.storage for m in maps}
+    return "operator" if "operator" in kinds else "dense" if "dense" in kinds else "sparse"
+
+
+def _operators(text: str) -> set[str]:
+    """The operators of an expression that no bracket encloses."""
+    depth, found = 0, set()
+    for k, character in enumerate(text):
+        depth += (character in "([") - (character in ")]")
+        if depth == 0 and character == " ":
+            found.add(text[k + 1])
+    return found
+
+
+def _wrapped(text: str) -> str:
+    return f"({text})" if _operators(text) or text.startswith("-") else text
+
+
+def _formatted(form: str, name: str) -> str:
+    return form.format(name if "({}" in form else _wrapped(name))
+
+
+def times(factor: float, text: str) -> str:
+    """A number times an expression, written plainly."""
+    if factor == 1.0:
+        return text
+    inner = f"({text})" if _operators(text) & {"+", "-"} or text.startswith("-") else text
+    return f"-{inner}" if factor == -1.0 else f"{factor:g} * {inner}"
+
+
+def signed_sum(texts: Any) -> str:
+    """Summands joined by their signs."""
+    joined = ""
+    for text in texts:
+        if not joined:
+            joined = text
+        else:
+            joined += f" - {text[1:]}" if text.startswith("-") else f" + {text}"
+    return joined

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,13 +14,18 @@ from varopt._domains import as_finite
 if TYPE_CHECKING:
     from varopt.model._affine import Variable
 
-__all__ = ["slices", "split", "unflatten"]
+__all__ = ["flattened", "ordered", "slices", "split", "unflatten"]
+
+
+def ordered(variables: Iterable[Variable]) -> tuple[Variable, ...]:
+    """Variables in order of creation, each once: the order of a flat point."""
+    return tuple(sorted(set(variables), key=lambda v: v.order))
 
 
 def slices(variables: Sequence[Variable]) -> dict[Variable, slice]:
     """Where each variable lies in the flat vector."""
-    ends = np.cumsum([0, *(v.size for v in variables)])
-    return {v: slice(int(a), int(b)) for v, a, b in zip(variables, ends[:-1], ends[1:], strict=True)}
+    ends = accumulate((v.size for v in variables), initial=0)
+    return {v: slice(a, b) for v, (a, b) in zip(variables, pairwise(ends), strict=True)}
 
 
 def unflatten(variables: Sequence[Variable], flat: NDArray[Any]) -> dict[Variable, NDArray[Any]]:
@@ -27,27 +33,35 @@ def unflatten(variables: Sequence[Variable], flat: NDArray[Any]) -> dict[Variabl
     return {v: flat[..., part] for v, part in slices(variables).items()}
 
 
+def flattened(variables: Sequence[Variable], points: Mapping[Variable, NDArray[Any]]) -> NDArray[Any]:
+    """The inverse of `unflatten`."""
+    return np.concatenate([points[v] for v in variables], axis=-1) if variables else np.empty(0)
+
+
 def split(variables: Sequence[Variable], point: tuple[Any, ...]) -> dict[Variable, NDArray[Any]]:
-    """What a user passed as a point, checked and by variable."""
+    """What a user passed as a point, checked and by variable.
+
+    A mapping may hold further variables, so that one point serves every part of a sum.
+    """
     size = sum(v.size for v in variables)
+    names = ", ".join(map(str, variables))
+    accepted = f"a flat array of length {size}, a mapping from variables to arrays, or one array for each of {names}"
     if len(point) == 1 and isinstance(point[0], Mapping):
-        given = dict(point[0])
-        missing = [str(v) for v in variables if v not in given]
+        missing = [str(v) for v in variables if v not in point[0]]
         if missing:
-            raise ValueError(f"the point must give a value to every variable; {', '.join(missing)} missing.")
-        values = [given[v] for v in variables]
+            raise ValueError(
+                f"the point must give a value to every variable; {', '.join(missing)} missing (its keys are variables)."
+            )
+        values = [point[0][v] for v in variables]
     elif len(point) == 1 and len(variables) != 1:
         flat = as_finite("the point", point[0])
         if flat.shape != (size,):
-            raise ValueError(
-                f"the point must be a flat array of length {size}, a mapping from variables to arrays, or one array for each of "
-                f"{', '.join(map(str, variables))}; got shape {flat.shape}."
-            )
+            raise ValueError(f"the point must be {accepted}; got shape {flat.shape}.")
         return unflatten(variables, flat)
     elif len(point) == len(variables):
         values = list(point)
     else:
-        raise ValueError(f"the point must be one array or one for each of {len(variables)} variables; got {len(point)}.")
+        raise ValueError(f"the point must be {accepted}; got {len(point)} arguments.")
     result = {}
     for variable, value in zip(variables, values, strict=True):
         array = as_finite(f"the value of {variable}", value)
