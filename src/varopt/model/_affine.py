@@ -2,35 +2,45 @@
 
 from __future__ import annotations
 
-import itertools
+import uuid
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakValueDictionary
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from varopt._domains import as_finite
-from varopt.model._maps import HStack, Map, Matrix, Product, Scaled, Selection, Sum, as_map, difference
+from varopt.model._maps import (
+    HStack,
+    Map,
+    Matrix,
+    Product,
+    Scaled,
+    Selection,
+    Sum,
+    as_map,
+    as_real,
+    as_vector,
+    difference,
+    signed_sum,
+    times,
+)
+from varopt.model._points import ordered, split
 
 if TYPE_CHECKING:
     from varopt.model._objective import Objective
     from varopt.terms import Curvature
 
-__all__ = ["Affine", "Binary", "Categorical", "Expression", "Variable", "diff"]
+__all__ = ["Affine", "Binary", "Categorical", "Expression", "Variable", "diff", "is_number"]
 
 Vector = NDArray[np.floating[Any]]
 
-_counter = itertools.count()  # creation order: the order of variables in a flat point
-
 
 def is_number(value: Any) -> bool:
-    """A real scalar, of Python or NumPy, or a zero-dimensional array."""
+    """A scalar, of Python or NumPy, or a zero-dimensional array."""
     return isinstance(value, (bool, int, float, np.generic)) or (isinstance(value, np.ndarray) and value.ndim == 0)
-
-
-def is_matrix(value: Any) -> bool:
-    """A matrix of any accepted kind."""
-    return np.ndim(value) == 2 if isinstance(value, (np.ndarray, list, tuple)) else len(getattr(value, "shape", ())) == 2
 
 
 class Expression:
@@ -38,12 +48,25 @@ class Expression:
 
     # NumPy and scipy.sparse then leave mixed operators to us instead of looping over elements.
     __array_ufunc__ = None
-    __iter__ = None
+    __iter__ = None  # else Python would index from 0 until an IndexError
     shape: tuple[int, ...]
 
     @property
     def variables(self) -> tuple[Variable, ...]:
         """The variables that occur, in order of creation."""
+        raise NotImplementedError
+
+    @property
+    def rows(self) -> int:
+        """Number of entries; one for a scalar."""
+        return self.shape[0] if self.shape else 1
+
+    def values(self, points: Mapping[Variable, Vector]) -> Vector:
+        """The entries at points: each variable of shape (..., size), the result (..., rows)."""
+        raise NotImplementedError
+
+    def check(self) -> None:
+        """Raise a `ValueError` if data are not finite."""
         raise NotImplementedError
 
     def scale(self, factor: Any) -> Any:
@@ -53,6 +76,16 @@ class Expression:
     def add(self, other: Any) -> Any:
         """The sum with another expression or constant."""
         raise NotImplementedError
+
+    def total(self) -> Objective:
+        """The sum of the entries."""
+        raise NotImplementedError
+
+    def transform(self, outer: Map, shape: tuple[int, ...]) -> Any:
+        """``outer`` applied to the expression."""
+        raise ValueError(f"a matrix product needs an affine expression or a polynomial in bits; got {self}.")
+
+    # -- Operators ----------------------------------------------------------------------------------------------------
 
     def __add__(self, other: Any) -> Any:
         return self.add(other)
@@ -66,7 +99,7 @@ class Expression:
         return self
 
     def __sub__(self, other: Any) -> Any:
-        return self.add(other.scale(-1.0) if isinstance(other, Expression) else -as_finite("the constant", other))
+        return self.add(other.scale(-1.0) if isinstance(other, Expression) else -1.0 * as_vector("the constant", other))
 
     def __rsub__(self, other: Any) -> Any:
         return self.scale(-1.0).add(other)
@@ -76,61 +109,158 @@ class Expression:
             from varopt.model._polynomial import multiply
 
             return multiply(self, other)
-        return self.scale(as_finite("the factor", other))
+        return self.scale(other)
 
     __rmul__ = __mul__
 
     def __truediv__(self, other: Any) -> Any:
         if isinstance(other, Expression):
-            raise TypeError("an expression cannot divide: only numbers and arrays can.")
-        divisor = as_finite("the divisor", other)
+            raise TypeError(f"{other} cannot be a divisor: expressions are divided by numbers and arrays only.")
+        divisor = as_vector("the divisor", other)
         if np.any(divisor == 0):
             raise ValueError("the divisor must not be zero.")
         return self.scale(1.0 / divisor)
 
+    def __rtruediv__(self, other: Any) -> Any:
+        raise TypeError(f"{self} cannot be a divisor: expressions are divided by numbers and arrays only.")
+
     def __pow__(self, exponent: Any) -> Any:
-        from varopt.model._polynomial import power
+        from varopt.model._functions import power
 
         return power(self, exponent)
+
+    def __matmul__(self, other: Any) -> Any:
+        if isinstance(other, Expression):
+            if self.shape == () or other.shape != self.shape:
+                raise ValueError(f"@ needs vectors of one length; got shapes {self.shape} and {other.shape}.")
+            from varopt.model._polynomial import multiply
+
+            return multiply(self, other, summed=True).total()
+        if isinstance(other, (list, tuple)):
+            other = as_real("the array after @", other)
+        return self._multiplied(other.T if len(getattr(other, "shape", ())) == 2 else other, "after")
+
+    def __rmatmul__(self, other: Any) -> Any:
+        return self._multiplied(other, "before")
+
+    def _multiplied(self, other: Any, side: str) -> Any:
+        if self.shape == ():
+            raise ValueError(f"@ needs a vector, and {self} is a number; use *.")
+        if not (sp.issparse(other) or hasattr(other, "matvec")):
+            other = as_real(f"the array {side} @", other)
+        if len(other.shape) not in (1, 2):
+            raise ValueError(f"the array {side} @ must be a matrix or a vector; got shape {other.shape}.")
+        if len(other.shape) == 2:
+            outer = as_map(f"the matrix {side} @", other)
+            if outer.shape[1] != self.rows:
+                columns, got = ("columns", other.shape) if side == "before" else ("rows", other.shape[::-1])
+                raise ValueError(
+                    f"the matrix {side} @ must have {self.rows} {columns} to match {self}; got shape {tuple(got)}."
+                )
+            return self.transform(outer, (outer.shape[0],))
+        weights = as_vector(f"the vector {side} @", other)
+        if weights.shape != self.shape:
+            raise ValueError(
+                f"the vector {side} @ must have length {self.rows} to match {self}; got length {weights.size}."
+            )
+        return self._dot(weights)
+
+    def _dot(self, weights: NDArray[Any]) -> Any:
+        return self.scale(weights).total()
 
     def __bool__(self) -> bool:
         raise TypeError("an expression has no truth value; call an objective at a point to get a number.")
 
-    def _objective(self) -> Objective:
-        from varopt.model._objective import as_objective
+    def __array_function__(self, function: Any, *_: Any) -> Any:
+        raise TypeError(f"numpy.{function.__name__} does not take expressions: write X @ w, or use varopt's functions.")
 
-        return as_objective(self)
+    # -- Facts --------------------------------------------------------------------------------------------------------
 
     def __call__(self, *point: Any) -> Any:
         """The value at a point: a flat array, one array per variable, or a mapping from variables to arrays."""
-        return self._objective()(*point)
+        points = split(self.variables, point)
+        self.check()
+        values = self.values(points)
+        return values if self.shape else float(values[0])
 
     @property
     def curvature(self) -> Curvature:
-        """Convex, concave, affine or unknown, as far as the rules of composition tell."""
-        return self._objective().curvature
+        """Convex, concave, affine or unknown, as far as the rules of composition tell; of a vector, for every entry."""
+        return self.total().curvature
 
     def explain(self) -> str:
         """Why the expression is, or is not known to be, convex: each part, the innermost culprit and the rule."""
-        return self._objective().explain()
+        return self.total().explain()
+
+
+class Offset(NamedTuple):
+    """The constant ``number + factor * array``, computed when it is first needed: building costs no memory."""
+
+    number: float = 0.0
+    factor: float = 1.0
+    array: NDArray[Any] | None = None
+
+    @classmethod
+    def of(cls, value: Any) -> Offset:
+        if isinstance(value, Offset):
+            return value
+        return cls(float(value)) if np.ndim(value) == 0 else cls(array=np.asarray(value))
+
+    @property
+    def is_zero(self) -> bool:
+        return self.array is None and self.number == 0.0
+
+    @property
+    def value(self) -> Any:
+        """A float, or an array: the user's own where it can be."""
+        if self.array is None:
+            return self.number
+        array = self.array if self.array.dtype.kind == "f" else self.array.astype(np.float64)
+        if self.factor != 1.0:
+            array = self.factor * array
+        return array if self.number == 0.0 else array + self.number
+
+    def scaled(self, factor: Any) -> Offset:
+        """Times a number or a vector."""
+        if self.is_zero:
+            return self
+        if np.ndim(factor) == 0:
+            return Offset(factor * self.number, factor * self.factor, self.array)
+        return Offset(0.0, self.number, factor) if self.array is None else Offset(array=factor * self.value)
+
+    def plus(self, other: Offset) -> Offset:
+        """The sum; a new array only where both have one."""
+        if self.array is not None and other.array is not None:
+            return Offset(array=self.value + other.value)
+        held = self if other.array is None else other
+        return Offset(self.number + other.number, held.factor, held.array)
+
+    def rows(self, index: Any) -> Offset:
+        return self if self.array is None else self._replace(array=self.array[index])
+
+    def __str__(self) -> str:
+        parts = [] if self.array is None else [times(self.factor, "c")]
+        if self.number != 0.0 or not parts:
+            parts.append(f"{self.number:g}")
+        return signed_sum(parts)
 
 
 class Affine(Expression):
     """``sum_v A_v v + offset``: a vector, or a scalar, that depends affinely on variables."""
 
     def __init__(self, maps: Mapping[Variable, Map], offset: Any, shape: tuple[int, ...]) -> None:
-        self.maps = dict(sorted(maps.items(), key=lambda item: item[0].position))
-        self.offset = offset  # a float or an array of the expression's length
+        self.maps = {v: maps[v] for v in ordered(maps)}
+        self.constant = Offset.of(offset)
         self.shape = shape
 
     @property
     def variables(self) -> tuple[Variable, ...]:
         return tuple(self.maps)
 
-    @property
-    def rows(self) -> int:
-        """Number of entries; one for a scalar."""
-        return self.shape[0] if self.shape else 1
+    @cached_property
+    def offset(self) -> Any:
+        """The constant part: a float, or an array of the expression's length."""
+        return self.constant.value
 
     def stacked(self, variables: tuple[Variable, ...]) -> Map:
         """The linear part as one map of the concatenated `variables`."""
@@ -139,17 +269,11 @@ class Affine(Expression):
         return HStack(self.rows, [(self.maps.get(v), v.size) for v in variables])
 
     def values(self, points: Mapping[Variable, Vector]) -> Vector:
-        """The expression at points: each variable of shape (..., size), the result (..., rows)."""
-        total: Any = None
-        for variable, linear in self.maps.items():
-            value = linear.apply(points[variable])
-            total = value if total is None else total + value
-        if total is None:
-            return np.broadcast_to(np.asarray(self.offset, dtype=np.float64), (self.rows,))
-        return np.asarray(total + self.offset)
+        if not self.maps:
+            return np.array(np.broadcast_to(np.asarray(self.offset, dtype=np.float64), self.rows))
+        return np.asarray(sum((linear.apply(points[v]) for v, linear in self.maps.items()), self.offset))
 
     def check(self) -> None:
-        """Raise a `ValueError` if a matrix holds NaN or infinity."""
         for variable, linear in self.maps.items():
             linear.check(f"the matrix of {variable}")
 
@@ -157,101 +281,99 @@ class Affine(Expression):
         """A scalar repeated to a vector."""
         if self.shape == shape:
             return self
-        if self.shape != ():
-            raise ValueError(f"expressions must have one length; got {self.rows} and {shape[0]}.")
-        ones = Matrix(np.broadcast_to(np.ones(1), (shape[0], 1)))  # a view: no memory
-        maps = {v: ones if _is_identity(m) else Product(ones, m) for v, m in self.maps.items()}
-        return Affine(maps, self.offset, shape)
+        maps = {v: _product(Selection.repeat(shape[0]), m) for v, m in self.maps.items()}
+        return Affine(maps, self.constant, shape)
 
     def scale(self, factor: Any) -> Affine:
-        factor = as_finite("the factor", factor)
-        if factor.ndim > 1:
-            raise ValueError(f"a factor must be a number or a vector; got shape {factor.shape}.")
+        factor = as_vector("the factor", factor)
         if factor.ndim == 0:
             number = float(factor)
             if number == 1.0:
                 return self
-            return Affine({v: _scaled(number, m) for v, m in self.maps.items()}, number * self.offset, self.shape)
-        wide = self.broadcast(_common_shape(self.shape, factor.shape))
-        return Affine({v: Scaled(factor, m) for v, m in wide.maps.items()}, factor * wide.offset, wide.shape)
+            return Affine(
+                {v: _scaled(number, m) for v, m in self.maps.items()}, self.constant.scaled(number), self.shape
+            )
+        wide = self.broadcast(self._common_shape("the factor", factor.shape))
+        return Affine({v: Scaled(factor, m) for v, m in wide.maps.items()}, wide.constant.scaled(factor), wide.shape)
 
     def add(self, other: Any) -> Any:
         if isinstance(other, Expression) and not isinstance(other, Affine):
             return other.add(self)
         if not isinstance(other, Affine):
-            constant = as_finite("the constant", other)
-            if constant.ndim > 1:
-                raise ValueError(f"a constant must be a number or a vector; got shape {constant.shape}.")
-            wide = self.broadcast(_common_shape(self.shape, constant.shape))
-            offset = constant if _is_zero(wide.offset) else wide.offset + constant
-            return Affine(wide.maps, float(offset) if np.ndim(offset) == 0 else offset, wide.shape)
-        shape = _common_shape(self.shape, other.shape)
+            constant = as_vector("the constant", other)
+            wide = self.broadcast(self._common_shape("the constant", constant.shape))
+            return Affine(wide.maps, wide.constant.plus(Offset.of(constant)), wide.shape)
+        shape = self._common_shape(str(other), other.shape)
         left, right = self.broadcast(shape), other.broadcast(shape)
         maps = dict(left.maps)
         for variable, linear in right.maps.items():
             maps[variable] = _sum(maps[variable], linear) if variable in maps else linear
-        return Affine(maps, left.offset + right.offset, shape)
+        return Affine(maps, left.constant.plus(right.constant), shape)
+
+    def __sub__(self, other: Any) -> Any:
+        if isinstance(other, Expression):
+            return self.add(other.scale(-1.0))
+        return self.scale(-1.0).add(other).scale(-1.0)  # an array is not negated, so not copied
+
+    def _common_shape(self, name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+        if self.shape and shape and self.shape != shape:
+            raise ValueError(
+                f"{name} must be a number or have length {self.rows} to match {self}; got length {shape[0]}."
+            )
+        return self.shape or shape
 
     def transform(self, outer: Map, shape: tuple[int, ...]) -> Affine:
-        """``outer`` applied to the expression."""
-        maps = {v: outer if _is_identity(m) else Product(outer, m) for v, m in self.maps.items()}
-        offset = 0.0 if _is_zero(self.offset) else outer.apply(np.broadcast_to(np.asarray(self.offset, float), self.rows))
-        if shape == () and np.ndim(offset):
-            offset = float(offset[0])
-        return Affine(maps, offset, shape)
+        maps = {v: _product(outer, m) for v, m in self.maps.items()}
+        if self.constant.is_zero:
+            return Affine(maps, 0.0, shape)
+        offset = outer.apply(np.broadcast_to(np.asarray(self.offset, dtype=np.float64), self.rows))
+        return Affine(maps, offset if shape else offset[0], shape)
 
-    def __rmatmul__(self, other: Any) -> Any:
+    def _dot(self, weights: NDArray[Any]) -> Affine:
+        return self.transform(Matrix(weights[None, :], form="c @ {}"), ())
+
+    def total(self) -> Objective:
+        from varopt.model._blocks import AffineBlock
+        from varopt.model._objective import Objective
+
         if self.shape == ():
-            raise ValueError("a scalar expression has no matrix product; use *.")
-        if is_matrix(other):
-            outer = as_map("the matrix before @", other)
-            if outer.shape[1] != self.rows:
-                raise ValueError(f"the matrix before @ must have {self.rows} columns to match {self}; got shape {outer.shape}.")
-            return self.transform(outer, (outer.shape[0],))
-        weights = as_finite("the vector before @", other)
-        if weights.shape != self.shape:
-            raise ValueError(f"the vector before @ must have length {self.rows} to match {self}; got shape {weights.shape}.")
-        return self.transform(Matrix(weights[None, :]), ())
-
-    def __matmul__(self, other: Any) -> Any:
-        if isinstance(other, Expression):
-            from varopt.model._functions import sum as sum_
-
-            return sum_(self * other)
-        if is_matrix(other):
-            return self.__rmatmul__(other.T if hasattr(other, "T") else np.asarray(other).T)
-        return self.__rmatmul__(other)
+            return Objective([AffineBlock(self)])
+        ones = np.broadcast_to(np.ones(1), (1, self.rows))  # a view: no memory
+        return Objective([AffineBlock(self.transform(Matrix(ones, form="sum({})"), ()))])
 
     def __getitem__(self, index: Any) -> Affine:
-        if self.shape == ():
-            raise ValueError("a scalar expression cannot be indexed.")
-        kept = _indices(index, self.rows)
-        if np.ndim(kept) == 0:
-            part, shape = np.asarray([kept]), ()
-        else:
-            part, shape = np.asarray(kept), (np.size(kept),)
-            if part.size == 0:
-                raise ValueError(f"the index selects nothing of {self}.")
-        rows = index if isinstance(index, slice) and not shape == () else part  # a slice keeps a view of dense data
-        maps = {v: m.rows(rows) for v, m in self.maps.items()}
-        offset = self.offset if np.ndim(self.offset) == 0 else np.asarray(self.offset)[part]
-        return Affine(maps, float(np.ravel(offset)[0]) if shape == () else offset, shape)
+        kept, shape = select(self, index)
+        constant = self.constant.rows(kept)
+        maps = {v: m.rows(kept) for v, m in self.maps.items()}
+        return Affine(maps, constant if shape or constant.array is None else float(constant.value[0]), shape)
 
     def __str__(self) -> str:
-        text = " + ".join(f"{linear}{variable}" for variable, linear in self.maps.items()).replace("+ -", "- ")
-        if _is_zero(self.offset):
-            return text or "0"
-        constant = f"{self.offset:g}" if np.ndim(self.offset) == 0 else "c"
-        return f"{text} + {constant}" if text else constant
+        parts = [linear.of(str(variable)) for variable, linear in self.maps.items()]
+        if not self.constant.is_zero or not parts:
+            # "c - A @ w" reads better than "-A @ w + c".
+            parts.insert(0 if parts and parts[0].startswith("-") else len(parts), str(self.constant))
+        return signed_sum(parts)
 
     def __repr__(self) -> str:
         return f"<affine expression of shape {self.shape}: {self}>"
 
-    def __call__(self, *point: Any) -> Any:
-        """The value at a point, as for objectives."""
-        from varopt.model._points import split
 
-        return _shaped(self.values(split(self.variables, point)), self.shape)
+class _Order:
+    """Counts variables, in this process and past those that come from another."""
+
+    def __init__(self) -> None:
+        self.next = 0
+
+    def take(self) -> int:
+        self.next += 1
+        return self.next - 1
+
+    def pass_by(self, position: int) -> None:
+        self.next = max(self.next, position + 1)
+
+
+_order = _Order()
+_alive: WeakValueDictionary[str, Variable] = WeakValueDictionary()
 
 
 class Variable(Affine):
@@ -263,6 +385,11 @@ class Variable(Affine):
         Number of entries.
     name : str, optional
         How the variable is called when printed.
+
+    Notes
+    -----
+    A variable is itself wherever it goes: copies of it are the variable, and a pickled objective that comes back, from
+    a worker say, speaks of the variables it left with.
 
     Examples
     --------
@@ -276,16 +403,29 @@ class Variable(Affine):
     kind = "real"
 
     def __init__(self, size: int | None = None, *, name: str | None = None) -> None:
-        self._declare((_positive("size", size),) if size is not None else (), name)
+        self._declare((positive("size", size),) if size is not None else (), name)
 
     def _declare(self, dimensions: tuple[int, ...], name: str | None) -> None:
         if name is not None and not isinstance(name, str):
             raise ValueError(f"name must be a string; got {name!r}.")
+        self._restore(dimensions, name, (_order.take(), uuid.uuid4().hex))
+
+    def _restore(self, dimensions: tuple[int, ...], name: str | None, order: tuple[int, str]) -> None:
         self.dimensions = dimensions
         self.size = int(np.prod(dimensions))
         self.name = name
-        self.position = next(_counter)
+        self.order = order  # of creation; the second entry tells apart what two processes created
+        _alive[order[1]] = self
         super().__init__({self: Selection(None, self.size)}, 0.0, (self.size,) if dimensions else ())
+
+    def __copy__(self) -> Variable:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Variable:
+        return self
+
+    def __reduce__(self) -> Any:
+        return _unpickle, (type(self), self.dimensions, self.name, self.order)
 
     def __str__(self) -> str:
         return self.name or f"{type(self).__name__}({', '.join(map(str, self.dimensions))})"
@@ -295,14 +435,40 @@ class Variable(Affine):
         return f"{type(self).__name__}({', '.join(inside)})"
 
 
+def _unpickle(kind: type[Variable], dimensions: tuple[int, ...], name: str | None, order: tuple[int, str]) -> Variable:
+    known = _alive.get(order[1])
+    if known is not None:
+        return known
+    _order.pass_by(order[0])
+    variable = kind.__new__(kind)
+    variable._restore(dimensions, name, order)
+    return variable
+
+
 class Binary(Variable):
-    """A vector of bits, each 0 or 1; without a size, a single bit."""
+    """A vector of bits, each 0 or 1; without a size, a single bit.
+
+    Products and powers of bits are polynomials; many at once are products of vectors.
+
+    Examples
+    --------
+    >>> import varopt as vo
+    >>> x = vo.Binary(3, name="x")
+    >>> f = x[0] * x[1] * x[2] - 2 * x[0] ** 2
+    >>> f([1, 1, 0])
+    -2.0
+    >>> cut = vo.sum(x[[0, 1]] * (1 - x[[1, 2]]))   # two edges
+    >>> cut([1, 0, 0])
+    1.0
+    """
 
     kind = "binary"
 
 
 class Categorical(Variable):
-    """`size` choices among `categories` each, as one-hot rows: ``x[i, c]`` is 1 where choice i takes category c, else 0.
+    """`size` choices among `categories` each, as one-hot rows.
+
+    ``x[i, c]`` is 1 where choice i takes category c, else 0.
 
     Examples
     --------
@@ -316,7 +482,7 @@ class Categorical(Variable):
     kind = "categorical"
 
     def __init__(self, size: int, categories: int, *, name: str | None = None) -> None:
-        self._declare((_positive("size", size), _positive("categories", categories)), name)
+        self._declare((positive("size", size), positive("categories", categories)), name)
 
     def __getitem__(self, index: Any) -> Affine:
         table = np.arange(self.size).reshape(self.dimensions)
@@ -327,14 +493,14 @@ class Categorical(Variable):
         return super().__getitem__(int(kept) if np.ndim(kept) == 0 else np.ravel(kept))
 
 
-def diff(expression: Affine, order: int = 1) -> Affine:
+def diff(expression: Any, order: int = 1) -> Affine:
     """Differences of neighbouring entries, `order` times: ``diff(w)[i] = w[i+1] - w[i]``.
 
     The fused lasso and total variation penalise first differences, trend filtering second ones.
     """
     if not isinstance(expression, Affine) or expression.shape == ():
-        raise ValueError("diff needs an affine vector: a variable, or a matrix times one.")
-    order = _positive("order", order)
+        raise ValueError(f"diff needs an affine vector, a variable or a matrix times one; got {expression}.")
+    order = positive("order", order)
     if order >= expression.rows:
         raise ValueError(f"order must be less than the length {expression.rows}; got {order}.")
     return expression.transform(difference(expression.rows, order), (expression.rows - order,))
@@ -343,44 +509,53 @@ def diff(expression: Affine, order: int = 1) -> Affine:
 # -- Helpers ----------------------------------------------------------------------------------------------------------
 
 
-def _positive(name: str, value: Any) -> int:
+def positive(name: str, value: Any) -> int:
+    """A positive integer, or a `ValueError` that names it."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
         raise ValueError(f"{name} must be a positive integer; got {value!r}.")
     return int(value)
 
 
-def _is_zero(value: Any) -> bool:
-    return np.ndim(value) == 0 and float(value) == 0.0
-
-
-def _is_identity(linear: Map) -> bool:
-    return isinstance(linear, Selection) and linear.index is None
+def select(expression: Expression, index: Any) -> tuple[Any, tuple[int, ...]]:
+    """An index of an expression as a slice or an array of positions, and the shape of what it selects."""
+    if expression.shape == ():
+        raise ValueError(f"{expression} is a number and cannot be indexed.")
+    length = expression.rows
+    if index is Ellipsis:
+        index = slice(None)
+    if isinstance(index, slice):
+        try:
+            count = len(range(length)[index])
+        except TypeError as error:
+            raise ValueError(f"an index must be made of integers: {error}.") from None
+        if count == 0:
+            raise ValueError(f"the index {index} selects nothing of {expression}.")
+        return index, (count,)  # a slice keeps a view of dense data
+    given = np.asarray(index)
+    if given.size == 0:
+        raise ValueError(f"the index {index} selects nothing of {expression}.")
+    if isinstance(index, tuple) or given.ndim > 1 or given.dtype.kind not in ("biu" if given.ndim else "iu"):
+        raise ValueError(f"an index must be an integer, a slice, or a vector of integers or booleans; got {index!r}.")
+    if given.dtype == bool and given.shape != (length,):
+        raise ValueError(f"a boolean index must have length {length} to match {expression}; got length {given.size}.")
+    positions = np.flatnonzero(given) if given.dtype == bool else given.astype(np.intp)
+    if positions.size == 0:
+        raise ValueError(f"the index selects nothing of {expression}.")
+    if positions.min() < -length or positions.max() >= length:
+        raise ValueError(f"the index must lie in a vector of length {length}; got {index!r}.")
+    return np.atleast_1d(positions) % length, positions.shape
 
 
 def _scaled(factor: float, linear: Map) -> Map:
     if isinstance(linear, Scaled) and np.ndim(linear.scale) == 0:
-        return _scaled(factor * float(linear.scale), linear.inner) if factor * float(linear.scale) != 1.0 else linear.inner
-    return Scaled(factor, linear)
+        factor, linear = factor * float(linear.scale), linear.inner
+    return linear if factor == 1.0 else Scaled(factor, linear)
+
+
+def _product(outer: Map, inner: Map) -> Map:
+    is_identity = isinstance(inner, Selection) and inner.index is None
+    return outer if is_identity else Product(outer, inner)
 
 
 def _sum(a: Map, b: Map) -> Map:
     return Sum([*(a.parts if isinstance(a, Sum) else (a,)), *(b.parts if isinstance(b, Sum) else (b,))])
-
-
-def _common_shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
-    if a and b and a != b:
-        raise ValueError(f"lengths must agree; got {a[0]} and {b[0]}.")
-    return a or b
-
-
-def _shaped(value: Vector, shape: tuple[int, ...]) -> Any:
-    return value if shape else float(value[0]) if value.ndim == 1 else value[..., 0]
-
-
-def _indices(index: Any, length: int) -> Any:
-    if isinstance(index, tuple):
-        raise ValueError(f"an expression has one axis; got the index {index!r}.")
-    try:
-        return np.arange(length)[index]
-    except IndexError as error:
-        raise ValueError(f"the index is outside the expression of length {length}: {error}.") from None

@@ -2,37 +2,50 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from varopt import terms
-from varopt._domains import as_finite
-from varopt.model._affine import Affine, Expression, diff, is_number
-from varopt.model._blocks import ComposedBlock, NormBlock, QuadraticBlock, TermBlock
-from varopt.model._maps import as_map
+from varopt.model._affine import Affine, Expression, diff, is_number, positive
+from varopt.model._blocks import AffineBlock, ComposedBlock, NormBlock, QuadraticBlock, TermBlock
+from varopt.model._maps import as_map, as_vector
 from varopt.model._objective import Elementwise, Objective
-from varopt.model._polynomial import Polynomial, multiply
+from varopt.model._polynomial import Polynomial, as_polynomial
 
 __all__ = [
-    "abs", "capped_abs", "clip", "dead_zone", "diff", "epsilon_insensitive", "hinge", "huber", "mcp", "norm1", "norm2", "piecewise",
-    "pinball", "pos", "quad_form", "ramp", "scad", "square", "squared_hinge", "step", "sum", "sum_squares", "zero_one",
+    "abs", "capped_abs", "clip", "dead_zone", "diff", "epsilon_insensitive", "hinge", "huber", "mcp", "norm1", "norm2",
+    "piecewise", "pinball", "pos", "power", "quad_form", "ramp", "scad", "square", "squared_hinge", "step", "sum",
+    "sum_squares", "zero_one",
 ]  # fmt: skip
 
 
+def _scalar(expression: Any) -> Any:
+    """An objective that is affine, or a polynomial in bits, as the expression it is; anything else as it came."""
+    if not isinstance(expression, Objective):
+        return expression
+    parts = [block.argument.scale(block.weights) for block in expression.blocks if isinstance(block, AffineBlock)]
+    if len(parts) == len(expression.blocks):
+        return builtins.sum(parts, Affine({}, 0.0, ()))
+    polynomial = as_polynomial(expression)
+    return expression if polynomial is None else polynomial
+
+
 def _apply(term: terms.PiecewisePolynomial, expression: Any, **parameters: Any) -> Elementwise:
+    expression = _scalar(expression)
     if not isinstance(expression, Expression):
         raise ValueError(f"{term.name} needs an expression of variables; got {type(expression).__name__}.")
     if isinstance(expression, Objective):
-        raise ValueError(f"{term.name} needs an affine expression; got the objective {expression}.")
+        raise ValueError(f"{term.name} needs an affine or elementwise expression; got the objective {expression}.")
     for name, value in parameters.items():
         if np.ndim(value) and np.shape(value) != expression.shape:
-            rows = expression.shape[0] if expression.shape else 1
-            raise ValueError(f"{name} must be a number or have length {rows}, one entry per row; got shape {np.shape(value)}.")
-    if isinstance(expression, Affine):
-        return Elementwise([TermBlock(term, expression)], None, expression.shape)
-    return Elementwise([ComposedBlock(term, expression)], None, expression.shape)
+            raise ValueError(
+                f"{name} must be a number or have one entry per row, {expression.rows}; got shape {np.shape(value)}."
+            )
+    block = TermBlock if isinstance(expression, Affine) else ComposedBlock
+    return Elementwise([block(term, expression)], None, expression.shape)  # type: ignore[arg-type]
 
 
 def abs(expression: Any) -> Elementwise:
@@ -118,11 +131,25 @@ def dead_zone(expression: Any, width: Any = 1.0) -> Elementwise:
     return _apply(terms.dead_zone(width), expression, width=width)
 
 
-def square(expression: Any) -> Elementwise:
-    """``z^2``, elementwise."""
-    if isinstance(expression, Polynomial):
-        return multiply(expression, expression)  # type: ignore[no-any-return]
-    return _apply(terms.square(), expression)
+def square(expression: Any) -> Elementwise | Polynomial:
+    """``z^2``, elementwise; of a polynomial in bits, a polynomial."""
+    expression = _scalar(expression)
+    return expression.times(expression) if isinstance(expression, Polynomial) else _apply(terms.square(), expression)
+
+
+def power(expression: Any, exponent: Any) -> Any:
+    """A whole power, elementwise: a polynomial of bits, or the term ``z^k`` of anything else."""
+    exponent = positive("the exponent", exponent)
+    if exponent == 1:
+        return expression
+    polynomial = as_polynomial(expression)
+    if polynomial is not None:
+        result = polynomial
+        for _ in range(exponent - 1):
+            result = result.times(polynomial)
+        return result
+    name = "square" if exponent == 2 else f"power_{exponent}"
+    return _apply(terms.piecewise([], [[*[0.0] * exponent, 1.0]], name=name), expression)
 
 
 def piecewise(expression: Any, knots: Sequence[Any], pieces: Sequence[Sequence[Any]]) -> Elementwise:
@@ -137,22 +164,16 @@ def piecewise(expression: Any, knots: Sequence[Any], pieces: Sequence[Sequence[A
     2.0
     """
     term = terms.piecewise(knots, pieces)
-    given = [*knots, *(c for p in pieces for c in p)]
-    longest = max(given, key=np.ndim)
-    return _apply(term, expression, **({"knots and pieces": longest} if np.ndim(longest) else {}))
+    rows = {"knots": knots, "pieces": [c for piece in pieces for c in piece]}
+    longest = {name: builtins.max(values, key=np.ndim) for name, values in rows.items() if len(values)}
+    return _apply(term, expression, **longest)
 
 
 def sum(expression: Any) -> Objective:
     """The sum of the entries of an expression, as an objective."""
-    if isinstance(expression, Objective):
-        return expression
-    if isinstance(expression, Affine):
-        if expression.shape == ():
-            return expression._objective()
-        return (np.broadcast_to(np.ones(1), expression.shape) @ expression)._objective()  # type: ignore[no-any-return]
-    if isinstance(expression, (Elementwise, Polynomial)):
-        return expression.total()
-    raise ValueError(f"sum needs an expression of variables; got {type(expression).__name__}.")
+    if not isinstance(expression, Expression):
+        raise ValueError(f"sum needs an expression of variables; got {type(expression).__name__}.")
+    return expression.total()
 
 
 def sum_squares(expression: Any) -> Objective:
@@ -165,38 +186,69 @@ def norm1(expression: Any) -> Objective:
     return sum(abs(expression))
 
 
-def norm2(expression: Any, groups: Any = None) -> Objective:
-    """The Euclidean norm, or the sum of the norms of groups of entries: the group lasso's penalty.
+def norm2(expression: Any, groups: Any = None, weights: Any = 1.0) -> Objective:
+    """The Euclidean norm, or the weighted sum of the norms of groups of entries: the group lasso's penalty.
 
     Parameters
     ----------
     expression : affine vector
-    groups : int or sequence, optional
-        An integer cuts the vector into consecutive groups of that size; else a sequence of index arrays, one per group. Without it, the
-        whole vector is one group.
+    groups : int or sequence of index arrays, optional
+        An integer cuts the vector into consecutive groups of that size; else one array of positions per group, which
+        may overlap. Without it, the whole vector is one group.
+    weights : float or array, optional
+        A number, or one per group: often the square root of its size.
 
     Notes
     -----
     The bound is in closed form for groups of coordinates of a variable under an isotropic Gaussian, see `varopt.bound`.
+
+    Examples
+    --------
+    >>> import varopt as vo
+    >>> w = vo.Variable(4, name="w")
+    >>> vo.norm2(w, groups=2)([3.0, 4.0, 0.0, 1.0])
+    6.0
+    >>> vo.norm2(w, groups=[[0, 1, 2], [3]], weights=[2.0, 1.0])([3.0, 4.0, 0.0, 1.0])
+    11.0
     """
+    expression = _scalar(expression)
     if not isinstance(expression, Affine):
-        raise ValueError("norm2 needs an affine expression of variables.")
+        raise ValueError(f"norm2 needs an affine expression of variables; got {_called(expression)}.")
     rows = expression.rows
     if groups is None:
         parts = [np.arange(rows)]
     elif is_number(groups):
-        size = int(groups)
-        if size < 1 or rows % size:
+        size = positive("groups", groups.item() if isinstance(groups, np.ndarray) else groups)
+        if rows % size:
             raise ValueError(f"groups must divide the length {rows}; got {groups}.")
         parts = list(np.arange(rows).reshape(-1, size))
     else:
-        parts = [np.atleast_1d(np.asarray(g, dtype=np.intp)) for g in groups]
-        if not parts or any(g.ndim != 1 or g.size == 0 or g.min() < -rows or g.max() >= rows for g in parts):
-            raise ValueError(f"groups must be non-empty index arrays into a vector of length {rows}.")
-        if any(np.unique(g % rows).size != g.size for g in parts):
-            raise ValueError("groups must not name an entry twice.")
-        parts = [g % rows for g in parts]
-    return Objective([NormBlock(expression, tuple(parts))])
+        parts = [_group(g, rows) for g in groups]
+        if not parts:
+            raise ValueError("groups must not be empty.")
+    factors = as_vector("weights", weights)
+    if factors.ndim and factors.size != len(parts):
+        raise ValueError(f"weights must be a number or one per group, {len(parts)}; got {factors.size}.")
+    factor = factors.astype(np.float64, copy=False) if factors.ndim else float(factors)
+    return Objective([NormBlock(expression, tuple(parts), factor)])
+
+
+def _group(group: Any, rows: int) -> Any:
+    index = np.asarray(group)
+    if index.ndim != 1 or index.size == 0 or index.dtype.kind not in "iu":
+        raise ValueError(
+            f"groups must be an integer or a sequence of non-empty index arrays; got {group!r} among them."
+        )
+    if index.min() < -rows or index.max() >= rows:
+        raise ValueError(f"groups must hold positions in a vector of length {rows}; got {group!r}.")
+    index = index.astype(np.intp) % rows
+    if np.unique(index).size != index.size:
+        raise ValueError(f"groups must not name an entry twice; got {group!r}.")
+    return index
+
+
+def _called(expression: Any) -> str:
+    return str(expression) if isinstance(expression, Expression) else type(expression).__name__
 
 
 def quad_form(expression: Any, matrix: Any) -> Objective:
@@ -212,14 +264,10 @@ def quad_form(expression: Any, matrix: Any) -> Objective:
     >>> f([1, 1]), vo.bound(f, vo.Bernoulli([0.5, 0.5])).value
     (1.0, 1.25)
     """
+    expression = _scalar(expression)
     if not isinstance(expression, Affine):
-        raise ValueError("quad_form needs an affine expression of variables.")
+        raise ValueError(f"quad_form needs an affine expression of variables; got {_called(expression)}.")
     quadratic = as_map("the matrix of quad_form", matrix)
     if quadratic.shape != (expression.rows, expression.rows):
         raise ValueError(f"the matrix of quad_form must have shape {(expression.rows,) * 2}; got {quadratic.shape}.")
     return Objective([QuadraticBlock(expression, quadratic)])
-
-
-def weighted(weights: Any, expression: Elementwise) -> Objective:
-    """``sum_k weight_k e_k``."""
-    return as_finite("weights", weights) @ expression  # type: ignore[no-any-return,operator]

@@ -12,17 +12,23 @@ from numpy.typing import NDArray
 
 from varopt._domains import as_finite
 from varopt.model._affine import Affine, Expression, Variable, is_number
-from varopt.model._blocks import AffineBlock, Block, ComposedBlock, Points, TermBlock
-from varopt.model._points import slices, split, unflatten
-from varopt.terms import AFFINE, Curvature
+from varopt.model._blocks import (
+    AffineBlock,
+    Block,
+    ComposedBlock,
+    Culprit,
+    Points,
+    PolynomialBlock,
+    TermBlock,
+    weighted,
+)
+from varopt.model._maps import as_vector, signed_sum
+from varopt.model._points import ordered, slices, split, unflatten
+from varopt.terms import AFFINE, UNKNOWN, Curvature
 
 __all__ = ["Elementwise", "Objective", "as_objective"]
 
 Vector = NDArray[np.floating[Any]]
-
-
-def _ordered(variables: Sequence[Variable]) -> tuple[Variable, ...]:
-    return tuple(sorted(set(variables), key=lambda v: v.position))
 
 
 class Elementwise(Expression):
@@ -34,86 +40,93 @@ class Elementwise(Expression):
     @property
     def variables(self) -> tuple[Variable, ...]:
         used = [v for part in self.parts for v in part.variables]
-        return _ordered([*used, *(self.rest.variables if self.rest is not None else ())])
+        return ordered([*used, *(self.rest.variables if self.rest is not None else ())])
 
     def values(self, points: Points) -> Vector:
-        """Entry by entry at points of shape (..., size)."""
         total: Any = sum(part.entries(points) for part in self.parts)
         return np.asarray(total if self.rest is None else total + self.rest.values(points))
 
     def check(self) -> None:
-        """Raise a `ValueError` if data are not finite."""
         for part in self.parts:
             part.check()
         if self.rest is not None:
             self.rest.check()
 
+    @property
+    def lowest(self) -> Any:
+        """A lower bound on the entries, by row or for all; minus infinity where none is known."""
+        if self.rest is not None and self.rest.variables:
+            return -np.inf
+        return sum((part.lowest for part in self.parts), 0.0 if self.rest is None else self.rest.offset)
+
     def scale(self, factor: Any) -> Elementwise:
-        factor = as_finite("the factor", factor)
+        factor = as_vector("the factor", factor)
         if factor.ndim and factor.shape != self.shape:
-            raise ValueError(f"weights must have length {self.shape[0] if self.shape else 1}; got shape {factor.shape}.")
-        value = float(factor) if factor.ndim == 0 else factor
-        parts = [replace(part, weights=value * part.weights) for part in self.parts]
+            raise ValueError(
+                f"the factor must be a number or have length {self.rows} to match {self}; got {factor.size}."
+            )
+        value: Any = float(factor) if factor.ndim == 0 else factor.astype(np.float64, copy=False)
+        parts = [replace(part, weights=_product(value, part.weights)) for part in self.parts]
         return Elementwise(parts, None if self.rest is None else self.rest.scale(factor), self.shape)
 
     def add(self, other: Any) -> Any:
-        if isinstance(other, (Elementwise, Affine)) and other.shape == self.shape:
-            parts = (*self.parts, *(other.parts if isinstance(other, Elementwise) else ()))
-            extra = other.rest if isinstance(other, Elementwise) else other
-            rest = extra if self.rest is None else self.rest if extra is None else self.rest + extra
-            return Elementwise(parts, rest, self.shape)
-        if self.shape == ():
-            return as_objective(self).add(other)
-        if isinstance(other, Expression):
-            raise ValueError(f"expressions must have one length to be added; got {self.shape} and {other.shape}.")
-        constant = as_finite("the constant", other)
-        base = self.rest if self.rest is not None else Affine({}, 0.0, self.shape)
-        return Elementwise(self.parts, base + constant, self.shape)
-
-    def __rmatmul__(self, other: Any) -> Objective:
-        weights = as_finite("the vector before @", other)
-        if weights.shape != self.shape:
-            raise ValueError(f"the vector before @ must have length {self.shape[0]}; got shape {weights.shape}.")
-        return self.scale(weights).total()
-
-    __matmul__ = __rmatmul__
+        if isinstance(other, Elementwise) and other.shape == self.shape:
+            rest = other.rest if self.rest is None else self.rest if other.rest is None else self.rest.add(other.rest)
+            return Elementwise([*self.parts, *other.parts], rest, self.shape)
+        if isinstance(other, Expression) and not isinstance(other, Affine):
+            if self.shape == ():
+                return self.total().add(other)
+            raise ValueError(f"{self} and {other} cannot be added entry by entry; sum each with vo.sum first.")
+        if is_zero(other):
+            return self
+        rest = (self.rest if self.rest is not None else Affine({}, 0.0, self.shape)).add(other)
+        if rest.shape != self.shape:
+            raise ValueError(f"{self} is a number, and cannot be added to a vector of length {rest.rows}.")
+        return Elementwise(self.parts, rest, self.shape)
 
     def total(self) -> Objective:
-        """The sum of the entries."""
-        rest: list[Block] = []
-        if self.rest is not None:
-            ones = np.broadcast_to(np.ones(1), self.shape)
-            rest = [AffineBlock(ones @ self.rest if self.shape else self.rest)]
-        return Objective([*self.parts, *rest])
+        return Objective([*self.parts, *(() if self.rest is None else self.rest.total().blocks)])
 
     def __str__(self) -> str:
-        text = " + ".join(str(part).replace("sum(", "(", 1) if self.shape else str(part) for part in self.parts)
-        return text if self.rest is None else f"{text} + {self.rest}"
+        parts = [weighted(part.weights, part.entry()) for part in self.parts]
+        return signed_sum([*parts, *(() if self.rest is None else (str(self.rest),))])
 
     def __repr__(self) -> str:
         return f"<elementwise expression of shape {self.shape}: {self}>"
 
 
 class Objective(Expression):
-    """A scalar function of variables: the sum of blocks. Immutable; made by `sum`, `sum_squares`, `norm1` and operators.
+    """A scalar function of variables, the sum of blocks: what `sum`, `sum_squares` and operators make. Immutable.
 
     Call it at a point for its value: a flat array in the order of `variables`, one array per variable, or a mapping.
 
     Notes
     -----
-    Building an objective neither copies nor changes the data: it holds references. Matrices of up to a million entries are checked for NaN
-    and infinity at once, larger ones when the objective is first used, since the check costs as much as one product.
+    Building an objective neither copies nor changes the data: it holds references. Matrices of up to a million entries
+    are checked for NaN and infinity at once, larger ones when the objective is first used, since the check costs as
+    much as one product.
     """
 
     shape = ()
 
     def __init__(self, blocks: Sequence[Block]) -> None:
-        self.blocks = tuple(blocks)
+        self._given = tuple(blocks)
+
+    @cached_property
+    def blocks(self) -> tuple[Block, ...]:
+        """The parts of the sum; polynomials in bits are added up to one."""
+        polynomials = [block for block in self._given if isinstance(block, PolynomialBlock)]
+        if len(polynomials) < 2:
+            return self._given
+        from varopt.model._polynomial import combined
+
+        others = [block for block in self._given if not isinstance(block, PolynomialBlock)]
+        return (*others, combined(polynomials))
 
     @cached_property
     def variables(self) -> tuple[Variable, ...]:
         """The variables, in order of creation: the order of a flat point."""
-        return _ordered([v for block in self.blocks for v in block.variables])
+        return ordered(v for block in self._given for v in block.variables)
 
     @property
     def size(self) -> int:
@@ -132,16 +145,20 @@ class Objective(Expression):
             block.check()
         return self
 
+    def check(self) -> None:
+        _ = self.checked
+
     def scale(self, factor: Any) -> Objective:
-        if not is_number(factor):
-            raise ValueError("an objective is a number: it can be multiplied by a number only.")
-        value = float(as_finite("the factor", factor))
-        return Objective([block.scaled(value) for block in self.blocks])
+        value = as_vector("the factor", factor)
+        if value.ndim:
+            raise ValueError(f"the factor of an objective must be a number; got {value.size} entries.")
+        return Objective([block.scaled(float(value)) for block in self._given])
 
     def add(self, other: Any) -> Objective:
-        if not isinstance(other, Expression) and is_number(other) and float(other) == 0.0:
-            return self  # so that Python's sum() works
-        return Objective([*self.blocks, *as_objective(other).blocks])
+        return self if is_zero(other) else Objective([*self._given, *as_objective(other)._given])
+
+    def total(self) -> Objective:
+        return self
 
     def values(self, points: Points) -> Any:
         """Values at points of shape (..., size) by variable."""
@@ -149,57 +166,78 @@ class Objective(Expression):
 
     def at(self, flat: Vector) -> Any:
         """Values at flat points of shape (..., size), without checks."""
-        return self.values(unflatten(self.variables, flat))
+        values = self.values(unflatten(self.variables, flat))
+        shape = np.shape(flat)[:-1]
+        return values if np.shape(values) == shape else np.full(shape, values)  # a constant does not see the points
 
     def __call__(self, *point: Any) -> float:
-        return float(self.checked.values(split(self.variables, point)))
-
-    def check(self) -> None:
-        """Raise a `ValueError` if data are not finite."""
-        _ = self.checked
+        """The value at a point: a flat array, one array per variable, or a mapping from variables to arrays."""
+        points = split(self.variables, point)
+        return float(self.checked.values(points))
 
     @cached_property
     def curvature(self) -> Curvature:
         """Convex, concave, affine or unknown, as far as the rules of composition tell."""
         return reduce(lambda a, b: a + b, [block.curvature for block in self.checked.blocks], AFFINE)
 
+    def culprit(self) -> Culprit:
+        """The innermost sub-expression, with the fact and the rule, that leaves the curvature unknown."""
+        for block in self.blocks:
+            if block.curvature is UNKNOWN:
+                return block.culprit()
+        concave = next(block for block in self.blocks if not block.curvature.is_convex)
+        convex = next(block for block in self.blocks if not block.curvature.is_concave)
+        return Culprit(str(concave), f"it is concave beside {convex}, which is convex", _SUM)
+
     def explain(self) -> str:
         """Why the objective is, or is not known to be, convex: each part, the innermost culprit and the rule."""
-        lines = [f"{self.curvature.name}: {self.curvature.description}."]
-        culprits = []
-        for block in self.blocks:
-            curvature, reason = block.curvature_and_reason
-            lines.append(f"  {curvature.name.lower():<8} {block}: {reason}.")
-            if not (curvature.is_convex if self.curvature is not Curvature.CONCAVE else curvature.is_concave):
-                culprits.append((block, curvature, reason))
-        if self.curvature is Curvature.UNKNOWN:
-            block, curvature, reason = next((c for c in culprits if c[1] is Curvature.UNKNOWN), culprits[0])
-            what = reason if curvature is Curvature.UNKNOWN else f"it is {curvature.description} beside convex parts"
-            lines.append(f"Innermost culprit: {block.describe()}: {what}.")
-        lines.append("Rule: a sum is convex if every part is, and a positive multiple of a convex part is convex.")
-        return "\n".join(lines)
+        curvature = self.curvature
+        parts = [(block, *block.curvature_and_reason) for block in self.blocks]
+        lines = [f"  {shape.name.lower():<8} {block}: {reason}." for block, shape, reason in parts]
+        if curvature is UNKNOWN:
+            culprit = self.culprit()
+            lines = [
+                f"UNKNOWN: {curvature.description}.",
+                *lines,
+                f"Innermost culprit: {culprit.what}: {culprit.fact}.",
+            ]
+            return "\n".join([*lines, f"Rule: {culprit.rule}"])
+        rule = (
+            _SUM.replace("convex", curvature.description)
+            if curvature is not AFFINE
+            else "a sum of affine parts is affine."
+        )
+        headline = f"every part is {curvature.description}{'' if curvature is AFFINE else ' or affine'}"
+        return "\n".join([f"{curvature.name}: {headline}.", *lines, f"Rule: {rule}"])
 
     def __str__(self) -> str:
-        return " + ".join(map(str, self.blocks)).replace("+ -", "- ") or "0"
+        return signed_sum(map(str, self.blocks)) or "0"
 
     def __repr__(self) -> str:
-        return f"<objective of {', '.join(map(repr, self.variables))}: {self}>"
+        return f"<objective of {', '.join(map(repr, self.variables)) or 'no variables'}: {self}>"
+
+
+_SUM = "a sum is convex if every part is, and a nonnegative multiple of a convex part is convex."
+
+
+def _product(factor: Any, weights: Any) -> Any:
+    """Weights times a factor; an array that is multiplied by one is not copied."""
+    return factor if np.ndim(weights) == 0 and weights == 1.0 else factor * weights
+
+
+def is_zero(value: Any) -> bool:
+    """The number zero, where Python's own `sum` starts."""
+    return is_number(value) and not isinstance(value, np.character) and bool(value == 0)
 
 
 def as_objective(expression: Any) -> Objective:
     """A scalar expression or a number as an objective."""
-    from varopt.model._polynomial import Polynomial
-
-    if isinstance(expression, Objective):
-        return expression
     if is_number(expression):
         return Objective([AffineBlock(Affine({}, float(as_finite("the constant", expression)), ()))])
     if not isinstance(expression, Expression):
-        raise ValueError(f"an objective must be built from variables; got {type(expression).__name__}.")
+        raise ValueError(f"an objective must be a number built from variables; got {type(expression).__name__}.")
     if expression.shape != ():
-        raise ValueError(f"an objective must be a number, and this expression has {expression.shape[0]} entries: sum it with vo.sum.")
-    if isinstance(expression, Affine):
-        return Objective([AffineBlock(expression)])
-    if isinstance(expression, Polynomial):
-        return Objective([expression.block()])
-    return expression.total()  # type: ignore[attr-defined,no-any-return]
+        raise ValueError(
+            f"an objective must be a number, and {expression} has {expression.shape[0]} entries: sum it with vo.sum."
+        )
+    return expression.total()
