@@ -195,6 +195,16 @@ def test_the_kind_of_matrix_does_not_matter(rng):
     assert vo.minimize(vo.norm1(y - single @ w) + vo.sum_squares(w)).fun == pytest.approx(exact, rel=1e-6)
 
 
+def test_zero_coefficients_are_exactly_zero(rng):
+    X = rng.standard_normal((100, 8))
+    y = X[:, 0] + 0.1 * rng.standard_normal(100)
+    w = vo.Variable(8)
+    r = vo.minimize(vo.sum_squares(y - X @ w) + 40.0 * vo.norm1(w))
+    pull = 2.0 * X.T @ (y - X @ r[w])
+    assert np.array_equal(r[w] == 0.0, np.abs(pull) < 40.0 * (1.0 - 1e-9))
+    assert 0 < np.count_nonzero(r[w]) < 8
+
+
 def test_maximize_mirrors_minimize(rng):
     X, y = rng.standard_normal((30, 3)), rng.standard_normal(30)
     w = vo.Variable(3)

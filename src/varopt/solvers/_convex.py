@@ -44,7 +44,7 @@ class State:
 
     def reached(self, tol: float) -> bool:
         """Whether the bracket is within the relative tolerance."""
-        return self.upper - self.lower <= tol * max(1.0, abs(self.upper))
+        return np.isfinite(self.upper) and self.upper - self.lower <= tol * max(1.0, abs(self.upper))
 
     def see(self, x: Vector, value: float, gap: float = np.inf, assumption: str = "") -> None:
         """A point with its value and the gap that a dual point proves for it."""
@@ -108,10 +108,12 @@ def solve(problem: Composite, state: State, tol: float, check: Callable[[State],
         _bracket(problem, x, deviations, state)
         # Rows are taken as near a kink within a few deviations; where that does not lock on, within more, at last all
         # of them.
-        for reach in (1.0, 4.0) if problem.is_sparse else (4.0, 40.0, np.inf):
+        for reach, most in (
+            ((1.0, _KINKS), (4.0, _KINKS)) if problem.is_sparse else ((4.0, _KINKS), (40.0, 1000), (np.inf, 1000))
+        ):
             if state.reached(tol):
                 break
-            exact = cross_over(problem, x, [reach * s for s in deviations], tol, most=_KINKS)
+            exact = cross_over(problem, x, [reach * s for s in deviations], tol, most=most)
             if exact is not None:
                 state.see(exact.x, exact.value, exact.gap, exact.assumption)
         state.record()
