@@ -1,12 +1,10 @@
 """Families p(x|theta) over which the bound E(theta) = <f(x)>_{p(x|theta)} is taken.
 
 `Gaussian`, `Uniform`, `Laplace` and `Logistic` are location-scale, hence expectation affine: with them a convex f has
-a convex bound (Theorem 1 of [SB12]). `Bernoulli` and `Categorical` turn bits and choices into probabilities.
+a convex bound (Theorem 1 of the paper, SB12). `Bernoulli` and `Categorical` turn bits and choices into probabilities.
 `Product` puts one family on each of several variables.
 
-References
-----------
-.. [SB12] J. Staines and D. Barber, *Variational Optimization*, arXiv:1212.4507, 2012.
+SB12: J. Staines and D. Barber, *Variational Optimization*, arXiv:1212.4507, 2012.
 """
 
 from __future__ import annotations

@@ -147,7 +147,7 @@ class Family(ABC):
 
     @abstractmethod
     def score(self, x: ArrayLike) -> dict[Any, Any]:
-        """Gradient of `log_density` in each parameter, of shape (..., *parameter.shape), for x of shape (..., size)."""
+        """Gradient of `log_density` in each parameter, of shape ``(..., *parameter.shape)``, for x of shape (..., size)."""
 
     @abstractmethod
     def fisher(self) -> dict[Any, Any]:
@@ -161,7 +161,7 @@ class Family(ABC):
     def natural_gradient(self, gradient: Mapping[Any, Any]) -> dict[Any, Any]:
         """Solve ``fisher() @ natural = gradient`` in closed form, for each parameter named in `gradient`.
 
-        Each gradient has shape (..., *parameter.shape), so that a batch of gradients is one call.
+        Each gradient has shape ``(..., *parameter.shape)``, so that a batch of gradients is one call.
         """
 
     @classmethod

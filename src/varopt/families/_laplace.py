@@ -14,7 +14,7 @@ __all__ = ["Laplace"]
 
 
 class Laplace(LocationScale):
-    """Independent coordinates with density exp(-|x - mean| / scale) / (2 scale).
+    """Independent coordinates with density ``exp(-|x - mean| / scale) / (2 scale)``.
 
     Parameters
     ----------

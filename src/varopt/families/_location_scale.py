@@ -150,7 +150,7 @@ class LocationScale(Elementary):
         Returns
         -------
         dict of ndarray
-            By parameter, of shape (..., *parameter.shape): g for the mean; for the dispersion g . z (scalar), g z
+            By parameter, of shape ``(..., *parameter.shape)``: g for the mean; for the dispersion g . z (scalar), g z
             (diagonal), tril(g z^T) (Cholesky, n size^2 numbers for n points). Their averages are the gradient of E.
         """
         mean, scale = self._arrays
