@@ -1,7 +1,7 @@
-"""Bounds: the expectation of an objective under a family, with its derivatives, by closed form, quadrature or sampling."""
+"""Bounds: expectations of an objective under a family, with derivatives, by closed form, quadrature or sampling."""
 
-from varopt.bounds._analytic import NoClosedForm
-from varopt.bounds._bound import Bound, Gradient, Verdict, bound
+from varopt.bounds._bound import Bound, Gradient, NoClosedForm, Verdict
+from varopt.bounds._methods import bound
 from varopt.bounds._sigma import sigma_for
 
 __all__ = ["Bound", "Gradient", "NoClosedForm", "Verdict", "bound", "sigma_for"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -10,22 +11,32 @@ from numpy.typing import NDArray
 
 from varopt.families import Bernoulli, Categorical, Family, Gaussian, LocationScale, Product
 from varopt.model import Objective, Variable
+from varopt.model._points import unflatten
 
-__all__ = ["Component", "Layout", "lay_out"]
+__all__ = ["Component", "Layout", "check_family", "components_of", "lay_out", "marginals"]
 
 Vector = NDArray[np.float64]
 
-_FAMILY_OF = {"real": "Gaussian, Uniform, Laplace or Logistic", "binary": "Bernoulli", "categorical": "families.Categorical"}
+_SUITS = {
+    "real": "Gaussian, Uniform, Laplace or Logistic",
+    "binary": "Bernoulli",
+    "categorical": "families.Categorical",
+}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Component:
     """One family and the variables it rules, which lie side by side in a flat point."""
 
-    key: Any  # the variable in a Product, None where one family rules all
+    key: Any  # the key in a Product, None where one family rules all
     family: Family
-    variables: tuple[Variable, ...]
+    variables: tuple[Variable, ...]  # empty for a black box
     part: slice
+
+    @property
+    def size(self) -> int:
+        """Number of coordinates."""
+        return int(self.part.stop - self.part.start)
 
     @property
     def is_gaussian(self) -> bool:
@@ -36,11 +47,18 @@ class Component:
         return not isinstance(self.family, LocationScale)
 
     @property
-    def factor(self) -> Any:
-        """A matrix, vector (its diagonal) or number C with covariance ``C C'``; for a Categorical only its diagonal blocks differ."""
-        if isinstance(self.family, LocationScale):
-            return np.sqrt(self.family.noise_variance) * self.family.scale
-        return np.sqrt(self.family.variance)
+    def is_bits(self) -> bool:
+        return isinstance(self.family, Bernoulli)
+
+    @property
+    def unit(self) -> float:
+        """Standard deviation of the noise of a real family at scale one."""
+        return float(np.sqrt(self.family.noise_variance))  # type: ignore[attr-defined]
+
+    @cached_property
+    def factor(self) -> Vector:
+        """A number, vector or matrix C with covariance ``C C'``, of a real family."""
+        return np.asarray(self.unit * self.family.scale)  # type: ignore[attr-defined]
 
     @property
     def location(self) -> str:
@@ -48,9 +66,19 @@ class Component:
         return "probability" if self.is_discrete else "mean"
 
     @property
+    def dispersion(self) -> str:
+        """Name of the other parameter of a real family."""
+        return str(next(name for name in self.family.parameters if name != "mean"))
+
+    @property
     def choices(self) -> int:
         """Coordinates that belong to one choice: the categories of a Categorical, one otherwise."""
         return self.family.probability.shape[1] if isinstance(self.family, Categorical) else 1
+
+    @property
+    def centre(self) -> Vector:
+        """A point of the support in the middle: the mean, or the mode of bits."""
+        return self.family.mode if self.is_discrete else self.family.mean
 
 
 @dataclass(frozen=True)
@@ -61,10 +89,15 @@ class Layout:
     family: Family
     components: tuple[Component, ...]
 
-    @property
+    @cached_property
     def mean(self) -> Vector:
         """The flat mean, in the order of the objective's variables."""
-        return np.concatenate([c.family.mean for c in self.components]) if self.components else np.empty(0)
+        return np.concatenate([c.family.mean for c in self.components])
+
+    @cached_property
+    def points(self) -> dict[Variable, Vector]:
+        """The mean by variable."""
+        return unflatten(self.objective.variables, self.mean)
 
     def of(self, variables: tuple[Variable, ...]) -> list[Component]:
         """The components that rule any of the variables."""
@@ -77,42 +110,72 @@ class Layout:
         return np.concatenate([samples[..., self.family.slices[c.key]] for c in self.components], axis=-1)
 
 
+def check_family(family: Any) -> None:
+    """Refuse what is no family."""
+    if not isinstance(family, Family):
+        got = family.__name__ if isinstance(family, type) else type(family).__name__
+        raise ValueError(f"family must be a varopt family such as vo.Gaussian(mean, sigma); got {got}.")
+
+
+def components_of(family: Family) -> tuple[Component, ...]:
+    """The components of a family over nameless coordinates, in its own order."""
+    if isinstance(family, Product):
+        for key, member in family.families.items():
+            if isinstance(member, Product):
+                raise ValueError(f"family must not nest products; its member {key!r} is a Product.")
+        return tuple(Component(k, member, (), family.slices[k]) for k, member in family.families.items())
+    return (Component(None, family, (), slice(0, family.size)),)
+
+
+def marginals(layout: Layout, variables: tuple[Variable, ...]) -> list[Component]:
+    """One component for each of some discrete variables, side by side."""
+    result, start = [], 0
+    for variable in variables:
+        (c,) = layout.of((variable,))
+        own = layout.objective.slices[variable]
+        p = c.family.mean[own.start - c.part.start : own.stop - c.part.start]
+        family = Bernoulli(p) if c.is_bits else Categorical(p.reshape(-1, c.choices))
+        result.append(Component(variable, family, (variable,), slice(start, start + variable.size)))
+        start += variable.size
+    return result
+
+
 def lay_out(objective: Objective, family: Any) -> Layout:
     """Match a family to an objective, or say what does not fit."""
-    if not isinstance(family, Family):
-        raise ValueError(f"family must be a varopt family such as vo.Gaussian(mean, sigma); got {type(family).__name__}.")
-    components = []
-    if isinstance(family, Product):
-        missing = [str(v) for v in objective.variables if v not in family.families]
-        extra = [str(k) for k in family.families if k not in objective.variables]
-        if missing or extra:
-            raise ValueError(
-                "family must be a Product over just the objective's variables; "
-                + "; ".join([*([f"missing {', '.join(missing)}"] if missing else []), *([f"not in it: {', '.join(extra)}"] if extra else [])])
-                + "."
-            )
-        for variable in objective.variables:
-            components.append(Component(variable, family.families[variable], (variable,), objective.slices[variable]))
+    check_family(family)
+    if not objective.variables:
+        raise ValueError(f"f must depend on a variable; {objective} is constant.")
+    if not isinstance(family, Product):
+        components = [Component(None, family, objective.variables, slice(0, objective.size))]
     else:
-        components.append(Component(None, family, objective.variables, slice(0, objective.size)))
+        missing = ", ".join(str(v) for v in objective.variables if v not in family.families)
+        extra = ", ".join(str(k) for k in family.families if k not in objective.variables)
+        if missing or extra:
+            what = [f"missing {missing}"] * bool(missing) + [f"not in it: {extra}"] * bool(extra)
+            raise ValueError(f"family must be a Product over just the objective's variables; {'; '.join(what)}.")
+        components = [
+            Component(variable, family.families[variable], (variable,), objective.slices[variable])
+            for variable in objective.variables
+        ]
     for component in components:
-        _check(component)
+        _check_fit(component)
     return Layout(objective, family, tuple(components))
 
 
-def _check(component: Component) -> None:
+def _check_fit(component: Component) -> None:
     family, names = component.family, ", ".join(map(str, component.variables))
-    size = sum(v.size for v in component.variables)
-    if family.size != size:
-        raise ValueError(f"family must have {size} coordinates, one for each of {names}; got {family.size}.")
+    if family.size != component.size:
+        raise ValueError(f"family must have {component.size} coordinates, one for each of {names}; got {family.size}.")
     for variable in component.variables:
         fits = {
             "real": isinstance(family, LocationScale),
             "binary": isinstance(family, Bernoulli),
-            "categorical": isinstance(family, Categorical) and family.probability.shape[1] == variable.dimensions[-1],
+            "categorical": isinstance(family, Categorical) and component.choices == variable.dimensions[-1],
         }[variable.kind]
         if not fits:
+            several = " (for variables of several kinds use vo.Product)" if len(component.variables) > 1 else ""
+            shape = f" of {component.choices} categories" if isinstance(family, Categorical) else ""
             raise ValueError(
-                f"family must suit the {variable.kind} variable {variable}: {_FAMILY_OF[variable.kind]}; got {type(family).__name__}"
-                + (" (for variables of several kinds use families.Product)." if len(component.variables) > 1 else ".")
+                f"family must suit the {variable.kind} variable {variable}: {_SUITS[variable.kind]}; "
+                f"got {type(family).__name__}{shape}{several}."
             )

@@ -1,83 +1,132 @@
-r"""Expectations of terms of one-dimensional projections, row by row: in closed form and by quadrature.
+r"""One-dimensional projections: their standard deviations, and expectations of terms of them, row by row.
 
-A row is :math:`z_k = \nu_k + s_k e` with noise e of mean zero and variance one. Both functions return the expectation, its first and second
-derivative in :math:`\nu`, and its derivative in s, so that everything above them is the same for every method.
+A row is :math:`z_k = \nu_k + s_k e` with noise e of mean zero and variance one. `closed_form_rows` and
+`quadrature_rows` both return the expectation and its derivatives in :math:`\nu` and s, so that everything above them is
+the same for every method.
 """
 
 from __future__ import annotations
 
-import math
-from typing import Any, NamedTuple
+from functools import reduce
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from varopt.bounds._layout import Component
 from varopt.families import LocationScale
+from varopt.model import Variable
+from varopt.model._affine import Affine
+from varopt.model._maps import Map
 from varopt.terms import PiecewisePolynomial
 
-__all__ = ["Rows", "closed_form_rows", "quadrature_rows"]
+__all__ = ["Rows", "closed_form_rows", "deviation", "quadrature_rows", "squared_norms"]
 
 Vector = NDArray[np.float64]
+
+_CHUNK = 1 << 18  # numbers of a temporary
+
+# -- Standard deviations ----------------------------------------------------------------------------------------------
+
+
+def squared_norms(argument: Affine, variables: tuple[Variable, ...]) -> Vector:
+    """``||a_k||^2`` of every row over the coordinates of `variables`: one pass over the data, kept by the map."""
+    return np.asarray(argument.stacked(variables).row_variance(1.0), dtype=np.float64)
+
+
+def deviation(argument: Affine, components: list[Component]) -> Vector:
+    """Standard deviation of every row under independent real components."""
+    spreads = []
+    for c in components:
+        if c.factor.ndim == 0:
+            spreads.append(float(c.factor) * np.sqrt(squared_norms(argument, c.variables)))
+        else:
+            largest = float(np.abs(c.factor).max())  # so that squares neither overflow nor vanish
+            variance = _row_variance(argument.stacked(c.variables), c.factor / largest)
+            spreads.append(largest * np.sqrt(variance))
+    return reduce(np.hypot, spreads) if spreads else np.zeros(argument.rows)
+
+
+def _row_variance(linear: Map, factor: Vector) -> Vector:
+    if factor.ndim < 2 or linear.storage != "dense":
+        return np.asarray(linear.row_variance(factor), dtype=np.float64)
+    total = np.empty(linear.shape[0])
+    step = max(1, _CHUNK // linear.shape[1])
+    for start in range(0, linear.shape[0], step):  # by rows: a block and its product stay in the cache
+        part = slice(start, start + step)
+        total[part] = np.square(np.asarray(linear.rows(part).dense(), dtype=np.float64) @ factor).sum(axis=1)
+    return total
+
+
+# -- Expectations -----------------------------------------------------------------------------------------------------
 
 
 class Rows(NamedTuple):
     """Expectation and derivatives of every row."""
 
     value: Vector
-    first: Vector
+    first: Vector  # derivatives in the mean
     second: Vector
-    sigma: Vector
+    sigma: Vector | None = None  # derivative in s; None where it is s times the second derivative
+    gap: Vector | None = None  # expectation minus value at the mean, where it comes for free
 
 
 def closed_form_rows(term: PiecewisePolynomial, mean: Vector, sigma: Vector) -> Rows:
     """Gaussian rows, or a quadratic under any noise: only mean and variance matter then."""
-    value, first, second = term.derivatives(mean, sigma)
-    return Rows(value, first, second, sigma * second)
+    return Rows(*term.derivatives(mean, sigma))
 
 
-def quadrature_rows(term: PiecewisePolynomial, mean: Vector, sigma: Vector, family: LocationScale, nodes: int = 24) -> Rows:
+_PANELS = (-20.0, -12.0, -8.0, -5.0, -3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 5.0, 8.0, 12.0, 20.0)
+_END = 40.0  # densities are below 1e-17 beyond
+
+
+def quadrature_rows(term: PiecewisePolynomial, mean: Vector, sigma: Vector, family: LocationScale, nodes: int) -> Rows:
     """Rows under any location-scale noise, by Gauss-Legendre between the knots and the panels of the density.
 
     Independent of the closed form: polynomials are integrated as functions, and jumps add the density at the knot.
     """
-    spread = math.sqrt(family.noise_variance)
-    scale = sigma / spread  # z = mean + scale * e with the family's own standard noise e
-    mean, scale = np.broadcast_arrays(mean, scale)
-    low, high = family.noise_support
-    low, high = max(low, -40.0), min(high, 40.0)
-    panels = [-20.0, -12.0, -8.0, -5.0, -3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 5.0, 8.0, 12.0, 20.0]
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        knots = [np.where(scale > 0, (np.asarray(t) - mean) / scale, np.inf) for t in term.knots]
-    columns = [np.full(mean.shape, low), *(np.full(mean.shape, p) for p in panels), *knots, np.full(mean.shape, high)]
-    edges = np.sort(np.clip(np.stack(columns), low, high), axis=0)
-    x, w = np.polynomial.legendre.leggauss(nodes)
-    value, first, second, by_scale, mass = (np.zeros(mean.shape) for _ in range(5))
-    for left, right in zip(edges[:-1], edges[1:], strict=True):
-        half, middle = 0.5 * (right - left), 0.5 * (right + left)
-        for node, weight in zip(x, w, strict=True):
-            e = middle + half * node
-            q = weight * half * family.noise_density(e)
-            z = mean + scale * e
-            slope = term.derivative(z)
-            value += q * term.value(z)
-            first += q * slope
-            second += q * term.derivative(z, 2)
-            by_scale += q * slope * e
-            mass += q
-    for j, jump in enumerate(term.jumps):
-        e = knots[j]
-        inside = np.isfinite(e) & (np.abs(e) < 1e150) & (scale > 0)
-        at = np.where(inside, e, 0.0)
-        safe = np.where(scale > 0, scale, 1.0)
-        q = np.where(inside, family.noise_density(at), 0.0)
+    spread = np.sqrt(family.noise_variance)
+    mean, scale = np.broadcast_arrays(mean, sigma / spread)  # z = mean + scale * e with the family's own noise e
+    step = max(1, _CHUNK // (nodes * (len(_PANELS) + 1 + len(term.knots))))
+    parts = []
+    for start in range(0, mean.size, step):
+        part = slice(start, start + step)
+        parts.append(_integrate(term.take(part), mean[part], scale[part], family, nodes))
+    value, first, second, by_scale, gap = (np.concatenate(entries) for entries in zip(*parts, strict=True))
+    return Rows(value, first, second, by_scale / spread, gap)
+
+
+def _integrate(
+    term: PiecewisePolynomial, mean: Vector, scale: Vector, family: LocationScale, nodes: int
+) -> tuple[Vector, ...]:
+    moves = scale > 0
+    safe = np.where(moves, scale, 1.0)
+    low, high = (float(np.clip(end, -_END, _END)) for end in family.noise_support)
+    with np.errstate(over="ignore"):
+        knots = [np.where(moves, (np.asarray(t) - mean) / safe, np.inf) for t in term.knots]
+    edges = np.stack([*(np.full(mean.shape, p) for p in (low, *_PANELS, high)), *knots])
+    edges = np.sort(np.clip(edges, low, high), axis=0)[:, None, :]
+    x, w = (a[:, None] for a in np.polynomial.legendre.leggauss(nodes))
+    half = 0.5 * np.diff(edges, axis=0)
+    e = 0.5 * (edges[1:] + edges[:-1]) + half * x  # (panels, nodes, rows)
+    q = half * w * family.noise_density(e)
+    q /= q.sum(axis=(0, 1))
+    z = mean + scale * e
+    slope = term.derivative(z)
+    at_mean = term.value(mean)
+    gap = (q * (term.value(z) - at_mean)).sum(axis=(0, 1))
+    first = (q * slope).sum(axis=(0, 1))
+    second = (q * term.derivative(z, 2)).sum(axis=(0, 1))
+    by_scale = (q * slope * e).sum(axis=(0, 1))
+    for knot, jump in zip(knots, term.jumps, strict=True):
         height, kink = jump[0], jump[1] if len(jump) > 1 else 0.0
-        first += height * q / safe
-        second += kink * q / safe
-        by_scale += height * at * q / safe
-        if not _all_zero(height):
-            second += height * q * family.noise_slope(at) / safe**2  # d/dnu q((t - nu)/s) / s = -q' / s^2, q' = -slope q
-    return Rows(value / mass, first / mass, second / mass, by_scale / mass / spread)
-
-
-def _all_zero(value: Any) -> bool:
-    return bool(np.all(np.asarray(value) == 0.0))
+        inside = moves & (np.abs(knot) < _END)
+        at = np.where(inside, knot, 0.0)
+        density = np.where(inside, family.noise_density(at), 0.0) / safe
+        first += height * density
+        second += kink * density
+        by_scale += height * at * density
+        if np.any(np.asarray(height) != 0.0) and family.has_score:  # else q is constant but for its ends
+            # d/dnu q((t - nu)/s) / s = -q' / s^2, and q' = -slope q
+            second += height * density * family.noise_slope(at) / safe
+    return at_mean + gap, first, second, by_scale, gap

@@ -9,16 +9,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from varopt.bounds._analytic import gap_bound
-from varopt.bounds._layout import Component, Layout
-from varopt.families import Family, Product
-from varopt.model import Objective
-from varopt.model._blocks import AffineBlock, Block, NormBlock, QuadraticBlock, TermBlock
+from varopt.bounds._bound import Verdict
+from varopt.bounds._gap import gap_bound
+from varopt.bounds._layout import Component, Layout, check_family, components_of
+from varopt.families import Family
+from varopt.model import Objective, Variable
+from varopt.model._blocks import (
+    AffineBlock,
+    Block,
+    ComposedBlock,
+    NormBlock,
+    PolynomialBlock,
+    QuadraticBlock,
+    TermBlock,
+)
 from varopt.model._points import unflatten
 
-__all__ = ["Target", "black_box_target", "objective_target"]
+__all__ = ["Target", "black_box_target", "block_values", "objective_target"]
 
 Vector = NDArray[np.float64]
+
+_CHUNK = 1 << 21  # numbers held at once while a block is evaluated at many points
 
 
 @dataclass(frozen=True)
@@ -33,66 +44,98 @@ class Target:
     values: Callable[[Vector], Vector]  # (n, size) to (n,)
     slopes: Callable[[Vector], Vector] | None  # (n, size) to (n, size), almost everywhere
     why_no_slopes: str
-    layout: Layout | None  # None for a black box
+    layout: Layout | None = None  # None for a black box
+    function: Callable[..., Any] | None = None  # the black box
+
+    @property
+    def name(self) -> str:
+        """How messages call the function."""
+        if self.layout is not None:
+            return str(self.layout.objective)
+        return getattr(self.function, "__name__", type(self.function).__name__)
+
+    @property
+    def size(self) -> int:
+        """Number of coordinates."""
+        return int(self.components[-1].part.stop)
 
     def reorder(self, samples: Vector) -> Vector:
         """Points in the order of the function from points in the order of the family."""
         return samples if self.layout is None else self.layout.reorder(samples)
 
+    def at_centre(self) -> float:
+        """The function at the mean, or at the mode of bits."""
+        centre = np.concatenate([c.centre for c in self.components])
+        return float(self.values(centre[None, :])[0])
+
     def max_gap(self) -> float:
         """An a priori bound on the gap, where one is known."""
         if self.layout is None:
-            raise ValueError("max_gap of a black box is unknown: nothing bounds how far it may jump.")
-        return float(sum(gap_bound(self.layout)))
+            raise ValueError(f"max_gap of the callable {self.name} is unknown: nothing bounds how far it may jump.")
+        return gap_bound(self.layout).total
+
+    def convex(self) -> Verdict:
+        """Theorem 1: a convex f under an expectation affine family has a convex bound."""
+        if self.layout is None:
+            return Verdict(False, f"the curvature of the callable {self.name} is unknown")
+        objective = self.layout.objective
+        if all(isinstance(block, AffineBlock) for block in objective.blocks):
+            return Verdict(True, "f is affine, and so is its bound in the mean")
+        if not self.family.expectation_affine:
+            culprit = next(c.family for c in self.components if not c.family.expectation_affine)
+            return Verdict(False, f"{type(culprit).__name__} is not expectation affine, which Theorem 1 asks for")
+        if objective.curvature.is_convex:
+            return Verdict(True, "Theorem 1: f is convex and the family is expectation affine")
+        return Verdict(False, f"f is {objective.curvature.description}: see f.explain()")
+
+
+# -- Objectives -------------------------------------------------------------------------------------------------------
 
 
 def objective_target(layout: Layout) -> Target:
     """An objective, with slopes where all of its blocks are continuous."""
     objective = layout.objective
-    culprit = next((why for block in objective.blocks if (why := _no_slope(block))), "")
-    return Target(
-        layout.family, layout.components, objective.at, None if culprit else lambda x: _slopes(objective, x), culprit, layout
-    )
+    culprit = next((why for block in objective.blocks if (why := _why_no_slope(block))), "")
 
-
-def black_box_target(
-    function: Callable[..., Any], family: Family, *, vectorized: bool = False, gradient: Callable[..., Any] | None = None
-) -> Target:
-    """A callable of one flat point, or of all points at once."""
-    if not isinstance(family, Family):
-        raise ValueError(f"family must be a varopt family such as vo.Gaussian(mean, sigma); got {type(family).__name__}.")
-    if gradient is not None and not callable(gradient):
-        raise ValueError("gradient must be a callable that returns the gradient of f.")
-
-    def evaluate(points: Vector) -> Vector:
-        raw = function(points) if vectorized else [function(x) for x in points]
-        values = np.asarray(raw, dtype=np.float64)
-        if values.shape != (points.shape[0],):
-            raise ValueError(
-                f"f must return one number a point; for {points.shape[0]} points it gave shape {values.shape}."
-                + ("" if not vectorized else " With vectorized=True it gets an array of shape (points, coordinates).")
-            )
-        if np.isnan(values).any():
-            where = points[int(np.flatnonzero(np.isnan(values))[0])]
-            raise ValueError(f"f must return numbers; it gave NaN for {np.isnan(values).sum()} points, the first {where}.")
-        return values
+    def values(points: Vector) -> Vector:
+        return sum((block_values(b, objective.variables, points) for b in objective.blocks), np.zeros(len(points)))
 
     def slopes(points: Vector) -> Vector:
-        assert gradient is not None
-        raw = np.asarray(gradient(points) if vectorized else [gradient(x) for x in points], dtype=np.float64)
-        if raw.shape != points.shape:
-            raise ValueError(f"gradient must return {points.shape[1]} numbers a point; got shape {raw.shape}.")
-        return raw
+        total = np.zeros(points.shape)
+        for block in objective.blocks:
+            _add_slopes(total, objective, block, points)
+        return total
 
-    if isinstance(family, Product):
-        components = tuple(Component(k, member, (), family.slices[k]) for k, member in family.families.items())
+    return Target(layout.family, layout.components, values, None if culprit else slopes, culprit, layout)
+
+
+def _chunks(block: Any, count: int) -> list[slice]:
+    """Slices of so many points that the temporaries of a block stay small."""
+    if isinstance(block, PolynomialBlock):
+        width = sum(k.size for k, _ in block.monomials.values())
+    elif isinstance(block, ComposedBlock):
+        width = _width(block.argument)
     else:
-        components = (Component(None, family, (), slice(0, family.size)),)
-    why = "a black box has no known gradient: give gradient="
-    return Target(family, components, evaluate, None if gradient is None else slopes, why, None)
+        width = block.argument.rows
+    step = max(1, _CHUNK // max(1, width))
+    return [slice(start, start + step) for start in range(0, count, step)]
 
 
-def _no_slope(block: Block) -> str:
+def _width(expression: Any) -> int:
+    """Rows of the largest affine expression inside a nested one."""
+    inner = [getattr(part, "argument", None) for part in getattr(expression, "parts", ())]
+    return max([expression.shape[0] if expression.shape else 1, *(_width(e) for e in inner if e is not None)])
+
+
+def block_values(block: Block, variables: tuple[Variable, ...], points: Vector) -> Vector:
+    """A block at flat points (n, size), a chunk at a time."""
+    total = np.empty(len(points))
+    for part in _chunks(block, len(points)):
+        total[part] = block.value(unflatten(variables, points[part]))
+    return total
+
+
+def _why_no_slope(block: Block) -> str:
     if isinstance(block, TermBlock) and not block.term.is_continuous:
         return f"{block.describe()} jumps, and the slope does not see a jump"
     if not isinstance(block, (TermBlock, AffineBlock, QuadraticBlock, NormBlock)):
@@ -100,25 +143,73 @@ def _no_slope(block: Block) -> str:
     return ""
 
 
-def _slopes(objective: Objective, flat: Vector) -> Vector:
-    """Gradient of a continuous objective at points (n, size), almost everywhere."""
-    points = unflatten(objective.variables, flat)
-    total = np.zeros(flat.shape)
-    for block in objective.blocks:
-        linear = block.argument.stacked(objective.variables)  # type: ignore[attr-defined]
-        z = np.asarray(block.argument.values(points))  # type: ignore[attr-defined]
+def _add_slopes(total: Vector, objective: Objective, block: Any, points: Vector) -> None:
+    """Add the gradient of a continuous block at flat points (n, size), almost everywhere."""
+    linear = block.argument.stacked(objective.variables)
+    for part in _chunks(block, len(points)):
+        z = np.asarray(block.argument.values(unflatten(objective.variables, points[part])))
         if isinstance(block, TermBlock):
             inner: Any = block.weights * block.term.derivative(z)
         elif isinstance(block, QuadraticBlock):
             inner = block.weights * (block.matrix.apply(z) + block.matrix.transpose_apply(z))
         elif isinstance(block, NormBlock):
-            inner = np.zeros(z.shape)
-            norms = block.norms(z)
-            weights = np.broadcast_to(np.asarray(block.weights, dtype=np.float64), norms.shape)
-            for k, group in enumerate(block.groups):
-                size = np.where(norms[..., k] > 0, norms[..., k], 1.0)
-                inner[..., group] += (weights[..., k] / size)[..., None] * z[..., group]
+            inner = _norm_slopes(block, z)
         else:
             inner = np.full(z.shape, float(block.weights))
-        total += linear.transpose_apply(np.asarray(inner))
-    return total
+        total[part] += linear.transpose_apply(np.asarray(inner))
+
+
+def _norm_slopes(block: NormBlock, z: Vector) -> Vector:
+    slopes = np.zeros(z.shape)
+    norms = block.norms(z)
+    scaled = np.broadcast_to(block.weights, norms.shape) / np.where(norms > 0, norms, 1.0)
+    for k, group in enumerate(block.groups):
+        slopes[..., group] += scaled[..., k, None] * z[..., group]
+    return slopes
+
+
+# -- Black boxes ------------------------------------------------------------------------------------------------------
+
+
+def black_box_target(
+    function: Callable[..., Any], family: Any, *, vectorized: bool = False, gradient: Callable[..., Any] | None = None
+) -> Target:
+    """A callable of one flat point, or of all points at once."""
+    check_family(family)
+    if not isinstance(vectorized, (bool, np.bool_)):
+        raise ValueError(f"vectorized must be True or False; got {vectorized!r}.")
+    if gradient is not None and not callable(gradient):
+        raise ValueError(f"gradient must be a callable that returns the gradient of f; got {type(gradient).__name__}.")
+
+    def evaluate(what: str, call: Callable[..., Any], points: Vector, shape: tuple[int, ...]) -> Vector:
+        mine = points.copy()  # the function may write into its argument
+        raw = call(mine) if vectorized else [call(x) for x in mine]
+        try:
+            values = np.asarray(raw)
+        except ValueError:  # ragged
+            values = np.asarray(raw, dtype=object)
+        if values.dtype.kind not in "biuf":
+            raise ValueError(f"{what} must return real numbers; got {_summary(raw)}.")
+        values = values.astype(np.float64, copy=False)
+        if values.shape != shape:
+            one = "one number" if len(shape) == 1 else f"{shape[1]} numbers"
+            how = " With vectorized=True it gets an array of shape (points, coordinates)." if vectorized else ""
+            raise ValueError(f"{what} must return {one} a point; for {len(points)} points got {values.shape}.{how}")
+        finite = np.isfinite(values).reshape(len(points), -1).all(axis=1)
+        if not finite.all():
+            k = int(np.argmin(finite))
+            where = np.array2string(points[k], threshold=8, precision=6)
+            raise ValueError(f"{what} must return finite numbers; got {values[k]} at {where}.")
+        return values
+
+    def values(points: Vector) -> Vector:
+        return evaluate("f", function, points, (len(points),))
+
+    slopes = None if gradient is None else lambda points: evaluate("gradient", gradient, points, points.shape)
+    why = "that of a callable is unknown; give gradient="
+    return Target(family, components_of(family), values, slopes, why, function=function)
+
+
+def _summary(raw: Any) -> str:
+    first = raw[0] if isinstance(raw, list) and raw else raw
+    return f"{type(first).__name__} {str(first)[:40]}"
