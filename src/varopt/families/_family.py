@@ -147,7 +147,7 @@ class Family(ABC):
 
     @abstractmethod
     def score(self, x: ArrayLike) -> dict[Any, Any]:
-        """Gradient of `log_density` in each parameter, of shape ``(..., *parameter.shape)``, for x of shape (..., size)."""
+        """Gradient of `log_density` in each parameter, ``(..., *parameter.shape)``, for x of shape (..., size)."""
 
     @abstractmethod
     def fisher(self) -> dict[Any, Any]:
