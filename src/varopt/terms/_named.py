@@ -41,6 +41,14 @@ class Declaration:
             accepted = ", ".join(self.parameters) or "no parameters"
             raise TypeError(f"{self.name} takes {accepted}; got {', '.join(unknown)}.")
         checked = {name: self.parameters[name].validate(name, value) for name, value in values.items()}
+        for name, array in checked.items():
+            if array.ndim > 1 or array.size == 0:
+                raise ValueError(
+                    f"{name} must be a number, or an array with one entry per row; got shape {array.shape}."
+                )
+        lengths = sorted({array.size for array in checked.values() if array.ndim})
+        if len(lengths) > 1:
+            raise ValueError(f"{' and '.join(checked)} must have one length where they differ by row; got {lengths}.")
         return {name: float(v) if v.ndim == 0 else own(v) for name, v in checked.items()}
 
 
@@ -192,7 +200,7 @@ def clip(low: Any, high: Any) -> PiecewisePolynomial:
     return PiecewisePolynomial((low, high), ((low,), (0.0, 1.0), (high,)), (0.0,) * 3)
 
 
-@declare("dead_zone", "0 for |z| <= width, z -+ width beyond", width=(1.0, POSITIVE))
+@declare("dead_zone", "0 for |z| <= width, z - width sign(z) beyond", width=(1.0, POSITIVE))
 def dead_zone(width: Any) -> PiecewisePolynomial:
     """``z - clip(z, -width, width)``: no response inside the zone."""
     return PiecewisePolynomial((-width, width), ((0.0, 1.0), (0.0,), (0.0, 1.0)))
