@@ -57,6 +57,12 @@ def test_sampling_options(options, message, problem):
         vo.bound(*problem, method="sampled", **options)
 
 
+def test_quasi_random_points_have_a_largest_dimension():
+    w = vo.Variable(21_202)
+    with pytest.raises(ValueError, match="quasi needs at most 21201 coordinates; got 21202"):
+        vo.bound(vo.norm1(w), vo.Gaussian(np.zeros(21_202), 1.0), method="sampled", quasi=True)
+
+
 @pytest.mark.parametrize("nodes", [1, 0, -3, 2.5, "many", True])
 def test_nodes(nodes, problem):
     for f in (problem[0], lambda x: 0.0):

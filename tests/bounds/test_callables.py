@@ -208,6 +208,8 @@ def test_wrong_shapes_are_refused():
         vo.bound(lambda x: x.sum(), p, samples=8, vectorized=True)
     with pytest.raises(ValueError, match="f must return real numbers; got NoneType None"):
         vo.bound(lambda x: None, p, samples=8)
+    with pytest.raises(ValueError, match="f must return real numbers; got list"):
+        vo.bound(lambda x: [1.0] * int(1 + (x[0] > 0)), p, samples=8, seed=0)
     with pytest.raises(ValueError, match="f must return real numbers; got complex"):
         vo.bound(lambda x: 1j, p, samples=8)
     S = vo.bound(lambda x: 0.0, p, samples=8, gradient=lambda x: 0.0, estimator="reparameterized")

@@ -101,6 +101,16 @@ def test_methods_agree_on_the_zoo(name, rng):
     assert_within(entries(S.gradient), entries(E.gradient), entries(S.gradient_standard_error))
 
 
+@pytest.mark.parametrize("name", ["svm", "per_row", "quadratics", "sparse_data", "operator_data", "repeated"])
+def test_slopes_of_every_block_give_the_gradient(name, rng):
+    f = ZOO[name](rng)
+    p = gaussian("vector", f.size, rng)
+    E = vo.bound(f, p)
+    S = vo.bound(f, p, method="sampled", samples=10_000, seed=3, estimator="reparameterized")
+    assert_within(S.value, E.value, S.standard_error)
+    assert_within(entries(S.gradient), entries(E.gradient), entries(S.gradient_standard_error))
+
+
 def test_closed_form_is_the_average_of_many_samples_of_the_group_norms(rng):
     f = ZOO["groups"](rng)
     p = gaussian("scalar", f.size, rng)

@@ -13,12 +13,14 @@ from varopt.bounds._hessian import Congruence
 from varopt.bounds._layout import Component, Layout
 from varopt.bounds._rows import deviation
 from varopt.model._blocks import AffineBlock, Block, NormBlock, QuadraticBlock, TermBlock
-from varopt.model._maps import Scaled, Selection
+from varopt.model._maps import Map, Scaled, Selection
 from varopt.terms import PiecewisePolynomial, _norm
 
 __all__ = ["GapBound", "gap_bound", "is_isotropic", "is_quadratic", "quadratic_diagonal"]
 
 Vector = NDArray[np.float64]
+
+_ROUNDING = 1e-12  # relative, within which variances are equal
 
 
 class GapBound(NamedTuple):
@@ -122,13 +124,22 @@ def is_isotropic(layout: Layout, block: NormBlock) -> bool:
     if len(bare) != 1 or not isinstance(bare[0], Selection):
         return False
     chosen = np.arange(bare[0].shape[1]) if bare[0].index is None else bare[0].index
+    sizes = np.array([g.size for g in block.groups])
+    starts = np.cumsum(sizes) - sizes
+    entries = np.concatenate(block.groups)
+    named = np.stack([np.repeat(np.arange(sizes.size), sizes), chosen[entries]])
+    if np.unique(named, axis=1).shape[1] < entries.size:  # a coordinate twice in a group
+        return False
     sigma = deviation(argument, components)
-    for group in block.groups:
-        if np.ptp(sigma[group]) > 1e-12 * sigma[group].max() or np.unique(chosen[group]).size < group.size:
-            return False
-        if components[0].factor.ndim == 2:
-            spread = argument.stacked(components[0].variables).rows(group).apply(components[0].factor.T)
-            covariance = spread.T @ spread - np.diag(sigma[group] ** 2)
-            if np.abs(covariance).max() > 1e-12 * sigma[group].max() ** 2:
-                return False
-    return True
+    lowest, highest = (extreme.reduceat(sigma[entries], starts) for extreme in (np.minimum, np.maximum))
+    if np.any(highest - lowest > _ROUNDING * highest):
+        return False
+    (c,) = components
+    return c.factor.ndim < 2 or all(_uncorrelated(argument.stacked(c.variables).rows(g), c) for g in block.groups)
+
+
+def _uncorrelated(linear: Map, c: Component) -> bool:
+    spread = linear.apply(c.factor.T)  # its columns are rows of A C
+    covariance = spread.T @ spread
+    variances = np.diagonal(covariance)
+    return bool(np.abs(covariance - np.diag(variances)).max() <= _ROUNDING * variances.max())

@@ -22,9 +22,7 @@ _CHUNK = 1 << 18  # entries of a dense temporary when a matrix is walked by rows
 
 
 def as_dense(matrix: Any) -> Vector:
-    """A sparse matrix, map or array as an array."""
-    if isinstance(matrix, Map):
-        return np.asarray(matrix.dense())
+    """A sparse matrix or an array as an array."""
     return np.asarray(matrix.toarray() if sp.issparse(matrix) else matrix)
 
 

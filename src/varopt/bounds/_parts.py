@@ -256,6 +256,9 @@ def _nonzeros(linear: Map) -> NDArray[np.intp]:
 class MomentsPart(Part):
     """A quadratic with Hessian H: its value at the mean plus ``tr(H V) / 2`` for the covariance V of each component."""
 
+    @abstractmethod
+    def curvature(self, variables: Variables) -> Congruence: ...
+
     @property
     @abstractmethod
     def _value_at_mean(self) -> float: ...
@@ -296,11 +299,7 @@ class MomentsPart(Part):
 
     def _within(self, c: Component) -> Vector:
         """``H p`` with the entries of H between different choices left out."""
-        rows, columns = same_choice(c)
-        curvature = self.curvature(c.variables)
-        if curvature is None:
-            return np.zeros(c.size)
-        blocks = pick(curvature.matrix(), rows, columns)
+        blocks = pick(self.curvature(c.variables).matrix(), *same_choice(c))
         return np.ravel(np.einsum("nij,nj->ni", blocks, c.family.mean.reshape(-1, c.choices)))
 
 
@@ -390,7 +389,7 @@ class NormPart(Part):
         z, blocks, rows, columns = self._at_mean, [], [], []
         for at, entries in self._by_size():
             unit = z[entries] / np.where(self._r[at] > 0, self._r[at], 1.0)[:, None]
-            tangential, along = (self._weights[at] * rows[at] for rows in self._rows[1:])
+            tangential, along = (self._weights[at] * each[at] for each in self._rows[1:])
             block = (along - tangential)[:, None, None] * unit[:, :, None] * unit[:, None, :]
             block += tangential[:, None, None] * np.eye(entries.shape[1])
             blocks.append(block.ravel())
@@ -431,9 +430,7 @@ class DiscretePart(Part):
         position = np.full(self.layout.objective.size, -1)
         position[given] = np.arange(given.size)
         index = position[self._where]
-        kept = index >= 0
-        if not kept.any():
-            return None
+        kept = index >= 0  # of a product, perhaps not all variables of the block
         inner = self._inner if kept.all() else self._inner[kept][:, kept]
         return Congruence(Selection(index[kept], given.size), inner)
 

@@ -54,7 +54,8 @@ def _row_variance(linear: Map, factor: Vector) -> Vector:
     step = max(1, _CHUNK // linear.shape[1])
     for start in range(0, linear.shape[0], step):  # by rows: a block and its product stay in the cache
         part = slice(start, start + step)
-        total[part] = np.square(np.asarray(linear.rows(part).dense(), dtype=np.float64) @ factor).sum(axis=1)
+        spread = np.asarray(linear.rows(part).dense(), dtype=np.float64) @ factor
+        total[part] = np.einsum("ij,ij->i", spread, spread)
     return total
 
 
