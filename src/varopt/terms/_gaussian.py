@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from varopt._array import Array, as_float, blocked
+from varopt._array import BLOCK, Array, as_float, blocked
 from varopt._domains import as_finite
 from varopt.terms._polynomial import Polynomial, differentiate, is_zero, real_roots, shift, subtract
 from varopt.terms._tails import FAR, NEAR, density, tail_minus_half, tails
@@ -40,8 +40,9 @@ __all__ = ["expectations", "worst_gap"]
 
 Order = int | str  # a derivative in the mean (0, 1, 2), "gap", or "sigma" for the derivative in s
 
-# Knots closer than this many standard deviations are integrated piece by piece. Jumps of a high degree cancel sooner.
-_NARROW, _NARROW_FROM_CUBIC = 0.25, 3.0
+# Knots closer than this many standard deviations are integrated piece by piece. By degree: the jumps of high ones
+# cancel sooner.
+_NARROW = (0.25, 0.25, 1.0, 3.0)
 _NODES, _WEIGHTS = (rule.tolist() for rule in np.polynomial.legendre.leggauss(16))
 
 
@@ -129,7 +130,7 @@ def _moments(x: Array, s: Array, degree: int) -> tuple[list[Any], list[Any]]:
 
 
 def _local_and_tails(xp: Any, term: PiecewisePolynomial, nu: Array, s: Array, orders: Sequence[Order]) -> list[Array]:
-    shape = np.broadcast_shapes(nu.shape, s.shape, () if term.rows is None else (term.rows,))
+    shape = np.broadcast_shapes(nu.shape, s.shape, term.shape)
     if nu.shape != shape:
         nu = xp.broadcast_to(nu, shape)
     offsets = [nu if is_zero(t) else nu - t for t in term.knots]
@@ -262,7 +263,7 @@ def _limit(xp: Any, phi: Array, offset: Array, still: Array | None) -> Array:
 def _narrow_rows(term: PiecewisePolynomial, s: Array) -> Array | None:
     """Rows in which the jumps at the ends of some piece would cancel."""
     rows = None
-    limit = _NARROW if term.degree <= 2 else _NARROW_FROM_CUBIC
+    limit = _NARROW[min(term.degree, 3)]
     for left, right in itertools.pairwise(term.knots):
         narrow = (right - left) < limit * s
         rows = narrow if rows is None else rows | narrow
@@ -418,7 +419,7 @@ def worst_gap(term: PiecewisePolynomial, sigma: Array) -> tuple[Array, Array]:
     s = as_finite("sigma", sigma).astype(np.float64)
     if np.any(s < 0):
         raise ValueError("sigma must be >= 0.")
-    shape = np.broadcast_shapes(s.shape, () if term.rows is None else (term.rows,))
+    shape = np.broadcast_shapes(s.shape, term.shape)
     s = np.broadcast_to(s, shape)
     best, where = np.full(shape, -np.inf), np.zeros(shape)
 
@@ -481,17 +482,23 @@ def _lattices(term: PiecewisePolynomial, s: Array) -> Iterator[Array]:
 
 def _refine(term: PiecewisePolynomial, means: Array, s: Array, consider: Callable[[Array, Array], None]) -> None:
     """Take the best of `means`, row by row, and look on finer and finer grids around it."""
-    gaps = np.stack([term.gap(mean, s) for mean in means])
-    at = np.argmax(np.where(np.isnan(gaps), -np.inf, gaps), axis=0)[None]
-    gap, mean = (np.take_along_axis(array, at, axis=0)[0] for array in (gaps, means))
-    consider(gap, mean)
     step = np.maximum(s / 8.0, np.max(np.abs(np.diff(means, axis=0)), axis=0, initial=0.0))
-    for _ in range(14):
-        centre = mean
-        for fraction in (-1.0, -0.75, -0.5, -0.25, 0.25, 0.5, 0.75, 1.0):
-            there = centre + fraction * step
-            here = term.gap(there, s)
-            better = here > gap
-            gap, mean = np.where(better, here, gap), np.where(better, there, mean)
+    for _ in range(15):
+        gap, mean = _best_of(term, means, s)
+        consider(gap, mean)
+        means = mean + np.multiply.outer(np.linspace(-1.0, 1.0, 9), step)
         step = step / 4.0
-    consider(gap, mean)
+
+
+def _best_of(term: PiecewisePolynomial, means: Array, s: Array) -> tuple[Array, Array]:
+    """For each row the largest gap among the means, and which it was; as many means at once as rows are few."""
+    gap, mean = np.full(s.shape, -np.inf), np.zeros(s.shape)
+    count = max(1, BLOCK // max(s.size, 1))
+    for start in range(0, len(means), count):
+        some = means[start : start + count]
+        gaps = term.gap(some, s)
+        gaps = np.where(np.isnan(gaps), -np.inf, gaps)
+        at = np.argmax(gaps, axis=0)[None]
+        largest, place = (np.take_along_axis(array, at, axis=0)[0] for array in (gaps, some))
+        mean, gap = np.where(largest > gap, place, mean), np.maximum(largest, gap)
+    return gap, mean

@@ -164,7 +164,12 @@ class PiecewisePolynomial:
     @property
     def rows(self) -> int | None:
         """Number of rows where parameters differ by row, else None."""
-        return next((int(np.size(c)) for c in self._leaves() if not isinstance(c, float)), None)
+        return self.shape[0] if self.shape else None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of what differs by row: ``(rows,)``, or ``()`` where nothing does."""
+        return next((tuple(c.shape) for c in self._leaves() if not isinstance(c, float)), ())
 
     def take(self, index: Any) -> PiecewisePolynomial:
         """The term for the rows `index` (a slice or an index array) of the per-row parameters."""
@@ -176,10 +181,16 @@ class PiecewisePolynomial:
         """The term with its per-row arrays in the namespace, dtype and device of `like`."""
         if self.rows is None:
             return self
-        if xp is namespace(np.empty(0)):
-            return self._map(lambda c: c.astype(like.dtype, copy=False))
-        # A copy, since other backends would share the memory and complain that it cannot be written.
-        return self._map(lambda c: xp.asarray(np.array(c), dtype=like.dtype, device=like.device))
+
+        def moved(c: Array) -> Array:
+            if not isinstance(c, np.ndarray):
+                return c  # already there
+            if xp is namespace(c):
+                return c.astype(like.dtype, copy=False)
+            # A copy, since other backends would share the memory and complain that it cannot be written.
+            return xp.asarray(np.array(c), dtype=like.dtype, device=like.device)
+
+        return self._map(moved)
 
     # -- What the declaration says ------------------------------------------------------------------------------------
 
@@ -220,7 +231,7 @@ class PiecewisePolynomial:
             for k in range(3):
                 at_left = evaluate(left, self.knots[j] - self.centres[j])
                 jump = math.factorial(k) * self.jumps[j][k] if k < len(self.jumps[j]) else 0.0
-                row.append(bool(np.any(at_left * (at_left + jump) < 0.0)))
+                row.append(bool(np.any(np.sign(at_left) * np.sign(at_left + jump) < 0.0)))
                 left = differentiate(left)
             facts.append(tuple(row))
         return tuple(facts)
@@ -300,6 +311,10 @@ class PiecewisePolynomial:
             else:
                 knot = self.knots[i - 1]
                 result = xp.where(z > knot if (side or self.at_knot) == "left" else z >= knot, value, result)
+        if (
+            self.knots and len(self.pieces[0]) <= derivative + 1
+        ):  # NaN is right of no knot, and a constant would hide it
+            result = xp.where(xp.isnan(z), z, result)
         return result if result.shape == z.shape else result + xp.zeros_like(z)
 
     def value(self, z: Array) -> Array:

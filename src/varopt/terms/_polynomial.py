@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from varopt._array import Array
+from varopt._array import Array, namespace
 
 __all__ = [
     "Coefficient", "Polynomial", "differentiate", "evaluate", "every", "extremes", "is_zero", "real_roots", "shift",
@@ -80,7 +80,9 @@ def subtract(a: Polynomial, b: Polynomial, reach: Coefficient) -> Polynomial:
         elif isinstance(value, float) and value == 0.0:
             difference.append(0.0)  # equal in every row, though other coefficients differ by row
         else:
-            difference.append(value * (abs(value) > _ROUNDING * size))  # by row, on any backend
+            xp = namespace(size)
+            rows = value + xp.zeros_like(size)
+            difference.append(xp.where(abs(rows) > _ROUNDING * size, rows, xp.zeros_like(size)))
     return tuple(difference)
 
 
@@ -114,7 +116,7 @@ def _at(polynomial: Polynomial, x: Coefficient) -> Array:
 
 
 def real_roots(polynomial: Polynomial) -> list[Array]:
-    """Real roots, row by row; rows with fewer roots repeat NaN."""
+    """Real roots, row by row; rows with fewer roots, or with coefficients that overflowed, are filled with NaN."""
     polynomial = trim(polynomial)
     if len(polynomial) == 1:
         return []
@@ -125,6 +127,8 @@ def real_roots(polynomial: Polynomial) -> list[Array]:
     shape = rows[0].shape
     found = np.full((len(polynomial) - 1, rows[0].size), np.nan)
     for k, row in enumerate(zip(*(r.ravel() for r in rows), strict=True)):
+        if not np.all(np.isfinite(row)):
+            continue
         roots = np.roots(row[::-1])
         real = np.real(roots[np.abs(np.imag(roots)) <= 1e-12 * (1 + np.abs(roots))])
         found[: real.size, k] = real
