@@ -190,7 +190,7 @@ def minimize(
     array([2., 0., 1.])
     """
     objective = _admissible(f)
-    tol, time_limit = _check_options(tol, method, time_limit)
+    tol, time_limit = _check_options(tol, method, time_limit, callback)
     start = np.zeros(objective.size) if x0 is None else _start(objective, x0)
     state = State(start)
     try:
@@ -230,8 +230,8 @@ def maximize(f: Any, **options: Any) -> Result:
     result = minimize(-objective, **options)
     history = {**result.history, "upper": -result.history["lower"], "lower": -result.history["upper"]}
     return Result(
-        result.x, -result.fun, result.certificate.mirrored(), result.status, result.method, result.sigma, result.nit,
-        result.time, history, result.slices,
+        result.x, 0.0 - result.fun, result.certificate.mirrored(), result.status, result.method, result.sigma,
+        result.nit, result.time, history, result.slices,
     )  # fmt: skip
 
 
@@ -247,11 +247,13 @@ def _admissible(f: Any) -> Objective:
     return objective
 
 
-def _check_options(tol: Any, method: Any, time_limit: Any) -> tuple[float, float | None]:
+def _check_options(tol: Any, method: Any, time_limit: Any, callback: Any) -> tuple[float, float | None]:
     if not _is_number(tol) or not 0.0 <= float(tol) < math.inf:
         raise ValueError(f"tol must be a number >= 0; got {tol!r}.")
     if method not in ("auto", "newton"):
         raise ValueError(f"method must be 'auto' or 'newton'; got {method!r}.")
+    if callback is not None and not callable(callback):
+        raise ValueError(f"callback must be a function of the state; got {callback!r}.")
     if time_limit is not None and not (_is_number(time_limit) and float(time_limit) > 0):
         raise ValueError(f"time_limit must be a positive number of seconds; got {time_limit!r}.")
     return float(tol), None if time_limit is None else float(time_limit)
@@ -268,7 +270,11 @@ def _start(objective: Objective, x0: Any) -> Vector:
 
 def _run(problem: Composite, state: State, tol: float, check: Callable[[State], None]) -> None:
     if problem.rows:
-        solve(problem, state, tol, check)
+        with np.errstate(over="ignore", invalid="ignore"):  # along a direction of unbounded descent
+            solve(problem, state, tol, check)
+    elif problem.hessian is None and not problem.slope.any():
+        state.see(state.x, problem.constant, 0.0)  # a constant: every point is optimal
+        state.record()
     else:
         exact = cross_over(problem, state.x, [], tol) if problem.hessian is not None else None
         if exact is not None:

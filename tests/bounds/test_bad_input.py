@@ -66,7 +66,7 @@ def test_quasi_random_points_have_a_largest_dimension():
 @pytest.mark.parametrize("nodes", [1, 0, -3, 2.5, "many", True])
 def test_nodes(nodes, problem):
     for f in (problem[0], lambda x: 0.0):
-        with pytest.raises(ValueError, match="nodes must be an integer of at least 2; got"):
+        with pytest.raises(ValueError, match="nodes must be an integer from 2 to 200; got"):
             vo.bound(f, problem[1], method="quadrature", nodes=nodes)
 
 

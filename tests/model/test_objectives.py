@@ -513,3 +513,23 @@ def test_random_compositions_are_judged_soundly(data):
     slack = 1e-9 * (1 + np.abs(f.at(ends)).max(axis=0))
     assert not f.curvature.is_convex or np.all(middle <= mean + slack)
     assert not f.curvature.is_concave or np.all(middle >= mean - slack)
+
+
+@pytest.mark.parametrize("factor", [1.0, -1.0, 0.0, 1e-20, 1e200])
+def test_a_large_multiple_of_the_identity_has_its_curvature(factor):
+    operator = aslinearoperator(factor * sp.eye_array(2000))
+    expected = "AFFINE" if factor == 0.0 else "CONVEX" if factor > 0 else "CONCAVE"
+    assert vo.quad_form(vo.Variable(2000), operator).curvature == expected
+
+
+def test_where_the_eigensolver_fails_nothing_is_claimed(monkeypatch):
+    import scipy.sparse.linalg
+
+    def fail(*args, **kwargs):
+        raise scipy.sparse.linalg.ArpackNoConvergence("no convergence", np.empty(0), np.empty((0, 0)))
+
+    monkeypatch.setattr(scipy.sparse.linalg, "eigsh", fail)
+    diagonal = np.ones(2000)
+    diagonal[0] = -5.0
+    f = vo.quad_form(vo.Variable(2000), aslinearoperator(sp.diags_array(diagonal)))
+    assert f.curvature == "UNKNOWN"

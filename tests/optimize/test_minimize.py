@@ -216,11 +216,54 @@ def test_maximize_mirrors_minimize(rng):
     np.testing.assert_array_equal(high.history["upper"], -low.history["lower"])
 
 
+def test_an_indefinite_quadratic_is_refused_and_a_constant_is_optimal():
+    w = vo.Variable(4)
+    with pytest.raises(ValueError, match="not known to be convex"):
+        vo.minimize(vo.quad_form(w, np.diag([1.0, 1.0, 1.0, -1.0])) + vo.norm1(w))
+    r = vo.minimize(vo.sum(0.0 * w) + 3.0)
+    assert (r.status, r.lower, r.upper) == (Status.OPTIMAL, 3.0, 3.0)
+
+
+def test_levels_near_one_keep_the_bracket_sound():
+    # Multipliers live in an interval of length 1e-6 on one side: the tolerances of a linear programme must follow.
+    for seed in range(15, 30):
+        g = np.random.default_rng(seed)
+        X, y = g.standard_normal((14, 11)), g.standard_normal(14)
+        w = vo.Variable(11)
+        level = 1.0 - 1e-6
+        r = vo.minimize(vo.sum(vo.pinball(y - X @ w, level)))
+        dual = scipy.optimize.linprog(
+            -y * 1e6, A_eq=X.T, b_eq=1e-6 * X.sum(axis=0), bounds=(0.0, 1.0), method="highs-ds"
+        )  # u = v - 1e-6, v in [0, 1]
+        optimum = -dual.fun / 1e6 - 1e-6 * y.sum()
+        assert r.lower <= optimum + 1e-12
+
+
+def test_an_intercept_that_no_row_fixes_is_still_found():
+    for seed in (198, 3, 44, 71, 120):
+        g = np.random.default_rng(seed)
+        X, t = g.standard_normal((40, 1)), np.where(g.random(40) < 0.5, 1.0, -1.0)
+        w, b = vo.Variable(1), vo.Variable()
+        r = vo.minimize(vo.sum_squares(w) + 0.4 * vo.sum(vo.hinge(t * (X @ w + b))))
+        assert r.status is Status.OPTIMAL
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1e-8, 1e8])
+def test_the_scale_of_the_objective_does_not_matter(scale, rng):
+    X, y = rng.standard_normal((60, 4)), rng.standard_normal(60)
+    w = vo.Variable(4)
+    f = vo.sum(vo.pinball(y - X @ w, 0.3))
+    plain, scaled = vo.minimize(f), vo.minimize(scale * f)
+    assert np.isfinite(scaled.lower)
+    np.testing.assert_allclose(scaled.fun, scale * plain.fun, rtol=1e-9)
+
+
 def test_unbounded_objectives_are_named():
     w = vo.Variable(2)
     cases = [
         np.ones(2) @ w + 0.0 * vo.norm1(w),
         vo.sum(vo.pos(w)) - 2.0 * vo.sum(w),
+        2.0 * vo.sum(w) + vo.norm1(w),
         vo.sum_squares(w[:1]) + vo.sum(vo.hinge(w)) + np.array([0.0, -1.0]) @ w,
     ]
     for f in cases:
@@ -313,7 +356,7 @@ def test_data_are_not_changed(rng):
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: vo.minimize(vo.sum(vo.ramp(vo.Variable(2)))), "not convex"),
+        (lambda: vo.minimize(vo.sum(vo.ramp(vo.Variable(2)))), "not known to be convex"),
         (lambda: vo.minimize(vo.norm2(vo.Variable(2))), "norm2"),
         (lambda: vo.minimize(vo.sum(vo.Variable(2) ** 3)), "degree 3"),
         (lambda: vo.minimize(lambda x: 0.0), "black boxes"),
@@ -326,7 +369,7 @@ def test_data_are_not_changed(rng):
         (lambda: vo.minimize(vo.norm1(vo.Variable(2)), time_limit=0), "time_limit"),
         (lambda: vo.minimize(vo.norm1(vo.Variable(2)), x0=[1.0]), "shape"),
         (lambda: vo.minimize(vo.norm1(vo.Variable(2)), x0=[1.0, np.nan]), "finite"),
-        (lambda: vo.maximize(vo.norm1(vo.Variable(2))), "not convex"),
+        (lambda: vo.maximize(vo.norm1(vo.Variable(2))), "not known to be convex"),
     ],
 )
 def test_what_is_not_handled_gets_a_sentence(make, words):

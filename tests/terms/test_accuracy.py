@@ -113,6 +113,15 @@ def test_every_distance_between_knots(term, ratio):
     check_everything(term, mean, np.full(6, sigma))
 
 
+@pytest.mark.parametrize("width", [0.5, 2.0, 2.9, 3.1, 5.0, 7.9, 8.1])
+def test_wide_pieces_beside_a_narrow_one(width):
+    # The narrow one has all pieces integrated, and the wide one is out of the reach of a quadrature.
+    wide = [0.0, 1.0, -0.125]
+    term = terms.piecewise([0.0, 0.0625, 0.0625 + width], [[0.0], [0.0, 2.0, -1.0], wide, [0.5]])
+    mean = np.array([-6.0, -1.0, 0.0, 0.03, 0.5 * width, width, width + 2.0, width + 7.0])
+    check_everything(term, mean, np.ones(8))
+
+
 # -- Where textbook formulas cancel ------------------------------------------------------------------------------------
 
 

@@ -65,12 +65,12 @@ def test_no_nan_and_no_warning_at_the_ends_of_the_range(term):
 @pytest.mark.parametrize("term", [*(drawn(d)[0] for d in REGISTRY.values()), *HIGH_DEGREES[::2], *EXTREME], ids=label)
 def test_worst_gap_at_the_ends_of_the_range(term):
     with np.errstate(all="raise", under="ignore"):
-        worst, where = term.worst_gap(SIGMAS if not term.rows else SIGMAS[:, None])
+        worst, where = term.worst_gap(SIGMAS[::3] if not term.rows else SIGMAS[::3, None])
     assert not np.any(np.isnan(worst))
     assert not np.any(np.isnan(where))
 
 
-@pytest.mark.parametrize("term", [*NAMED, *DECLARED, *HIGH_DEGREES[:2], *EXTREME[:-1]], ids=label)
+@pytest.mark.parametrize("term", [*NAMED, *DECLARED, HIGH_DEGREES[0], *EXTREME[:-1]], ids=label)
 def test_infinite_only_where_no_number_is_large_enough(term):
     mean, sigma = (x.ravel() for x in np.meshgrid(MEANS, SIGMAS[1:]))
     for name, result in zip(NAMES, everything(term, mean, sigma), strict=True):
@@ -83,10 +83,10 @@ def test_infinite_only_where_no_number_is_large_enough(term):
 
 
 @pytest.mark.parametrize("term", TERMS, ids=label)
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(
-    mean=arrays(float, 8, elements=st.floats(allow_nan=False, allow_infinity=False)),
-    sigma=arrays(float, 8, elements=st.floats(0.0, allow_nan=False, allow_infinity=False)),
+    mean=arrays(float, 16, elements=st.floats(allow_nan=False, allow_infinity=False)),
+    sigma=arrays(float, 16, elements=st.floats(0.0, allow_nan=False, allow_infinity=False)),
 )
 def test_no_nan_for_any_finite_floats(term, mean, sigma):
     with np.errstate(all="raise", under="ignore"):
@@ -98,8 +98,8 @@ def test_no_nan_for_any_finite_floats(term, mean, sigma):
 @pytest.mark.parametrize("term", [*NAMED, *DECLARED], ids=label)
 @settings(max_examples=5)
 @given(
-    mean=st.floats(-1e150, 1e150),
-    sigma=st.floats(1e-100, 1e150),
+    mean=st.floats(-1e300, 1e300),
+    sigma=st.floats(1e-100, 1e300),
 )
 def test_accurate_for_any_finite_floats(term, mean, sigma):
     results = dict(zip(NAMES, everything(term, mean, sigma), strict=True))
@@ -115,6 +115,14 @@ def test_large_powers_of_sigma_meet_small_tails():
     value = float(terms.squared_hinge().expectation(30 * sigma, sigma))
     expected, _ = reference.expectation(terms.squared_hinge(), 30 * sigma, sigma)
     assert_allclose(value, float(expected), rtol=1e-11)
+
+
+def test_an_overflowing_power_of_another_piece_does_not_matter():
+    far = np.array([-1e200, 1e200, 1e308])
+    for term, level in ((terms.mcp(1.0, 4.0), 2.0), (terms.scad(1.0, 3.0), 2.0)):
+        assert_array_equal(term.expectation(far, 1.0), level)
+    assert_array_equal(terms.squared_hinge().expectation(far[1:], 1.0), 0.0)
+    assert_allclose(terms.huber(1.0).expectation(far, 1.0), np.abs(far), rtol=1e-15)
 
 
 def test_sigma_derivative_does_not_need_the_second_derivative():

@@ -81,7 +81,7 @@ def bound(f: Any, family: Family, *, method: str | None = None, **options: Any) 
     >>> vo.bound(lambda x: float(x[0] == x[1]), vo.Bernoulli([0.5, 0.25]), method="quadrature").value
     0.5
     """
-    if method is not None and method not in _OPTIONS:
+    if method is not None and method not in tuple(_OPTIONS):  # a tuple: what a user passes need not be hashable
         raise ValueError(f"method must be one of {', '.join(_OPTIONS)}; got {method!r}.")
     if callable(f) and not isinstance(f, Expression):
         method = method or "sampled"
@@ -119,8 +119,8 @@ def _nodes(options: dict[str, Any]) -> int | None:
     nodes = options.get("nodes")
     if nodes is None:
         return None
-    if isinstance(nodes, bool) or not isinstance(nodes, (int, np.integer)) or nodes < 2:
-        raise ValueError(f"nodes must be an integer of at least 2; got {nodes!r}.")
+    if isinstance(nodes, bool) or not isinstance(nodes, (int, np.integer)) or not 2 <= nodes <= 200:
+        raise ValueError(f"nodes must be an integer from 2 to 200; got {nodes!r}.")
     return int(nodes)
 
 

@@ -75,7 +75,8 @@ def part_of(layout: Layout, block: Block, method: str, nodes: int) -> Part:
                 block, "the group norm has one only where its entries are independent Gaussians of one variance"
             )
         return NormPart(layout, block)
-    raise refuse(block, block.shape_curvature[1])
+    culprit = getattr(block, "argument", block)
+    raise refuse(block, f"it is a term of {culprit}, which is not affine")
 
 
 def _is_polynomial(block: Block) -> bool:

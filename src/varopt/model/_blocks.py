@@ -290,6 +290,8 @@ class QuadraticBlock(Block):
             if low < 0.0 < high:
                 low, high = self._extreme_eigenvalues((low, high))
             rounding = 1e-9
+        if not (np.isfinite(low) and np.isfinite(high)):
+            return low, high  # not known: neither end may be taken for rounding of zero
         rounding *= max(abs(low), abs(high))
         return (0.0 if abs(low) <= rounding else low), (0.0 if abs(high) <= rounding else high)
 
@@ -304,7 +306,7 @@ class QuadraticBlock(Block):
         return float(np.min(diagonal - radius)), float(np.max(diagonal + radius))
 
     def _extreme_eigenvalues(self, bounds: tuple[float, float]) -> tuple[float, float]:
-        from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
+        from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
         n = self.matrix.shape[0]
         start = np.random.default_rng(0).standard_normal(n)
@@ -316,13 +318,20 @@ class QuadraticBlock(Block):
                 matvec=lambda x: shift * x + 0.5 * sign * (self.matrix.apply(x) + self.matrix.transpose_apply(x)),
                 dtype=np.float64,
             )
-            return float(eigsh(operator, k=1, which="LA", v0=start, tol=1e-10, return_eigenvectors=False)[0])
+            image = operator.matvec(start)
+            if np.linalg.norm(image - image[0] / start[0] * start) <= 1e-12 * np.linalg.norm(start) * max(
+                1.0, abs(shift)
+            ):
+                return float(image[0] / start[0])  # a multiple of the identity, which Lanczos cannot start on
+            return float(
+                eigsh(operator, k=1, which="LA", v0=start, tol=1e-10, maxiter=300, return_eigenvectors=False)[0]
+            )
 
         try:
             size = max(largest(1.0, 0.0), largest(-1.0, 0.0))
             # Shifted, so that the digits asked for are digits of the largest eigenvalue, not of one near zero.
             return size - largest(-1.0, size), largest(1.0, size) - size
-        except ArpackNoConvergence:
+        except ArpackError:
             return bounds
 
     @property

@@ -19,7 +19,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from varopt.model import Objective
-from varopt.model._blocks import AffineBlock, QuadraticBlock, TermBlock
+from varopt.model._blocks import AffineBlock, Block, QuadraticBlock, TermBlock
 from varopt.model._maps import Map, Matrix, Sparse
 from varopt.terms import PiecewisePolynomial
 
@@ -174,6 +174,7 @@ def composite(objective: Objective) -> Composite:
             slope += block.weights * block.argument.stacked(variables).transpose_apply(np.ones(1))
             constant += block.weights * float(np.ravel(block.argument.offset)[0])
         elif isinstance(block, QuadraticBlock):
+            _require_convex(block)
             linear = block.argument.stacked(variables)
             offset = np.broadcast_to(np.asarray(block.argument.offset, dtype=np.float64), (linear.shape[0],))
             inner, outer = block.matrix.explicit(), linear.explicit()
@@ -194,11 +195,15 @@ def composite(objective: Objective) -> Composite:
     return Composite(hessian, slope, constant, tuple(rows))
 
 
+def _require_convex(block: Block) -> None:
+    if not block.curvature.is_convex:
+        raise NotComposite(f"{block.describe()} is not known to be convex: {block.curvature_and_reason[1]}.")
+
+
 def _rows(block: TermBlock, variables: Any) -> Rows:
     if block.term.degree > 2:
         raise NotComposite(f"{block.describe()} has pieces of degree {block.term.degree}; at most 2 is handled.")
-    if not block.curvature.is_convex:
-        raise NotComposite(f"{block.describe()} is not convex: {block.curvature_and_reason[1]}.")
+    _require_convex(block)
     linear = block.argument.stacked(variables)
     offset = np.array(np.broadcast_to(np.asarray(block.argument.offset, dtype=np.float64), (linear.shape[0],)))
     weights = np.array(np.broadcast_to(np.asarray(block.weights, dtype=np.float64), offset.shape))

@@ -26,7 +26,7 @@ __all__ = ["Exact", "cross_over", "dual_gap"]
 
 Vector = NDArray[np.float64]
 
-_STATIONARY = 1e-8  # share of what cancels in a residual below which it counts as rounding
+_STATIONARY = 1e-12  # share of what cancels in a residual below which it counts as rounding
 _DENSE = 3000  # largest order at which a sparse matrix is factorised as a dense one
 
 Near = list[list[NDArray[np.bool_]]]  # for each block, for each of its kinks: the rows that may rest on it
@@ -142,24 +142,32 @@ def _solve_kinks(
 
 
 def _linear(slope: Vector, a: Vector, d: Vector, high: Vector) -> tuple[Vector, Vector] | None:
-    """``min slope'x + sum high (Ax + d)_+`` by its dual: ``max d'u`` with ``A'u = -slope`` and u in [0, high]."""
+    """``min slope'x + sum high (Ax + d)_+`` by its dual: ``max d'u`` with ``A'u = -slope`` and u in [0, high].
+
+    Multipliers are measured in units of their bounds and variables in units of their columns, since HiGHS works to
+    absolute tolerances; the multipliers strictly inside are then solved for once more, to full accuracy.
+    """
     from scipy.optimize import linprog
 
-    if not d.size:
+    live = high > 0
+    if not live.any():
         return None
-    columns = np.abs(a).max(axis=0)
-    scale = np.where(columns > 0, columns, 1.0)  # variables in any units
-    result = linprog(
-        -d,
-        A_eq=(a / scale).T,
-        b_eq=-slope / scale,
-        bounds=np.column_stack([np.zeros_like(high), high]),
-        method="highs-ds",
-    )
+    rows, cost = a[live] * high[live, None], d[live] * high[live]
+    columns = np.abs(rows).max(axis=0)
+    scale = np.where(columns > 0, columns, 1.0)
+    gain = max(float(np.abs(cost).max()), 1e-300)
+    result = linprog(-cost / gain, A_eq=(rows / scale).T, b_eq=-slope / scale, bounds=(0.0, 1.0), method="highs-ds")
     if result.status != 0:
         return None
+    v = np.clip(result.x, 0.0, 1.0)
+    inside = (v > 1e-9) & (v < 1.0 - 1e-9)
+    for _ in range(2 if inside.any() else 0):
+        missing = -(slope + v @ rows) / scale
+        v[inside] += np.linalg.lstsq((rows[inside] / scale).T, missing, rcond=1e-13)[0]
+    u = np.zeros(high.size)
+    u[live] = np.clip(v, 0.0, 1.0) * high[live]
     # The multipliers of A'u = -slope are the point: d(min -d'u) / d(-slope_j) = x_j.
-    return np.asarray(result.eqlin.marginals) / scale, np.clip(result.x, 0.0, high)
+    return np.asarray(result.eqlin.marginals) * gain / scale, u
 
 
 def _quadratic(matrix: Any, slope: Vector, a: Vector, d: Vector, high: Vector) -> tuple[Vector, Vector] | None:
@@ -196,7 +204,31 @@ def _quadratic(matrix: Any, slope: Vector, a: Vector, d: Vector, high: Vector) -
     if u is None:
         return None
     u, directions = _polish(u, inner, linear, balance, target, high)
-    return scale * (null @ directions - invert(slope + rows.T @ u)), u
+    y = -invert(slope + rows.T @ u)
+    if null.shape[1]:
+        margin = 1e-7 * high
+        inside = (u > margin) & (u < high - margin)
+        if np.linalg.matrix_rank(balance[:, inside]) < null.shape[1]:  # no resting row fixes these directions
+            found = _along(null.T @ slope, balance.T, rows @ y + d, high)
+            if found is None:
+                return None
+            directions = found
+    return scale * (y + null @ directions), u
+
+
+def _along(slope: Vector, a: Vector, d: Vector, high: Vector) -> Vector | None:
+    """``argmin slope'x + sum high (Ax + d)_+`` over a few directions, as a linear programme in epigraph form."""
+    from scipy.optimize import linprog
+
+    count, size = a.shape
+    result = linprog(
+        np.concatenate([slope, high]),
+        A_ub=np.hstack([a, -np.eye(count)]),
+        b_ub=-d,
+        bounds=[(None, None)] * size + [(0.0, None)] * count,
+        method="highs",
+    )
+    return np.asarray(result.x[:size]) if result.status == 0 else None
 
 
 def _box_programme(inner: Vector, linear: Vector, balance: Vector, target: Vector, high: Vector) -> Vector | None:

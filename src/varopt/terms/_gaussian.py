@@ -30,7 +30,7 @@ import numpy as np
 
 from varopt._array import BLOCK, Array, as_float, blocked
 from varopt._domains import as_finite
-from varopt.terms._polynomial import Polynomial, differentiate, is_zero, real_roots, shift, subtract
+from varopt.terms._polynomial import Polynomial, differentiate, evaluate, is_zero, real_roots, shift, subtract
 from varopt.terms._tails import FAR, NEAR, density, tail_minus_half, tails
 
 if TYPE_CHECKING:
@@ -272,31 +272,28 @@ def _narrow_rows(term: PiecewisePolynomial, s: Array) -> Array | None:
 
 def _piece_by_piece(xp: Any, term: PiecewisePolynomial, nu: Array, s: Array, orders: Sequence[Order]) -> list[Array]:
     """Expectations as a sum over pieces of the integral of the piece."""
-    offsets = [nu - t for t in term.knots]
-    us = [x / s for x in offsets]
-    sides = [_both_sides(xp, x, u, s, term.degree) for x, u in zip(offsets, us, strict=True)]
+    us = [(nu - t) / s for t in term.knots]
+    integrands: list[Sequence[Polynomial]] = []
+    for order in orders:
+        pieces = term.pieces
+        for _ in range(_level(order)):
+            pieces = tuple(differentiate(p) for p in pieces)
+        integrands.append(pieces)
+        if order == "gap":
+            integrands += [_without_outer(term, end) for end in (0, -1)]
+    integrals = iter(_integrals(xp, term, integrands, nu, s, us))
     results = []
     for order in orders:
+        total = next(integrals)
         if order == "gap":
             # Among the knots the gap is of the size of the value. Beyond them it is the integral of the term minus its
             # outer polynomial, and what that polynomial adds itself.
-            total = _integral(xp, term, term.pieces, nu, s, us, sides) - term.value(nu)
+            total = total - term.value(nu)
             for end, here in ((0, us[0] < 0), (-1, us[-1] >= 0)):
-                outer, centre = term.pieces[end], term.centres[end]
-                others = [
-                    subtract(p, shift(outer, c - centre), abs(c - centre))
-                    for p, c in zip(term.pieces, term.centres, strict=True)
-                ]
-                gaps = _moments(nu - centre, s, len(outer) - 1)[1]
-                total = xp.where(here, _combine(xp, outer, gaps) + _integral(xp, term, others, nu, s, us, sides), total)
-            results.append(total)
-            continue
-        k = _level(order)
-        pieces = term.pieces
-        for _ in range(k):
-            pieces = tuple(differentiate(p) for p in pieces)
-        total = _integral(xp, term, pieces, nu, s, us, sides)
-        total = total * s if order == "sigma" else total
+                gaps = _moments(nu - term.centres[end], s, len(term.pieces[end]) - 1)[1]
+                total = xp.where(here, next(integrals) + _combine(xp, term.pieces[end], gaps), total)
+        elif order == "sigma":
+            total = total * s
         for u, jump in zip(us, term.jumps, strict=True):
             a = xp.minimum(xp.abs(u), xp.asarray(FAR, dtype=nu.dtype, device=nu.device))
             total = total + _spike(order, jump, 1.0 - 2.0 * xp.astype(u >= 0, nu.dtype), a, density(xp, a), s)
@@ -304,29 +301,62 @@ def _piece_by_piece(xp: Any, term: PiecewisePolynomial, nu: Array, s: Array, ord
     return results
 
 
-def _integral(
-    xp: Any, term: PiecewisePolynomial, pieces: Sequence[Any], nu: Array, s: Array, us: list[Array], sides: list[Any]
-) -> Array:
-    """``sum_i <p_i(z) 1[z in piece i]>``: polynomials `pieces` on the intervals, and around the centres, of `term`."""
-    first = shift(pieces[0], term.knots[0] - term.centres[0])
-    last = shift(pieces[-1], term.knots[-1] - term.centres[-1])
-    total = _power_sum(first, sides[0][1], alternating=True) + _power_sum(last, sides[-1][0])
-    for i in range(1, len(pieces) - 1):
-        if all(is_zero(c) for c in pieces[i]):
+def _without_outer(term: PiecewisePolynomial, end: int) -> list[Polynomial]:
+    """The pieces minus the polynomial of the first or the last one."""
+    outer, centre = term.pieces[end], term.centres[end]
+    return [
+        subtract(p, shift(outer, c - centre), abs(c - centre)) for p, c in zip(term.pieces, term.centres, strict=True)
+    ]
+
+
+def _integrals(
+    xp: Any,
+    term: PiecewisePolynomial,
+    integrands: Sequence[Sequence[Polynomial]],
+    nu: Array,
+    s: Array,
+    us: list[Array],
+) -> list[Array]:
+    """``sum_i <p_i(z) 1[z in piece i]>`` for each of the integrands: polynomials around the centres of `term`."""
+    sides = [_both_sides(xp, nu - t, u, s, term.degree) for t, u in zip(term.knots, us, strict=True)]
+    totals = []
+    for pieces in integrands:
+        first = shift(pieces[0], term.knots[0] - term.centres[0])
+        last = shift(pieces[-1], term.knots[-1] - term.centres[-1])
+        totals.append(_power_sum(first, sides[0][1], alternating=True) + _power_sum(last, sides[-1][0]))
+    for i in range(1, len(term.pieces) - 1):
+        live = [n for n, pieces in enumerate(integrands) if not all(is_zero(c) for c in pieces[i])]
+        if not live:
             continue
-        length = term.knots[i] - term.knots[i - 1]
+        length, centre = term.knots[i] - term.knots[i - 1], term.centres[i]
         width = length / s
         # Where the integrand falls far within the interval its ends do not cancel; elsewhere the quadrature converges.
         wide = (width >= 3.0) | (width * xp.minimum(xp.abs(us[i - 1]), xp.abs(us[i])) >= 8.0)
-        left, right = (shift(pieces[i], t - term.centres[i]) for t in term.knots[i - 1 : i + 1])
-        inside = (us[i - 1] >= 0) & (us[i] < 0)
-        moments, _ = _moments(nu - term.centres[i], s, len(pieces[i]) - 1)
-        ends = xp.where(inside, _combine(xp, pieces[i], moments) + xp.zeros_like(width * nu), xp.zeros_like(width * nu))
-        ends = ends + _one_tail(xp, left, us[i - 1], sides[i - 1]) - _one_tail(xp, right, us[i], sides[i])
-        start = term.knots[i - 1] - term.centres[i]
-        narrow = xp.where(wide, xp.zeros_like(width), width)
-        total = total + xp.where(wide, ends, _quadrature(xp, pieces[i], start, length, us[i - 1], narrow))
-    return total
+        start, narrow = term.knots[i - 1] - centre, xp.where(wide, xp.zeros_like(width), width)
+        parts = _quadratures(xp, [integrands[n][i] for n in live], start, length, us[i - 1], narrow)
+        for n, part in zip(live, parts, strict=True):
+            if bool(xp.any(wide)):
+                part = xp.where(wide, _by_ends(xp, term, i, integrands[n][i], nu, s, us, sides), part)
+            totals[n] = totals[n] + part
+    return totals
+
+
+def _by_ends(
+    xp: Any,
+    term: PiecewisePolynomial,
+    i: int,
+    polynomial: Polynomial,
+    nu: Array,
+    s: Array,
+    us: list[Array],
+    sides: list[tuple[list[Array], list[Array]]],
+) -> Array:
+    """The integral of a polynomial over interval i: what lies beyond its left knot minus what lies beyond its right."""
+    left, right = (shift(polynomial, t - term.centres[i]) for t in term.knots[i - 1 : i + 1])
+    moments, _ = _moments(nu - term.centres[i], s, len(polynomial) - 1)
+    beyond = _one_tail(xp, left, us[i - 1], sides[i - 1]) - _one_tail(xp, right, us[i], sides[i])
+    inside = (us[i - 1] >= 0) & (us[i] < 0)
+    return beyond + xp.where(inside, _combine(xp, polynomial, moments) + xp.zeros_like(beyond), xp.zeros_like(beyond))
 
 
 def _both_sides(xp: Any, x: Array, u: Array, s: Array, degree: int) -> tuple[list[Array], list[Array]]:
@@ -365,19 +395,20 @@ def _one_tail(xp: Any, polynomial: Sequence[Any], u: Array, both: tuple[list[Arr
     return xp.where(u >= 0, -_power_sum(polynomial, both[1], alternating=True), _power_sum(polynomial, both[0]))
 
 
-def _quadrature(xp: Any, polynomial: Sequence[Any], start: Any, length: Any, u: Array, width: Array) -> Array:
-    """``int_0^width p(start + length x / width) phi(x - u) dx`` by 16 Gauss-Legendre nodes.
+def _quadratures(
+    xp: Any, polynomials: Sequence[Polynomial], start: Any, length: Any, u: Array, width: Array
+) -> list[Array]:
+    """``int_0^width p(start + length x / width) phi(x - u) dx`` by 16 Gauss-Legendre nodes, for each polynomial p.
 
     Exact to rounding for width < 3 and width |u| < 8, where the exponent of phi changes by less than 13.
     """
-    total = xp.zeros_like(u + width)
+    totals: list[Any] = [0.0] * len(polynomials)
     for node, weight in zip(_NODES, _WEIGHTS, strict=True):
         fraction = 0.5 + 0.5 * node
-        x, value = start + fraction * length, 0.0
-        for c in reversed(polynomial):
-            value = value * x + c
-        total = total + weight * (value * density(xp, fraction * width - u))
-    return 0.5 * width * total
+        phi = density(xp, fraction * width - u)
+        for n, polynomial in enumerate(polynomials):
+            totals[n] = totals[n] + weight * evaluate(polynomial, start + fraction * length) * phi
+    return [0.5 * width * total for total in totals]
 
 
 # -- Powers that overflow ---------------------------------------------------------------------------------------------
