@@ -379,7 +379,7 @@ class PiecewisePolynomial:
     def derivatives(self, mean: Array, sigma: Array) -> tuple[Array, Array, Array]:
         r"""Expectation under :math:`z \sim N(mean, sigma^2)`, and its first and second derivative in the mean.
 
-        One pass: the three share the normal density and its tails. Time per number and knot: about 2.5 calls of
+        One pass: the three share the normal density and its tails. Time per number and knot: two to four calls of
         ``scipy.special.ndtr``; memory: the three results.
 
         Examples
