@@ -37,7 +37,7 @@ format: $(VENV)/.installed-dev  ## rewrite the code in the project's format
 clean:  ## remove what the targets built, except .venv and benchmark results
 	rm -rf build dist docs/_build docs/reference/_generated
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
-	find src tests benchmarks docs examples -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src tests benchmarks docs -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # One stamp per set of extras, so that a repeated run installs nothing.
 $(VENV)/.installed-core: pyproject.toml src/varopt/_version.py $(VENV)/.created

@@ -533,3 +533,12 @@ def test_where_the_eigensolver_fails_nothing_is_claimed(monkeypatch):
     diagonal[0] = -5.0
     f = vo.quad_form(vo.Variable(2000), aslinearoperator(sp.diags_array(diagonal)))
     assert f.curvature == "UNKNOWN"
+
+
+def test_what_was_built_cannot_be_assigned_to():
+    w = vo.Variable(2)
+    f = vo.norm1(w) + vo.sum_squares(w)
+    for built, name in ((w, "size"), (w + 1.0, "shape"), (vo.abs(w), "parts"), (f, "variables"), (f, "blocks")):
+        with pytest.raises(AttributeError, match="immutable"):
+            setattr(built, name, ())
+    assert f([1.0, -1.0]) == 4.0

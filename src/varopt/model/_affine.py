@@ -43,8 +43,22 @@ def is_number(value: Any) -> bool:
     return isinstance(value, (bool, int, float, np.generic)) or (isinstance(value, np.ndarray) and value.ndim == 0)
 
 
-class Expression:
+class _Sealed(type):
+    """Instances cannot be assigned to once built; what they cache themselves does not go through assignment."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        built = super().__call__(*args, **kwargs)
+        built.__dict__["_sealed"] = True
+        return built
+
+
+class Expression(metaclass=_Sealed):
     """Anything built from variables. Immutable; operators return new expressions."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if self.__dict__.get("_sealed", False):
+            raise AttributeError(f"{type(self).__name__} is immutable: {name} cannot be set; build a new expression.")
+        super().__setattr__(name, value)
 
     # NumPy and scipy.sparse then leave mixed operators to us instead of looping over elements.
     __array_ufunc__ = None
