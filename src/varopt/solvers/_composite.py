@@ -69,6 +69,12 @@ class Rows:
         """Distance from the nearest knot: a few standard deviations beyond it the row is a polynomial."""
         return np.asarray(np.min([np.abs(z - t) for t in self.term.knots], axis=0))
 
+    @cached_property
+    def largest_pull(self) -> Vector:
+        """For each variable, how hard the rows together may pull on it: the scale of what cancels at an optimum."""
+        ends = [np.where(np.isfinite(end), np.abs(end), 1.0) for end in self.term.slopes]
+        return np.sqrt(self.count * self.linear.gram_diagonal((self.weights * np.maximum(*ends)) ** 2))
+
     @property
     def kinks(self) -> list[tuple[Any, Any]]:
         """The knots at which the slope jumps, and by how much: only there can a row come to rest."""

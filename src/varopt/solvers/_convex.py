@@ -126,5 +126,8 @@ def solve(problem: Composite, state: State, tol: float, check: Callable[[State],
 def _bracket(problem: Composite, x: Vector, deviations: list[float], state: State) -> None:
     """Value and dual gap at a point, with the slopes of the smoothed terms as the dual point."""
     positions = problem.positions(x)
+    if problem.hessian is None:  # smoothed slopes balance only as far as Newton's method got: no dual point
+        state.see(x, problem.value(x, positions))
+        return
     slopes = [r.term.derivatives(z, s)[1] for r, z, s in zip(problem.rows, positions, deviations, strict=True)]
     state.see(x, problem.value(x, positions), *dual_gap(problem, x, positions, slopes))

@@ -345,8 +345,7 @@ def dual_gap(problem: Composite, x: Vector, positions: Sequence[Vector], slopes:
     gap = 0.0
     for r, z, u in zip(problem.rows, positions, slopes, strict=True):
         residual += r.linear.transpose_apply(r.weights * u)
-        steepest = np.maximum(*(np.where(np.isfinite(end), np.abs(end), np.abs(u)) for end in r.term.slopes))
-        size += np.sqrt(r.count * r.linear.gram_diagonal((r.weights * steepest) ** 2))
+        size += r.largest_pull
         open_rows = np.flatnonzero((u != r.term.derivative(z)) & (r.weights > 0))
         if open_rows.size:
             gap += float(r.weights[open_rows] @ _young(r, z, u, open_rows))
