@@ -21,6 +21,10 @@ _GROWTH = 8  # each sample of rows is this many times the one before
 _FLOOR = 1e-10  # relative sigma at which the path gives up
 _ROUGH = 0.07  # relative sigma from which the active set of a sparse problem settles
 _KINKS = 2000  # most near kinks that the crossover takes on
+# Deviations within which a row is taken as near a kink, and the most such rows: a few; where that does not lock on,
+# more; at last all of them. An active set only needs a guess of the rows at rest.
+_ATTEMPTS = ((4.0, _KINKS), (40.0, _KINKS // 2), (np.inf, _KINKS // 2))
+_SPARSE_ATTEMPTS = ((1.0, _KINKS), (4.0, _KINKS))
 
 
 @dataclass
@@ -92,9 +96,8 @@ def solve(problem: Composite, state: State, tol: float, check: Callable[[State],
 
     def settled(path: Path) -> bool:
         level(path)
-        if (
-            path.near > _KINKS and not problem.is_sparse
-        ):  # too many for the crossover, so the bracket has to come from the smoothed slopes
+        if path.near > _KINKS and not problem.is_sparse:
+            # Too many for the crossover: the bracket has to come from the smoothed slopes.
             _bracket(problem, path.x, [path.sigma * length for length in lengths], state)
         enough = path.sigma <= _ROUGH if problem.is_sparse and near else path.near <= near
         return enough or path.sigma < _FLOOR or state.reached(tol)
@@ -106,11 +109,7 @@ def solve(problem: Composite, state: State, tol: float, check: Callable[[State],
             x = path.x
         deviations = [path.sigma * length for length in lengths]
         _bracket(problem, x, deviations, state)
-        # Rows are taken as near a kink within a few deviations; where that does not lock on, within more, at last all
-        # of them.
-        for reach, most in (
-            ((1.0, _KINKS), (4.0, _KINKS)) if problem.is_sparse else ((4.0, _KINKS), (40.0, 1000), (np.inf, 1000))
-        ):
+        for reach, most in _SPARSE_ATTEMPTS if problem.is_sparse else _ATTEMPTS:
             if state.reached(tol):
                 break
             exact = cross_over(problem, x, [reach * s for s in deviations], tol, most=most)

@@ -205,14 +205,12 @@ def _quadratic(matrix: Any, slope: Vector, a: Vector, d: Vector, high: Vector) -
         return None
     u, directions = _polish(u, inner, linear, balance, target, high)
     y = -invert(slope + rows.T @ u)
-    if null.shape[1]:
-        margin = 1e-7 * high
-        inside = (u > margin) & (u < high - margin)
-        if np.linalg.matrix_rank(balance[:, inside]) < null.shape[1]:  # no resting row fixes these directions
-            found = _along(null.T @ slope, balance.T, rows @ y + d, high)
-            if found is None:
-                return None
-            directions = found
+    if null.shape[1] and np.linalg.matrix_rank(balance[:, _strictly_inside(u, high)]) < null.shape[1]:
+        # No resting row fixes these directions.
+        found = _along(null.T @ slope, balance.T, rows @ y + d, high)
+        if found is None:
+            return None
+        directions = found
     return scale * (y + null @ directions), u
 
 
@@ -274,8 +272,7 @@ def _polish(
 
     Also returns the components of the point in directions without curvature, which these rows fix.
     """
-    margin = 1e-7 * high
-    inside = (u > margin) & (u < high - margin)
+    inside = _strictly_inside(u, high)
     count, free = int(inside.sum()), target.size
     fixed = np.where(u < high - u, 0.0, high)[~inside]
     system = np.zeros((count + free, count + free))
@@ -292,6 +289,12 @@ def _polish(
     polished = np.empty_like(u)
     polished[inside], polished[~inside] = solution[:count], fixed
     return np.clip(polished, 0.0, high), solution[count:]
+
+
+def _strictly_inside(u: Vector, high: Vector) -> NDArray[np.bool_]:
+    """Multipliers of rows that rest on their kink, neither left nor right of it."""
+    margin = 1e-7 * high
+    return (u > margin) & (u < high - margin)
 
 
 def _factor(matrix: Vector) -> Any:
