@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-__all__ = ["Certificate", "DualGap", "NoCertificate"]
+__all__ = ["Certificate", "DualGap", "NoCertificate", "SmoothingGap"]
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,13 @@ class DualGap(Certificate):
     """A point and a dual point: slopes of the terms, inside the domains of their conjugates."""
 
     rests_on: ClassVar[str] = "weak duality, with slopes of the terms as the dual point"
+
+
+@dataclass(frozen=True)
+class SmoothingGap(Certificate):
+    """A minimum of the bound, less the most by which the bound exceeds the objective at its sigma: known a priori."""
+
+    rests_on: ClassVar[str] = "the largest gap between the bound and the objective"
 
 
 @dataclass(frozen=True)

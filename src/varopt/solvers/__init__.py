@@ -1,7 +1,30 @@
-"""Solvers: the composite form, Newton's method on the bound, and the crossover to the exact optimum."""
+"""Solvers: the composite form, the one loop and its schedules, the methods, and the crossover to the exact optimum."""
 
+from varopt.solvers._choose import METHODS, choose
 from varopt.solvers._composite import Composite, NotComposite, composite
-from varopt.solvers._convex import State, solve
+from varopt.solvers._diagonal_newton import DiagonalNewton
+from varopt.solvers._lbfgs import LBFGS
+from varopt.solvers._method import Method
+from varopt.solvers._newton import Newton
 from varopt.solvers._recession import falls_for_ever
+from varopt.solvers._schedules import Adaptive, Every, Geometric, Schedule
+from varopt.solvers._state import Check, State
 
-__all__ = ["Composite", "NotComposite", "State", "composite", "falls_for_ever", "solve"]
+__all__ = [
+    "LBFGS",
+    "METHODS",
+    "Adaptive",
+    "Check",
+    "Composite",
+    "DiagonalNewton",
+    "Every",
+    "Geometric",
+    "Method",
+    "Newton",
+    "NotComposite",
+    "Schedule",
+    "State",
+    "choose",
+    "composite",
+    "falls_for_ever",
+]

@@ -16,7 +16,7 @@ import scipy.linalg
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from varopt.solvers._newton import as_band
+from varopt.solvers._level import as_band
 
 __all__ = ["active_set"]
 

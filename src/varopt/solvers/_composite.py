@@ -19,7 +19,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from varopt.model import Objective
-from varopt.model._blocks import AffineBlock, Block, QuadraticBlock, TermBlock
+from varopt.model._blocks import AffineBlock, QuadraticBlock, TermBlock
 from varopt.model._maps import Map, Matrix, Sparse
 from varopt.terms import PiecewisePolynomial
 
@@ -90,6 +90,15 @@ class Composite:
     slope: Vector
     constant: float
     rows: tuple[Rows, ...]
+    not_convex: str = ""  # the reason where it is not known to be convex, naming the block
+
+    @property
+    def not_quadratic(self) -> str:
+        """The reason where a term has pieces beyond degree 2."""
+        worst = max(self.rows, key=lambda r: r.term.degree, default=None)
+        if worst is None or worst.term.degree <= 2:
+            return ""
+        return f"{worst.term.name} has pieces of degree {worst.term.degree}; at most 2 is handled."
 
     @property
     def size(self) -> int:
@@ -169,18 +178,20 @@ def add(a: Any, b: Any) -> Any:
 
 
 def composite(objective: Objective) -> Composite:
-    """A convex objective in the solvers' form; raises `NotComposite` naming the block that does not fit."""
+    """An objective in the solvers' form; raises `NotComposite` naming the block that does not fit."""
     size, variables = objective.size, objective.variables
     hessian: Any = None
     slope, constant, rows = np.zeros(size), 0.0, []
+    not_convex = ""
     for block in objective.blocks:
+        if not block.curvature.is_convex and not not_convex:
+            not_convex = f"{block.describe()} is not known to be convex: {block.curvature_and_reason[1]}."
         if not block.variables:
             constant += float(block.value({}))
         elif isinstance(block, AffineBlock):
             slope += block.weights * block.argument.stacked(variables).transpose_apply(np.ones(1))
             constant += block.weights * float(np.ravel(block.argument.offset)[0])
         elif isinstance(block, QuadraticBlock):
-            _require_convex(block)
             linear = block.argument.stacked(variables)
             offset = np.broadcast_to(np.asarray(block.argument.offset, dtype=np.float64), (linear.shape[0],))
             inner, outer = block.matrix.explicit(), linear.explicit()
@@ -190,7 +201,7 @@ def composite(objective: Objective) -> Composite:
             constant += 0.5 * float(offset @ (symmetric @ offset))
         elif isinstance(block, TermBlock):
             part = _rows(block, variables)
-            if block.term.knots:
+            if block.term.knots or block.term.degree > 2:
                 rows.append(part)
             else:
                 start = Composite(hessian, slope, constant, (part,))
@@ -198,18 +209,10 @@ def composite(objective: Objective) -> Composite:
                 hessian, slope, constant = smooth.hessian, smooth.slope, smooth.constant
         else:
             raise NotComposite(f"{block.describe()} is no piecewise linear-quadratic term of an affine map.")
-    return Composite(hessian, slope, constant, tuple(rows))
-
-
-def _require_convex(block: Block) -> None:
-    if not block.curvature.is_convex:
-        raise NotComposite(f"{block.describe()} is not known to be convex: {block.curvature_and_reason[1]}.")
+    return Composite(hessian, slope, constant, tuple(rows), not_convex)
 
 
 def _rows(block: TermBlock, variables: Any) -> Rows:
-    if block.term.degree > 2:
-        raise NotComposite(f"{block.describe()} has pieces of degree {block.term.degree}; at most 2 is handled.")
-    _require_convex(block)
     linear = block.argument.stacked(variables)
     offset = np.array(np.broadcast_to(np.asarray(block.argument.offset, dtype=np.float64), (linear.shape[0],)))
     weights = np.array(np.broadcast_to(np.asarray(block.weights, dtype=np.float64), offset.shape))

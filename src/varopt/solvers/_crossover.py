@@ -19,15 +19,13 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from varopt.solvers._active_set import active_set
-from varopt.solvers._composite import Composite, Rows
-from varopt.solvers._newton import solve_definite
+from varopt.solvers._composite import Composite
+from varopt.solvers._duality import dual_gap
+from varopt.solvers._level import factorised
 
-__all__ = ["Exact", "cross_over", "dual_gap"]
+__all__ = ["Exact", "cross_over"]
 
 Vector = NDArray[np.float64]
-
-_STATIONARY = 1e-12  # share of what cancels in a residual below which it counts as rounding
-_DENSE = 3000  # largest order at which a sparse matrix is factorised as a dense one
 
 Near = list[list[NDArray[np.bool_]]]  # for each block, for each of its kinks: the rows that may rest on it
 
@@ -178,7 +176,7 @@ def _quadratic(matrix: Any, slope: Vector, a: Vector, d: Vector, high: Vector) -
     scale = 1.0 / np.where(diagonal > 0, np.sqrt(np.maximum(diagonal, 1e-300)), flat)  # variables in any units
     rows, slope = a * scale, scale * slope
     scaled = scale[:, None] * hessian * scale
-    factor = _factor(scaled)
+    factor = factorised(scaled)
     if factor is not None:
         null = np.zeros((slope.size, 0))
 
@@ -297,19 +295,6 @@ def _strictly_inside(u: Vector, high: Vector) -> NDArray[np.bool_]:
     return (u > margin) & (u < high - margin)
 
 
-def _factor(matrix: Vector) -> Any:
-    """A Cholesky factor, or None where the matrix is singular or nearly so."""
-    try:
-        factor = scipy.linalg.cho_factor(matrix, lower=True, check_finite=False)
-    except np.linalg.LinAlgError:
-        return None
-    pivots = np.diagonal(factor[0])
-    return factor if pivots.min(initial=1.0) > 1e-6 * pivots.max(initial=1.0) else None
-
-
-# -- The certificate --------------------------------------------------------------------------------------------------
-
-
 def _slopes(
     problem: Composite,
     reference: Sequence[Vector],
@@ -329,60 +314,3 @@ def _slopes(
         low, high = r.term.slopes
         slopes.append(np.clip(slope, low, high))
     return slopes
-
-
-def dual_gap(problem: Composite, x: Vector, positions: Sequence[Vector], slopes: Sequence[Vector]) -> tuple[float, str]:
-    r"""``f(x)`` minus the dual value of `slopes`, summed without cancellation, and what it assumes.
-
-    With r the gradient of the quadratic plus :math:`A^T(w u)`, for every y
-
-        f(y) >= f(x) - sum_k w_k (rho(z_k) + rho*(u_k) - u_k z_k) + r'(y - x) + 1/2 (y - x)'H(y - x).
-
-    Each summand is a Fenchel-Young gap, not negative, and zero where u is the slope at z. Where H is positive definite
-    the rest is at least :math:`-r'H^{-1}r/2`. Otherwise r has to vanish: where it is more than rounding the gap is
-    infinite; as rounding it is charged with the distance to an optimum, assumed to be no farther from the point than
-    twice its own coordinates.
-    """
-    residual = problem.quadratic_slope(x).copy()
-    size = np.abs(problem.slope) + np.abs(residual)  # of what cancels in the residual, for its rounding
-    gap = 0.0
-    for r, z, u in zip(problem.rows, positions, slopes, strict=True):
-        residual += r.linear.transpose_apply(r.weights * u)
-        size += r.largest_pull
-        open_rows = np.flatnonzero((u != r.term.derivative(z)) & (r.weights > 0))
-        if open_rows.size:
-            gap += float(r.weights[open_rows] @ _young(r, z, u, open_rows))
-    energy = _inverse_energy(problem.hessian, residual)
-    if energy is not None:
-        return gap + 0.5 * energy, ""
-    if np.any(np.abs(residual) > _STATIONARY * size):
-        return np.inf, ""
-    reach = np.abs(x)
-    charge = float(np.abs(residual) @ (2.0 * reach + 1e-6 * reach.max(initial=1.0)))
-    return (
-        gap + charge,
-        "an optimum lies within twice the coordinates of the point found (it absorbs the rounding of its stationarity)",
-    )
-
-
-def _inverse_energy(hessian: Any, residual: Vector) -> float | None:
-    """``r'H^{-1}r`` where H is safely positive definite, else None."""
-    if hessian is None or not np.all(hessian.diagonal() > 0):
-        return None
-    scale = 1.0 / np.sqrt(hessian.diagonal())
-    scaled = scale * residual
-    if sp.issparse(hessian):
-        unit = sp.csr_array(sp.diags_array(scale) @ hessian @ sp.diags_array(scale))
-        if float(np.abs(unit - sp.eye_array(unit.shape[0])).sum(axis=1).max(initial=0.0)) < 0.99:  # diagonally dominant
-            return float(scaled @ solve_definite(unit, scaled))
-        if unit.shape[0] > _DENSE:
-            return None
-        hessian = hessian.toarray()
-    factor = _factor(scale[:, None] * hessian * scale)
-    return None if factor is None else float(scaled @ scipy.linalg.cho_solve(factor, scaled, check_finite=False))
-
-
-def _young(r: Rows, z: Vector, u: Vector, index: NDArray[np.intp]) -> Vector:
-    """Fenchel-Young gaps ``rho(z) + rho*(u) - u z``, not negative."""
-    term = r.term.take(index)
-    return np.asarray(np.maximum(term.value(z[index]) + term.conjugate(u[index]) - u[index] * z[index], 0.0))

@@ -1,184 +1,126 @@
-r"""Newton's method on the bound while sigma falls.
-
-The rows are smoothed with standard deviations :math:`s_k = \sigma \ell_b`, :math:`\ell_b` the typical distance of a
-block's rows from their knots. Rows farther than `FAR` standard deviations from every knot are equal to their
-polynomial to machine precision and are frozen, so that the work of a level is that of the rows still near a knot.
-"""
+"""`newton`: a pilot on part of the rows, the path on all of them, the crossover, the certificate."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
-import scipy.linalg
-import scipy.sparse as sp
-from numpy.typing import NDArray
 
-from varopt.solvers._composite import Composite, add
+from varopt.certificates import DualGap
+from varopt.solvers._composite import Composite
+from varopt.solvers._crossover import cross_over
+from varopt.solvers._duality import bracket
+from varopt.solvers._level import near, newton_level, typical_lengths
+from varopt.solvers._loop import Path, follow
+from varopt.solvers._method import Method
+from varopt.solvers._schedules import Geometric, Schedule
+from varopt.solvers._state import Check, State
 
-__all__ = ["Path", "as_band", "follow", "solve_definite", "typical_lengths"]
+__all__ = ["Newton"]
 
-Vector = NDArray[np.float64]
-
-FAR = 16.0  # standard deviations from a knot at which a row is frozen: its tail is below rounding at half of them
-_DESCENT = 1e-4  # Armijo's constant
-_ROUNDING = 64 * float(np.finfo(np.float64).eps)
-_BAND = 64  # widest band that is factorised as such
-
-
-@dataclass
-class Path:
-    """Where the path following stands: it can be inspected and continued."""
-
-    problem: Composite  # what is left of the problem: near rows, and the frozen ones in its quadratic
-    x: Vector
-    sigma: float
-    lengths: list[float]
-    steps: int = 0
-
-    @property
-    def near(self) -> int:
-        """Rows within four standard deviations of a knot."""
-        positions = self.problem.positions(self.x)
-        return sum(
-            int(np.count_nonzero(r.knot_distance(z) < 4.0 * self.sigma * length))
-            for r, z, length in zip(self.problem.rows, positions, self.lengths, strict=True)
-        )
+_GROWTH = 8  # each sample of rows is this many times the one before
+_FLOOR = 1e-10  # relative sigma at which the path gives up
+_ROUGH = 0.07  # relative sigma from which the active set of a sparse problem settles
+_KINKS = 2000  # most near kinks that the crossover takes on
+# Deviations within which a row is taken as near a kink, and the most such rows: a few; where that does not lock on,
+# more; at last all of them. An active set only needs a guess of the rows at rest.
+_ATTEMPTS = ((4.0, _KINKS), (40.0, _KINKS // 2), (np.inf, _KINKS // 2))
+_SPARSE_ATTEMPTS = ((1.0, _KINKS), (4.0, _KINKS))
 
 
-def typical_lengths(problem: Composite, x: Vector) -> list[float]:
-    """The median distance of each block's rows from their nearest knot, where not zero."""
-    lengths = []
-    for r, z in zip(problem.rows, problem.positions(x), strict=True):
-        distance = r.knot_distance(z)
-        positive = distance[distance > 0]
-        lengths.append(float(np.median(positive)) if positive.size else 1.0)
-    return lengths
+@dataclass(frozen=True)
+class Newton(Method):
+    """Newton's method on the bound while sigma falls, then a crossover to the exact optimum.
+
+    On tall data the path starts on samples of the rows; far rows are frozen as sigma falls, so that the work of a level
+    is that of the rows near a knot.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        How sigma falls; it is relative to the median distance of a block's rows from their knots.
+    seed : int
+        Chooses the samples.
+    """
+
+    schedule: Schedule = field(default_factory=Geometric)
+    seed: int = 0
+
+    name: ClassVar[str] = "newton"
+
+    def refusal(self, problem: Composite) -> str:
+        """What the problem lacks."""
+        return problem.not_quadratic or problem.not_convex
+
+    def solve(self, problem: Composite, state: State, tol: float, check: Check) -> None:
+        """Lower the bracket of `state`."""
+        if problem.rows:
+            with np.errstate(over="ignore", invalid="ignore"):  # along a direction of unbounded descent
+                _solve(problem, state, tol, check, self)
+            return
+        if problem.hessian is None and not problem.slope.any():
+            state.see(state.x, problem.constant, 0.0)  # a constant: every point is optimal
+        elif problem.hessian is not None and (exact := cross_over(problem, state.x, [], tol)) is not None:
+            state.see(exact.x, exact.value, exact.gap, exact.assumption)
+        state.sigma = 0.0
+        state.record()
 
 
-def follow(
-    problem: Composite,
-    x: Vector,
-    lengths: list[float],
-    sigma: float,
-    stop: Callable[[Path], bool],
-    *,
-    factor: float = 0.25,
-) -> Path:
-    """Minimise the bound at falling sigma until `stop`; rows that have become polynomials are frozen on the way."""
-    path = Path(problem, x, sigma, lengths)
+def _solve(problem: Composite, state: State, tol: float, check: Check, config: Newton) -> None:
+    p, schedule = problem.size, config.schedule
+    x, sigma = state.begin(schedule.start)
+    lengths = typical_lengths(problem, x)
+    rng = np.random.default_rng(config.seed)
+
+    def level(path: Path) -> None:
+        state.sigma, state.latest = path.sigma, path.x
+        state.steps += path.level_steps
+        state.record()
+        check(state)
+
+    def proved() -> bool:  # a smoothing gap within the tolerance is no reason not to finish exactly
+        return state.reached(tol) and state.proof is DualGap
+
+    # A sample of m rows fixes the point up to a share sqrt(p / m) of the spread of the rows: no smaller sigma is of
+    # use there.
+    sample = max(1000, 20 * p)
+    while not state.resumes and max(r.count for r in problem.rows) > 4 * sample:
+        thinned = problem.thin([sample if r.count > 4 * sample else r.count for r in problem.rows], rng)
+        rough = float(np.sqrt(p / sample))
+
+        def coarse(path: Path, rough: float = rough) -> bool:
+            level(path)
+            return path.sigma <= rough
+
+        x = follow(Path(thinned, x, sigma, list(lengths)), newton_level, schedule, coarse).x
+        lengths, sigma = typical_lengths(problem, x), min(sigma, rough)
+        sample *= _GROWTH
+
+    few = 3 * p + 50
+
+    def settled(path: Path) -> bool:
+        level(path)
+        if near(path) > _KINKS and not problem.is_sparse:
+            # Too many for the crossover: the bracket has to come from the smoothed slopes.
+            bracket(problem, path.x, [path.sigma * length for length in lengths], state)
+        enough = path.sigma <= _ROUGH if problem.is_sparse and few else near(path) <= few
+        return enough or path.sigma < _FLOOR or proved()
+
     while True:
-        _freeze_far(path)
-        _level(path)
-        if stop(path) or not np.all(np.isfinite(path.x)):
-            return path
-        path.sigma *= factor
-
-
-def _freeze_far(path: Path) -> None:
-    positions = path.problem.positions(path.x)
-    keep = [
-        r.knot_distance(z) < FAR * path.sigma * length
-        for r, z, length in zip(path.problem.rows, positions, path.lengths, strict=True)
-    ]
-    kept = sum(int(k.sum()) for k in keep)
-    if kept < 0.7 * path.problem.row_count or not all(
-        r.is_explicit for r in path.problem.rows
-    ):  # else the copy does not pay
-        path.lengths = [length for k, length in zip(keep, path.lengths, strict=True) if k.any()]
-        path.problem = path.problem.freeze(positions, keep)
-
-
-def _level(path: Path, most: int = 25) -> None:
-    """Newton steps at one sigma, until what is left to gain is small against the smoothing gap itself."""
-    problem, x = path.problem, path.x
-    positions = problem.positions(x)
-    for _ in range(most):
-        value, slope, matrix, gap = problem.quadratic(x), problem.quadratic_slope(x).copy(), problem.hessian, 0.0
-        for r, z, length in zip(problem.rows, positions, path.lengths, strict=True):
-            smoothed, first, second = r.term.derivatives(z, path.sigma * length)
-            value += float(r.weights @ smoothed)
-            gap += float(r.weights @ (smoothed - r.term.value(z)))
-            slope += r.linear.transpose_apply(r.weights * first)
-            bend = r.weights * second
-            active = np.flatnonzero(bend > 1e-10 * bend.max(initial=0.0))
-            if active.size > 0.6 * r.count:
-                matrix = add(matrix, r.linear.gram(bend))
-            elif active.size:
-                matrix = add(matrix, r.linear.rows(active).gram(bend[active]))
-        path.steps += 1
-        step = solve_definite(matrix, -slope)
-        decrement = -float(slope @ step)
-        if not decrement > _ROUNDING * abs(value):
-            break
-        x, positions = _search(path, x, positions, step, value, decrement)
-        if decrement <= 0.02 * gap:
-            break
-    path.x = x
-
-
-def _search(
-    path: Path, x: Vector, positions: list[Vector], step: Vector, value: float, decrement: float
-) -> tuple[Vector, list[Vector]]:
-    """Halve the step until the bound falls enough; the products with the data are made once."""
-    problem, length = path.problem, 1.0
-    moves = [r.linear.apply(step) for r in problem.rows]
-    while True:
-        trial = [z + length * move for z, move in zip(positions, moves, strict=True)]
-        candidate = problem.quadratic(x + length * step) + sum(
-            float(r.weights @ r.term.expectation(z, path.sigma * scale))
-            for r, z, scale in zip(problem.rows, trial, path.lengths, strict=True)
-        )
-        if candidate <= value - _DESCENT * length * decrement + _ROUNDING * abs(value) or length < 1e-10:
-            return x + length * step, trial
-        length *= 0.5
-
-
-def solve_definite(matrix: Any, rhs: Vector) -> Vector:
-    """Solve with a positive semidefinite matrix, dense, banded or sparse; with a small ridge where it is singular."""
-    if matrix is None:
-        return np.zeros_like(rhs)
-    scale = float(np.abs(matrix.diagonal()).mean()) or 1.0
-    solvers = {True: _solve_sparse, False: _solve_dense}
-    for ridge in (0.0, 1e-14, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4):
-        try:
-            return solvers[bool(sp.issparse(matrix))](matrix, rhs, ridge * scale)
-        except np.linalg.LinAlgError:
-            continue
-    return rhs / scale
-
-
-def _solve_dense(matrix: Vector, rhs: Vector, ridge: float) -> Vector:
-    shifted = matrix if ridge == 0.0 else matrix + ridge * np.eye(matrix.shape[0])
-    factor = scipy.linalg.cho_factor(shifted, lower=True, check_finite=False)
-    return np.asarray(scipy.linalg.cho_solve(factor, rhs, check_finite=False))
-
-
-def _solve_sparse(matrix: Any, rhs: Vector, ridge: float) -> Vector:
-    band = as_band(matrix)
-    if band is not None:
-        band[0] += ridge
-        return np.asarray(scipy.linalg.solveh_banded(band, rhs, lower=True, check_finite=False))
-    from scipy.sparse.linalg import splu
-
-    try:
-        return np.asarray(splu((matrix + ridge * sp.eye_array(matrix.shape[0])).tocsc()).solve(rhs))
-    except RuntimeError as error:  # exactly singular
-        raise np.linalg.LinAlgError(str(error)) from None
-
-
-def as_band(matrix: Any) -> Vector | None:
-    """The lower band of a symmetric sparse matrix, or None where it is too wide to be treated as one."""
-    if matrix.format == "dia":
-        matrix = matrix.tocsr()
-    entries = matrix.tocoo()
-    width = int(np.max(np.abs(entries.row - entries.col), initial=0))
-    if width > _BAND:
-        return None
-    band = np.zeros((width + 1, matrix.shape[0]))
-    for k in range(width + 1):
-        diagonal = matrix.diagonal(-k)
-        band[k, : diagonal.size] = diagonal
-    return band
+        path = follow(Path(problem, x, sigma, list(lengths)), newton_level, schedule, settled)
+        if np.all(np.isfinite(path.x)):
+            x = path.x
+        deviations = [path.sigma * length for length in lengths]
+        bracket(problem, x, deviations, state)
+        for reach, most in _SPARSE_ATTEMPTS if problem.is_sparse else _ATTEMPTS:
+            if proved():
+                break
+            exact = cross_over(problem, x, [reach * s for s in deviations], tol, most=most)
+            if exact is not None:
+                state.see(exact.x, exact.value, exact.gap, exact.assumption)
+        state.record()
+        if proved() or path.sigma < _FLOOR:
+            return
+        check(state)
+        sigma, few = schedule(path), 0

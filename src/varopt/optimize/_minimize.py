@@ -1,0 +1,212 @@
+"""`minimize` and `maximize`: an objective in, a point and a bracket of the optimum out."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from varopt._domains import as_finite
+from varopt.certificates import NoCertificate
+from varopt.model import Objective, as_objective
+from varopt.model._points import split
+from varopt.optimize._result import Result, Status
+from varopt.solvers import METHODS, Composite, Method, NotComposite, State, choose, composite, falls_for_ever
+
+__all__ = ["maximize", "minimize"]
+
+Vector = NDArray[np.float64]
+
+
+class _TimeUp(Exception):
+    """The time limit was reached."""
+
+
+def minimize(
+    f: Any, *, tol: float = 1e-9, method: str | Method = "auto", x0: Any = None, resume: State | Result | None = None,
+    callback: Callable[[State], Any] | None = None, progress: bool = False, time_limit: float | None = None,
+) -> Result:  # fmt: skip
+    r"""Minimise a composite objective to a certified gap.
+
+    Parameters
+    ----------
+    f : objective
+        A sum of quadratics and piecewise linear-quadratic terms of affine maps of real variables.
+    tol : float
+        Relative: stop when ``upper - lower <= tol * max(1, |upper|)``.
+    method : str or Method
+        ``"auto"`` chooses, and `Result.method` says what it chose. By name: ``"newton"`` (path following, then an exact
+        crossover), ``"diagonal-newton"`` and ``"lbfgs"`` (the paper's), with their defaults; or a configuration such as
+        ``vo.solvers.Newton(schedule=vo.solvers.Adaptive())``.
+    x0 : point, optional
+        Where to start: a flat array or a mapping from variables. Zero by default.
+    resume : State or Result, optional
+        Go on from where an earlier run stopped, at its point and its sigma. Its lower bound is kept where `f` is the
+        very objective it was proved for.
+    callback : callable, optional
+        Called with the state after every level; it may raise `StopIteration` to end the run with what is known.
+    progress : bool
+        Show a live line on standard error.
+    time_limit : float, optional
+        Seconds after which the best so far is returned with its bracket.
+
+    Returns
+    -------
+    Result
+
+    Raises
+    ------
+    ValueError
+        For what is not handled, naming the part and the reason.
+
+    Notes
+    -----
+    On tall data the path starts on samples of the rows, so that few passes touch all of them; far rows are frozen as
+    sigma falls. Memory: up to one copy of the data. The dense Hessian is p x p for p variables; nothing is n x n for n
+    rows.
+
+    Examples
+    --------
+    >>> import numpy as np, varopt as vo
+    >>> w = vo.Variable(3, name="w")
+    >>> X = np.array([[1.0, 0.0, 1.0], [0.0, 1.0, 1.0], [1.0, 1.0, 0.0], [1.0, 0.0, 0.0]])
+    >>> y = np.array([3.0, 1.0, 2.0, 2.0])
+    >>> r = vo.minimize(vo.norm1(y - X @ w) + 0.1 * vo.norm1(w))
+    >>> r.status.name, bool(r.lower <= r.fun <= r.upper), bool(r.gap <= 1e-9)
+    ('OPTIMAL', True, True)
+    >>> r[w].round(6)
+    array([2., 0., 1.])
+    """
+    objective = _admissible(f)
+    tol, time_limit = _check_options(tol, method, time_limit, callback)
+    state = _start(objective, x0, resume)
+    try:
+        problem = composite(objective)
+        solver = _solver(method, problem)
+    except (NotComposite, _Refused) as refusal:
+        raise NotComposite(f"{refusal} See f.explain().") from None
+    before = state.elapsed
+
+    def check(current: State) -> None:
+        if progress:
+            sys.stderr.write(
+                f"\r  step {current.steps:4d}  sigma {current.sigma:8.2e}  gap {current.gap:8.2e}"
+                f"  {current.elapsed:6.1f} s "
+            )
+            sys.stderr.flush()
+        if callback is not None:
+            callback(current)
+        if time_limit is not None and current.elapsed - before > time_limit:
+            raise _TimeUp
+
+    status: Status | None = None
+    try:
+        solver.solve(problem, state, tol, check)
+    except _TimeUp:
+        status = Status.TIME_LIMIT
+    except (KeyboardInterrupt, StopIteration):
+        status = Status.INTERRUPTED
+    finally:
+        if progress:
+            sys.stderr.write("\n")
+    return _conclude(objective, problem, state, tol, status, solver.name)
+
+
+def maximize(f: Any, **options: Any) -> Result:
+    """Maximise a composite objective to a certified gap: `minimize` of ``-f``, mirrored, with its options."""
+    result = minimize(-as_objective(f), **options)
+    history = {**result.history, "upper": -result.history["lower"], "lower": -result.history["upper"]}
+    return replace(result, fun=0.0 - result.fun, certificate=result.certificate.mirrored(), history=history)
+
+
+class _Refused(ValueError):
+    """A method does not take the problem; the message says why."""
+
+
+def _solver(method: str | Method, problem: Composite) -> Method:
+    if method == "auto":
+        try:
+            return choose(problem)
+        except ValueError as refusal:
+            raise _Refused(f"No method takes this objective: {refusal}") from None
+    solver = METHODS[method] if isinstance(method, str) else method
+    if reason := solver.refusal(problem):
+        raise _Refused(f"method {solver.name!r} does not take this objective: {reason}")
+    return solver
+
+
+def _admissible(f: Any) -> Objective:
+    if callable(f) and not hasattr(f, "shape"):
+        raise ValueError("minimize needs an objective of variables: black boxes are not handled yet.")
+    objective = as_objective(f).checked
+    discrete = [str(v) for v in objective.variables if v.kind != "real"]
+    if discrete:
+        raise ValueError(f"minimize needs real variables: {', '.join(discrete)} is discrete, which is not handled yet.")
+    if not objective.variables:
+        raise ValueError("minimize needs an objective with variables; this one is a constant.")
+    return objective
+
+
+def _check_options(tol: Any, method: Any, time_limit: Any, callback: Any) -> tuple[float, float | None]:
+    if not _is_number(tol) or not 0.0 <= float(tol) < math.inf:
+        raise ValueError(f"tol must be a number >= 0; got {tol!r}.")
+    if not isinstance(method, Method) and method not in ("auto", *METHODS):
+        names = ", ".join(map(repr, ("auto", *METHODS)))
+        raise ValueError(f"method must be one of {names}, or a vo.solvers.Method; got {method!r}.")
+    if callback is not None and not callable(callback):
+        raise ValueError(f"callback must be a function of the state; got {callback!r}.")
+    if time_limit is not None and not (_is_number(time_limit) and float(time_limit) > 0):
+        raise ValueError(f"time_limit must be a positive number of seconds; got {time_limit!r}.")
+    return float(tol), None if time_limit is None else float(time_limit)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+
+
+def _start(objective: Objective, x0: Any, resume: Any) -> State:
+    if resume is None:
+        if x0 is None:
+            return State(np.zeros(objective.size), objective=objective)
+        values = split(objective.variables, (x0,))
+        x = np.concatenate([as_finite("x0", values[v]).astype(np.float64) for v in objective.variables])
+        return State(x, objective=objective)
+    if x0 is not None:
+        raise ValueError("x0 and resume both say where to start; give one of them.")
+    state = resume.state if isinstance(resume, Result) else resume
+    if not isinstance(state, State):
+        raise ValueError(f"resume must be a Result or its state; got {type(resume).__name__}.")
+    if state.x.size != objective.size:
+        raise ValueError(f"resume has {state.x.size} coordinates, but the objective has {objective.size}.")
+    return state.resumed(objective)
+
+
+def _conclude(
+    objective: Objective, problem: Composite, state: State, tol: float, status: Status | None, method: str
+) -> Result:
+    x = state.x
+    if not math.isfinite(state.upper) and state.latest is not None and np.all(np.isfinite(state.latest)):
+        x = state.latest
+    value = float(objective.at(x))  # as the user's own objective gives it, not as the reduced problem does
+    tidy = np.where(np.abs(x) <= 1e-11 * np.abs(x).max(initial=0.0), 0.0, x)  # zeros that are zeros but for rounding
+    if (tidied := float(objective.at(tidy))) <= value:
+        x, value = tidy, tidied
+    # Within rounding a lower bound may come out above the value; farther above, the assumption behind it is refuted.
+    refuted = state.lower > value + 1e-9 * max(1.0, abs(value))
+    upper, lower = value, -math.inf if refuted else min(state.lower, value)
+    if status is None:
+        status = Status.OPTIMAL if upper - lower <= tol * max(1.0, abs(upper)) else Status.GAP_OPEN
+        if status is Status.GAP_OPEN and falls_for_ever(problem) is not None:
+            status, lower = Status.UNBOUNDED, -math.inf
+    certificate = state.proof(lower, upper, state.assumption) if math.isfinite(lower) else NoCertificate(lower, upper)
+    names = ("time", "steps", "sigma", "upper", "lower")
+    history = {name: np.array([row[name] for row in state.history]) for name in names}
+    return Result(
+        x, value, certificate, status, method, state.sigma, state.steps, state.elapsed, history, objective.slices,
+        state.evaluations, state,
+    )  # fmt: skip

@@ -1,0 +1,151 @@
+"""The outcome of a run: a point, a bracket of the optimum, and how it came about."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from varopt.certificates import Certificate
+from varopt.model import Variable
+from varopt.solvers import State
+
+__all__ = ["Result", "Status"]
+
+Vector = NDArray[np.float64]
+
+
+class Status(Enum):
+    """How a run ended; the value is the sentence that is shown."""
+
+    OPTIMAL = "The certified gap is within the tolerance."
+    GAP_OPEN = "The certified gap is wider than the tolerance; the bracket holds all the same. Raise tol or rescale x."
+    UNBOUNDED = "The objective is unbounded: it falls for ever along a direction (rises, when maximising)."
+    TIME_LIMIT = "The time limit was reached; the bracket is what was known by then. Raise time_limit to narrow it."
+    INTERRUPTED = "The run was interrupted; the bracket is what was known by then."
+
+
+@dataclass(frozen=True)
+class Result:
+    """The outcome of `minimize` or `maximize`. ``r.x`` is flat; ``r[w]`` is the value of a variable.
+
+    Attributes
+    ----------
+    x : ndarray
+        The best point found, in the order of the objective's variables.
+    fun : float
+        The objective there.
+    lower, upper : float
+        ``lower <= optimum <= upper``; one of them is `fun`.
+    gap : float
+        ``upper - lower``.
+    certificate : Certificate
+        How the bracket came about and what it assumes.
+    status : Status
+        How the run ended; ``str(r.status.value)`` is a sentence.
+    method : str
+        The solver that ran.
+    sigma : float
+        The last dispersion: for ``newton`` relative to the spread of the rows, and where the exact solver took over.
+    nit : int
+        Steps of the method.
+    nfev : int
+        Evaluations of the objective or its bound, where the method counts them; else 0.
+    time : float
+        Seconds.
+    history : dict of ndarray
+        ``time``, ``steps``, ``sigma``, ``upper`` and ``lower`` after every level.
+    state : State
+        What the solver knew at the end: look at it, keep it, or hand it to ``minimize(f, resume=r.state)`` to go on.
+    """
+
+    x: Vector
+    fun: float
+    certificate: Certificate
+    status: Status
+    method: str
+    sigma: float
+    nit: int
+    time: float
+    history: dict[str, Vector]
+    slices: dict[Variable, slice]
+    nfev: int = 0
+    state: State | None = None
+
+    @property
+    def lower(self) -> float:
+        """A lower bound on the optimum."""
+        return self.certificate.lower
+
+    @property
+    def upper(self) -> float:
+        """An upper bound on the optimum."""
+        return self.certificate.upper
+
+    @property
+    def gap(self) -> float:
+        """``upper - lower``."""
+        return self.certificate.gap
+
+    @property
+    def success(self) -> bool:
+        """Whether the tolerance was reached."""
+        return self.status is Status.OPTIMAL
+
+    @property
+    def message(self) -> str:
+        """The sentence of the status."""
+        return self.status.value
+
+    def __getitem__(self, variable: Variable) -> Any:
+        if variable not in self.slices:
+            raise KeyError(f"{variable!r} does not occur in the objective")
+        part = self.x[self.slices[variable]]
+        return float(part[0]) if variable.dimensions == () else part.reshape(variable.dimensions)
+
+    def __repr__(self) -> str:
+        return "\n".join(
+            [
+                f"{self.status.name}: {self.status.value}",
+                f"  objective  {self.fun:.12g}",
+                f"  bracket    [{self.lower:.12g}, {self.upper:.12g}], gap {self.gap:.3g}",
+                f"  proof      {self.certificate}",
+                f"  method     {self.method}: {self.nit} steps, sigma {self._sigmas}, {self.time:.3g} s",
+            ]
+        )
+
+    @property
+    def _sigmas(self) -> str:
+        first, last = self.history["sigma"][:1], self.sigma
+        return f"{first[0]:.2g} -> {last:.2g}" if first.size and first[0] != last else f"{last:.2g}"
+
+    def plot(self, axes: Any = None) -> Any:
+        """Bracket and sigma, against steps below and seconds above. Needs Matplotlib (the extra `plot`); returns axes.
+
+        Parameters
+        ----------
+        axes : pair of Matplotlib axes, optional
+            Where to draw: the bracket on the first, sigma on the second.
+        """
+        import matplotlib.pyplot as plt
+
+        axes = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")[1] if axes is None else axes
+        steps, seconds = self.history["steps"], self.history["time"]
+        for name in ("upper", "lower"):
+            values = self.history[name]
+            axes[0].plot(steps, np.where(np.isfinite(values), values, np.nan), "o-", ms=3, label=name)
+        axes[0].set(ylabel="objective", title="bracket of the optimum")
+        axes[0].legend()
+        axes[1].semilogy(steps, np.where(self.history["sigma"] > 0, self.history["sigma"], np.nan), "o-", ms=3)
+        axes[1].set(ylabel="sigma", title="dispersion")
+        for axis in axes:
+            axis.set_xlabel("steps")
+            if steps.size > 1 and steps[-1] > steps[0] and np.all(np.diff(steps) >= 0):
+                clock = axis.secondary_xaxis(
+                    "top", functions=(lambda v: np.interp(v, steps, seconds), lambda t: np.interp(t, seconds, steps))
+                )
+                clock.set_xlabel("seconds")
+        return axes

@@ -1,0 +1,106 @@
+"""The bracket at a point: a dual value from the slopes of the terms, or what the smoothing can cost at most."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from varopt.certificates import SmoothingGap
+from varopt.solvers._composite import Composite, Rows
+from varopt.solvers._level import factorised, solve_definite
+from varopt.solvers._state import State
+
+__all__ = ["bracket", "dual_gap"]
+
+Vector = NDArray[np.float64]
+
+_STATIONARY = 1e-12  # share of what cancels in a residual below which it counts as rounding
+_NEARBY = (
+    "an optimum lies within twice the coordinates of the point found (which absorbs that it is stationary to rounding)"
+)
+_DENSE = 3000  # largest order at which a sparse matrix is factorised as a dense one
+
+
+def dual_gap(problem: Composite, x: Vector, positions: Sequence[Vector], slopes: Sequence[Vector]) -> tuple[float, str]:
+    r"""``f(x)`` minus the dual value of `slopes`, summed without cancellation, and what it assumes.
+
+    With r the gradient of the quadratic plus :math:`A^T(w u)`, for every y
+
+        f(y) >= f(x) - sum_k w_k (rho(z_k) + rho*(u_k) - u_k z_k) + r'(y - x) + 1/2 (y - x)'H(y - x).
+
+    Each summand is a Fenchel-Young gap, not negative, and zero where u is the slope at z. Where H is positive definite
+    the rest is at least :math:`-r'H^{-1}r/2`. Otherwise r has to vanish: where it is more than rounding the gap is
+    infinite; as rounding it is charged with the distance to an optimum, assumed to be no farther from the point than
+    twice its own coordinates.
+    """
+    residual = problem.quadratic_slope(x).copy()
+    size = np.abs(problem.slope) + np.abs(residual)  # of what cancels in the residual, for its rounding
+    gap = 0.0
+    for r, z, u in zip(problem.rows, positions, slopes, strict=True):
+        residual += r.linear.transpose_apply(r.weights * u)
+        size += r.largest_pull
+        open_rows = np.flatnonzero((u != r.term.derivative(z)) & (r.weights > 0))
+        if open_rows.size:
+            gap += float(r.weights[open_rows] @ _young(r, z, u, open_rows))
+    energy = _inverse_energy(problem.hessian, residual)
+    if energy is not None:
+        return gap + 0.5 * energy, ""
+    if np.any(np.abs(residual) > _STATIONARY * size):
+        return np.inf, ""
+    return gap + _charge(residual, x), _NEARBY
+
+
+def _inverse_energy(hessian: Any, residual: Vector) -> float | None:
+    """``r'H^{-1}r`` where H is safely positive definite, else None."""
+    if hessian is None or not np.all(hessian.diagonal() > 0):
+        return None
+    scale = 1.0 / np.sqrt(hessian.diagonal())
+    scaled = scale * residual
+    if sp.issparse(hessian):
+        unit = sp.csr_array(sp.diags_array(scale) @ hessian @ sp.diags_array(scale))
+        if float(np.abs(unit - sp.eye_array(unit.shape[0])).sum(axis=1).max(initial=0.0)) < 0.99:  # diagonally dominant
+            return float(scaled @ solve_definite(unit, scaled))
+        if unit.shape[0] > _DENSE:
+            return None
+        hessian = hessian.toarray()
+    factor = factorised(scale[:, None] * hessian * scale)
+    return None if factor is None else float(scaled @ scipy.linalg.cho_solve(factor, scaled, check_finite=False))
+
+
+def _young(r: Rows, z: Vector, u: Vector, index: NDArray[np.intp]) -> Vector:
+    """Fenchel-Young gaps ``rho(z) + rho*(u) - u z``, not negative."""
+    term = r.term.take(index)
+    return np.asarray(np.maximum(term.value(z[index]) + term.conjugate(u[index]) - u[index] * z[index], 0.0))
+
+
+def bracket(problem: Composite, x: Vector, deviations: Sequence[Any], state: State) -> None:
+    """Show `state` the point x of the bound's descent, with what the slopes of the smoothed terms prove.
+
+    As a dual point where they are one; else, E being convex and above f by its largest gap at most, for every y
+
+        f(y) >= E(y) - max gap >= E(x) + r'(y - x) - max gap,       r = E'(x).
+    """
+    positions = problem.positions(x)
+    value = problem.value(x, positions)
+    slopes = [r.term.derivatives(z, s)[1] for r, z, s in zip(problem.rows, positions, deviations, strict=True)]
+    gap, assumption = dual_gap(problem, x, positions, slopes) if problem.hessian is not None else (np.inf, "")
+    if np.isfinite(gap):
+        state.see(x, value, gap, assumption)
+        return
+    residual, slack = problem.quadratic_slope(x).copy(), 0.0
+    for r, z, s, u in zip(problem.rows, positions, deviations, slopes, strict=True):
+        residual += r.linear.transpose_apply(r.weights * u)
+        constant, linear, quadratic = r.term.gap_coefficients()
+        slack += float(np.sum(r.weights * (constant + linear * s + quadratic * s**2 - r.term.gap(z, s))))
+    state.see(x, value, slack + _charge(residual, x), _NEARBY, SmoothingGap)
+
+
+def _charge(residual: Vector, x: Vector) -> float:
+    """The most that ``r'(y - x)`` can be for the points y of the assumption `_NEARBY`."""
+    reach = np.abs(x)
+    return float(np.abs(residual) @ (2.0 * reach + 1e-6 * reach.max(initial=1.0)))

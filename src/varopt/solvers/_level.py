@@ -1,0 +1,167 @@
+r"""Newton's method on the bound at one sigma.
+
+The rows are smoothed with standard deviations :math:`s_k = \sigma \ell_b`, :math:`\ell_b` the typical distance of a
+block's rows from their knots. Rows farther than `FAR` standard deviations from every knot are equal to their
+polynomial to machine precision and are frozen, so that the work of a level is that of the rows still near a knot.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from varopt.solvers._composite import Composite, add
+from varopt.solvers._loop import Path
+
+__all__ = ["as_band", "factorised", "near", "newton_level", "solve_definite", "typical_lengths"]
+
+Vector = NDArray[np.float64]
+
+FAR = 16.0  # standard deviations from a knot at which a row is frozen: its tail is below rounding at half of them
+_DESCENT = 1e-4  # Armijo's constant
+_ROUNDING = 64 * float(np.finfo(np.float64).eps)
+_BAND = 64  # widest band that is factorised as such
+
+
+def near(path: Path) -> int:
+    """Rows within four standard deviations of a knot."""
+    positions = path.problem.positions(path.x)
+    return sum(
+        int(np.count_nonzero(r.knot_distance(z) < 4.0 * deviation))
+        for r, z, deviation in zip(path.problem.rows, positions, path.deviations, strict=True)
+    )
+
+
+def typical_lengths(problem: Composite, x: Vector) -> list[float]:
+    """The median distance of each block's rows from their nearest knot, where not zero."""
+    lengths = []
+    for r, z in zip(problem.rows, problem.positions(x), strict=True):
+        distance = r.knot_distance(z)
+        positive = distance[distance > 0]
+        lengths.append(float(np.median(positive)) if positive.size else 1.0)
+    return lengths
+
+
+def _freeze_far(path: Path) -> None:
+    positions = path.problem.positions(path.x)
+    keep = [
+        r.knot_distance(z) < FAR * deviation
+        for r, z, deviation in zip(path.problem.rows, positions, path.deviations, strict=True)
+    ]
+    kept = sum(int(k.sum()) for k in keep)
+    if kept < 0.7 * path.problem.row_count or not all(
+        r.is_explicit for r in path.problem.rows
+    ):  # else the copy does not pay
+        path.lengths = [length for k, length in zip(keep, path.lengths, strict=True) if k.any()]
+        path.problem = path.problem.freeze(positions, keep)
+
+
+def newton_level(path: Path, most: int = 25) -> int:
+    """Freeze the far rows, then take Newton steps until what is left to gain is small against the smoothing gap itself.
+
+    Returns the number of steps.
+    """
+    _freeze_far(path)
+    problem, x = path.problem, path.x
+    positions = problem.positions(x)
+    for count in range(1, most + 1):  # noqa: B007  (the number of steps taken is the answer)
+        value, slope, matrix, gap = problem.quadratic(x), problem.quadratic_slope(x).copy(), problem.hessian, 0.0
+        for r, z, deviation in zip(problem.rows, positions, path.deviations, strict=True):
+            smoothed, first, second = r.term.derivatives(z, deviation)
+            value += float(r.weights @ smoothed)
+            gap += float(r.weights @ (smoothed - r.term.value(z)))
+            slope += r.linear.transpose_apply(r.weights * first)
+            bend = r.weights * second
+            active = np.flatnonzero(bend > 1e-10 * bend.max(initial=0.0))
+            if active.size > 0.6 * r.count:
+                matrix = add(matrix, r.linear.gram(bend))
+            elif active.size:
+                matrix = add(matrix, r.linear.rows(active).gram(bend[active]))
+        step = solve_definite(matrix, -slope)
+        decrement = -float(slope @ step)
+        if not decrement > _ROUNDING * abs(value):
+            break
+        x, positions = _search(path, x, positions, step, value, decrement)
+        if decrement <= 0.02 * gap:
+            break
+    path.x = x
+    return count
+
+
+def _search(
+    path: Path, x: Vector, positions: list[Vector], step: Vector, value: float, decrement: float
+) -> tuple[Vector, list[Vector]]:
+    """Halve the step until the bound falls enough; the products with the data are made once."""
+    problem, length = path.problem, 1.0
+    moves = [r.linear.apply(step) for r in problem.rows]
+    while True:
+        trial = [z + length * move for z, move in zip(positions, moves, strict=True)]
+        candidate = problem.quadratic(x + length * step) + sum(
+            float(r.weights @ r.term.expectation(z, deviation))
+            for r, z, deviation in zip(problem.rows, trial, path.deviations, strict=True)
+        )
+        if candidate <= value - _DESCENT * length * decrement + _ROUNDING * abs(value) or length < 1e-10:
+            return x + length * step, trial
+        length *= 0.5
+
+
+def solve_definite(matrix: Any, rhs: Vector) -> Vector:
+    """Solve with a positive semidefinite matrix, dense, banded or sparse; with a small ridge where it is singular."""
+    if matrix is None:
+        return np.zeros_like(rhs)
+    scale = float(np.abs(matrix.diagonal()).mean()) or 1.0
+    solvers = {True: _solve_sparse, False: _solve_dense}
+    for ridge in (0.0, 1e-14, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4):
+        try:
+            return solvers[bool(sp.issparse(matrix))](matrix, rhs, ridge * scale)
+        except np.linalg.LinAlgError:
+            continue
+    return rhs / scale
+
+
+def factorised(matrix: Vector) -> Any:
+    """A Cholesky factor, or None where the matrix is singular or nearly so."""
+    try:
+        factor = scipy.linalg.cho_factor(matrix, lower=True, check_finite=False)
+    except np.linalg.LinAlgError:
+        return None
+    pivots = np.diagonal(factor[0])
+    return factor if pivots.min(initial=1.0) > 1e-6 * pivots.max(initial=1.0) else None
+
+
+def _solve_dense(matrix: Vector, rhs: Vector, ridge: float) -> Vector:
+    shifted = matrix if ridge == 0.0 else matrix + ridge * np.eye(matrix.shape[0])
+    factor = scipy.linalg.cho_factor(shifted, lower=True, check_finite=False)
+    return np.asarray(scipy.linalg.cho_solve(factor, rhs, check_finite=False))
+
+
+def _solve_sparse(matrix: Any, rhs: Vector, ridge: float) -> Vector:
+    band = as_band(matrix)
+    if band is not None:
+        band[0] += ridge
+        return np.asarray(scipy.linalg.solveh_banded(band, rhs, lower=True, check_finite=False))
+    from scipy.sparse.linalg import splu
+
+    try:
+        return np.asarray(splu((matrix + ridge * sp.eye_array(matrix.shape[0])).tocsc()).solve(rhs))
+    except RuntimeError as error:  # exactly singular
+        raise np.linalg.LinAlgError(str(error)) from None
+
+
+def as_band(matrix: Any) -> Vector | None:
+    """The lower band of a symmetric sparse matrix, or None where it is too wide to be treated as one."""
+    if matrix.format == "dia":
+        matrix = matrix.tocsr()
+    entries = matrix.tocoo()
+    width = int(np.max(np.abs(entries.row - entries.col), initial=0))
+    if width > _BAND:
+        return None
+    band = np.zeros((width + 1, matrix.shape[0]))
+    for k in range(width + 1):
+        diagonal = matrix.diagonal(-k)
+        band[k, : diagonal.size] = diagonal
+    return band

@@ -1,0 +1,97 @@
+"""What a solver knows while it runs: it can be looked at, kept, and handed back to go on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from varopt.certificates import Certificate, DualGap
+
+__all__ = ["Check", "State"]
+
+Vector = NDArray[np.float64]
+
+
+@dataclass
+class State:
+    """The best point so far, its bracket, and the way there."""
+
+    x: Vector
+    upper: float = np.inf
+    lower: float = -np.inf
+    sigma: float = np.inf
+    steps: int = 0
+    evaluations: int = 0
+    latest: Vector | None = None  # where the path stands; its value is not known yet
+    assumption: str = ""
+    proof: type[Certificate] = DualGap
+    history: list[dict[str, float]] = field(default_factory=list)
+    started: float = field(default_factory=time.perf_counter)
+    objective: Any = field(default=None, repr=False)  # what the lower bound was proved for
+
+    def resumed(self, objective: Any) -> State:
+        """A state to go on from; the bracket is kept only where `objective` is the one it was proved for."""
+        same = self.objective is objective
+        return replace(
+            self,
+            upper=self.upper if same else np.inf,
+            lower=self.lower if same else -np.inf,
+            started=time.perf_counter() - self.spent,
+            history=list(self.history),
+            objective=objective,
+        )
+
+    @property
+    def resumes(self) -> bool:
+        """Whether the run goes on from an earlier one."""
+        return self.latest is not None
+
+    def begin(self, sigma: float) -> tuple[Vector, float]:
+        """Where to begin: at x and the given sigma, or where the earlier run stood."""
+        return (self.x, sigma) if self.latest is None else (self.latest, self.sigma)
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the start."""
+        return time.perf_counter() - self.started
+
+    @property
+    def gap(self) -> float:
+        """Width of the bracket."""
+        return self.upper - self.lower
+
+    def reached(self, tol: float) -> bool:
+        """Whether the bracket is within the relative tolerance."""
+        return bool(np.isfinite(self.upper)) and self.gap <= tol * max(1.0, abs(self.upper))
+
+    def see(
+        self, x: Vector, value: float, gap: float = np.inf, assumption: str = "", proof: type[Certificate] = DualGap
+    ) -> None:
+        """A point with its value and the gap that is proved for it."""
+        if value < self.upper:
+            self.x, self.upper = x, value
+        if value - gap > self.lower:
+            self.lower, self.assumption, self.proof = value - gap, assumption, proof
+
+    @property
+    def spent(self) -> float:
+        """Seconds up to the last record."""
+        return self.history[-1]["time"] if self.history else 0.0
+
+    def record(self) -> None:
+        """Append to the history."""
+        self.history.append(
+            {"time": self.elapsed, "steps": self.steps, "sigma": self.sigma, "upper": self.upper, "lower": self.lower}
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Keep the time spent, not the clock of the process that spent it; the objective stays behind."""
+        return {**self.__dict__, "started": 0.0, "objective": None}
+
+
+Check = Callable[[State], None]  # sees the state after every level, and may raise to stop the run
