@@ -41,9 +41,12 @@ class Comparison:
 
         The two calls of a round are neighbours in time, so that a slow spell of the machine hits both.
         """
-        return statistics.median(
-            candidate / baseline for candidate, baseline in zip(self.candidate.warm, self.baseline.warm, strict=True)
-        )
+        return self.ratio_beyond(0.0)
+
+    def ratio_beyond(self, allowance: float) -> float:
+        """The same with some seconds of every candidate forgiven."""
+        rounds = zip(self.candidate.warm, self.baseline.warm, strict=True)
+        return statistics.median(max(0.0, candidate - allowance) / baseline for candidate, baseline in rounds)
 
 
 def seconds(call: Callable[[], object]) -> float:

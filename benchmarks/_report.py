@@ -5,19 +5,20 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import json
+import math
 import os
 import platform
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from benchmarks._measure import Timing
 from benchmarks._registry import Row
 
 PACKAGES = ("varopt", "numpy", "scipy", "array-api-compat")
-HEADINGS = ("problem", "solver", "cold s", "warm s", "peak MB", "gap", "ratio", "target", "", "ratio of")
-RIGHT_ALIGNED = {"cold s", "warm s", "peak MB", "gap", "ratio", "target"}
+HEADINGS = ("problem", "solver", "cold s", "warm s", "peak MB", "/ data", "rel. gap", "ratio", "target", "", "ratio of")
+RIGHT_ALIGNED = {"cold s", "warm s", "peak MB", "/ data", "rel. gap", "ratio", "target"}
 
 
 def versions() -> dict[str, str]:
@@ -54,7 +55,12 @@ def processor() -> str:
 
 def number(value: float | None) -> str:
     """Three significant digits, or a dash for what does not apply."""
-    return "-" if value is None else f"{value:.3g}"
+    return f"{value:.3g}" if is_finite(value) else "-"
+
+
+def is_finite(value: float | None) -> TypeGuard[float]:
+    """Whether there is a number, and JSON can hold it."""
+    return value is not None and math.isfinite(value)
 
 
 def cells(row: Row) -> tuple[str, ...]:
@@ -65,11 +71,12 @@ def cells(row: Row) -> tuple[str, ...]:
         number(row.timing.cold if row.timing else None),
         number(row.timing.median if row.timing else None),
         number(None if row.peak_bytes is None else row.peak_bytes / 1e6),
-        number(row.gap),
+        number(row.memory),
+        number(row.relative_gap),
         number(row.ratio),
         number(row.target),
-        "ok" if row.passed else "MISSED" if row.status == "ok" else row.status,
-        row.ratio_of,
+        row.verdict,
+        row.remarks,
     )
 
 
@@ -96,8 +103,8 @@ def timing_record(timing: Timing | None, prefix: str) -> dict[str, float | None]
 
 
 def record(row: Row) -> dict[str, Any]:
-    """A row as JSON."""
-    return {
+    """A row as JSON, where what is not a finite number is null."""
+    entry = {
         "problem": row.problem,
         "solver": row.solver,
         **timing_record(row.timing, "seconds"),
@@ -105,14 +112,21 @@ def record(row: Row) -> dict[str, Any]:
         "objective": row.objective,
         "lower": row.lower,
         "gap": row.gap,
+        "relative_gap": row.relative_gap,
         "status": row.status,
+        "skipped": row.skipped,
+        "verdict": row.verdict,
         "peak_bytes": row.peak_bytes,
+        "data_bytes": row.data_bytes,
         "ratio": row.ratio,
         "ratio_of": row.ratio_of,
         "target": row.target,
+        "memory_target": row.memory_target,
         "passed": row.passed,
+        "note": row.note,
         "versions": versions() | row.versions,
     }
+    return {key: None if isinstance(value, float) and not is_finite(value) else value for key, value in entry.items()}
 
 
 def write(rows: Sequence[Row], suite: str, quick: bool, folder: Path) -> Path:
@@ -127,5 +141,5 @@ def write(rows: Sequence[Row], suite: str, quick: bool, folder: Path) -> Path:
         "machine": machine(),
         "rows": [record(row) for row in rows],
     }
-    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
     return path

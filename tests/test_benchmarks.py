@@ -45,6 +45,31 @@ def test_row_passes_only_within_target_and_without_complaint(changes, passed):
     assert row(**changes).passed is passed
 
 
+def test_skipped_row_neither_passes_a_target_nor_fails_the_run():
+    absent = row(ratio=float("nan"), skipped="not installed: celer")
+    assert (absent.verdict, absent.passed, absent.ran) == ("skipped", True, True)
+    assert absent.remarks == "a / b; not installed: celer"
+    assert _report.record(absent)["ratio"] is None
+
+
+def test_memory_has_a_target_of_its_own():
+    assert row(peak_bytes=29, data_bytes=10, memory_target=3.0).verdict == "ok"
+    heavy = row(peak_bytes=31, data_bytes=10, memory_target=3.0)
+    assert (heavy.verdict, heavy.remarks) == ("MISSED", "a / b; memory above 3 times the data")
+    assert not heavy.passed
+    assert heavy.ran
+
+
+def test_gap_is_relative_to_a_large_objective_only():
+    assert row(gap=1.0, objective=-100.0).relative_gap == 0.01
+    assert row(gap=1.0, objective=0.5).relative_gap == 1.0
+
+
+def test_allowance_is_forgiven_in_every_round():
+    timed = _measure.Comparison(_measure.Timing(9.0, (2.0, 4.0, 0.5)), _measure.Timing(9.0, (1.0, 1.0, 1.0)))
+    assert timed.ratio_beyond(1.0) == 1.0
+
+
 def test_table_is_aligned_and_says_what_missed():
     header, first, second = _report.table([row(), row(problem="a longer problem", ratio=2.0)]).splitlines()
     assert header.index("ratio of") == first.index("a / b") == second.index("a / b")

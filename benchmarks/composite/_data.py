@@ -1,0 +1,102 @@
+"""The data of the problems: generated, shipped with scikit-learn, or public files kept beside the project."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+Vector = NDArray[np.float64]
+
+SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
+
+
+def shared_file(name: str) -> Path | None:
+    """A file of the data kept beside the project, or None where it is absent."""
+    path = SHARED / name
+    return path if path.is_file() else None
+
+
+def heavy_tails(n: int, p: int) -> tuple[Vector, Vector]:
+    """A linear model with noise of Student's t, 2 degrees of freedom: no variance."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n, p))
+    return X, X @ rng.standard_normal(p) + rng.standard_t(2, n)
+
+
+def two_gaussians(n: int, p: int) -> tuple[Vector, Vector]:
+    """[SB12, section 3.2]: two unit Gaussians 3.5 apart, labels -1 and 1."""
+    rng = np.random.default_rng(0)
+    apart = rng.standard_normal(p)
+    apart *= 3.5 / np.linalg.norm(apart)
+    labels = np.where(np.arange(n) % 2 == 0, 1.0, -1.0)
+    return rng.standard_normal((n, p)) + np.outer(labels > 0.0, apart), labels
+
+
+def breast_cancer() -> tuple[Vector, Vector]:
+    """569 x 30 in the units it was measured in, over five orders of magnitude; needs scikit-learn."""
+    from sklearn.datasets import load_breast_cancer
+
+    X, target = load_breast_cancer(return_X_y=True)
+    return np.ascontiguousarray(X, dtype=np.float64), np.where(target == 1, 1.0, -1.0)
+
+
+def svmlight(path: Path) -> tuple[Vector, Vector]:
+    """A file in LIBSVM's format, dense; needs scikit-learn."""
+    from sklearn.datasets import load_svmlight_file
+
+    X, y = load_svmlight_file(str(path))
+    return np.ascontiguousarray(X.toarray()), np.asarray(y, dtype=np.float64)
+
+
+def autoregressive(n: int, p: int, rho: float) -> tuple[Vector, Vector]:
+    """Neighbouring columns with correlation rho, a tenth of the coefficients not zero, a tenth of noise."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n, p))
+    for j in range(1, p):
+        X[:, j] = rho * X[:, j - 1] + np.sqrt(1.0 - rho**2) * X[:, j]
+    w = np.where(rng.random(p) < 0.1, rng.standard_normal(p), 0.0)
+    clean = X @ w
+    return X, clean + 0.1 * np.std(clean) * rng.standard_normal(n)
+
+
+def spikes(dimension: int) -> tuple[Vector, Vector]:
+    """[SB12, section 2.2]: N = 10 D, half of the coefficients zero, the others near 5 or -5, a tenth of noise."""
+    rng = np.random.default_rng(0)
+    kind = rng.random(dimension)
+    w = np.where(kind < 0.5, 0.0, np.where(kind < 0.75, 5.0, -5.0) + rng.standard_normal(dimension))
+    return _observed(rng, w)
+
+
+def plateaus(dimension: int) -> tuple[Vector, Vector]:
+    """[SB12, section 2.3]: as `spikes`, but half of the coefficients repeat the one before."""
+    rng = np.random.default_rng(0)
+    w = np.zeros(dimension)
+    for i in range(dimension):
+        kind = rng.random() if i else 0.5 + 0.5 * rng.random()
+        if kind < 0.5:
+            w[i] = w[i - 1]
+        elif kind >= 0.75:
+            w[i] = (5.0 if kind < 0.875 else -5.0) + rng.standard_normal()
+    return _observed(rng, w)
+
+
+def _observed(rng: np.random.Generator, w: Vector) -> tuple[Vector, Vector]:
+    X = rng.standard_normal((10 * w.size, w.size))
+    clean = X @ w
+    return X, clean + 0.1 * np.mean(np.abs(clean)) * rng.standard_normal(10 * w.size)
+
+
+def steps(n: int) -> Vector:
+    """A piecewise constant signal, a level every hundred points or so, in unit noise."""
+    rng = np.random.default_rng(0)
+    level = np.cumsum(rng.random(n) < 0.01)
+    return 5.0 * rng.standard_normal(int(level[-1]) + 1)[level] + rng.standard_normal(n)
+
+
+def slopes(n: int) -> Vector:
+    """A piecewise linear signal, a corner every hundred points or so, in unit noise."""
+    rng = np.random.default_rng(0)
+    corners = np.arange(0, n + 100, 100)
+    return np.interp(np.arange(n), corners, 10.0 * rng.standard_normal(corners.size)) + rng.standard_normal(n)
