@@ -20,6 +20,7 @@ from varopt.families import Bernoulli, Gaussian, Laplace, Logistic, Product, Uni
 from varopt.model import (
     Binary,
     Categorical,
+    Parameter,
     Variable,
     abs,
     capped_abs,
@@ -45,7 +46,7 @@ from varopt.model import (
     sum_squares,
     zero_one,
 )
-from varopt.optimize import Result, Status, maximize, minimize
+from varopt.optimize import Result, ResultPath, Status, maximize, minimize, path
 from varopt.terms import AFFINE, CONCAVE, CONVEX, UNKNOWN, Curvature
 
 __all__ = [
@@ -60,8 +61,10 @@ __all__ = [
     "Gaussian",
     "Laplace",
     "Logistic",
+    "Parameter",
     "Product",
     "Result",
+    "ResultPath",
     "Status",
     "Uniform",
     "Variable",
@@ -84,6 +87,7 @@ __all__ = [
     "model",
     "norm1",
     "norm2",
+    "path",
     "piecewise",
     "pinball",
     "pos",

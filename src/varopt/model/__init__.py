@@ -35,6 +35,7 @@ from varopt.model._functions import (
     zero_one,
 )
 from varopt.model._objective import Elementwise, Objective, as_objective
+from varopt.model._parameter import Parameter, Parametric
 from varopt.model._polynomial import Polynomial
 
 _scipy.install()
@@ -46,6 +47,8 @@ __all__ = [
     "Elementwise",
     "Expression",
     "Objective",
+    "Parameter",
+    "Parametric",
     "Polynomial",
     "Variable",
     "abs",

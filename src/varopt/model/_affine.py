@@ -27,6 +27,7 @@ from varopt.model._maps import (
     signed_sum,
     times,
 )
+from varopt.model._parameter import Parametric
 from varopt.model._points import ordered, split
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ class Expression(metaclass=_Sealed):
     # -- Operators ----------------------------------------------------------------------------------------------------
 
     def __add__(self, other: Any) -> Any:
-        return self.add(other)
+        return NotImplemented if isinstance(other, Parametric) else self.add(other)
 
     __radd__ = __add__
 
@@ -113,12 +114,16 @@ class Expression(metaclass=_Sealed):
         return self
 
     def __sub__(self, other: Any) -> Any:
+        if isinstance(other, Parametric):
+            return NotImplemented
         return self.add(other.scale(-1.0) if isinstance(other, Expression) else -1.0 * as_vector("the constant", other))
 
     def __rsub__(self, other: Any) -> Any:
         return self.scale(-1.0).add(other)
 
     def __mul__(self, other: Any) -> Any:
+        if isinstance(other, Parametric):
+            return NotImplemented
         if isinstance(other, Expression):
             from varopt.model._polynomial import multiply
 
@@ -128,6 +133,8 @@ class Expression(metaclass=_Sealed):
     __rmul__ = __mul__
 
     def __truediv__(self, other: Any) -> Any:
+        if isinstance(other, Parametric):
+            return NotImplemented
         if isinstance(other, Expression):
             raise TypeError(f"{other} cannot be a divisor: expressions are divided by numbers and arrays only.")
         divisor = as_vector("the divisor", other)
@@ -144,6 +151,8 @@ class Expression(metaclass=_Sealed):
         return power(self, exponent)
 
     def __matmul__(self, other: Any) -> Any:
+        if isinstance(other, Parametric):
+            return NotImplemented
         if isinstance(other, Expression):
             if self.shape == () or other.shape != self.shape:
                 raise ValueError(f"@ needs vectors of one length; got shapes {self.shape} and {other.shape}.")
@@ -325,6 +334,8 @@ class Affine(Expression):
         return Affine(maps, left.constant.plus(right.constant), shape)
 
     def __sub__(self, other: Any) -> Any:
+        if isinstance(other, Parametric):
+            return NotImplemented
         if isinstance(other, Expression):
             return self.add(other.scale(-1.0))
         return self.scale(-1.0).add(other).scale(-1.0)  # an array is not negated, so not copied

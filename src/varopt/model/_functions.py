@@ -13,6 +13,7 @@ from varopt.model._affine import Affine, Expression, diff, is_number, positive
 from varopt.model._blocks import AffineBlock, ComposedBlock, NormBlock, QuadraticBlock, TermBlock
 from varopt.model._maps import as_map, as_vector
 from varopt.model._objective import Elementwise, Objective
+from varopt.model._parameter import lifted
 from varopt.model._polynomial import Polynomial, as_polynomial
 
 __all__ = [
@@ -48,26 +49,31 @@ def _apply(term: terms.PiecewisePolynomial, expression: Any, **parameters: Any) 
     return Elementwise([block(term, expression)], None, expression.shape)  # type: ignore[arg-type]
 
 
+@lifted
 def abs(expression: Any) -> Elementwise:
     """``|z|``, elementwise."""
     return _apply(terms.abs_(), expression)
 
 
+@lifted
 def pos(expression: Any) -> Elementwise:
     """``max(z, 0)``, elementwise."""
     return _apply(terms.pos(), expression)
 
 
+@lifted
 def hinge(margin: Any) -> Elementwise:
     """``max(1 - z, 0)`` of margins, elementwise: the loss of the support vector machine."""
     return _apply(terms.hinge(), margin)
 
 
+@lifted
 def squared_hinge(margin: Any) -> Elementwise:
     """``max(1 - z, 0)^2`` of margins, elementwise."""
     return _apply(terms.squared_hinge(), margin)
 
 
+@lifted
 def pinball(residual: Any, level: Any = 0.5) -> Elementwise:
     """The check loss of residuals ``y - prediction``; `level` in (0, 1) is a number or one per row.
 
@@ -81,62 +87,74 @@ def pinball(residual: Any, level: Any = 0.5) -> Elementwise:
     return _apply(terms.pinball(level), residual, level=level)
 
 
+@lifted
 def epsilon_insensitive(residual: Any, epsilon: Any = 0.1) -> Elementwise:
     """``max(|z| - epsilon, 0)``, elementwise: the loss of support vector regression."""
     return _apply(terms.epsilon_insensitive(epsilon), residual, epsilon=epsilon)
 
 
+@lifted
 def huber(residual: Any, delta: Any = 1.0) -> Elementwise:
     """``z^2 / 2`` up to `delta`, linear beyond, elementwise."""
     return _apply(terms.huber(delta), residual, delta=delta)
 
 
+@lifted
 def step(expression: Any) -> Elementwise:
     """``1[z >= 0]``, elementwise."""
     return _apply(terms.step(), expression)
 
 
+@lifted
 def zero_one(margin: Any) -> Elementwise:
     """``1[z <= 0]`` of margins, elementwise: counts errors, a margin of zero among them."""
     return _apply(terms.zero_one(), margin)
 
 
+@lifted
 def ramp(margin: Any) -> Elementwise:
     """``min(1, max(1 - z, 0))`` of margins, elementwise."""
     return _apply(terms.ramp(), margin)
 
 
+@lifted
 def capped_abs(expression: Any, cap: Any = 1.0) -> Elementwise:
     """``min(|z|, cap)``, elementwise."""
     return _apply(terms.capped_abs(cap), expression, cap=cap)
 
 
+@lifted
 def mcp(expression: Any, lam: Any = 1.0, gamma: Any = 3.0) -> Elementwise:
     """The minimax concave penalty, elementwise."""
     return _apply(terms.mcp(lam, gamma), expression, lam=lam, gamma=gamma)
 
 
+@lifted
 def scad(expression: Any, lam: Any = 1.0, a: Any = 3.7) -> Elementwise:
     """The smoothly clipped absolute deviation penalty, elementwise."""
     return _apply(terms.scad(lam, a), expression, lam=lam, a=a)
 
 
+@lifted
 def clip(expression: Any, low: Any = -1.0, high: Any = 1.0) -> Elementwise:
     """``min(max(z, low), high)``, elementwise."""
     return _apply(terms.clip(low, high), expression, low=low, high=high)
 
 
+@lifted
 def dead_zone(expression: Any, width: Any = 1.0) -> Elementwise:
     """``z - clip(z, -width, width)``, elementwise."""
     return _apply(terms.dead_zone(width), expression, width=width)
 
 
+@lifted
 def square(expression: Any) -> Elementwise | Polynomial:
     """``z^2``, elementwise; of a polynomial in bits, a polynomial."""
     expression = _scalar(expression)
     return expression.times(expression) if isinstance(expression, Polynomial) else _apply(terms.square(), expression)
 
 
+@lifted
 def power(expression: Any, exponent: Any) -> Any:
     """A whole power, elementwise: a polynomial of bits, or the term ``z^k`` of anything else."""
     exponent = positive("the exponent", exponent)
@@ -152,6 +170,7 @@ def power(expression: Any, exponent: Any) -> Any:
     return _apply(terms.piecewise([], [[*[0.0] * exponent, 1.0]], name=name), expression)
 
 
+@lifted
 def piecewise(expression: Any, knots: Sequence[Any], pieces: Sequence[Sequence[Any]]) -> Elementwise:
     """A term of your own: polynomials between knots, coefficients by increasing degree in powers of z.
 
@@ -169,6 +188,7 @@ def piecewise(expression: Any, knots: Sequence[Any], pieces: Sequence[Sequence[A
     return _apply(term, expression, **longest)
 
 
+@lifted
 def sum(expression: Any) -> Objective:
     """The sum of the entries of an expression, as an objective."""
     if not isinstance(expression, Expression):
@@ -176,16 +196,19 @@ def sum(expression: Any) -> Objective:
     return expression.total()
 
 
+@lifted
 def sum_squares(expression: Any) -> Objective:
     """``sum_k z_k^2``: least squares, ridge penalties."""
     return sum(square(expression))
 
 
+@lifted
 def norm1(expression: Any) -> Objective:
     """``sum_k |z_k|``: the lasso's penalty."""
     return sum(abs(expression))
 
 
+@lifted
 def norm2(expression: Any, groups: Any = None, weights: Any = 1.0) -> Objective:
     """The Euclidean norm, or the weighted sum of the norms of groups of entries: the group lasso's penalty.
 
@@ -251,6 +274,7 @@ def _called(expression: Any) -> str:
     return str(expression) if isinstance(expression, Expression) else type(expression).__name__
 
 
+@lifted
 def quad_form(expression: Any, matrix: Any) -> Objective:
     """``z' A z``; A dense, sparse or a `LinearOperator`, and only its symmetric part matters.
 

@@ -23,6 +23,7 @@ from varopt.model._blocks import (
     weighted,
 )
 from varopt.model._maps import as_vector, signed_sum
+from varopt.model._parameter import Parametric
 from varopt.model._points import ordered, slices, split, unflatten
 from varopt.terms import AFFINE, UNKNOWN, Curvature
 
@@ -231,7 +232,9 @@ def is_zero(value: Any) -> bool:
 
 
 def as_objective(expression: Any) -> Objective:
-    """A scalar expression or a number as an objective."""
+    """A scalar expression or a number as an objective; parameters are taken at their present values."""
+    if isinstance(expression, Parametric):
+        return as_objective(expression.given())
     if is_number(expression):
         return Objective([AffineBlock(Affine({}, float(as_finite("the constant", expression)), ()))])
     if not isinstance(expression, Expression):

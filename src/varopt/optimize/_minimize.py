@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from varopt._domains import as_finite
 from varopt.certificates import NoCertificate
-from varopt.model import Objective, as_objective
+from varopt.model import Expression, Objective, Parametric, as_objective
 from varopt.model._points import split
 from varopt.optimize._result import Result, Status
 from varopt.solvers import METHODS, Composite, Method, NotComposite, State, choose, composite, falls_for_ever
@@ -141,7 +141,7 @@ def _solver(method: str | Method, problem: Composite) -> Method:
 
 
 def _admissible(f: Any) -> Objective:
-    if callable(f) and not hasattr(f, "shape"):
+    if callable(f) and not isinstance(f, (Expression, Parametric)):
         raise ValueError("minimize needs an objective of variables: black boxes are not handled yet.")
     objective = as_objective(f).checked
     discrete = [str(v) for v in objective.variables if v.kind != "real"]

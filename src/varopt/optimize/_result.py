@@ -22,7 +22,7 @@ class Status(Enum):
     """How a run ended; the value is the sentence that is shown."""
 
     OPTIMAL = "The certified gap is within the tolerance."
-    GAP_OPEN = "The certified gap is wider than the tolerance; the bracket holds all the same. Raise tol or rescale x."
+    GAP_OPEN = "The certified gap is wider than the tolerance; the bracket holds all the same."
     UNBOUNDED = "The objective is unbounded: it falls for ever along a direction (rises, when maximising)."
     TIME_LIMIT = "The time limit was reached; the bracket is what was known by then. Raise time_limit to narrow it."
     INTERRUPTED = "The run was interrupted; the bracket is what was known by then."
@@ -97,8 +97,16 @@ class Result:
 
     @property
     def message(self) -> str:
-        """The sentence of the status."""
-        return self.status.value
+        """The sentence of the status; where the tolerance was missed, also what was reached and what to change."""
+        if self.status is not Status.GAP_OPEN:
+            return self.status.value
+        reached = self.gap / max(1.0, abs(self.upper))
+        advice = (
+            "method='auto' finishes exactly"
+            if self.method in ("diagonal-newton", "lbfgs")
+            else "raise tol, or measure the variables in comparable units"
+        )
+        return f"{self.status.value} Reached: {reached:.1e}; to change it, {advice}."
 
     def __getitem__(self, variable: Variable) -> Any:
         if variable not in self.slices:
@@ -109,7 +117,7 @@ class Result:
     def __repr__(self) -> str:
         return "\n".join(
             [
-                f"{self.status.name}: {self.status.value}",
+                f"{self.status.name}: {self.message}",
                 f"  objective  {self.fun:.12g}",
                 f"  bracket    [{self.lower:.12g}, {self.upper:.12g}], gap {self.gap:.3g}",
                 f"  proof      {self.certificate}",

@@ -69,6 +69,13 @@ class Rows:
         """Distance from the nearest knot: a few standard deviations beyond it the row is a polynomial."""
         return np.asarray(np.min([np.abs(z - t) for t in self.term.knots], axis=0))
 
+    def left_piece(self, z: Vector, before: Vector) -> NDArray[np.bool_]:
+        """Rows that lie in another piece than before."""
+        left = np.zeros(z.shape, dtype=bool)
+        for t in self.term.knots:
+            left |= (z >= t) != (before >= t)
+        return left
+
     @cached_property
     def largest_pull(self) -> Vector:
         """For each variable, how hard the rows together may pull on it: the scale of what cancels at an optimum."""

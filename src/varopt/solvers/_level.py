@@ -46,26 +46,44 @@ def typical_lengths(problem: Composite, x: Vector) -> list[float]:
     return lengths
 
 
-def _freeze_far(path: Path) -> None:
-    positions = path.problem.positions(path.x)
-    keep = [
-        r.knot_distance(z) < FAR * deviation
-        for r, z, deviation in zip(path.problem.rows, positions, path.deviations, strict=True)
-    ]
-    kept = sum(int(k.sum()) for k in keep)
-    if kept < 0.7 * path.problem.row_count or not all(
-        r.is_explicit for r in path.problem.rows
-    ):  # else the copy does not pay
-        path.lengths = [length for k, length in zip(keep, path.lengths, strict=True) if k.any()]
-        path.problem = path.problem.freeze(positions, keep)
+def newton_level(path: Path) -> int:
+    """Newton steps on the bound with the far rows frozen; says how many.
 
-
-def newton_level(path: Path, most: int = 25) -> int:
-    """Freeze the far rows, then take Newton steps until what is left to gain is small against the smoothing gap itself.
-
-    Returns the number of steps.
+    A frozen row that leaves its piece was not far enough: the level is repeated from its start with such rows in play.
     """
+    start, count = path.x, 0
     _freeze_far(path)
+    while True:
+        before = path.origin.positions(start)
+        count += _descend(path)
+        if path.problem is path.origin:
+            return count
+        left = [
+            ~live & r.left_piece(z, z0)
+            for r, live, z, z0 in zip(path.origin.rows, path.live, path.origin.positions(path.x), before, strict=True)
+        ]
+        if not any(mask.any() for mask in left):
+            return count
+        wanted = [live | mask for live, mask in zip(path.live, left, strict=True)]
+        path.x = start
+        path.thaw()
+        path.freeze(wanted)
+
+
+def _freeze_far(path: Path) -> None:
+    wanted = [live.copy() for live in path.live]
+    positions = iter(path.problem.positions(path.x))
+    rows, deviations = iter(path.problem.rows), iter(path.deviations)
+    for live in wanted:
+        if live.any():
+            live[live] = next(rows).knot_distance(next(positions)) < FAR * next(deviations)
+    kept = sum(int(live.sum()) for live in wanted)
+    if kept < 0.7 * path.problem.row_count or not all(r.is_explicit for r in path.problem.rows):
+        path.freeze(wanted)  # else the copy does not pay
+
+
+def _descend(path: Path, most: int = 25) -> int:
+    """Newton steps until what is left to gain is small against the smoothing gap itself; says how many."""
     problem, x = path.problem, path.x
     positions = problem.positions(x)
     for count in range(1, most + 1):  # noqa: B007  (the number of steps taken is the answer)

@@ -22,10 +22,10 @@ class Path:
     """Where the path following stands: a point, a sigma, and the smoothed problem they belong to.
 
     The rows of block b are smoothed with standard deviation ``sigma * lengths[b]``; a length is a number or one number
-    a row.
+    a row. `problem` is what is left of `origin`: the rows in play, and the others frozen into its quadratic.
     """
 
-    problem: Composite  # what is left of it: rows still in play, and those frozen into its quadratic
+    origin: Composite
     x: Vector
     sigma: float
     lengths: list[Any]
@@ -34,10 +34,24 @@ class Path:
     factor: float = 0.0  # by which an adaptive schedule last shrank sigma; 0 before it has
     moved: float = np.inf  # mean absolute change of x at this level, relative to its mean absolute value
 
+    def __post_init__(self) -> None:
+        self.thaw()
+
+    def thaw(self) -> None:
+        """All rows in play."""
+        self.problem = self.origin
+        self.live = [np.ones(r.count, dtype=bool) for r in self.origin.rows]
+
+    def freeze(self, live: list[NDArray[np.bool_]]) -> None:
+        """Only these rows in play, of those that were; the others are frozen as they lie now."""
+        inside = [new[old] for new, old in zip(live, self.live, strict=True) if old.any()]
+        self.problem = self.problem.freeze(self.problem.positions(self.x), inside)
+        self.live = live
+
     @property
     def deviations(self) -> list[Any]:
-        """Standard deviation of each block's rows."""
-        return [self.sigma * length for length in self.lengths]
+        """Standard deviation of the rows in play, block by block."""
+        return [self.sigma * length for length, live in zip(self.lengths, self.live, strict=True) if live.any()]
 
 
 def follow(path: Path, step: Callable[[Path], int], schedule: Schedule, stop: Callable[[Path], bool]) -> Path:

@@ -113,8 +113,8 @@ def _solve(problem: Composite, state: State, tol: float, check: Check, config: N
             x = path.x
         deviations = [path.sigma * length for length in lengths]
         bracket(problem, x, deviations, state)
-        for reach, most in _SPARSE_ATTEMPTS if problem.is_sparse else _ATTEMPTS:
-            if proved():
+        for attempt, (reach, most) in enumerate(_SPARSE_ATTEMPTS if problem.is_sparse else _ATTEMPTS):
+            if attempt and proved():  # once even so: exact zeros are worth it
                 break
             exact = cross_over(problem, x, [reach * s for s in deviations], tol, most=most)
             if exact is not None:

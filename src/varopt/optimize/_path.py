@@ -1,0 +1,175 @@
+"""A family of problems, one for each value of a parameter, each started from its neighbour's solution."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from varopt._domains import as_finite
+from varopt.model import Parameter, Parametric, Variable
+from varopt.optimize._minimize import minimize
+from varopt.optimize._result import Result, Status
+from varopt.solvers import Method, State
+
+__all__ = ["ResultPath", "path"]
+
+Vector = NDArray[np.float64]
+
+_NEIGHBOUR = 1 / 16  # relative sigma at which a neighbour's solution is taken up: farther in, too few rows may move
+
+
+@dataclass(frozen=True)
+class ResultPath(Sequence[Result]):
+    """The results along a path: a sequence, and arrays with one entry for each value.
+
+    ``p[3]`` is a `Result`; ``p[w]`` are the values of a variable, the first axis along the path.
+    """
+
+    parameter: Parameter
+    values: Vector
+    results: tuple[Result, ...]
+
+    @property
+    def x(self) -> Vector:
+        """The points, one a row."""
+        return np.stack([r.x for r in self.results])
+
+    @property
+    def fun(self) -> Vector:
+        """The objective at each of them."""
+        return np.array([r.fun for r in self.results])
+
+    @property
+    def lower(self) -> Vector:
+        """Lower bounds on the optima."""
+        return np.array([r.lower for r in self.results])
+
+    @property
+    def upper(self) -> Vector:
+        """Upper bounds on the optima."""
+        return np.array([r.upper for r in self.results])
+
+    @property
+    def gap(self) -> Vector:
+        """``upper - lower``."""
+        return np.array([r.gap for r in self.results])
+
+    @property
+    def success(self) -> bool:
+        """Whether every problem was solved to its tolerance."""
+        return all(r.success for r in self.results)
+
+    def __len__(self) -> int:
+        return len(self.results)
+
+    @overload
+    def __getitem__(self, index: int) -> Result: ...
+    @overload
+    def __getitem__(self, index: slice) -> ResultPath: ...
+    @overload
+    def __getitem__(self, index: Variable) -> Any: ...
+    def __getitem__(self, index: int | slice | Variable) -> Any:
+        if isinstance(index, Variable):
+            return np.stack([r[index] for r in self.results])
+        if isinstance(index, slice):
+            return ResultPath(self.parameter, self.values[index], self.results[index])
+        return self.results[index]
+
+    def __iter__(self) -> Iterator[Result]:
+        return iter(self.results)
+
+    def __repr__(self) -> str:
+        if not self.results:
+            return f"path over {self.parameter}: nothing was solved"
+        solved = sum(r.success for r in self.results)
+        return (
+            f"path over {self.parameter}: {solved} of {len(self)} within the tolerance, "
+            f"{self.parameter} {self.values[0]:.4g} .. {self.values[-1]:.4g}, largest gap {self.gap.max():.3g}, "
+            f"{sum(r.nit for r in self.results)} steps, {sum(r.time for r in self.results):.3g} s"
+        )
+
+    def plot(self, variable: Variable | None = None, axes: Any = None) -> Any:
+        """The coordinates (of one variable, or all) against the parameter. Needs Matplotlib; returns the axes."""
+        import matplotlib.pyplot as plt
+
+        axes = plt.subplots(figsize=(6, 3.6), layout="constrained")[1] if axes is None else axes
+        coordinates = (self.x if variable is None else self[variable]).reshape(len(self), -1)
+        order = np.argsort(self.values)
+        axes.plot(self.values[order], coordinates[order], lw=1)
+        axes.axhline(0.0, color="0.7", lw=0.8, zorder=0)
+        if self.values.min() > 0 and self.values.max() > 30 * self.values.min():
+            axes.set_xscale("log")
+        axes.set(xlabel=str(self.parameter), ylabel="x" if variable is None else str(variable))
+        return axes
+
+
+def path(
+    f: Any, parameter: Parameter, values: Any, *, tol: float = 1e-9, method: str | Method = "auto", x0: Any = None,
+    callback: Callable[[State], Any] | None = None, progress: bool = False, time_limit: float | None = None,
+) -> ResultPath:  # fmt: skip
+    """Minimise an objective for each value of a parameter in it.
+
+    Every problem starts from the solution before it, so give the values in an order in which neighbours are alike.
+    What does not depend on the parameter is built once.
+
+    Parameters
+    ----------
+    f : objective with a parameter
+        Such as ``loss + lam * vo.norm1(w)`` or ``vo.sum(vo.pinball(y - X @ w, tau))`` with ``lam = vo.Parameter()``.
+    parameter : Parameter
+        The one that varies; others keep their values.
+    values : sequence of float
+        Its values, in the order in which the problems are solved.
+    tol, method, x0, callback, progress
+        As for `minimize`, for every problem; `x0` starts the first.
+    time_limit : float, optional
+        Seconds for the whole path; what was solved by then is returned.
+
+    Returns
+    -------
+    ResultPath
+        Shorter than `values` where the time limit or an interrupt ended the path.
+
+    Examples
+    --------
+    >>> import numpy as np, varopt as vo
+    >>> y = np.array([0.0, 1.0, 2.0, 3.0, 10.0])
+    >>> q, tau = vo.Variable(name="q"), vo.Parameter(name="tau")
+    >>> p = vo.path(vo.sum(vo.pinball(y - q, tau)), tau, [0.3, 0.5, 0.9])
+    >>> p[q], p.success
+    (array([ 1.,  2., 10.]), True)
+    """
+    if not isinstance(parameter, Parameter):
+        raise ValueError(f"parameter must be a vo.Parameter; got {type(parameter).__name__}.")
+    if not isinstance(f, Parametric) or parameter not in f.parameters:
+        raise ValueError(f"f must be an objective in which {parameter} occurs, such as loss + lam * vo.norm1(w).")
+    grid = np.atleast_1d(as_finite("values", values)).astype(np.float64)
+    if grid.ndim != 1 or not grid.size:
+        raise ValueError(f"values must be a sequence of at least one number; got shape {grid.shape}.")
+    started, results = time.perf_counter(), list[Result]()
+    for value in grid:
+        left = None if time_limit is None else time_limit - (time.perf_counter() - started)
+        if left is not None and left <= 0:
+            break
+        before = _neighbour(results[-1]) if results else None
+        results.append(
+            minimize(
+                f.given({parameter: value}), tol=tol, method=method, x0=None if results else x0, resume=before,
+                callback=callback, progress=progress, time_limit=left,
+            )
+        )  # fmt: skip
+        if results[-1].status is Status.INTERRUPTED:
+            break
+    return ResultPath(parameter, grid[: len(results)], tuple(results))
+
+
+def _neighbour(result: Result) -> State | None:
+    """A state at the neighbour's solution, with the sigma at which to take it up."""
+    if not np.all(np.isfinite(result.x)):
+        return None
+    return State(result.x, latest=result.x, sigma=_NEIGHBOUR)
