@@ -4,6 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize
 from scipy.stats import norm
 
 import varopt as vo
@@ -19,7 +20,7 @@ def lasso(rng, size):
     clean = X @ u
     y = clean + 0.1 * np.abs(clean).mean() * rng.standard_normal(clean.size)
     w = vo.Variable(size, name="w")
-    return X, y, 30.0 * size, w, vo.sum_squares(y - X @ w) + 30.0 * size * vo.norm1(w)
+    return X, y, 30.0 * size, vo.sum_squares(y - X @ w) + 30.0 * size * vo.norm1(w)
 
 
 def as_printed(X, y, penalty):
@@ -38,7 +39,7 @@ def as_printed(X, y, penalty):
 
 
 def test_diagonal_newton_is_the_papers_loop(rng):
-    X, y, penalty, w, f = lasso(rng, 20)
+    X, y, penalty, f = lasso(rng, 20)
     expected, count = as_printed(X, y, penalty)
     r = vo.minimize(f, method="diagonal-newton")
     assert r.method == "diagonal-newton"
@@ -63,22 +64,55 @@ def test_lbfgs_reaches_the_optimum_of_a_support_vector_machine(rng):
     np.testing.assert_allclose(cuts, 0.1)  # the variance is cut by ten
 
 
-def test_without_a_dual_point_the_bracket_is_a_smoothing_gap(rng):
+def test_slopes_are_balanced_where_the_quadratic_gives_no_dual_point(rng):
     X, y = rng.standard_normal((100, 3)), rng.standard_normal(100)
     w = vo.Variable(3)
     f = vo.sum(vo.pinball(y - X @ w, 0.7))
     best = vo.minimize(f)
     r = vo.minimize(f, method=LBFGS(schedule=Geometric(1e-2, 0.3), most=60))
-    assert isinstance(best.certificate, DualGap)
-    assert isinstance(r.certificate, SmoothingGap)
+    assert isinstance(r.certificate, DualGap)
     assert "twice the coordinates" in str(r.certificate)
     assert r.lower <= best.fun <= r.upper
+    assert r.gap < 1e-2 * best.fun
     assert "Reached" in r.message
     assert "auto" in r.message
 
 
+def test_a_run_that_is_stopped_has_a_bracket(rng):
+    X, y = rng.standard_normal((400, 3)), rng.standard_normal(400)
+    w = vo.Variable(3)
+    f = vo.norm1(y - X @ w)
+    best = vo.minimize(f)
+    r = vo.minimize(f, time_limit=1e-9)
+    assert r.status is vo.Status.TIME_LIMIT
+    assert r.lower <= best.fun <= r.upper
+    assert r.gap < 0.1 * best.fun
+
+
+def test_the_smoothing_gap_is_known_beforehand(rng):
+    X, y = rng.standard_normal((60, 4)), rng.standard_normal(60)
+    w = vo.Variable(4)
+    f = vo.sum_squares(y - X @ w) + 3.0 * vo.norm1(w)
+    best = vo.minimize(f)
+    for tolerance in (1.0, 1e-2, 1e-4):
+        sigma = vo.sigma_for(f, tolerance)
+        found = minimize(
+            lambda mean, sigma=sigma: (
+                vo.bound(f, vo.Gaussian(mean, sigma)).value,
+                np.asarray(vo.bound(f, vo.Gaussian(mean, sigma)).gradient),
+            ),
+            best.x + 0.1, jac=True, method="BFGS", options={"gtol": 1e-7},
+        )  # fmt: skip
+        c = SmoothingGap.of(vo.bound(f, vo.Gaussian(found.x, sigma)))
+        assert c.lower <= best.fun <= c.upper + 1e-12 * best.fun
+        assert c.gap <= tolerance * (1.0 + 1e-9)
+        assert "minimises the bound" in str(c)
+    with pytest.raises(ValueError, match="convex"):
+        SmoothingGap.of(vo.bound(vo.sum(vo.ramp(w)), vo.Gaussian(np.zeros(4), 1.0)))
+
+
 @pytest.mark.parametrize("seed", range(30))
-def test_smoothing_gaps_are_sound(seed):
+def test_balanced_slopes_are_sound(seed):
     rng = np.random.default_rng(seed)
     n, p = rng.integers(2, 40), rng.integers(1, 5)
     X, y = rng.standard_normal((n, p)) * 10.0 ** rng.uniform(-2, 2, p), rng.standard_normal(n)
@@ -121,7 +155,7 @@ def test_any_schedule_leads_to_the_optimum(schedule, rng):
 
 
 def test_a_run_goes_on_from_its_state(rng):
-    _, _, _, _, f = lasso(rng, 10)
+    *_, f = lasso(rng, 10)
     whole = vo.minimize(f, method="diagonal-newton")
     part = vo.minimize(f, method=DiagonalNewton(most=100))
     kept = pickle.loads(pickle.dumps(part.state))
@@ -135,7 +169,7 @@ def test_a_run_goes_on_from_its_state(rng):
 
 
 def test_a_bracket_is_kept_only_for_the_objective_it_was_proved_for(rng):
-    _, _, _, w, f = lasso(rng, 10)
+    *_, f = lasso(rng, 10)
     done = vo.minimize(f)
 
     def stop(state):

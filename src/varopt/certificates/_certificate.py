@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from varopt.bounds import Bound
 
 __all__ = ["Certificate", "DualGap", "NoCertificate", "SmoothingGap"]
 
@@ -42,9 +47,35 @@ class DualGap(Certificate):
 
 @dataclass(frozen=True)
 class SmoothingGap(Certificate):
-    """A minimum of the bound, less the most by which the bound exceeds the objective at its sigma: known a priori."""
+    """What is known a priori: E exceeds f by its largest gap at most, so ``f* >= min E - max gap``.
+
+    For a bound that was minimised by other means (`sigma_for` gives the sigma whose largest gap is a tolerance).
+
+    Examples
+    --------
+    >>> import numpy as np, varopt as vo
+    >>> w = vo.Variable(2, name="w")
+    >>> f = vo.sum_squares(w - np.array([3.0, 0.1])) + vo.norm1(w)
+    >>> E = vo.bound(f, vo.Gaussian([2.5, 0.0], vo.sigma_for(f, 0.01)))
+    >>> c = vo.certificates.SmoothingGap.of(E)
+    >>> bool(c.lower <= vo.minimize(f).fun <= c.upper), bool(c.gap <= 0.01)
+    (True, True)
+    """
 
     rests_on: ClassVar[str] = "the largest gap between the bound and the objective"
+
+    @classmethod
+    def of(cls, bound: Bound) -> Self:
+        """The bracket at a theta that minimises the bound in its mean."""
+        if not bound.convex:
+            raise ValueError(f"bound must be convex for its minimum to prove anything; {bound.convex}.")
+        slope = float(np.abs(np.asarray(bound.gradient)).max(initial=0.0))
+        value = bound.value
+        return cls(
+            value - bound.max_gap,
+            value - max(bound.gap, 0.0),
+            f"the mean minimises the bound (its largest slope there is {slope:.1g})",
+        )
 
 
 @dataclass(frozen=True)

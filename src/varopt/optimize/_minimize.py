@@ -16,7 +16,7 @@ from varopt.certificates import NoCertificate
 from varopt.model import Expression, Objective, Parametric, as_objective
 from varopt.model._points import split
 from varopt.optimize._result import Result, Status
-from varopt.solvers import METHODS, Composite, Method, NotComposite, State, choose, composite, falls_for_ever
+from varopt.solvers import METHODS, Composite, Method, NotComposite, State, choose, composite, falls_for_ever, settle
 
 __all__ = ["maximize", "minimize"]
 
@@ -107,10 +107,9 @@ def minimize(
     status: Status | None = None
     try:
         solver.solve(problem, state, tol, check)
-    except _TimeUp:
-        status = Status.TIME_LIMIT
-    except (KeyboardInterrupt, StopIteration):
-        status = Status.INTERRUPTED
+    except (_TimeUp, KeyboardInterrupt, StopIteration) as reason:
+        status = Status.TIME_LIMIT if isinstance(reason, _TimeUp) else Status.INTERRUPTED
+        settle(problem, state)
     finally:
         if progress:
             sys.stderr.write("\n")

@@ -99,7 +99,7 @@ class Result:
     def message(self) -> str:
         """The sentence of the status; where the tolerance was missed, also what was reached and what to change."""
         if self.status is not Status.GAP_OPEN:
-            return self.status.value
+            return str(self.status.value)
         reached = self.gap / max(1.0, abs(self.upper))
         advice = (
             "method='auto' finishes exactly"

@@ -8,6 +8,7 @@ from varopt.solvers._method import Method
 from varopt.solvers._newton import Newton
 from varopt.solvers._recession import falls_for_ever
 from varopt.solvers._schedules import Adaptive, Every, Geometric, Schedule
+from varopt.solvers._settle import settle
 from varopt.solvers._state import Check, State
 
 __all__ = [
@@ -27,4 +28,5 @@ __all__ = [
     "choose",
     "composite",
     "falls_for_ever",
+    "settle",
 ]

@@ -1,4 +1,4 @@
-"""The bracket at a point: a dual value from the slopes of the terms, or what the smoothing can cost at most."""
+"""The bracket at a point: a dual value from the slopes of the terms."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import scipy.linalg
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from varopt.certificates import SmoothingGap
-from varopt.solvers._composite import Composite, Rows
+from varopt.solvers._composite import Composite, Rows, add
 from varopt.solvers._level import factorised, solve_definite
 from varopt.solvers._state import State
 
@@ -20,6 +19,7 @@ __all__ = ["bracket", "dual_gap"]
 Vector = NDArray[np.float64]
 
 _STATIONARY = 1e-12  # share of what cancels in a residual below which it counts as rounding
+_CORRECTIONS = 8  # rounds in which slopes are moved until they balance
 _NEARBY = (
     "an optimum lies within twice the coordinates of the point found (which absorbs that it is stationary to rounding)"
 )
@@ -38,12 +38,9 @@ def dual_gap(problem: Composite, x: Vector, positions: Sequence[Vector], slopes:
     infinite; as rounding it is charged with the distance to an optimum, assumed to be no farther from the point than
     twice its own coordinates.
     """
-    residual = problem.quadratic_slope(x).copy()
-    size = np.abs(problem.slope) + np.abs(residual)  # of what cancels in the residual, for its rounding
+    residual, size = _residual(problem, x, slopes)
     gap = 0.0
     for r, z, u in zip(problem.rows, positions, slopes, strict=True):
-        residual += r.linear.transpose_apply(r.weights * u)
-        size += r.largest_pull
         open_rows = np.flatnonzero((u != r.term.derivative(z)) & (r.weights > 0))
         if open_rows.size:
             gap += float(r.weights[open_rows] @ _young(r, z, u, open_rows))
@@ -53,6 +50,16 @@ def dual_gap(problem: Composite, x: Vector, positions: Sequence[Vector], slopes:
     if np.any(np.abs(residual) > _STATIONARY * size):
         return np.inf, ""
     return gap + _charge(residual, x), _NEARBY
+
+
+def _residual(problem: Composite, x: Vector, slopes: Sequence[Vector]) -> tuple[Vector, Vector]:
+    """What the slopes leave unbalanced, and the size of what cancels in it, for its rounding."""
+    residual = problem.quadratic_slope(x).copy()
+    size = np.abs(problem.slope) + np.abs(residual)
+    for r, u in zip(problem.rows, slopes, strict=True):
+        residual += r.linear.transpose_apply(r.weights * u)
+        size += r.largest_pull
+    return residual, size
 
 
 def _inverse_energy(hessian: Any, residual: Vector) -> float | None:
@@ -78,26 +85,36 @@ def _young(r: Rows, z: Vector, u: Vector, index: NDArray[np.intp]) -> Vector:
     return np.asarray(np.maximum(term.value(z[index]) + term.conjugate(u[index]) - u[index] * z[index], 0.0))
 
 
-def bracket(problem: Composite, x: Vector, deviations: Sequence[Any], state: State) -> None:
-    """Show `state` the point x of the bound's descent, with what the slopes of the smoothed terms prove.
+def bracket(problem: Composite, x: Vector, deviations: Sequence[Any], state: State, *, balance: bool = True) -> None:
+    """Show `state` a point of the bound's descent, with what the slopes of the smoothed terms prove.
 
-    As a dual point where they are one; else, E being convex and above f by its largest gap at most, for every y
-
-        f(y) >= E(y) - max gap >= E(x) + r'(y - x) - max gap,       r = E'(x).
+    They are a dual point where the quadratic is definite. Otherwise they have to balance exactly, and with `balance`
+    they are moved within their intervals until they do; that costs a weighted Gram matrix or a few.
     """
     positions = problem.positions(x)
-    value = problem.value(x, positions)
     slopes = [r.term.derivatives(z, s)[1] for r, z, s in zip(problem.rows, positions, deviations, strict=True)]
-    gap, assumption = dual_gap(problem, x, positions, slopes) if problem.hessian is not None else (np.inf, "")
-    if np.isfinite(gap):
-        state.see(x, value, gap, assumption)
-        return
-    residual, slack = problem.quadratic_slope(x).copy(), 0.0
-    for r, z, s, u in zip(problem.rows, positions, deviations, slopes, strict=True):
-        residual += r.linear.transpose_apply(r.weights * u)
-        constant, linear, quadratic = r.term.gap_coefficients()
-        slack += float(np.sum(r.weights * (constant + linear * s + quadratic * s**2 - r.term.gap(z, s))))
-    state.see(x, value, slack + _charge(residual, x), _NEARBY, SmoothingGap)
+    gap, assumption = dual_gap(problem, x, positions, slopes)
+    if balance and not np.isfinite(gap):
+        gap, assumption = dual_gap(problem, x, positions, _balanced(problem, x, slopes))
+    state.see(x, problem.value(x, positions), gap, assumption)
+
+
+def _balanced(problem: Composite, x: Vector, slopes: Sequence[Vector]) -> list[Vector]:
+    """Slopes near the given ones that balance the quadratic: each moves by a share of its distance from the ends."""
+    slopes = list(slopes)
+    for _ in range(_CORRECTIONS):
+        residual, size = _residual(problem, x, slopes)
+        if np.all(np.abs(residual) <= 0.1 * _STATIONARY * size):
+            break
+        room, matrix = [], None
+        for r, u in zip(problem.rows, slopes, strict=True):
+            low, high = r.term.slopes
+            room.append(np.minimum(np.minimum(u - low, high - u), 1.0))
+            matrix = add(matrix, r.linear.gram(r.weights * room[-1]))
+        shift = solve_definite(matrix, -residual)
+        for b, (r, share) in enumerate(zip(problem.rows, room, strict=True)):
+            slopes[b] = slopes[b] + share * np.clip(r.linear.apply(shift), -0.9, 0.9)
+    return slopes
 
 
 def _charge(residual: Vector, x: Vector) -> float:

@@ -103,7 +103,7 @@ def _solve(problem: Composite, state: State, tol: float, check: Check, config: N
         level(path)
         if near(path) > _KINKS and not problem.is_sparse:
             # Too many for the crossover: the bracket has to come from the smoothed slopes.
-            bracket(problem, path.x, [path.sigma * length for length in lengths], state)
+            bracket(problem, path.x, [path.sigma * length for length in lengths], state, balance=False)
         enough = path.sigma <= _ROUGH if problem.is_sparse and few else near(path) <= few
         return enough or path.sigma < _FLOOR or proved()
 
@@ -112,7 +112,7 @@ def _solve(problem: Composite, state: State, tol: float, check: Check, config: N
         if np.all(np.isfinite(path.x)):
             x = path.x
         deviations = [path.sigma * length for length in lengths]
-        bracket(problem, x, deviations, state)
+        bracket(problem, x, deviations, state, balance=False)
         for attempt, (reach, most) in enumerate(_SPARSE_ATTEMPTS if problem.is_sparse else _ATTEMPTS):
             if attempt and proved():  # once even so: exact zeros are worth it
                 break
