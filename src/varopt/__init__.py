@@ -13,6 +13,9 @@
 (array([ 0.75,  0.  , -1.75]), True, 'OPTIMAL')
 """
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from varopt import bounds, certificates, families, model, solvers, terms
 from varopt._version import __version__
 from varopt.bounds import bound, sigma_for
@@ -49,6 +52,21 @@ from varopt.model import (
 from varopt.optimize import Result, ResultPath, Status, maximize, minimize, path
 from varopt.terms import AFFINE, CONCAVE, CONVEX, UNKNOWN, Curvature
 
+if TYPE_CHECKING:
+    from varopt import search
+    from varopt.search import Boolean, Box, Choice, Integer, Permutation, Search, Space
+
+_SEARCH = {"Boolean", "Box", "Choice", "Integer", "Permutation", "Search", "Space"}
+
+
+def __getattr__(name: str) -> Any:
+    # Black boxes bring SQLite and process pools along: loaded when first used.
+    if name == "search" or name in _SEARCH:
+        module = importlib.import_module("varopt.search")
+        return module if name == "search" else getattr(module, name)
+    raise AttributeError(f"module 'varopt' has no attribute {name!r}")
+
+
 __all__ = [
     "AFFINE",
     "CONCAVE",
@@ -56,15 +74,22 @@ __all__ = [
     "UNKNOWN",
     "Bernoulli",
     "Binary",
+    "Boolean",
+    "Box",
     "Categorical",
+    "Choice",
     "Curvature",
     "Gaussian",
+    "Integer",
     "Laplace",
     "Logistic",
     "Parameter",
+    "Permutation",
     "Product",
     "Result",
     "ResultPath",
+    "Search",
+    "Space",
     "Status",
     "Uniform",
     "Variable",
@@ -94,6 +119,7 @@ __all__ = [
     "quad_form",
     "ramp",
     "scad",
+    "search",
     "sigma_for",
     "solvers",
     "square",

@@ -28,15 +28,19 @@ class _TimeUp(Exception):
 
 
 def minimize(
-    f: Any, *, tol: float = 1e-9, method: str | Method = "auto", x0: Any = None, resume: State | Result | None = None,
-    callback: Callable[[State], Any] | None = None, progress: bool = False, time_limit: float | None = None,
+    f: Any, space: Any = None, *, tol: float = 1e-9, method: str | Method = "auto", x0: Any = None,
+    resume: State | Result | None = None, callback: Callable[[Any], Any] | None = None, progress: bool = False,
+    time_limit: float | None = None, **black_box: Any,
 ) -> Result:  # fmt: skip
-    r"""Minimise a composite objective to a certified gap.
+    r"""Minimise a composite objective to a certified gap, or a black box within a budget.
 
     Parameters
     ----------
-    f : objective
-        A sum of quadratics and piecewise linear-quadratic terms of affine maps of real variables.
+    f : objective, or callable
+        A sum of quadratics and piecewise linear-quadratic terms of affine maps of real variables. With a `space`, any
+        function of a point in it.
+    space : Box, Space or another dimension, optional
+        Where to search for the minimum of a callable; `tol` and `resume` then do not apply.
     tol : float
         Relative: stop when ``upper - lower <= tol * max(1, |upper|)``.
     method : str or Method
@@ -54,6 +58,9 @@ def minimize(
         Show a live line on standard error.
     time_limit : float, optional
         Seconds after which the best so far is returned with its bracket.
+    **black_box
+        For a callable: ``budget``, ``seed``, ``executor``, ``journal`` and the other options of
+        `varopt.search.minimize_black_box`.
 
     Returns
     -------
@@ -81,7 +88,14 @@ def minimize(
     ('OPTIMAL', True, True)
     >>> r[w].round(6)
     array([2., 0., 1.])
+    >>> vo.minimize(lambda x: abs(x[0] - 1) + x[1] ** 2, vo.Box(-5, 5, size=2), budget=1000, seed=0).x.round(4)
+    array([1., 0.])
     """
+    if space is not None:
+        shared = {"method": method, "x0": x0, "callback": callback, "progress": progress, "time_limit": time_limit}
+        return _black_box(space, "minimize", f, {**shared, **black_box}, tol, resume)
+    if black_box:
+        raise ValueError(f"{', '.join(map(repr, black_box))} applies to a black box only: give a callable and a space.")
     objective = _admissible(f)
     tol, time_limit = _check_options(tol, method, time_limit, callback)
     state = _start(objective, x0, resume)
@@ -116,11 +130,25 @@ def minimize(
     return _conclude(objective, problem, state, tol, status, solver.name)
 
 
-def maximize(f: Any, **options: Any) -> Result:
-    """Maximise a composite objective to a certified gap: `minimize` of ``-f``, mirrored, with its options."""
+def maximize(f: Any, space: Any = None, **options: Any) -> Result:
+    """Maximise a composite objective or a black box: `minimize` of ``-f``, mirrored, with its options."""
+    if space is not None:
+        return _black_box(space, "maximize", f, options)
     result = minimize(-as_objective(f), **options)
     history = {**result.history, "upper": -result.history["lower"], "lower": -result.history["upper"]}
     return replace(result, fun=0.0 - result.fun, certificate=result.certificate.mirrored(), history=history)
+
+
+def _black_box(
+    space: Any, sense: str, f: Any, options: dict[str, Any], tol: float = 1e-9, resume: Any = None
+) -> Result:
+    """Hand over to the space, which knows how to be searched: a layer above may be asked, but not imported."""
+    if not hasattr(space, sense) or isinstance(f, Objective):
+        raise ValueError(f"minimize needs a callable and a space, such as vo.Box(low, high); got {f!r} and {space!r}.")
+    if tol != 1e-9 or resume is not None:
+        raise ValueError("tol and resume do not apply to a black box: use budget and target, journal or Search.load.")
+    result: Result = getattr(space, sense)(f, **options)
+    return result
 
 
 class _Refused(ValueError):
@@ -141,7 +169,7 @@ def _solver(method: str | Method, problem: Composite) -> Method:
 
 def _admissible(f: Any) -> Objective:
     if callable(f) and not isinstance(f, (Expression, Parametric)):
-        raise ValueError("minimize needs an objective of variables: black boxes are not handled yet.")
+        raise ValueError("minimize needs a space for a black box, as in vo.minimize(f, vo.Box(low, high)).")
     objective = as_objective(f).checked
     discrete = [str(v) for v in objective.variables if v.kind != "real"]
     if discrete:

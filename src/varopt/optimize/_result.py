@@ -26,6 +26,9 @@ class Status(Enum):
     UNBOUNDED = "The objective is unbounded: it falls for ever along a direction (rises, when maximising)."
     TIME_LIMIT = "The time limit was reached; the bracket is what was known by then. Raise time_limit to narrow it."
     INTERRUPTED = "The run was interrupted; the bracket is what was known by then."
+    BUDGET = "The budget of evaluations is spent. Raise budget to go on."
+    TARGET = "A value at least as good as the target was found."
+    FAILURES = "Too many evaluations failed in a row; Result.errors says how. Fix the objective, or raise max_failures."
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,111 @@
+"""The best point so far: by its value, or, where values are noisy, by its average."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Averaged", "Contender", "Lowest"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass
+class Contender:
+    """A point and what its evaluations gave."""
+
+    row: Array
+    total: float
+    count: int
+    squares: float = 0.0
+
+    @property
+    def value(self) -> float:
+        """The average of its evaluations."""
+        return self.total / self.count
+
+
+class Lowest:
+    """The point with the lowest value; the first of equals."""
+
+    def __init__(self) -> None:
+        self.best: Contender | None = None
+
+    def see(self, row: Array, value: float) -> None:
+        """Take note of an evaluation that did not fail."""
+        if self.best is None or value < self.best.total:
+            self.best = Contender(row.copy(), value, 1)
+
+    def doubtful(self) -> list[Array]:
+        """Points to evaluate again: none."""
+        return []
+
+    @property
+    def standard_error(self) -> float:
+        """Zero: values are taken to be exact."""
+        return 0.0
+
+
+class Averaged:
+    """The point with the lowest cautious average among a few contenders that are evaluated again and again.
+
+    A single lucky value cannot win: the average is raised by its standard error, with the noise estimated from all
+    repetitions together, so that a point has to repeat what it promised. Every generation re-evaluates the point that
+    promises most and the incumbent, until the two are told apart.
+
+    Parameters
+    ----------
+    contenders : int
+        How many points are kept.
+    """
+
+    def __init__(self, contenders: int = 10) -> None:
+        self._limit = contenders
+        self._points: dict[bytes, Contender] = {}
+
+    def see(self, row: Array, value: float) -> None:
+        """Take note of an evaluation that did not fail."""
+        key = row.tobytes()
+        known = self._points.get(key)
+        if known is not None:
+            before = known.value
+            known.total, known.count = known.total + value, known.count + 1
+            known.squares += (value - before) * (value - known.value)  # Welford
+            return
+        self._points[key] = Contender(row.copy(), value, 1)
+        if len(self._points) > self._limit:  # the least promising leaves, but never the incumbent
+            del self._points[max(self._points, key=lambda k: (self._points[k] is not self.best, self._points[k].value))]
+
+    @property
+    def noise(self) -> float:
+        """The standard deviation of one evaluation, from all repetitions; infinite before the first."""
+        freedom = sum(point.count - 1 for point in self._points.values())
+        return math.sqrt(sum(p.squares for p in self._points.values()) / freedom) if freedom else math.inf
+
+    def _cautious(self, point: Contender, noise: float) -> tuple[float, float]:
+        penalty = noise / math.sqrt(point.count) if math.isfinite(noise) else 0.0
+        return point.value + penalty, point.value
+
+    @property
+    def best(self) -> Contender | None:
+        """The contender with the lowest cautious average."""
+        noise = self.noise
+        return min(self._points.values(), key=lambda p: self._cautious(p, noise), default=None)
+
+    def doubtful(self) -> list[Array]:
+        """The two points to evaluate again: the incumbent, and the rival with the lowest plain average."""
+        best = self.best
+        if best is None:
+            return []
+        rivals = [point for point in self._points.values() if point is not best]
+        chosen = [best, min(rivals, key=lambda p: p.value)] if rivals else [best]
+        return [point.row.copy() for point in chosen]
+
+    @property
+    def standard_error(self) -> float:
+        """Of the incumbent's average."""
+        best = self.best
+        return math.nan if best is None else self.noise / math.sqrt(best.count)

@@ -1,0 +1,249 @@
+"""The loop around ask and tell: evaluate, keep, learn, until a budget, a target or a limit is reached."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from varopt.optimize import Result, Status
+from varopt.search._checks import positive, whole
+from varopt.search._search import Search
+from varopt.search._space import as_space
+from varopt.search._workers import Workers, workers_for
+
+__all__ = ["SearchResult", "minimize_black_box"]
+
+
+@dataclass(frozen=True, repr=False)
+class SearchResult(Result):
+    """The outcome of minimising a black box.
+
+    `Result` with ``x`` an array for a Box and a dictionary for a Space; ``certificate`` is `Sampled`, and ``history``
+    has ``evaluations``, ``best``, ``mean``, ``standard_error``, ``sigma`` and ``time`` of every generation.
+
+    Attributes
+    ----------
+    search : Search
+        The search itself, to look at or to go on with.
+    errors : list of str
+        What went wrong in the last evaluations that failed, at most ten.
+    """
+
+    x: Any
+    search: Search | None = field(default=None, compare=False)
+    errors: tuple[str, ...] = ()
+
+    @property
+    def success(self) -> bool:
+        """Whether it ended as it was meant to: by its budget or its target."""
+        return self.status in (Status.BUDGET, Status.TARGET)
+
+    def __repr__(self) -> str:
+        bound = self.certificate
+        lines = [
+            f"{self.status.name}: {self.status.value}",
+            f"  objective  {self.fun:.12g}",
+            f"  x          {self.x!r}",
+            f"  bound      {bound}",
+            f"  method     {self.method}: {self.nfev} evaluations, {self.nit} generations, {self.time:.3g} s",
+        ]
+        return "\n".join(lines + [f"  failed     {error}" for error in self.errors[-1:]])
+
+    def plot(self, axes: Any = None) -> Any:
+        """Best value, bound and spread against evaluations. Needs Matplotlib (the extra `plot`); returns the axes.
+
+        Parameters
+        ----------
+        axes : pair of Matplotlib axes, optional
+            Where to draw.
+        """
+        from varopt.search._plot import plot_history
+
+        return plot_history(self.history, axes)
+
+
+def minimize_black_box(
+    f: Callable[[Any], Any], space: Any, *, budget: int | None = None, method: str = "auto", seed: int | None = None,
+    population: int | None = None, x0: Any = None, sigma: float | None = None, maximize: bool = False,
+    noisy: bool = False, vectorized: bool = False, executor: Any = None, asynchronous: bool = False,
+    timeout: float | None = None, time_limit: float | None = None, target: float | None = None,
+    callback: Callable[[Search], Any] | None = None, progress: bool = False, journal: str | Path | None = None, max_failures: int = 100,
+) -> SearchResult:  # fmt: skip
+    """Minimise a black box: what `varopt.minimize` does when it is given a function and a space.
+
+    Parameters
+    ----------
+    f : callable
+        Gets an array for a Box, a dictionary for a Space; returns a number. What it raises, and values that are not
+        finite, count as failed evaluations: they rank last, and the search goes on.
+    space : Box, Space or another dimension
+        Where to search.
+    budget : int, optional
+        Evaluations, 1000 times the number of coordinates by default; those in an existing journal count.
+    method, seed, population, x0, sigma, maximize, noisy
+        As in `Search`.
+    vectorized : bool
+        Whether `f` takes a whole batch, as `Search.ask` gives it, and returns as many values.
+    executor : executor, int, optional
+        Who evaluates: a `concurrent.futures` executor, a number of processes, a ``dask.distributed`` Client, a
+        ``joblib.Parallel``, or a pool with ``apply_async`` such as Ray's. The result does not depend on it.
+    asynchronous : bool
+        Keep all workers busy and learn from values as they come: faster where evaluations differ in length, but the
+        result then depends on the order in which they finish.
+    timeout : float, optional
+        Seconds after which one evaluation counts as failed; needs an executor.
+    time_limit : float, optional
+        Seconds after which the best so far is returned.
+    target : float, optional
+        Stop after the generation in which a value at least as good was found.
+    callback : callable, optional
+        Called with the search after every generation; it may raise `StopIteration` to end the run.
+    progress : bool
+        Show a live line on standard error.
+    journal : path, optional
+        An SQLite file that keeps every evaluation. If it exists, the search in it goes on: run the same line again
+        after a crash.
+    max_failures : int
+        Stop when so many evaluations in a row have failed.
+
+    Returns
+    -------
+    SearchResult
+    """
+    began = time.monotonic()
+    space = as_space(space)
+    if not callable(f):
+        raise ValueError(f"f must be a function of a point; got {f!r}.")
+    limit = math.inf if time_limit is None else positive("time_limit", time_limit, "a positive number of seconds")
+    timeout = None if timeout is None else positive("timeout", timeout, "a positive number of seconds")
+    if target is not None and not math.isfinite(float(target)):
+        raise ValueError(f"target must be finite; got {target!r}.")
+    if callback is not None and not callable(callback):
+        raise ValueError(f"callback must be a function of the search; got {callback!r}.")
+    max_failures = whole("max_failures", max_failures, 1)
+    budget = None if budget is None else whole("budget", budget, 1)
+    settings = {"method": method, "seed": seed, "population": population, "x0": x0, "sigma": sigma,
+                "maximize": maximize, "noisy": noisy, "asynchronous": asynchronous}  # fmt: skip
+    search = _begin(space, journal, settings)
+    total = 1000 * search._layout.columns if budget is None else budget
+    workers = workers_for(f, executor, timeout=timeout, vectorized=vectorized, assemble=search._layout.assemble)
+    run = _Run(search, workers, total, began + limit, target, max_failures)
+    try:
+        for _ in run:
+            if progress:
+                _show(search, total, began)
+            if callback is not None:
+                callback(search)
+    except (KeyboardInterrupt, StopIteration):
+        run.status = Status.INTERRUPTED
+    finally:
+        workers.close()
+        search.close()
+        if progress:
+            sys.stderr.write("\n")
+    return _conclude(search, run.status, time.monotonic() - began)
+
+
+class _Run:
+    """Goes on by a generation whenever it is asked for the next; `status` says how it ended."""
+
+    def __init__(
+        self, search: Search, workers: Workers, budget: int, deadline: float, target: float | None, max_failures: int
+    ) -> None:
+        self.search, self.workers = search, workers
+        self.budget, self.deadline, self.target, self.max_failures = budget, deadline, target, max_failures
+        self._flying: dict[int, Any] = {}  # rows under way, by number
+        self._started = 0
+        self.status = Status.INTERRUPTED
+
+    def __iter__(self) -> Iterator[None]:
+        generation = self.search.generation
+        while (status := self._ended()) is None:
+            self._start()
+            outcomes = self.workers.wait(self.deadline)
+            if outcomes:
+                outcomes.sort()
+                rows = np.array([self._flying.pop(number) for number, _, _ in outcomes])
+                self.search._tell_rows(rows, [value for _, value, _ in outcomes], [error for _, _, error in outcomes])
+            if self.search.generation > generation:
+                generation = self.search.generation
+                yield
+        self.status = status
+
+    def _start(self) -> None:
+        """Send off the next generation, or, if asynchronous, as many points as there are idle workers."""
+        room = self.budget - self.search.evaluations - len(self._flying)
+        if self.search.asynchronous:
+            room = min(room, self.workers.capacity - len(self._flying))
+        elif self._flying:
+            return
+        if room < 1:
+            return
+        if not self.search.asynchronous:
+            if not self.search._queue:
+                self.search._draw(None)
+            room = min(room, len(self.search._queue))
+        for row in self.search._ask_rows(room):
+            self._flying[self._started] = row
+            self.workers.start(self._started, self.search._layout.point(row))
+            self._started += 1
+
+    def _ended(self) -> Status | None:
+        search = self.search
+        between = search.asynchronous or not self._flying  # generations are finished, so that order plays no part
+        if search.failures >= self.max_failures:
+            return Status.FAILURES
+        if time.monotonic() >= self.deadline:
+            return Status.TIME_LIMIT
+        best = search._incumbent.best
+        if between and self.target is not None and best is not None and best.value <= search._sign * self.target:
+            return Status.TARGET
+        if search.evaluations >= self.budget:
+            return Status.BUDGET
+        return None
+
+
+def _begin(space: Any, journal: str | Path | None, settings: dict[str, Any]) -> Search:
+    if journal is None or not Path(journal).exists():
+        return Search(space, journal=journal, **settings)
+    search = Search.load(journal, space)
+    fresh = Search(space, **{**settings, "seed": search.seed if settings["seed"] is None else settings["seed"]})
+    differing = [name for name, value in fresh.settings.items() if search.settings[name] != value]
+    if differing:
+        search.close()
+        name = differing[0]
+        raise ValueError(
+            f"journal {journal} was begun with {name}={json.dumps(search.settings[name])}, not "
+            f"{json.dumps(fresh.settings[name])}; name another file, or give what it was begun with."
+        )
+    return search
+
+
+def _conclude(search: Search, status: Status, seconds: float) -> SearchResult:
+    best, history = search.best, search.history
+    return SearchResult(
+        x=None if best is None else best.x, fun=search._sign * math.inf if best is None else best.fun,
+        certificate=search.bound, status=status, method=search.method, sigma=search._model.spread,
+        nit=search.generation, time=seconds, history=history, slices={}, nfev=search.evaluations, search=search,
+        errors=tuple(record.error for record in search.records if record.error is not None)[-10:],
+    )  # fmt: skip
+
+
+def _show(search: Search, budget: int, began: float) -> None:
+    best, bound = search.best, search.bound
+    value = math.nan if best is None else best.fun
+    share = min(1.0, search.evaluations / budget)
+    bar = ("#" * round(20 * share)).ljust(20, ".")
+    sys.stderr.write(
+        f"\r  [{bar}] {search.evaluations}/{budget}  best {value:.6g}  bound {bound.mean:.4g} +- "
+        f"{bound.standard_error:.1g}  {time.monotonic() - began:.1f} s "
+    )
+    sys.stderr.flush()

@@ -1,0 +1,473 @@
+"""Ask and tell: a search that hands out points and learns from their values, in whatever way these are computed."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from varopt._version import __version__
+from varopt.certificates import Sampled
+from varopt.search._checks import positive, whole
+from varopt.search._coding import Coding
+from varopt.search._dimensions import Dimension
+from varopt.search._incumbent import Averaged, Lowest
+from varopt.search._journal import FORMAT, Journal, Record
+from varopt.search._methods import build
+from varopt.search._space import Layout, Space, as_space, space_from_json
+
+__all__ = ["Best", "Search", "as_value"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Best:
+    """The best point of a search.
+
+    Attributes
+    ----------
+    x : point
+        An array for a Box, a dictionary for a Space.
+    fun : float
+        Its value; the average of its evaluations, if the search is noisy.
+    standard_error : float
+        Of that average; zero where values are exact.
+    evaluations : int
+        How often it was evaluated.
+    """
+
+    x: Any
+    fun: float
+    standard_error: float
+    evaluations: int
+
+
+@dataclass
+class Batch:
+    """Candidates that were drawn together: a generation, or what one asynchronous `ask` got."""
+
+    first: int  # the number of its first candidate
+    latent: Array
+    rows: Array
+    fresh: int  # how many are samples of the distribution; the rest are re-evaluations
+    epoch: int  # the run of the restarts that drew it
+    values: Array = field(init=False)
+    missing: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.values = np.full(len(self.rows), np.nan)
+        self.missing = len(self.rows)
+
+
+class Search:
+    """Optimise a black box by asking for points and telling their values.
+
+    Parameters
+    ----------
+    space : Box, Space or another dimension
+        Where to search.
+    method : str
+        ``"auto"`` or a name of `varopt.search.METHODS`.
+    seed : int, optional
+        The same seed and the same values give the same points. Without one, a fresh one is drawn, and kept.
+    population : int, optional
+        Samples of a generation; chosen by the method by default. The most that can be evaluated side by side without
+        asking ahead.
+    x0 : point, optional
+        Where to start; the middle of the space by default.
+    sigma : float, optional
+        The first standard deviation, as a fraction of the width of the box; 0.2 by default.
+    maximize : bool
+        Whether larger values are better.
+    noisy : bool
+        Whether values are noisy: promising points are evaluated again, and the best is the best on average.
+    asynchronous : bool
+        Learn from values as they come. By default values are used by generation and in a fixed order, so that a search
+        depends on its seed alone and not on the order in which evaluations finish.
+    journal : path, optional
+        An SQLite file to which every evaluation is appended before it is used. It must not exist yet; see `load`.
+
+    Notes
+    -----
+    `ask` beyond the current generation draws from the same distribution again; these points are used when their turn
+    comes. Points that were never asked for may be told as well: they take part in the next update. `tell` takes
+    ``None``, NaN, infinities or exceptions as values of evaluations that failed; these rank last.
+
+    Memory: all evaluations so far, as numbers, so that `save` can write them.
+
+    Examples
+    --------
+    >>> import varopt as vo
+    >>> search = vo.Search(vo.Box(-5, 5, size=3), seed=0)
+    >>> for _ in range(60):
+    ...     xs = search.ask()
+    ...     search.tell(xs, ((xs - 1) ** 2).sum(axis=1))
+    >>> search.best.x.round(2), search.best.fun < 1e-3
+    (array([1., 1., 1.]), True)
+    """
+
+    def __init__(
+        self, space: Any, *, method: str = "auto", seed: int | None = None, population: int | None = None,
+        x0: Any = None, sigma: float | None = None, maximize: bool = False, noisy: bool = False,
+        asynchronous: bool = False, journal: str | Path | None = None,
+    ) -> None:  # fmt: skip
+        self.space: Space | Dimension = as_space(space)
+        self._layout = Layout(self.space)
+        self._coding = Coding(self._layout)
+        self.seed = _check_seed(seed)
+        population = None if population is None else whole("population", population, 2)
+        sigma = None if sigma is None else positive("sigma", sigma, "a positive fraction of the box")
+        start = None if x0 is None else self._layout.row(x0)
+        self.noisy, self.asynchronous = bool(noisy), bool(asynchronous)
+        self._sign = -1.0 if maximize else 1.0
+        self.settings: dict[str, Any] = {
+            "method": method, "seed": self.seed, "population": population,
+            "x0": None if start is None else start.tolist(), "sigma": sigma,
+            "maximize": bool(maximize), "noisy": self.noisy, "asynchronous": self.asynchronous,
+        }  # fmt: skip
+        latent = None if start is None else self._coding.latent(start[None])[0]
+        self.method, self._model = build(method, self._layout, self._coding, latent, sigma, population)
+        self._rng = np.random.default_rng(self.seed)
+
+        self._incumbent: Lowest | Averaged = Averaged() if self.noisy else Lowest()
+        self._open: deque[Batch] = deque()  # drawn, and not all values known
+        self._queue: deque[tuple[Batch, int]] = deque()  # drawn, and not handed out
+        self._pending: dict[bytes, list[tuple[Batch, int]]] = {}  # handed out, by row
+        self._arrived: list[tuple[Array, float]] = []  # to be used by the next update
+        self._drawn = 0
+        self.records: list[Record] = []
+        self._batches: list[tuple[int, int]] = []  # of every batch: its size, and how many evaluations were told before
+        self.failures = 0
+        self.generation = 0
+        self._trace: list[tuple[float, ...]] = []
+        self._bound = Sampled(-math.inf, math.inf)
+        self._journal: Journal | None = None
+        if journal is not None:
+            self._journal = Journal.create(Path(journal), self._meta())
+
+    # Ask and tell --------------------------------------------------------------------------------------------------
+
+    def ask(self, count: int | None = None) -> Any:
+        """Points to evaluate next: an array of shape (count, d) for a Box, a list of points otherwise.
+
+        Parameters
+        ----------
+        count : int, optional
+            How many; by default what is left of the current generation, or all of the next.
+        """
+        return self._layout.decode(self._ask_rows(None if count is None else whole("count", count, 1)))
+
+    def _ask_rows(self, count: int | None) -> Array:
+        if not self._queue:
+            self._draw(count)
+        wanted = len(self._queue) if count is None else count
+        while len(self._queue) < wanted:
+            self._draw(wanted - len(self._queue))
+        rows = np.empty((wanted, self._layout.columns))
+        for i in range(wanted):
+            batch, position = self._queue.popleft()
+            rows[i] = batch.rows[position]
+            self._pending.setdefault(rows[i].tobytes(), []).append((batch, position))
+        return rows
+
+    def _draw(self, count: int | None) -> None:
+        self._model.refresh(self._rng)
+        size = self._model.population if count is None or not self.asynchronous else count
+        latent = self._model.sample(self._rng, size)
+        rows = self._coding.rows(latent)
+        again = self._incumbent.doubtful()
+        if again:
+            rows = np.vstack((rows, again))
+        batch = Batch(self._drawn, latent, rows, size, self._model.epoch)
+        self._batches.append((len(rows), len(self.records)))
+        if self._journal is not None:
+            self._journal.add_batch(len(self._batches) - 1, *self._batches[-1])
+        self._drawn += len(rows)
+        self._open.append(batch)
+        self._queue.extend((batch, position) for position in range(len(rows)))
+
+    def tell(self, xs: Any, ys: Any, *, errors: Sequence[str | None] | None = None) -> None:
+        """Learn what points cost.
+
+        Parameters
+        ----------
+        xs : batch of points
+            As `ask` gave them, or points of your own.
+        ys : sequence of float
+            Their values; ``None``, NaN, an infinity or an exception for an evaluation that failed.
+        errors : sequence of str, optional
+            What went wrong with those that failed, for the journal.
+        """
+        rows = self._layout.rows(xs)
+        self._tell_rows(rows, *_check_values(ys, len(rows), errors))
+
+    def _tell_rows(self, rows: Array, values: list[float], errors: list[str | None]) -> None:
+        now = time.time()
+        number = len(self.records)
+        records, places = [], []
+        for row, value, error in zip(rows, values, errors, strict=True):
+            batch, position = self._claim(row)
+            places.append((batch, position))
+            candidate = -1 if batch is None else batch.first + position
+            records.append(Record(number, candidate, row, value, error, now))
+            number += 1
+        if self._journal is not None:
+            self._journal.add(records)  # before any use
+        for record, (batch, position) in zip(records, places, strict=True):
+            self._use(record, batch, position)
+
+    def _claim(self, row: Array) -> tuple[Batch | None, int]:
+        key = row.tobytes()
+        waiting = self._pending.get(key)
+        if not waiting:
+            return None, -1
+        place = waiting.pop(0)
+        if not waiting:
+            del self._pending[key]
+        return place
+
+    def _use(self, record: Record, batch: Batch | None, position: int) -> None:
+        self.records.append(record)
+        failed = record.error is not None
+        self.failures = self.failures + 1 if failed else 0
+        value = math.inf if failed else self._sign * record.value
+        if not failed:
+            self._incumbent.see(record.row, value)
+        if batch is None:
+            self._arrived.append((self._coding.latent(record.row[None])[0], value))
+            return
+        batch.values[position] = value
+        batch.missing -= 1
+        if self.asynchronous:
+            if position < batch.fresh and batch.epoch == self._model.epoch:
+                self._arrived.append((batch.latent[position], value))
+            if batch.missing == 0:
+                self._open.remove(batch)
+            if len(self._arrived) >= self._model.population:
+                self._update(np.empty((0, self._layout.columns)), np.empty(0))
+            return
+        while self._open and self._open[0].missing == 0:
+            done = self._open.popleft()
+            self._update(done.latent, done.values[: done.fresh])
+
+    def _update(self, latent: Array, values: Array) -> None:
+        if self._arrived:
+            latent = np.vstack((latent, [point for point, _ in self._arrived]))
+            values = np.append(values, [value for _, value in self._arrived])
+            self._arrived = []
+        self.generation += 1
+        finite = values[np.isfinite(values)]
+        if finite.size:  # a generation that failed as a whole teaches nothing
+            self._model.tell(latent, values)
+        mean, error = _average(finite)
+        best = self._incumbent.best
+        upper = math.inf if best is None else best.value
+        self._bound = Sampled(-math.inf, upper, "", mean, error, finite.size)
+        self._trace.append((len(self.records), upper, mean, error, self._model.spread, time.time()))
+
+    # What is known -------------------------------------------------------------------------------------------------
+
+    @property
+    def evaluations(self) -> int:
+        """How many evaluations were told, those that failed included."""
+        return len(self.records)
+
+    @property
+    def best(self) -> Best | None:
+        """The best point so far; ``None`` before the first value."""
+        best = self._incumbent.best
+        if best is None:
+            return None
+        value = self._sign * best.value
+        return Best(self._layout.point(best.row), value, self._incumbent.standard_error, best.count)
+
+    @property
+    def bound(self) -> Sampled:
+        """The best value, and the average of f under the distribution with its standard error: an estimate."""
+        best = self._incumbent.best
+        upper = math.inf if best is None else best.value
+        bound = replace(self._bound, upper=upper, assumption=self._assumption)
+        return bound.mirrored() if self._sign < 0.0 else bound
+
+    @property
+    def _assumption(self) -> str:
+        return "the noise of repeated evaluations averages out" if self.noisy else ""
+
+    @property
+    def history(self) -> dict[str, Array]:
+        """After every update: evaluations, best, mean, standard_error, sigma and time (seconds since the first)."""
+        names = ("evaluations", "best", "mean", "standard_error", "sigma", "time")
+        columns = np.array(self._trace, dtype=np.float64).reshape(-1, len(names))
+        columns[:, 1:3] *= self._sign
+        columns[:, -1] -= columns[0, -1] if len(columns) else 0.0
+        return dict(zip(names, columns.T, strict=True))
+
+    def plot(self, axes: Any = None) -> Any:
+        """Best value, bound and spread against evaluations. Needs Matplotlib (the extra `plot`); returns the axes.
+
+        Parameters
+        ----------
+        axes : pair of Matplotlib axes, optional
+            Where to draw.
+        """
+        from varopt.search._plot import plot_history
+
+        return plot_history(self.history, axes)
+
+    def __repr__(self) -> str:
+        best = self.best
+        value = "nothing told yet" if best is None else f"best {best.fun:.8g}, bound {self.bound.mean:.4g}"
+        return f"Search({self.space!r}, method={self.method!r}): {self.evaluations} evaluations, {value}"
+
+    # Keeping -------------------------------------------------------------------------------------------------------
+
+    def _meta(self) -> dict[str, str]:
+        return {
+            "format": str(FORMAT),
+            "varopt": __version__,
+            "numpy": np.__version__,
+            "space": json.dumps(self.space.describe()),
+            "settings": json.dumps(self.settings),
+        }
+
+    def save(self, path: str | Path) -> None:
+        """Write the search to a new SQLite file, in the format of the journal; `load` goes on from there.
+
+        Parameters
+        ----------
+        path : path
+            It must not exist yet.
+        """
+        journal = Journal.create(Path(path), self._meta())
+        try:
+            for number, (size, told) in enumerate(self._batches):
+                journal.add_batch(number, size, told)
+            journal.add(self.records)
+        finally:
+            journal.close()
+
+    @classmethod
+    def load(cls, path: str | Path, space: Any = None, *, read_only: bool = False) -> Self:
+        """Go on with a search from its journal, exactly where it stopped; further evaluations are appended to it.
+
+        Parameters
+        ----------
+        path : path
+            A journal, or what `save` wrote.
+        space : space, optional
+            Needed where options of a `Choice` are neither numbers nor strings; checked against the journal otherwise.
+        read_only : bool
+            Look at it only: nothing is appended, and another process may be writing.
+
+        Notes
+        -----
+        The search is repeated from its records, without evaluating anything: about 20 microseconds a record.
+        """
+        journal = Journal.open(Path(path), read_only=read_only)
+        try:
+            described = json.loads(journal.meta["space"])
+            space = space_from_json(described) if space is None else as_space(space)
+            if space.describe() != described:
+                raise ValueError(f"space differs from the one in {path}: {json.dumps(described)}.")
+            settings = json.loads(journal.meta["settings"])
+            start = settings.pop("x0")
+            search = cls(space, x0=None if start is None else Layout(space).point(np.array(start)), **settings)
+            search._replay(journal.batches(), journal.records())
+        except BaseException:
+            journal.close()
+            raise
+        if read_only:
+            journal.close()
+        else:
+            search._journal = journal
+        return search
+
+    def _replay(self, batches: list[tuple[int, int]], records: list[Record]) -> None:
+        places: list[tuple[Batch, int]] = []
+        upcoming = deque(batches)
+        for record in [*records, None]:
+            while upcoming and upcoming[0][1] <= len(self.records):
+                size, _ = upcoming.popleft()
+                self._draw(size if self.asynchronous else None)
+                places.extend(self._queue)
+                self._queue.clear()
+            if record is None:
+                break
+            if record.candidate < 0:
+                self._use(record, None, -1)
+                continue
+            batch, position = places[record.candidate]
+            if batch.rows[position].tobytes() != record.row.tobytes():  # another machine rounds differently
+                batch.rows[position] = record.row
+                if position < batch.fresh:
+                    batch.latent[position] = self._coding.latent(record.row[None])[0]
+            self._use(record, batch, position)
+        # What was handed out and never told is handed out again, in the order in which it was drawn.
+        told = {record.candidate for record in records}
+        self._queue.extend(place for number, place in enumerate(places) if number not in told)
+
+    def close(self) -> None:
+        """Close the journal, so that another process may open it."""
+        if self._journal is not None:
+            self._journal.close()
+            self._journal = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+def _average(values: Array) -> tuple[float, float]:
+    if values.size == 0:
+        return math.nan, math.nan
+    error = float(values.std(ddof=1)) / math.sqrt(values.size) if values.size > 1 else math.nan
+    return float(values.mean()), error
+
+
+def _check_seed(seed: Any) -> int:
+    if seed is None:
+        return int(np.random.SeedSequence().entropy)  # type: ignore[arg-type]
+    return whole("seed", seed, 0)
+
+
+def _check_values(ys: Any, count: int, errors: Any) -> tuple[list[float], list[str | None]]:
+    given = list(ys) if hasattr(ys, "__len__") else [ys]
+    if len(given) != count:
+        raise ValueError(f"ys must have one value for each of the {count} points; got {len(given)}.")
+    notes = [None] * count if errors is None else list(errors)
+    if len(notes) != count:
+        raise ValueError(f"errors must have one entry for each of the {count} points; got {len(notes)}.")
+    values: list[float] = []
+    texts: list[str | None] = []
+    for y, note in zip(given, notes, strict=True):
+        value, text = as_value(y)
+        values.append(value)
+        texts.append(text if note is None else note)
+    return values, texts
+
+
+def as_value(y: Any) -> tuple[float, str | None]:
+    """A value as a float, and what is wrong with it, if anything is."""
+    if isinstance(y, float) and math.isfinite(y):
+        return y, None
+    if isinstance(y, BaseException):
+        return math.nan, f"{type(y).__name__}: {y}"
+    if y is None:
+        return math.nan, "no value"
+    array = np.asarray(y)
+    if array.size != 1 or array.dtype.kind not in "fiub":
+        what = f"shape {array.shape}" if array.dtype.kind in "fiub" else f"a {type(y).__name__}"
+        return math.nan, f"the value must be one real number; got {what}"
+    value = float(array.reshape(()))
+    return (value, None) if math.isfinite(value) else (math.nan, f"the value is {value}")

@@ -1,0 +1,158 @@
+"""Covariance matrix adaptation: the natural gradient of a Gaussian with full covariance [H16], and its step size."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from varopt.solvers.natural_gradient._margin import Margin
+from varopt.solvers.natural_gradient._update import Array, Update
+from varopt.solvers.natural_gradient._weights import signed_log_weights
+
+__all__ = ["CMA", "default_population"]
+
+
+def default_population(size: int) -> int:
+    """4 + 3 log(size), the usual number of samples of a generation."""
+    return 4 + int(3 * math.log(size))
+
+
+class CMA(Update):
+    """x ~ N(mean, sigma^2 D C D): rank weights, two evolution paths, negative weights for the worse half.
+
+    The rank-mu part of the update is a step along the natural gradient of the weighted average in (mean, covariance);
+    the paths add what single generations cannot see, namely that successive steps agree. D is a diagonal of ones,
+    unless a coordinate stands for an integer and must not become narrower than its cells (`Margin`).
+
+    Parameters
+    ----------
+    mean : array of shape (d,)
+        Where to start.
+    sigma : float
+        The first standard deviation of every coordinate.
+    population : int, optional
+        Samples of a generation; 4 + 3 log(d) by default.
+    margin : Margin, optional
+        What keeps integers moving.
+
+    Notes
+    -----
+    A generation costs O(population d^2), and an eigendecomposition, O(d^3), once every 1 / (2 d (c_1 + c_mu))
+    generations, so that both grow alike. Memory: 3 d^2 numbers.
+    """
+
+    def __init__(
+        self, mean: Array, sigma: float, population: int | None = None, *, margin: Margin | None = None
+    ) -> None:
+        d = mean.size
+        self.size = d
+        self.population = population or default_population(d)
+        weights = signed_log_weights(self.population)
+        positive = np.maximum(weights, 0.0)
+        self._parents = int((weights > 0.0).sum())
+        self._recombination = positive[: self._parents].copy()
+        mu_eff = 1.0 / float((positive**2).sum())
+        negative = np.minimum(weights, 0.0)
+        mu_eff_minus = 1.0 / float((negative**2).sum())
+
+        # Learning rates [H16, eq. 47 to 61].
+        self._mu_eff = mu_eff
+        self._c_sigma = (mu_eff + 2.0) / (d + mu_eff + 5.0)
+        self._damping = 1.0 + 2.0 * max(0.0, math.sqrt((mu_eff - 1.0) / (d + 1.0)) - 1.0) + self._c_sigma
+        self._c_path = (4.0 + mu_eff / d) / (d + 4.0 + 2.0 * mu_eff / d)
+        self._c_one = 2.0 / ((d + 1.3) ** 2 + mu_eff)
+        self._c_mu = min(1.0 - self._c_one, 2.0 * (0.25 + mu_eff + 1.0 / mu_eff - 2.0) / ((d + 2.0) ** 2 + mu_eff))
+        alpha = min(
+            1.0 + self._c_one / self._c_mu,
+            1.0 + 2.0 * mu_eff_minus / (mu_eff + 2.0),
+            (1.0 - self._c_one - self._c_mu) / (d * self._c_mu),
+        )
+        self._weights = np.where(weights > 0.0, weights, alpha * weights)
+        self._weight_sum = float(self._weights.sum())
+        self._expected_norm = math.sqrt(d) * (1.0 - 1.0 / (4.0 * d) + 1.0 / (21.0 * d * d))
+        self._decompose_every = max(1, int(1.0 / (2.0 * d * (self._c_one + self._c_mu))))
+
+        # State.
+        self._mean = np.array(mean, dtype=np.float64)
+        self.sigma = float(sigma)
+        self.scale = np.ones(d)  # the diagonal of D
+        self.covariance = np.eye(d)
+        self._axes, self._lengths = np.eye(d), np.ones(d)  # C = axes diag(lengths^2) axes'
+        self._path_sigma, self._path = np.zeros(d), np.zeros(d)
+        self.generation = 0
+        self._margin = margin
+
+    def sample(self, rng: np.random.Generator, count: int) -> Array:
+        z = rng.standard_normal((count, self.size))  # ~ N(0, I)
+        y = (z * self._lengths) @ self._axes.T  # ~ N(0, C)
+        return np.asarray(self._mean + (self.sigma * self.scale) * y)
+
+    def tell(self, points: Array, values: Array) -> None:
+        best_first = np.argsort(values, kind="stable")[: self.population]
+        y = (points[best_first] - self._mean) / (self.sigma * self.scale)  # ~ N(0, C)
+        z = (y @ self._axes) / self._lengths  # ~ N(0, I), in the axes of C
+        # Points from elsewhere (told by the user, or drawn long ago) count as if they were on the rim [Ha11].
+        far = np.sqrt((z * z).sum(axis=1)) / (math.sqrt(self.size) + 3.0)
+        if (far > 1.0).any():
+            y, z = y / np.maximum(far, 1.0)[:, None], z / np.maximum(far, 1.0)[:, None]
+        self.generation += 1
+        parents = self._recombination
+
+        # The mean, by the weighted average of the better half.
+        step = parents @ y[: self._parents]
+        self._mean = self._mean + (self.sigma * self.scale) * step
+
+        # The step size: longer if the whitened steps agree, shorter if they cancel.
+        c = self._c_sigma
+        self._path_sigma = (1.0 - c) * self._path_sigma + math.sqrt(c * (2.0 - c) * self._mu_eff) * (
+            self._axes @ (parents @ z[: self._parents])
+        )
+        length = math.sqrt(self._path_sigma @ self._path_sigma)
+        self.sigma *= math.exp(min(1.0, (c / self._damping) * (length / self._expected_norm - 1.0)))
+
+        # The covariance: the path's direction, and the weighted samples.
+        warm = (
+            length / math.sqrt(1.0 - (1.0 - c) ** (2 * self.generation))
+            < (1.4 + 2.0 / (self.size + 1.0)) * self._expected_norm
+        )
+        c = self._c_path
+        self._path = (1.0 - c) * self._path
+        if warm:
+            self._path += math.sqrt(c * (2.0 - c) * self._mu_eff) * step
+        weights = self._weights[: len(y)].copy()
+        worse = weights < 0.0  # scaled to the length sqrt(d), so that a far sample cannot make C indefinite
+        weights[worse] *= self.size / np.maximum((z[worse] ** 2).sum(axis=1), 1e-300)
+        lost = 0.0 if warm else self._c_one * c * (2.0 - c)
+        self.covariance *= 1.0 + lost - self._c_one - self._c_mu * self._weight_sum
+        self.covariance += np.outer(self._c_one * self._path, self._path)
+        self.covariance += (y.T * (self._c_mu * weights)) @ y
+        if self.generation % self._decompose_every == 0:
+            self._decompose()
+        if self._margin is not None:
+            columns = self._margin.columns
+            self._mean[columns], widen = self._margin.correct(self._mean[columns], self.deviations[columns])
+            self.scale[columns] *= widen
+
+    def _decompose(self) -> None:
+        self.covariance = 0.5 * (self.covariance + self.covariance.T)
+        squares, self._axes = np.linalg.eigh(self.covariance)
+        self._lengths = np.sqrt(np.maximum(squares, 1e-30 * squares[-1]))
+
+    @property
+    def mean(self) -> Array:
+        return self._mean
+
+    @property
+    def deviations(self) -> Array:
+        """The standard deviation of every coordinate."""
+        return np.asarray(self.sigma * self.scale * np.sqrt(np.maximum(self.covariance.diagonal(), 0.0)))
+
+    @property
+    def spread(self) -> float:
+        return float(self.sigma * self._lengths.max())
+
+    def exhausted(self) -> str:
+        if self._lengths[-1] > 1e7 * self._lengths[0]:
+            return "the covariance is too ill-conditioned"
+        return ""

@@ -1,0 +1,110 @@
+"""Restarts with two regimes of population size: BIPOP [Ha09]."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable
+
+import numpy as np
+
+from varopt.solvers.natural_gradient._update import Array, Update
+
+__all__ = ["Restarts"]
+
+Factory = Callable[[Array, float, int], Update]
+
+
+class Restarts(Update):
+    """A local update, begun anew somewhere else whenever it has nothing more to give.
+
+    One regime doubles the population with every restart and sees the coarse structure; the other keeps it small, with
+    a narrower start, and searches many places. The one that has used fewer evaluations goes next.
+
+    Parameters
+    ----------
+    factory : callable
+        From a mean, a sigma and a population to an update.
+    mean : array of shape (d,)
+        The first start; later ones are uniform in the unit box.
+    sigma : float
+        The first standard deviation.
+    population : int
+        The first population.
+    """
+
+    def __init__(self, factory: Factory, mean: Array, sigma: float, population: int) -> None:
+        self._factory, self._sigma, self._first_population = factory, sigma, population
+        self._size = mean.size
+        self._best = math.inf
+        self._doublings = 0
+        self._small_regime = False
+        self._used = {False: 0, True: 0}
+        self._large_budget = 0
+        self._begin(mean, sigma, population, math.inf)
+
+    def _begin(self, mean: Array, sigma: float, population: int, budget: float) -> None:
+        self.current = self._factory(mean, sigma, population)
+        self.population = self.current.population
+        self.epoch += 1
+        self._budget, self._run_used = budget, 0
+        self._run_best = math.inf
+        self._ended = ""
+        self._recent: deque[float] = deque(maxlen=10 + math.ceil(30 * self._size / population))
+        self._generations = 0
+
+    def refresh(self, rng: np.random.Generator) -> None:
+        if not self._ended:
+            return
+        self._used[self._small_regime] += self._run_used
+        if not self._small_regime:
+            self._large_budget = self._run_used
+        self._small_regime = self.epoch > 1 and self._used[True] < self._used[False]
+        mean = rng.random(self._size)
+        if self._small_regime:
+            u = rng.random()
+            ratio = 0.5 * 2.0**self._doublings
+            population = int(self._first_population * max(1.0, ratio) ** (u * u))
+            self._begin(mean, self._sigma * 10.0 ** (-2.0 * rng.random()), population, self._large_budget / 2)
+        else:
+            self._doublings += 1
+            self._begin(mean, self._sigma, self._first_population * 2**self._doublings, math.inf)
+
+    def sample(self, rng: np.random.Generator, count: int) -> Array:
+        return self.current.sample(rng, count)
+
+    def tell(self, points: Array, values: Array) -> None:
+        self.current.tell(points, values)
+        self._run_used += values.size
+        self._generations += 1
+        lowest = float(values.min())
+        self._run_best, self._best = min(self._run_best, lowest), min(self._best, lowest)
+        self._recent.append(lowest)
+        self._ended = self._why_end(values)
+
+    def _why_end(self, values: Array) -> str:
+        if self._run_used >= self._budget:
+            return "its share of the budget is spent"
+        if len(self._recent) == self._recent.maxlen:
+            newest, oldest = min(self._recent), max(self._recent)
+            fluctuation = max(oldest, float(values.max())) - newest
+            if fluctuation <= 1e-12 * max(1.0, abs(newest)) or not math.isfinite(newest):
+                return "the values no longer differ"
+            # What the last generations brought would have to be repeated many times over to reach the best of an
+            # earlier run: this one is on its way to a worse optimum.
+            if oldest - newest < 1e-3 * (self._run_best - self._best):
+                return "it converges to a worse value than an earlier run"
+        if self.current.spread < 1e-13:
+            return "the distribution has become a point"
+        return self.current.exhausted()
+
+    @property
+    def mean(self) -> Array:
+        return self.current.mean
+
+    @property
+    def spread(self) -> float:
+        return self.current.spread
+
+    def exhausted(self) -> str:
+        return ""

@@ -1,0 +1,55 @@
+"""What every sampled update is: a distribution p(x|theta) that is sampled, ranked and moved."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Array", "Update"]
+
+Array = NDArray[np.float64]
+
+
+class Update(ABC):
+    """A distribution over vectors and the rule that moves it towards better samples.
+
+    The state is a function of the start, of the samples it is told and of their values alone: there is no hidden
+    random state, so that a run is reproduced by telling it the same things again.
+
+    Attributes
+    ----------
+    population : int
+        How many samples the next `tell` expects.
+    epoch : int
+        Counts fresh starts: samples of an earlier epoch say nothing about this one.
+    """
+
+    population: int
+    epoch: int = 0
+
+    def refresh(self, rng: np.random.Generator) -> None:  # noqa: B027 -- most are always ready
+        """Get ready for the next generation; called before it is sampled. The place where a search starts anew."""
+
+    @abstractmethod
+    def sample(self, rng: np.random.Generator, count: int) -> Array:
+        """Draw `count` points from the current distribution, of shape (count, size)."""
+
+    @abstractmethod
+    def tell(self, points: Array, values: Array) -> None:
+        """Move the distribution, given points and what they cost (smaller is better, infinite where it failed)."""
+
+    @property
+    @abstractmethod
+    def mean(self) -> Array:
+        """The centre of the distribution."""
+
+    @property
+    @abstractmethod
+    def spread(self) -> float:
+        """One number for how wide the distribution is; zero where it has become a point."""
+
+    def exhausted(self) -> str:
+        """Why nothing more is to be expected from going on, or an empty string."""
+        return ""

@@ -1,0 +1,52 @@
+"""What a sample is worth, by its rank or by its value.
+
+Ranks make a search invariant under increasing transformations of f. They also change what is descended: the weighted
+average of the ranked samples, not E(theta) itself; see mathematics of the sampled bound in `docs/eda.md`.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from varopt.solvers.natural_gradient._update import Array
+
+__all__ = ["log_weights", "nes_utilities", "raw_weights", "signed_log_weights", "truncation_weights"]
+
+
+def log_weights(population: int) -> Array:
+    """Positive weights of the better half, falling with the logarithm of the rank; they sum to one [HO01]."""
+    raw = math.log((population + 1) / 2) - np.log(np.arange(1, population + 1))
+    raw = np.maximum(raw, 0.0)
+    return np.asarray(raw / raw.sum())
+
+
+def signed_log_weights(population: int) -> Array:
+    """The same, continued below zero for the worse half: the positive ones sum to 1, the negative ones to -1 [H16]."""
+    raw = math.log((population + 1) / 2) - np.log(np.arange(1, population + 1))
+    return np.asarray(np.where(raw > 0.0, raw / raw[raw > 0.0].sum(), raw / -raw[raw < 0.0].sum()))
+
+
+def nes_utilities(population: int) -> Array:
+    """Utilities of the natural evolution strategies: log weights, centred so that they sum to zero [W14]."""
+    raw = np.maximum(0.0, math.log(population / 2 + 1) - np.log(np.arange(1, population + 1)))
+    return np.asarray(raw / raw.sum() - 1.0 / population)
+
+
+def truncation_weights(population: int, selected: int) -> Array:
+    """Equal weights on the `selected` best: UMDA's selection, and PBIL's."""
+    return np.where(np.arange(population) < selected, 1.0 / selected, 0.0)
+
+
+def raw_weights(values: Array) -> Array:
+    """Minus the values less their average, over their spread: the score function's own weights, with a baseline.
+
+    These descend E(theta) itself. Failed samples count as the worst that did not fail.
+    """
+    finite = np.isfinite(values)
+    if not finite.any():
+        return np.zeros_like(values)
+    filled = np.where(finite, values, values[finite].max())
+    spread = filled.std()
+    return np.asarray((filled.mean() - filled) / (spread * values.size)) if spread > 0.0 else np.zeros_like(values)
