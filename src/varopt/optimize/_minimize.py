@@ -88,7 +88,7 @@ def minimize(
     ('OPTIMAL', True, True)
     >>> r[w].round(6)
     array([2., 0., 1.])
-    >>> vo.minimize(lambda x: abs(x[0] - 1) + x[1] ** 2, vo.Box(-5, 5, size=2), budget=1000, seed=0).x.round(4)
+    >>> vo.minimize(lambda x: abs(x[0] - 1) + x[1] ** 2, vo.Box(-5, 5, size=2), budget=1000, seed=0).x.round(4) + 0.0
     array([1., 0.])
     """
     if space is not None:

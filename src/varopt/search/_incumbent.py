@@ -52,9 +52,9 @@ class Lowest:
 class Averaged:
     """The point with the lowest cautious average among a few contenders that are evaluated again and again.
 
-    A single lucky value cannot win: the average is raised by its standard error, with the noise estimated from all
-    repetitions together, so that a point has to repeat what it promised. Every generation re-evaluates the point that
-    promises most and the incumbent, until the two are told apart.
+    A single lucky value cannot win. The lowest of N noisy values lies about ``sqrt(2 log N)`` standard deviations too
+    low, so averages are raised by that many standard errors, with the noise estimated from all repetitions together: a
+    point has to repeat what it promised. Every generation re-evaluates the incumbent and the rival that promises most.
 
     Parameters
     ----------
@@ -65,9 +65,11 @@ class Averaged:
     def __init__(self, contenders: int = 10) -> None:
         self._limit = contenders
         self._points: dict[bytes, Contender] = {}
+        self._seen = 0
 
     def see(self, row: Array, value: float) -> None:
         """Take note of an evaluation that did not fail."""
+        self._seen += 1
         key = row.tobytes()
         known = self._points.get(key)
         if known is not None:
@@ -76,8 +78,9 @@ class Averaged:
             known.squares += (value - before) * (value - known.value)  # Welford
             return
         self._points[key] = Contender(row.copy(), value, 1)
-        if len(self._points) > self._limit:  # the least promising leaves, but never the incumbent
-            del self._points[max(self._points, key=lambda k: (self._points[k] is not self.best, self._points[k].value))]
+        if len(self._points) > self._limit:  # the least promising leaves
+            noise = self.noise
+            del self._points[max(self._points, key=lambda k: self._cautious(self._points[k], noise))]
 
     @property
     def noise(self) -> float:
@@ -86,8 +89,8 @@ class Averaged:
         return math.sqrt(sum(p.squares for p in self._points.values()) / freedom) if freedom else math.inf
 
     def _cautious(self, point: Contender, noise: float) -> tuple[float, float]:
-        penalty = noise / math.sqrt(point.count) if math.isfinite(noise) else 0.0
-        return point.value + penalty, point.value
+        luck = noise * math.sqrt(2.0 * math.log(1.0 + self._seen) / point.count) if math.isfinite(noise) else 0.0
+        return point.value + luck, point.value
 
     @property
     def best(self) -> Contender | None:

@@ -75,7 +75,8 @@ def minimize_black_box(
     population: int | None = None, x0: Any = None, sigma: float | None = None, maximize: bool = False,
     noisy: bool = False, vectorized: bool = False, executor: Any = None, asynchronous: bool = False,
     timeout: float | None = None, time_limit: float | None = None, target: float | None = None,
-    callback: Callable[[Search], Any] | None = None, progress: bool = False, journal: str | Path | None = None, max_failures: int = 100,
+    callback: Callable[[Search], Any] | None = None, progress: bool = False,
+    journal: str | Path | None = None, max_failures: int = 100,
 ) -> SearchResult:  # fmt: skip
     """Minimise a black box: what `varopt.minimize` does when it is given a function and a space.
 

@@ -460,7 +460,7 @@ def _check_values(ys: Any, count: int, errors: Any) -> tuple[list[float], list[s
 def as_value(y: Any) -> tuple[float, str | None]:
     """A value as a float, and what is wrong with it, if anything is."""
     if isinstance(y, float) and math.isfinite(y):
-        return y, None
+        return float(y), None
     if isinstance(y, BaseException):
         return math.nan, f"{type(y).__name__}: {y}"
     if y is None:

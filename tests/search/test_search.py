@@ -1,0 +1,228 @@
+"""Ask and tell: learning, determinism, injected points, failures, noise."""
+
+import numpy as np
+import pytest
+
+import varopt as vo
+from varopt.search import METHODS
+from varopt.search._incumbent import Averaged
+
+
+def sphere(x):
+    return float(((np.asarray(x) - 1.0) ** 2).sum())
+
+
+def run(search, f, evaluations):
+    while search.evaluations < evaluations:
+        xs = search.ask()
+        search.tell(xs, [f(x) for x in xs])
+    return search
+
+
+REAL_METHODS = ["cma", "low-rank", "xnes", "snes", "nes"]
+BIT_METHODS = ["local", "pbil", "umda", "berny"]
+
+
+@pytest.mark.parametrize("method", REAL_METHODS)
+def test_gaussian_methods_solve_a_shifted_ellipsoid(method):
+    def f(x):
+        return float((np.array([1.0, 3.0, 10.0]) * (x - np.array([1.0, -2.0, 0.5])) ** 2).sum())
+
+    best = run(vo.Search(vo.Box(-5, 5, size=3), method=method, seed=1), f, 4000).best
+    assert best.fun < 1e-5
+    np.testing.assert_allclose(best.x, [1.0, -2.0, 0.5], atol=5e-3)
+
+
+@pytest.mark.parametrize("method", BIT_METHODS)
+def test_bit_methods_solve_onemax(method):
+    search = vo.Search(vo.Boolean(20), method=method, seed=1, maximize=True)
+    assert run(search, lambda x: int(x.sum()), 3000).best.fun == 20
+
+
+def test_every_method_is_tested():
+    assert {*REAL_METHODS, *BIT_METHODS, "auto"} == set(METHODS)
+
+
+def test_full_covariance_solves_a_rotated_ellipsoid(rng):
+    rotation = np.linalg.qr(rng.standard_normal((6, 6)))[0]
+
+    def f(x):
+        return float((10.0 ** np.linspace(0, 6, 6) * (rotation @ (x - 1.0)) ** 2).sum())
+
+    assert run(vo.Search(vo.Box(-5, 5, size=6), seed=0), f, 6000).best.fun < 1e-8
+
+
+def test_optimum_on_a_bound_is_found():
+    best = run(vo.Search(vo.Box(-5, 5, size=4), seed=0), lambda x: float(x[0] - x[1] + abs(x[2:] - 1).sum()), 4000).best
+    assert best.fun < -10 + 1e-6
+
+
+def test_log_scale_finds_orders_of_magnitude():
+    space = vo.Box(1e-12, 1e6, log=True, size=2)
+    best = run(vo.Search(space, seed=0), lambda x: float((np.log(x / 1e-8) ** 2).sum()), 1500).best
+    np.testing.assert_allclose(best.x, 1e-8, rtol=1e-4)
+
+
+def test_integers_do_not_freeze_on_plateaus():
+    # one coordinate must leave its plateau after the others have converged
+    def f(p):
+        return float(((p["x"] - 0.3) ** 2).sum()) + abs(p["k"] - 17) + 5 * abs(p["b"] - 1)
+
+    space = vo.Space({"x": vo.Box(-5, 5, size=3), "k": vo.Integer(0, 20), "b": vo.Integer(0, 1)})
+    for seed in range(5):
+        assert run(vo.Search(space, seed=seed), f, 2500).best.fun < 1e-6
+
+
+def test_mixed_space_with_choices_and_orders():
+    target = np.array([3, 1, 0, 2])
+
+    def f(p):
+        wrong = (p["kind"] != "b") + (not p["on"]) + int((p["order"] != target).sum())
+        return wrong + (p["x"] - 0.25) ** 2
+
+    space = vo.Space({"x": vo.Box(0, 1), "kind": list("abcd"), "on": vo.Boolean(), "order": vo.Permutation(4)})
+    best = run(vo.Search(space, seed=0), f, 2000).best
+    assert best.fun < 1e-6
+    assert best.x["kind"] == "b"
+
+
+def test_permutation_alone_is_sorted():
+    best = run(vo.Search(vo.Permutation(12), seed=0), lambda p: int(abs(p - np.arange(12)[::-1]).sum()), 6000).best
+    assert best.fun == 0
+
+
+def test_search_depends_on_the_seed_alone():
+    def points(seed):
+        search = run(vo.Search(vo.Box(-5, 5, size=3), seed=seed), sphere, 300)
+        return np.array([record.row for record in search.records])
+
+    np.testing.assert_array_equal(points(3), points(3))
+    assert not np.array_equal(points(3), points(4))
+
+
+def test_order_of_telling_within_a_generation_does_not_matter(rng):
+    one, other = (vo.Search(vo.Box(-5, 5, size=3), seed=5) for _ in range(2))
+    for _ in range(40):
+        xs = one.ask()
+        one.tell(xs, [sphere(x) for x in xs])
+        for i in rng.permutation(len(ys := other.ask())):
+            other.tell(ys[i : i + 1], [sphere(ys[i])])
+    np.testing.assert_array_equal(one.ask(), other.ask())
+    np.testing.assert_array_equal(one.best.x, other.best.x)
+
+
+def test_asking_in_pieces_gives_the_same_points():
+    whole, pieces = (vo.Search(vo.Box(-5, 5, size=3), seed=5) for _ in range(2))
+    xs = whole.ask()
+    parts = [pieces.ask(2), pieces.ask(1), pieces.ask()]
+    np.testing.assert_array_equal(np.vstack(parts), xs)
+
+
+def test_asking_ahead_is_allowed_and_used():
+    search = vo.Search(vo.Box(-5, 5, size=3), seed=0)
+    while search.evaluations < 1500:
+        xs = search.ask(30)
+        search.tell(xs, [sphere(x) for x in xs])
+    assert search.best.fun < 1e-6
+
+
+def test_points_of_ones_own_lead_the_way():
+    # far too narrow a start: the point told is where the search goes
+    plain, told = (vo.Search(vo.Box(-5, 5, size=5), seed=0, sigma=1e-3, x0=np.full(5, -4.0)) for _ in range(2))
+    told.tell([np.full(5, 0.9)], [sphere(np.full(5, 0.9))])
+    assert told.best.fun == pytest.approx(0.05)
+    first = told.ask()
+    told.tell(first, [sphere(x) for x in first])
+    one, other = run(plain, sphere, 100), run(told, sphere, 100)
+    mean = np.mean([record.row for record in other.records[-8:]], axis=0)
+    assert sphere(mean) < sphere(np.mean([record.row for record in one.records[-8:]], axis=0))
+
+
+def test_failures_rank_last_and_the_search_goes_on():
+    def f(x):
+        if x[0] < 0:
+            return [None, float("nan"), float("inf"), ValueError("no"), "text", np.zeros(2)][int(abs(x[0]) * 10) % 6]
+        return sphere(x)
+
+    search = run(vo.Search(vo.Box(-5, 5, size=3), seed=0), f, 1500)
+    assert search.best.fun < 1e-6
+    errors = {record.error for record in search.records}
+    assert {None, "no value", "the value is nan", "the value is inf", "ValueError: no"} <= errors
+    assert all(np.isnan(record.value) for record in search.records if record.error)
+
+
+def test_a_generation_that_fails_as_a_whole_is_survived():
+    search = vo.Search(vo.Box(-5, 5, size=3), seed=0)
+    for _ in range(3):
+        xs = search.ask()
+        search.tell(xs, [None] * len(xs))
+    assert search.best is None
+    assert run(search, sphere, 1000).best.fun < 1e-4
+
+
+def test_bound_is_the_average_of_the_last_generation():
+    search = vo.Search(vo.Box(-5, 5, size=3), seed=0)
+    xs = search.ask()
+    values = [sphere(x) for x in xs]
+    search.tell(xs, values)
+    assert search.bound.mean == pytest.approx(np.mean(values))
+    assert search.bound.standard_error == pytest.approx(np.std(values, ddof=1) / np.sqrt(len(values)))
+    assert search.bound.upper == min(values)
+    assert search.bound.lower == -np.inf
+    assert "estimate and not a proof" in str(search.bound)
+
+
+def test_maximization_mirrors_minimization():
+    down = vo.Search(vo.Box(-5, 5, size=3), seed=0)
+    up = vo.Search(vo.Box(-5, 5, size=3), seed=0, maximize=True)
+    run(down, sphere, 200)
+    run(up, lambda x: -sphere(x), 200)
+    np.testing.assert_array_equal(down.best.x, up.best.x)
+    assert up.best.fun == -down.best.fun
+    assert up.bound.mean == pytest.approx(-down.bound.mean)
+    assert up.bound.lower == up.best.fun
+    np.testing.assert_allclose(up.history["mean"], -down.history["mean"])
+
+
+def test_noise_does_not_let_luck_win(rng):
+    def f(x):
+        return sphere(x) + rng.normal(0.0, 3.0)
+
+    lucky, honest = (run(vo.Search(vo.Box(-5, 5, size=2), seed=1, noisy=n), f, 1200) for n in (False, True))
+    assert lucky.best.fun < -3.0  # the minimum of many noisy values
+    assert abs(honest.best.fun - sphere(honest.best.x)) < 4 * honest.best.standard_error + 0.5
+    assert honest.best.evaluations > 10
+
+
+def test_incumbent_by_average_prefers_what_repeats(rng):
+    pool = Averaged()
+    good, lucky = np.array([0.0]), np.array([1.0])
+    for value in (1.0, 1.1, 0.9, 1.0):
+        pool.see(good, value)
+    pool.see(lucky, 0.95)
+    assert pool.best.row == good
+    for _ in range(20):
+        pool.see(lucky, rng.normal(0.5, 0.1))
+    assert pool.best.row == lucky
+    assert len(pool.doubtful()) == 2
+
+
+def test_asynchronous_updates_as_values_come():
+    search = vo.Search(vo.Box(-5, 5, size=3), seed=0, asynchronous=True)
+    flying = list(search.ask(4))
+    while search.evaluations < 1500:
+        x = flying.pop(search.evaluations % 3)
+        search.tell([x], [sphere(x)])
+        flying.extend(search.ask(1))
+    assert search.best.fun < 1e-8
+
+
+def test_plot_draws_best_and_bound():
+    matplotlib = pytest.importorskip("matplotlib", reason="the plot extra is not installed")
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    axes = run(vo.Search(vo.Box(-5, 5, size=2), seed=0), sphere, 100).plot()
+    assert len(axes[0].lines) == 2
+    assert len(axes[1].lines) == 1
+    plt.close(axes[0].figure)
