@@ -192,6 +192,17 @@ def test_rows(pair, index, rng):
     close(chosen.apply(point), dense[index] @ point)
 
 
+def test_columns(pair, rng):
+    linear, dense = pair
+    for index in (np.arange(dense.shape[1]), np.arange(0, dense.shape[1], 2), np.array([dense.shape[1] - 1])):
+        chosen = linear.columns(index)
+        assert chosen.shape == (dense.shape[0], index.size)
+        assert (chosen.storage == "sparse") == (linear.storage == "sparse") or isinstance(linear, HStack)
+        close(chosen.dense(), dense[:, index])
+        point = rng.normal(size=index.size)
+        close(chosen.apply(point), dense[:, index] @ point)
+
+
 @pytest.mark.usefixtures("chunk")
 @pytest.mark.parametrize("kind", ["scalar", "vector", "Cholesky", "wide"])
 def test_row_variance(pair, kind, rng):
@@ -208,9 +219,14 @@ def test_row_variance(pair, kind, rng):
 
 
 @pytest.mark.usefixtures("chunk")
-def test_gram_and_its_diagonal(pair, rng):
+@pytest.mark.parametrize("kind", ["any", "not negative", "equal"])
+def test_gram_and_its_diagonal(pair, kind, rng):
     linear, dense = pair
-    weights = rng.normal(size=dense.shape[0])
+    weights = {
+        "any": rng.normal(size=dense.shape[0]),
+        "not negative": rng.normal(size=dense.shape[0]) ** 2 * (rng.random(dense.shape[0]) < 0.7),
+        "equal": np.full(dense.shape[0], -0.3),
+    }[kind]
     expected = dense.T @ np.diag(weights) @ dense
     gram = linear.gram(weights)
     close(gram.toarray() if sp.issparse(gram) else gram, expected)

@@ -61,6 +61,12 @@ class Map(ABC):
     def rows(self, index: Any) -> Map:
         """The map of the selected rows (a slice or an integer array)."""
 
+    def columns(self, index: NDArray[np.intp]) -> Map:
+        """The map of the selected coordinates of its argument, an increasing integer array."""
+        if self.storage == "sparse":
+            return Sparse(self.explicit().tocsc()[:, index])
+        return Matrix(self.apply(np.eye(self.shape[1])[index]).T)
+
     @abstractmethod
     def __str__(self) -> str: ...
 
@@ -128,9 +134,12 @@ class Map(ABC):
         if self.storage == "operator":
             _add_cross(total, self, self, weights)
         else:
-            # So many rows that the addition to `total` is cheap beside the product.
+            # With roots of the weights it is a matrix times itself, which is half the work. So many rows that the
+            # addition to `total` is cheap beside the product.
+            roots = np.sqrt(weights) if np.min(weights) >= 0.0 else None
             for part, block in self._row_blocks(at_least=4096):
-                total += block.T @ (weights[part, None] * block)
+                scaled = (weights if roots is None else roots)[part, None] * block
+                total += scaled.T @ (block if roots is None else scaled)
         return total
 
     def gram_diagonal(self, weights: Vector) -> Vector:
@@ -176,6 +185,16 @@ class Matrix(Map):
 
     def rows(self, index: Any) -> Map:
         return Matrix(self.array[index])
+
+    def columns(self, index: NDArray[np.intp]) -> Map:
+        return Matrix(self.array[:, index])
+
+    def gram(self, weights: Vector) -> Any:
+        if self.array.dtype != np.float64 or np.ptp(weights) > 0.0:
+            return super().gram(weights)
+        total = self.array.T @ self.array  # equal weights: nothing is copied
+        total *= weights[0]
+        return total
 
     def explicit(self) -> Any:
         return self.array if self.array.dtype.kind == "f" else self.array.astype(np.float64)
@@ -226,6 +245,13 @@ class Sparse(Map):
 
     def rows(self, index: Any) -> Map:
         return Sparse(self.array[index])
+
+    def columns(self, index: NDArray[np.intp]) -> Map:
+        return Sparse(self._by_column[:, index])
+
+    @cached_property
+    def _by_column(self) -> Any:
+        return self.array.tocsc()
 
     def explicit(self) -> Any:
         return self.array
@@ -367,6 +393,9 @@ class Scaled(Map):
     def rows(self, index: Any) -> Map:
         return Scaled(self.scale if np.ndim(self.scale) == 0 else np.asarray(self.scale)[index], self.inner.rows(index))
 
+    def columns(self, index: NDArray[np.intp]) -> Map:
+        return Scaled(self.scale, self.inner.columns(index))
+
     def explicit(self) -> Any:
         inner = self.inner.explicit()
         if np.ndim(self.scale) == 0:
@@ -416,6 +445,9 @@ class Product(Map):
     def rows(self, index: Any) -> Map:
         return Product(self.outer.rows(index), self.inner)
 
+    def columns(self, index: NDArray[np.intp]) -> Map:
+        return Product(self.outer, self.inner.columns(index))
+
     def explicit(self) -> Any:
         if self.storage == "operator":
             return super().explicit()
@@ -454,6 +486,9 @@ class Sum(Map):
 
     def rows(self, index: Any) -> Map:
         return Sum([p.rows(index) for p in self.parts])
+
+    def columns(self, index: NDArray[np.intp]) -> Map:
+        return Sum([p.columns(index) for p in self.parts])
 
     def explicit(self) -> Any:
         if self.storage == "sparse":
@@ -503,6 +538,13 @@ class HStack(Map):
     def rows(self, index: Any) -> Map:
         parts = [(m if m is None else m.rows(index), columns) for m, columns in self.parts]
         return HStack(np.arange(self.shape[0])[index].size, parts)
+
+    def columns(self, index: NDArray[np.intp]) -> Map:
+        parts: list[tuple[Map | None, int]] = []
+        for part, (inner, _) in zip(self.slices, self.parts, strict=True):
+            inside = index[(index >= part.start) & (index < part.stop)] - part.start
+            parts.append((None if inner is None or not inside.size else inner.columns(inside), inside.size))
+        return HStack(self.shape[0], parts)
 
     def explicit(self) -> Any:
         if self.storage == "sparse":
