@@ -5,6 +5,9 @@ r"""The problem as the solvers see it: a convex quadratic and rows of convex pie
 One operation carries the whole method: `freeze` replaces rows by the polynomial of the piece they lie in, which is
 exact as long as they do not leave it. Far rows are frozen while sigma falls; before the crossover, all but the kinks
 nearby.
+
+Rows of squares, as of least squares, are part of the quadratic but stay rows until its matrix is asked for: where there
+are more variables than rows it never is.
 """
 
 from __future__ import annotations
@@ -20,7 +23,8 @@ from numpy.typing import NDArray
 
 from varopt.model import Objective
 from varopt.model._blocks import AffineBlock, QuadraticBlock, TermBlock
-from varopt.model._maps import Map, Matrix, Sparse
+from varopt.model._maps import Map, Matrix, Selection, Sparse
+from varopt.solvers._kinks import Kinks, split
 from varopt.terms import PiecewisePolynomial
 
 __all__ = ["Composite", "NotComposite", "Rows", "add", "composite"]
@@ -57,6 +61,14 @@ class Rows:
         """``z = A x + d``."""
         return np.asarray(self.linear.apply(x) + self.offset, dtype=np.float64)
 
+    def total(self, z: Vector) -> float:
+        """The weighted sum of the terms at z."""
+        return float(self.weights @ self.term.value(z))
+
+    def pull(self, z: Vector) -> Vector:
+        """The gradient in x at rows z, of the right-hand slopes on a knot."""
+        return np.asarray(self.linear.transpose_apply(self.weights * self.term.derivative(z)))
+
     def take(self, index: NDArray[np.intp]) -> Rows:
         """Selected rows, as explicit data."""
         part = self.linear.rows(index).explicit()
@@ -77,6 +89,19 @@ class Rows:
         return left
 
     @cached_property
+    def single(self) -> tuple[NDArray[np.intp], Vector] | None:
+        """Where every row is of one variable: of which, and times what; else None."""
+        if isinstance(self.linear, Selection):
+            index = np.arange(self.count) if self.linear.index is None else self.linear.index
+            return index, np.ones(self.count)
+        # A few rows tell most problems apart without a copy of the data.
+        if self.linear.storage != "sparse" or (self.count > 64 and self.take(np.arange(8)).single is None):
+            return None
+        explicit = sp.csr_array(self.linear.explicit())
+        explicit.sum_duplicates()
+        return (explicit.indices, explicit.data) if np.all(np.diff(explicit.indptr) == 1) else None
+
+    @cached_property
     def largest_pull(self) -> Vector:
         """For each variable, how hard the rows together may pull on it: the scale of what cancels at an optimum."""
         ends = [np.where(np.isfinite(end), np.abs(end), 1.0) for end in self.term.slopes]
@@ -91,13 +116,37 @@ class Rows:
 
 @dataclass(frozen=True)
 class Composite:
-    """A quadratic and rows."""
+    """A quadratic and rows. The quadratic is ``1/2 x'Mx + v'x + s`` and the rows of squares."""
 
-    hessian: Any  # (p, p) dense or sparse, or None where it is zero
-    slope: Vector
-    constant: float
+    matrix: Any  # (p, p) dense or sparse, or None where it is zero
+    vector: Vector
+    scalar: float
     rows: tuple[Rows, ...]
     not_convex: str = ""  # the reason where it is not known to be convex, naming the block
+    squares: tuple[Rows, ...] = ()  # rows of one quadratic piece, weights not negative
+
+    @cached_property
+    def hessian(self) -> Any:
+        """The matrix of the quadratic, multiplied out: (p, p) dense or sparse, or None where it is zero."""
+        hessian = self.matrix
+        for r in self.squares:
+            hessian = add(hessian, r.linear.gram(r.weights * r.term.derivative(r.offset, 2)))
+        return hessian
+
+    @cached_property
+    def slope(self) -> Vector:
+        """The gradient of the quadratic at zero."""
+        return sum((r.pull(r.offset) for r in self.squares), self.vector)
+
+    @cached_property
+    def constant(self) -> float:
+        """The value of the quadratic at zero."""
+        return self.scalar + sum(r.total(r.offset) for r in self.squares)
+
+    @cached_property
+    def kinks(self) -> tuple[Kinks, tuple[Rows, ...]]:
+        """The kinks of single variables, and the rows that are none."""
+        return split(self)
 
     @property
     def not_quadratic(self) -> str:
@@ -128,12 +177,21 @@ class Composite:
 
     def quadratic(self, x: Vector) -> float:
         """The smooth part."""
+        if self.squares and "hessian" not in self.__dict__:
+            return self._explicit.quadratic(x) + sum(r.total(r.positions(x)) for r in self.squares)
         bend = 0.0 if self.hessian is None else 0.5 * float(x @ (self.hessian @ x))
         return self.constant + float(self.slope @ x) + bend
 
     def quadratic_slope(self, x: Vector) -> Vector:
         """Gradient of the smooth part."""
+        if self.squares and "hessian" not in self.__dict__:
+            return sum((r.pull(r.positions(x)) for r in self.squares), self._explicit.quadratic_slope(x))
         return self.slope if self.hessian is None else np.asarray(self.slope + self.hessian @ x)
+
+    @property
+    def _explicit(self) -> Composite:
+        """What of the quadratic is no square."""
+        return Composite(self.matrix, self.vector, self.scalar, ())
 
     def positions(self, x: Vector) -> list[Vector]:
         """The z of all rows."""
@@ -142,9 +200,7 @@ class Composite:
     def value(self, x: Vector, positions: Sequence[Vector] | None = None) -> float:
         """f(x)."""
         positions = self.positions(x) if positions is None else positions
-        return self.quadratic(x) + sum(
-            float(r.weights @ r.term.value(z)) for r, z in zip(self.rows, positions, strict=True)
-        )
+        return self.quadratic(x) + sum(r.total(z) for r, z in zip(self.rows, positions, strict=True))
 
     def freeze(self, positions: Sequence[Vector], keep: Sequence[NDArray[np.bool_]]) -> Composite:
         """Rows not kept become part of the quadratic, as the polynomial of the piece they lie in."""
@@ -187,36 +243,38 @@ def add(a: Any, b: Any) -> Any:
 def composite(objective: Objective) -> Composite:
     """An objective in the solvers' form; raises `NotComposite` naming the block that does not fit."""
     size, variables = objective.size, objective.variables
-    hessian: Any = None
-    slope, constant, rows = np.zeros(size), 0.0, []
+    matrix: Any = None
+    vector, scalar, rows, squares = np.zeros(size), 0.0, [], []
     not_convex = ""
     for block in objective.blocks:
         if not block.curvature.is_convex and not not_convex:
             not_convex = f"{block.describe()} is not known to be convex: {block.curvature_and_reason[1]}."
         if not block.variables:
-            constant += float(block.value({}))
+            scalar += float(block.value({}))
         elif isinstance(block, AffineBlock):
-            slope += block.weights * block.argument.stacked(variables).transpose_apply(np.ones(1))
-            constant += block.weights * float(np.ravel(block.argument.offset)[0])
+            vector += block.weights * block.argument.stacked(variables).transpose_apply(np.ones(1))
+            scalar += block.weights * float(np.ravel(block.argument.offset)[0])
         elif isinstance(block, QuadraticBlock):
             linear = block.argument.stacked(variables)
             offset = np.broadcast_to(np.asarray(block.argument.offset, dtype=np.float64), (linear.shape[0],))
             inner, outer = block.matrix.explicit(), linear.explicit()
             symmetric = block.weights * (inner + inner.T)
-            hessian = add(hessian, outer.T @ symmetric @ outer)
-            slope += linear.transpose_apply(np.asarray(symmetric @ offset))
-            constant += 0.5 * float(offset @ (symmetric @ offset))
+            matrix = add(matrix, outer.T @ symmetric @ outer)
+            vector += linear.transpose_apply(np.asarray(symmetric @ offset))
+            scalar += 0.5 * float(offset @ (symmetric @ offset))
         elif isinstance(block, TermBlock):
             part = _rows(block, variables)
             if block.term.knots or block.term.degree > 2:
                 rows.append(part)
+            elif np.all(part.weights >= 0.0) and np.all(part.term.derivative(part.offset, 2) > 0.0):
+                squares.append(part)
             else:
-                start = Composite(hessian, slope, constant, (part,))
+                start = Composite(matrix, vector, scalar, (part,))
                 smooth = start.freeze([part.offset], [np.zeros(part.count, dtype=bool)])
-                hessian, slope, constant = smooth.hessian, smooth.slope, smooth.constant
+                matrix, vector, scalar = smooth.matrix, smooth.vector, smooth.scalar
         else:
             raise NotComposite(f"{block.describe()} is no piecewise linear-quadratic term of an affine map.")
-    return Composite(hessian, slope, constant, tuple(rows), not_convex)
+    return Composite(matrix, vector, scalar, tuple(rows), not_convex, tuple(squares))
 
 
 def _rows(block: TermBlock, variables: Any) -> Rows:

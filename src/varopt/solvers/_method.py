@@ -20,6 +20,10 @@ class Method(ABC):
     def refusal(self, problem: Composite) -> str:
         """What the problem lacks for this method, as a sentence; empty where it fits."""
 
+    def suits(self, problem: Composite) -> bool:
+        """Whether `auto` may take the method where it does not refuse."""
+        return True
+
     @abstractmethod
     def solve(self, problem: Composite, state: State, tol: float, check: Check) -> None:
         """Go on from `state` until its bracket is within `tol` or nothing more can be gained.

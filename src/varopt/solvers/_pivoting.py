@@ -1,0 +1,235 @@
+r"""`pivoting`: a quadratic and a kink for each variable, as the lasso and the elastic net, solved exactly.
+
+Every variable rests on its kink or is left or right of it. For fixed sides the optimum is a linear system in the
+variables that do not rest; all that its solution shows on the wrong side change sides at once (Hintermueller, Ito and
+Kunisch 2002; Kim and Park 2011). On the Gram matrix that takes a handful of Cholesky factors of shrinking size. Where
+the quadratic is singular, or the sides do not settle, the dual is solved instead: the point of a polyhedron closest to
+the data, by a dual active set (DAQP).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from varopt.solvers._composite import Composite
+from varopt.solvers._kinks import Kinks, scaled_gap
+from varopt.solvers._level import solve_definite
+from varopt.solvers._method import Method
+from varopt.solvers._newton import Newton
+from varopt.solvers._state import Check, State
+
+__all__ = ["Pivoting"]
+
+Vector = NDArray[np.float64]
+
+_LARGEST = 5000  # variables up to which the matrix of the quadratic is formed
+_MARGIN = 1e-12  # share of a kink by which a variable has to be on the wrong side of it
+_ROUNDING = 8 * float(np.finfo(np.float64).eps)
+
+
+@dataclass(frozen=True)
+class Pivoting(Method):
+    """All variables on the wrong side of their kink change sides at once, until none is.
+
+    Parameters
+    ----------
+    patience : int
+        Rounds without fewer variables on the wrong side after which the dual is solved instead.
+
+    Notes
+    -----
+    One Gram matrix, then Cholesky factors of the variables that do not rest on their kink, usually less than ten.
+    Memory is that of the Gram matrix. With fewer rows than variables no Gram matrix is formed.
+    """
+
+    patience: int = 6
+
+    name: ClassVar[str] = "pivoting"
+
+    def refusal(self, problem: Composite) -> str:
+        """What the problem lacks."""
+        if problem.not_convex:
+            return problem.not_convex
+        kinks, others = problem.kinks
+        if others:
+            return "it has rows other than one kink for each variable."
+        if np.all(kinks.free):
+            return "it has no kinks."
+        return "" if problem.squares or problem.matrix is not None else "it has no quadratic part."
+
+    def suits(self, problem: Composite) -> bool:
+        """Whether the matrix is of a size to be formed."""
+        return problem.size <= _LARGEST
+
+    def solve(self, problem: Composite, state: State, tol: float, check: Check) -> None:
+        """Lower the bracket of `state`."""
+        kinks, _ = problem.kinks
+        wide = problem.matrix is None and sum(r.count for r in problem.squares) < problem.size
+        if not wide:
+            _show(problem, self._primal(problem, kinks, state), state)
+        if not state.reached(tol):
+            _show(problem, _dual(problem, kinks, wide=wide), state)
+        state.sigma = 0.0
+        state.record()
+        check(state)
+        if not state.reached(tol) and problem.size <= _LARGEST:
+            Newton().solve(problem, state, tol, check)
+
+    def _primal(self, problem: Composite, kinks: Kinks, state: State) -> Vector | None:
+        """Change sides until all are right; None where the matrix is singular or they do not settle."""
+        matrix, slope, free = problem.hessian, problem.slope, kinks.free
+        if kinks.rest.any():
+            slope = slope + matrix @ kinks.rest
+        diagonal = np.asarray(matrix.diagonal())
+        side = _first_sides(matrix, slope, kinks, state.x - kinks.rest)
+        fewest, patience = problem.size + 1, self.patience
+        while patience:
+            moving = np.flatnonzero(side)
+            away = np.zeros(problem.size)
+            push = np.where(side > 0, kinks.high, kinks.low)[moving]
+            solution = _solved(matrix, moving, -(slope[moving] + push))
+            if solution is None:
+                return None
+            away[moving] = solution
+            bend = matrix @ away
+            pull = slope + bend
+            # What the variables at rest see, less what rounding may have done to it.
+            margin = _MARGIN * (kinks.high - kinks.low)
+            margin += _ROUNDING * (np.abs(slope) + np.sqrt(diagonal * max(float(away @ bend), 0.0)))
+            up, down = (side == 0) & (-pull > kinks.high + margin), (side == 0) & (-pull < kinks.low - margin)
+            back = (side * away < 0.0) & ~free
+            wrong = int(np.count_nonzero(up | down | back))
+            state.steps += 1
+            if not wrong:
+                return kinks.rest + away
+            patience = self.patience if wrong < fewest else patience - 1
+            fewest = min(fewest, wrong)
+            side = np.where(back, 0, np.where(up, 1, np.where(down, -1, side)))
+        return None
+
+
+def _first_sides(matrix: Any, slope: Vector, kinks: Kinks, away: Vector) -> NDArray[np.int8]:
+    """Those of the start; else the variables that are pulled off their kinks, or all as if there were none."""
+    side = np.sign(away)
+    if not side.any():
+        side = np.where(-slope > kinks.high, 1, np.where(-slope < kinks.low, -1, 0))
+        if 2 * np.count_nonzero(side) > side.size:
+            everything = np.arange(side.size)
+            unpenalised = _solved(matrix, everything, -slope)
+            side = side if unpenalised is None else np.sign(unpenalised)
+    return np.where(kinks.free, 1, side).astype(np.int8)
+
+
+def _solved(matrix: Any, index: NDArray[np.intp], rhs: Vector) -> Vector | None:
+    """Solve with the rows and columns `index` of a positive definite matrix; None where they are singular."""
+    if not index.size:
+        return rhs
+    if sp.issparse(matrix):
+        return solve_definite(sp.csr_array(matrix)[index][:, index], rhs)
+    block = matrix.T if index.size == rhs.size == matrix.shape[0] else matrix[np.ix_(index, index)].T
+    factor, solution, info = scipy.linalg.lapack.dposv(block, rhs, lower=False)
+    pivots = np.diagonal(factor)
+    return np.asarray(solution) if info == 0 and pivots.min() > 1e-7 * pivots.max() else None
+
+
+def _dual(problem: Composite, kinks: Kinks, *, wide: bool) -> Vector | None:
+    """The point behind ``min 1/2 |theta - b|^2`` with ``low <= F'theta - e <= high``; None where that fails.
+
+    F is a factor of the quadratic, ``1/2 |F(x - rest) - b|^2 + e'(x - rest)``.
+    """
+    import daqp
+
+    factor, target, linear = _rows_as_factor(problem, kinks) if wide else _cholesky_factor(problem, kinks)
+    lengths = np.linalg.norm(factor, axis=0)
+    live = lengths > 0.0
+    unit = max(float(np.abs(target).max(initial=0.0)), 1e-300)
+    shape = lengths[live] * unit  # constraints of length one and a target of size one: DAQP's tolerances are absolute
+    low, high = ((end + linear)[live] / shape for end in (kinks.low, kinks.high))
+    kinds = np.where(kinks.free[live], 5, 0).astype(np.int32)
+    constraints = np.ascontiguousarray((factor[:, live] / lengths[live]).T)
+    _, _, flag, info = daqp.solve(
+        np.eye(target.size), -target / unit, constraints, high, low, kinds, primal_tol=1e-11, dual_tol=1e-13,
+        iter_limit=50_000,
+    )  # fmt: skip
+    if flag < 1:
+        return None
+    x = kinks.rest.copy()
+    x[live] += info["lam"] * unit / lengths[live]
+    return x
+
+
+def _rows_as_factor(problem: Composite, kinks: Kinks) -> tuple[Vector, Vector, Vector]:
+    factors, targets = [], []
+    for r in problem.squares:
+        z = r.positions(kinks.rest)
+        bend = r.weights * r.term.derivative(z, 2)
+        root = np.sqrt(bend)
+        factors.append(root[:, None] * r.linear.dense())
+        pull = r.weights * r.term.derivative(z)
+        targets.append(-np.divide(pull, root, out=np.zeros_like(pull), where=root > 0.0))
+    return np.vstack(factors), np.concatenate(targets), problem.vector
+
+
+def _cholesky_factor(problem: Composite, kinks: Kinks) -> tuple[Vector, Vector, Vector]:
+    """The same from the matrix multiplied out, as far as its rank goes."""
+    matrix = problem.hessian.toarray() if sp.issparse(problem.hessian) else problem.hessian
+    slope = problem.slope + matrix @ kinks.rest
+    scale = np.sqrt(np.maximum(matrix.diagonal(), 0.0))
+    scale[scale == 0.0] = 1.0
+    triangle, order, rank, _ = scipy.linalg.lapack.dpstrf(matrix / scale[:, None] / scale, lower=1, tol=1e-13)
+    lower = np.tril(triangle)[:, :rank]
+    order = order - 1
+    target = -scipy.linalg.solve_triangular(lower[:rank], (slope / scale)[order[:rank]], lower=True)
+    factor = np.empty((rank, slope.size))
+    factor[:, order] = lower.T
+    factor *= scale
+    return factor, target, slope + factor.T @ target
+
+
+def _show(problem: Composite, x: Vector | None, state: State) -> None:
+    """Show the state a point, with what the gradient of the quadratic proves there."""
+    if x is None or not np.all(np.isfinite(x)):
+        return
+    kinks, _ = problem.kinks
+    # Squares are summed as such, without the cancellation of a quadratic multiplied out.
+    energy = sum(r.total(r.positions(x)) for r in problem.squares)
+    bend = 0.0 if problem.matrix is None else 0.5 * float(x @ (problem.matrix @ x))
+    value = problem.scalar + float(problem.vector @ x) + energy + bend
+    value += sum(r.total(r.positions(x)) for r in problem.rows)
+    pull, shift = problem.quadratic_slope(x) - problem.vector, 0.0
+    if kinks.free.any():
+        pull, shift = _balanced(problem, pull, np.flatnonzero(kinks.free))
+    gap, residual = scaled_gap(kinks, x, pull, problem.vector, lambda s: (1.0 - s) ** 2 * (energy + bend) + shift)
+    if residual.any():
+        gap = np.inf
+    state.see(x, value, gap)
+
+
+def _balanced(problem: Composite, pull: Vector, free: NDArray[np.intp]) -> tuple[Vector, float]:
+    """The pull after a small move of the variables without a kink that makes it vanish there, and what that costs."""
+    missing = pull[free] + problem.vector[free]
+    columns = _columns(problem, free)
+    block = columns[free]
+    move = np.linalg.lstsq(block, -missing, rcond=1e-13)[0]
+    moved = pull + columns @ move
+    if np.all(np.abs(block @ move + missing) <= 1e-13 * (np.abs(pull[free]) + np.abs(problem.slope[free]))):
+        moved[free] = -problem.vector[free]
+    return moved, 0.5 * float(move @ block @ move)
+
+
+def _columns(problem: Composite, index: NDArray[np.intp]) -> Vector:
+    """Some columns of the matrix of the quadratic, which is not formed for them."""
+    if "hessian" in problem.__dict__:
+        part = problem.hessian[:, index]
+        return part.toarray() if sp.issparse(part) else np.asarray(part)
+    total = np.zeros((problem.size, index.size))
+    for r in problem.squares:
+        bend = r.weights * r.term.derivative(r.offset, 2)
+        total += r.linear.transpose_apply((bend[:, None] * r.linear.columns(index).dense()).T).T
+    return total
