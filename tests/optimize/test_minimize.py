@@ -16,7 +16,6 @@ from varopt.optimize import Status
 from varopt.solvers import composite
 from varopt.solvers._crossover import dual_gap
 
-
 LOSSES = {
     "pinball": lambda X, y, t, w, b, g: vo.sum(vo.pinball(y - X @ w - b, g.uniform(0.05, 0.95))),
     "pinball by row": lambda X, y, t, w, b, g: vo.sum(vo.pinball(y - X @ w, g.uniform(0.1, 0.9, y.size))),

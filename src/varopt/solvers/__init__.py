@@ -6,6 +6,7 @@ from varopt.solvers._diagonal_newton import DiagonalNewton
 from varopt.solvers._lbfgs import LBFGS
 from varopt.solvers._method import Method
 from varopt.solvers._newton import Newton
+from varopt.solvers._pivoting import Pivoting
 from varopt.solvers._recession import falls_for_ever
 from varopt.solvers._schedules import Adaptive, Every, Geometric, Schedule
 from varopt.solvers._settle import settle
@@ -23,6 +24,7 @@ __all__ = [
     "Method",
     "Newton",
     "NotComposite",
+    "Pivoting",
     "Schedule",
     "State",
     "choose",

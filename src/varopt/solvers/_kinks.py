@@ -58,7 +58,8 @@ def split(problem: Composite) -> tuple[Kinks, tuple[Rows, ...]]:
         live = np.flatnonzero((r.weights > 0.0) & (r.single[1] != 0.0))
         index, factor = r.single[0][live], r.single[1][live]
         knot, left, right = (
-            np.broadcast_to(np.asarray(v, dtype=np.float64), (r.count,))[live] for v in (r.term.knots[0], *r.term.slopes)
+            np.broadcast_to(np.asarray(v, dtype=np.float64), (r.count,))[live]
+            for v in (r.term.knots[0], *r.term.slopes)
         )
         at = (knot - r.offset[live]) / factor
         candidate = rest.copy()

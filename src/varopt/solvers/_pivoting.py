@@ -30,6 +30,7 @@ Vector = NDArray[np.float64]
 
 _LARGEST = 5000  # variables up to which the matrix of the quadratic is formed
 _MARGIN = 1e-12  # share of a kink by which a variable has to be on the wrong side of it
+_REFINEMENTS = 3  # corrections of a point by the rows, where the matrix is too inaccurate
 _ROUNDING = 8 * float(np.finfo(np.float64).eps)
 
 
@@ -69,21 +70,20 @@ class Pivoting(Method):
 
     def solve(self, problem: Composite, state: State, tol: float, check: Check) -> None:
         """Lower the bracket of `state`."""
-        kinks, _ = problem.kinks
-        wide = problem.matrix is None and sum(r.count for r in problem.squares) < problem.size
-        if not wide:
-            _show(problem, self._primal(problem, kinks, state), state)
+        if problem.matrix is not None or sum(r.count for r in problem.squares) >= problem.size:
+            self._primal(problem, state, tol)
         if not state.reached(tol):
-            _show(problem, _dual(problem, kinks, wide=wide), state)
+            _dual(problem, state)
         state.sigma = 0.0
         state.record()
         check(state)
         if not state.reached(tol) and problem.size <= _LARGEST:
             Newton().solve(problem, state, tol, check)
 
-    def _primal(self, problem: Composite, kinks: Kinks, state: State) -> Vector | None:
-        """Change sides until all are right; None where the matrix is singular or they do not settle."""
-        matrix, slope, free = problem.hessian, problem.slope, kinks.free
+    def _primal(self, problem: Composite, state: State, tol: float) -> None:
+        """Change sides until all are right, or until it is clear that they do not settle."""
+        kinks, _ = problem.kinks
+        matrix, slope = problem.hessian, problem.slope
         if kinks.rest.any():
             slope = slope + matrix @ kinks.rest
         diagonal = np.asarray(matrix.diagonal())
@@ -95,7 +95,7 @@ class Pivoting(Method):
             push = np.where(side > 0, kinks.high, kinks.low)[moving]
             solution = _solved(matrix, moving, -(slope[moving] + push))
             if solution is None:
-                return None
+                return
             away[moving] = solution
             bend = matrix @ away
             pull = slope + bend
@@ -103,15 +103,28 @@ class Pivoting(Method):
             margin = _MARGIN * (kinks.high - kinks.low)
             margin += _ROUNDING * (np.abs(slope) + np.sqrt(diagonal * max(float(away @ bend), 0.0)))
             up, down = (side == 0) & (-pull > kinks.high + margin), (side == 0) & (-pull < kinks.low - margin)
-            back = (side * away < 0.0) & ~free
+            back = (side * away < 0.0) & ~kinks.free
             wrong = int(np.count_nonzero(up | down | back))
             state.steps += 1
             if not wrong:
-                return kinks.rest + away
+                _refined(problem, kinks.rest + away, moving, push, state, tol)
+                return
             patience = self.patience if wrong < fewest else patience - 1
             fewest = min(fewest, wrong)
             side = np.where(back, 0, np.where(up, 1, np.where(down, -1, side)))
-        return None
+
+
+def _refined(problem: Composite, x: Vector, moving: NDArray[np.intp], push: Vector, state: State, tol: float) -> None:
+    """Show the point; where the matrix was too inaccurate for the tolerance, correct it by what the rows say."""
+    for _ in range(_REFINEMENTS):
+        pull = _show(problem, x, state)
+        if state.reached(tol):
+            return
+        correction = _solved(problem.hessian, moving, -(pull[moving] + push))
+        if correction is None:
+            return
+        x = x.copy()
+        x[moving] += correction
 
 
 def _first_sides(matrix: Any, slope: Vector, kinks: Kinks, away: Vector) -> NDArray[np.int8]:
@@ -138,77 +151,69 @@ def _solved(matrix: Any, index: NDArray[np.intp], rhs: Vector) -> Vector | None:
     return np.asarray(solution) if info == 0 and pivots.min() > 1e-7 * pivots.max() else None
 
 
-def _dual(problem: Composite, kinks: Kinks, *, wide: bool) -> Vector | None:
-    """The point behind ``min 1/2 |theta - b|^2`` with ``low <= F'theta - e <= high``; None where that fails.
+def _dual(problem: Composite, state: State) -> None:
+    """Show the point behind ``min 1/2 |theta - b|^2`` with ``low <= F'theta - v <= high``.
 
-    F is a factor of the quadratic, ``1/2 |F(x - rest) - b|^2 + e'(x - rest)``.
+    F is a factor of the quadratic, ``1/2 |F(x - rest) - b|^2 + v'(x - rest)`` up to a constant.
     """
     import daqp
 
-    factor, target, linear = _rows_as_factor(problem, kinks) if wide else _cholesky_factor(problem, kinks)
+    kinks, _ = problem.kinks
+    factor, target = _factor(problem, kinks.rest)
     lengths = np.linalg.norm(factor, axis=0)
     live = lengths > 0.0
     unit = max(float(np.abs(target).max(initial=0.0)), 1e-300)
     shape = lengths[live] * unit  # constraints of length one and a target of size one: DAQP's tolerances are absolute
-    low, high = ((end + linear)[live] / shape for end in (kinks.low, kinks.high))
+    low, high = ((end + problem.vector)[live] / shape for end in (kinks.low, kinks.high))
     kinds = np.where(kinks.free[live], 5, 0).astype(np.int32)
     constraints = np.ascontiguousarray((factor[:, live] / lengths[live]).T)
     _, _, flag, info = daqp.solve(
         np.eye(target.size), -target / unit, constraints, high, low, kinds, primal_tol=1e-11, dual_tol=1e-13,
         iter_limit=50_000,
     )  # fmt: skip
-    if flag < 1:
-        return None
-    x = kinks.rest.copy()
-    x[live] += info["lam"] * unit / lengths[live]
-    return x
+    if flag >= 1:
+        x = kinks.rest.copy()
+        x[live] += info["lam"] * unit / lengths[live]
+        _show(problem, x, state)
 
 
-def _rows_as_factor(problem: Composite, kinks: Kinks) -> tuple[Vector, Vector, Vector]:
-    factors, targets = [], []
+def _factor(problem: Composite, rest: Vector) -> tuple[Vector, Vector]:
+    """F and b of the quadratic, with no more rows than one beyond the variables."""
+    factors, targets = [np.zeros((0, problem.size))], [np.zeros(0)]
+    if problem.matrix is not None:
+        matrix = problem.matrix.toarray() if sp.issparse(problem.matrix) else problem.matrix
+        triangle, order, rank, _ = scipy.linalg.lapack.dpstrf(matrix, lower=1)
+        factors.append(np.tril(triangle)[np.argsort(order), :rank].T)
+        targets.append(-factors[-1] @ rest)
     for r in problem.squares:
-        z = r.positions(kinks.rest)
-        bend = r.weights * r.term.derivative(z, 2)
-        root = np.sqrt(bend)
-        factors.append(root[:, None] * r.linear.dense())
+        z = r.positions(rest)
+        root = np.sqrt(r.weights * r.term.derivative(z, 2))
         pull = r.weights * r.term.derivative(z)
+        factors.append(root[:, None] * r.linear.dense())
         targets.append(-np.divide(pull, root, out=np.zeros_like(pull), where=root > 0.0))
-    return np.vstack(factors), np.concatenate(targets), problem.vector
+    factor, target = np.vstack(factors), np.concatenate(targets)
+    if factor.shape[0] > problem.size + 1:
+        compressed = np.asarray(np.linalg.qr(np.column_stack([factor, target]), mode="r"))
+        factor, target = compressed[:, :-1], compressed[:, -1]
+    return factor, target
 
 
-def _cholesky_factor(problem: Composite, kinks: Kinks) -> tuple[Vector, Vector, Vector]:
-    """The same from the matrix multiplied out, as far as its rank goes."""
-    matrix = problem.hessian.toarray() if sp.issparse(problem.hessian) else problem.hessian
-    slope = problem.slope + matrix @ kinks.rest
-    scale = np.sqrt(np.maximum(matrix.diagonal(), 0.0))
-    scale[scale == 0.0] = 1.0
-    triangle, order, rank, _ = scipy.linalg.lapack.dpstrf(matrix / scale[:, None] / scale, lower=1, tol=1e-13)
-    lower = np.tril(triangle)[:, :rank]
-    order = order - 1
-    target = -scipy.linalg.solve_triangular(lower[:rank], (slope / scale)[order[:rank]], lower=True)
-    factor = np.empty((rank, slope.size))
-    factor[:, order] = lower.T
-    factor *= scale
-    return factor, target, slope + factor.T @ target
+def _show(problem: Composite, x: Vector, state: State) -> Vector:
+    """Show the state a point, with what the gradient of the quadratic proves there; returns the gradient.
 
-
-def _show(problem: Composite, x: Vector | None, state: State) -> None:
-    """Show the state a point, with what the gradient of the quadratic proves there."""
-    if x is None or not np.all(np.isfinite(x)):
-        return
+    Squares are summed as such, without the cancellation of a quadratic multiplied out.
+    """
     kinks, _ = problem.kinks
-    # Squares are summed as such, without the cancellation of a quadratic multiplied out.
-    energy = sum(r.total(r.positions(x)) for r in problem.squares)
-    bend = 0.0 if problem.matrix is None else 0.5 * float(x @ (problem.matrix @ x))
-    value = problem.scalar + float(problem.vector @ x) + energy + bend
-    value += sum(r.total(r.positions(x)) for r in problem.rows)
-    pull, shift = problem.quadratic_slope(x) - problem.vector, 0.0
-    if kinks.free.any():
-        pull, shift = _balanced(problem, pull, np.flatnonzero(kinks.free))
-    gap, residual = scaled_gap(kinks, x, pull, problem.vector, lambda s: (1.0 - s) ** 2 * (energy + bend) + shift)
-    if residual.any():
-        gap = np.inf
-    state.see(x, value, gap)
+    image = np.zeros(problem.size) if problem.matrix is None else problem.matrix @ x
+    energy, pull = 0.5 * float(x @ image), image
+    for r in problem.squares:
+        z = r.positions(x)
+        energy, pull = energy + r.total(z), pull + r.pull(z)
+    value = problem.scalar + float(problem.vector @ x) + energy + sum(r.total(r.positions(x)) for r in problem.rows)
+    balanced, cost = _balanced(problem, pull, np.flatnonzero(kinks.free)) if kinks.free.any() else (pull, 0.0)
+    gap, residual = scaled_gap(kinks, x, balanced, problem.vector, lambda s: (1.0 - s) ** 2 * energy + cost)
+    state.see(x, value, np.inf if residual.any() else gap)
+    return np.asarray(pull + problem.vector)
 
 
 def _balanced(problem: Composite, pull: Vector, free: NDArray[np.intp]) -> tuple[Vector, float]:
@@ -228,7 +233,9 @@ def _columns(problem: Composite, index: NDArray[np.intp]) -> Vector:
     if "hessian" in problem.__dict__:
         part = problem.hessian[:, index]
         return part.toarray() if sp.issparse(part) else np.asarray(part)
-    total = np.zeros((problem.size, index.size))
+    unit = np.zeros((problem.size, index.size))
+    unit[index, np.arange(index.size)] = 1.0
+    total = np.zeros_like(unit) if problem.matrix is None else np.asarray(problem.matrix @ unit)
     for r in problem.squares:
         bend = r.weights * r.term.derivative(r.offset, 2)
         total += r.linear.transpose_apply((bend[:, None] * r.linear.columns(index).dense()).T).T

@@ -16,7 +16,7 @@ _MOST_ROWS = 20_000
 def falls_for_ever(problem: Composite) -> NDArray[np.float64] | None:
     """A direction along which f falls without bound; None where there is none, or too many rows to tell.
 
-    Far out a row rises with its steepest slope, so f falls along d just if ``Hd = 0`` and
+    Far out a row rises with its steepest slope, so f falls along d just if it does not curve there, ``Hd = 0``, and
     ``g'd + sum_k w_k max(low_k a_k'd, high_k a_k'd) < 0``.
     """
     from scipy.optimize import linprog
@@ -25,9 +25,10 @@ def falls_for_ever(problem: Composite) -> NDArray[np.float64] | None:
         return None
     p, n = problem.size, problem.row_count
     equal, above, position = [], [], p
-    if problem.hessian is not None:
-        hessian = sp.csr_array(problem.hessian)
-        equal.append(sp.hstack([hessian / max(1e-300, float(np.abs(hessian).max())), sp.csr_array((p, n))]))
+    curved = [] if problem.matrix is None else [problem.matrix]
+    for rows in (*curved, *(r.linear.rows(np.flatnonzero(r.weights > 0.0)).explicit() for r in problem.squares)):
+        matrix = sp.csr_array(rows)
+        equal.append(sp.hstack([matrix / max(1e-300, float(np.abs(matrix).max())), sp.csr_array((matrix.shape[0], n))]))
     for r in problem.rows:
         rows = sp.csr_array(r.linear.explicit())
         lift = sp.csr_array(
@@ -45,7 +46,7 @@ def falls_for_ever(problem: Composite) -> NDArray[np.float64] | None:
     inequalities = sp.vstack(above) if above else None
     result = linprog(
         cost, A_ub=inequalities, b_ub=None if inequalities is None else np.zeros(inequalities.shape[0]),
-        A_eq=sp.vstack(equal) if equal else None, b_eq=np.zeros(p) if equal else None,
+        A_eq=sp.vstack(equal) if equal else None, b_eq=np.zeros(sum(e.shape[0] for e in equal)) if equal else None,
         bounds=[(-1.0, 1.0)] * p + [(None, None)] * n, method="highs",
     )  # fmt: skip
     if result.status != 0 or result.fun > -1e-9 * max(1.0, float(np.abs(problem.slope).max(initial=0.0))):
