@@ -20,7 +20,7 @@ class Contender:
     row: Array
     total: float
     count: int
-    squares: float = 0.0
+    squares: float = 0.0  # of the deviations from the average
 
     @property
     def value(self) -> float:
@@ -29,24 +29,17 @@ class Contender:
 
 
 class Lowest:
-    """The point with the lowest value; the first of equals."""
+    """The point with the lowest value; of equals the one drawn first, in whatever order their values come."""
 
     def __init__(self) -> None:
         self.best: Contender | None = None
+        self._value, self._drawn = math.inf, 0
 
-    def see(self, row: Array, value: float) -> None:
+    def see(self, row: Array, value: float, drawn: int) -> None:
         """Take note of an evaluation that did not fail."""
-        if self.best is None or value < self.best.total:
+        if value < self._value or (value == self._value and drawn < self._drawn):
             self.best = Contender(row.copy(), value, 1)
-
-    def doubtful(self) -> list[Array]:
-        """Points to evaluate again: none."""
-        return []
-
-    @property
-    def standard_error(self) -> float:
-        """Zero: values are taken to be exact."""
-        return 0.0
+            self._value, self._drawn = value, drawn
 
 
 class Averaged:

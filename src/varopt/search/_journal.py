@@ -13,9 +13,8 @@ import sqlite3
 import warnings
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,8 +38,7 @@ CREATE TABLE evaluation (
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """One evaluation."""
 
     number: int

@@ -204,7 +204,7 @@ class _Run:
             return Status.FAILURES
         if time.monotonic() >= self.deadline:
             return Status.TIME_LIMIT
-        best = search._incumbent.best
+        best = search._incumbent
         if between and self.target is not None and best is not None and best.value <= search._sign * self.target:
             return Status.TARGET
         if search.evaluations >= self.budget:

@@ -19,7 +19,7 @@ from varopt.certificates import Sampled
 from varopt.search._checks import positive, whole
 from varopt.search._coding import Coding
 from varopt.search._dimensions import Dimension
-from varopt.search._incumbent import Averaged, Lowest
+from varopt.search._incumbent import Averaged, Contender, Lowest
 from varopt.search._journal import FORMAT, Journal, Record
 from varopt.search._methods import build
 from varopt.search._space import Layout, Space, as_space, space_from_json
@@ -138,7 +138,8 @@ class Search:
         self.method, self._model = build(method, self._layout, self._coding, latent, sigma, population)
         self._rng = np.random.default_rng(self.seed)
 
-        self._incumbent: Lowest | Averaged = Averaged() if self.noisy else Lowest()
+        self._lowest = Lowest()
+        self._averaged = Averaged() if self.noisy else None
         self._open: deque[Batch] = deque()  # drawn, and not all values known
         self._queue: deque[tuple[Batch, int]] = deque()  # drawn, and not handed out
         self._pending: dict[bytes, list[tuple[Batch, int]]] = {}  # handed out, by row
@@ -184,8 +185,7 @@ class Search:
         size = self._model.population if count is None or not self.asynchronous else count
         latent = self._model.sample(self._rng, size)
         rows = self._coding.rows(latent)
-        again = self._incumbent.doubtful()
-        if again:
+        if self._averaged is not None and (again := self._averaged.doubtful()):
             rows = np.vstack((rows, again))
         batch = Batch(self._drawn, latent, rows, size, self._model.epoch)
         self._batches.append((len(rows), len(self.records)))
@@ -241,13 +241,15 @@ class Search:
         self.failures = self.failures + 1 if failed else 0
         value = math.inf if failed else self._sign * record.value
         if not failed:
-            self._incumbent.see(record.row, value)
+            self._lowest.see(record.row, value, self._drawn if batch is None else record.candidate)
         if batch is None:
             self._arrived.append((self._coding.latent(record.row[None])[0], value))
+            self._average(record.row, value)
             return
         batch.values[position] = value
         batch.missing -= 1
         if self.asynchronous:
+            self._average(record.row, value)
             if position < batch.fresh and batch.epoch == self._model.epoch:
                 self._arrived.append((batch.latent[position], value))
             if batch.missing == 0:
@@ -257,7 +259,18 @@ class Search:
             return
         while self._open and self._open[0].missing == 0:
             done = self._open.popleft()
+            for row, value in zip(done.rows, done.values, strict=True):
+                self._average(row, value)
             self._update(done.latent, done.values[: done.fresh])
+
+    def _average(self, row: Array, value: float) -> None:
+        if self._averaged is not None and math.isfinite(value):
+            self._averaged.see(row, value)
+
+    @property
+    def _incumbent(self) -> Contender | None:
+        averaged = None if self._averaged is None else self._averaged.best
+        return self._lowest.best if averaged is None else averaged
 
     def _update(self, latent: Array, values: Array) -> None:
         if self._arrived:
@@ -269,7 +282,7 @@ class Search:
         if finite.size:  # a generation that failed as a whole teaches nothing
             self._model.tell(latent, values)
         mean, error = _average(finite)
-        best = self._incumbent.best
+        best = self._incumbent
         upper = math.inf if best is None else best.value
         self._bound = Sampled(-math.inf, upper, "", mean, error, finite.size)
         self._trace.append((len(self.records), upper, mean, error, self._model.spread, time.time()))
@@ -284,16 +297,16 @@ class Search:
     @property
     def best(self) -> Best | None:
         """The best point so far; ``None`` before the first value."""
-        best = self._incumbent.best
+        best = self._incumbent
         if best is None:
             return None
-        value = self._sign * best.value
-        return Best(self._layout.point(best.row), value, self._incumbent.standard_error, best.count)
+        error = 0.0 if self._averaged is None else self._averaged.standard_error
+        return Best(self._layout.point(best.row), self._sign * best.value, error, best.count)
 
     @property
     def bound(self) -> Sampled:
         """The best value, and the average of f under the distribution with its standard error: an estimate."""
-        best = self._incumbent.best
+        best = self._incumbent
         upper = math.inf if best is None else best.value
         bound = replace(self._bound, upper=upper, assumption=self._assumption)
         return bound.mirrored() if self._sign < 0.0 else bound

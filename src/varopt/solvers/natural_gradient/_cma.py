@@ -71,7 +71,7 @@ class CMA(Update):
         self._weights = np.where(weights > 0.0, weights, alpha * weights)
         self._weight_sum = float(self._weights.sum())
         self._expected_norm = math.sqrt(d) * (1.0 - 1.0 / (4.0 * d) + 1.0 / (21.0 * d * d))
-        self._decompose_every = max(1, int(1.0 / (2.0 * d * (self._c_one + self._c_mu))))
+        self._decompose_every = math.ceil(1.0 / (2.0 * d * (self._c_one + self._c_mu)))
 
         # State.
         self._mean = np.array(mean, dtype=np.float64)

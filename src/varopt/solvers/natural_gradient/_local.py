@@ -62,7 +62,7 @@ class LocalSearch(Update):
 
     QUIET = 0.75  # the share of samples that change one coordinate only, while it improves
     STAGNANT = 2.0  # evaluations a coordinate without improvement, after which all samples follow the power law
-    PATIENCE = 16.0  # the same, after which the run gives way
+    PATIENCE = 8.0  # the same, after which the run gives way
     EXPONENT = 1.5
 
     def __init__(

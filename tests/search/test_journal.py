@@ -1,0 +1,234 @@
+"""Journals: nothing is lost, a resumed search is the uninterrupted one, damage is found, two writers are refused."""
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+import varopt as vo
+
+SPACES = {
+    "box": vo.Box(-5, 5, size=3),
+    "bits": vo.Boolean(12),
+    "mixed": vo.Space({"x": vo.Box(0, 1), "k": vo.Integer(0, 9), "c": list("abc"), "o": vo.Permutation(4)}),
+}
+
+
+def cost(point):
+    """Some number for any point, failing now and then."""
+    text = json.dumps(point, default=lambda v: v.tolist(), sort_keys=True) if isinstance(point, dict) else None
+    row = np.frombuffer(text.encode(), dtype=np.uint8) if text else np.asarray(point, dtype=float)
+    value = float(np.abs(np.sin(np.cumsum(row))).sum())
+    return None if int(value * 1e6) % 7 == 0 else value
+
+
+def advance(search, evaluations, chunk=None):
+    while search.evaluations < evaluations:
+        xs = search.ask(chunk)
+        search.tell(xs, [cost(x) for x in xs])
+
+
+def same(one, other):
+    assert [(*r[:2], r.row.tobytes(), r.error) for r in one.records] == [
+        (*r[:2], r.row.tobytes(), r.error) for r in other.records
+    ]
+    np.testing.assert_array_equal([r.value for r in one.records], [r.value for r in other.records])
+    assert one.best.fun == other.best.fun
+    np.testing.assert_equal(one.best.x, other.best.x)
+    np.testing.assert_equal(one.bound, other.bound)
+    np.testing.assert_equal(one.ask(5), other.ask(5))
+
+
+@pytest.mark.parametrize("name", SPACES)
+@pytest.mark.parametrize("options", [{}, {"noisy": True}, {"asynchronous": True}, {"maximize": True}], ids=str)
+def test_loaded_search_goes_on_bit_for_bit(name, options, tmp_path):
+    whole = vo.Search(SPACES[name], seed=7, **options)
+    advance(whole, 120, 5)
+    first = vo.Search(SPACES[name], seed=7, journal=tmp_path / "a.db", **options)
+    advance(first, 60, 5)
+    first.close()
+    second = vo.Search.load(tmp_path / "a.db")
+    advance(second, 120, 5)
+    same(whole, second)
+
+
+def test_points_under_way_are_handed_out_again(tmp_path):
+    whole, broken = vo.Search(SPACES["box"], seed=1), vo.Search(SPACES["box"], seed=1, journal=tmp_path / "a.db")
+    advance(whole, 100)
+    advance(broken, 21)
+    lost = broken.ask(4)  # never told
+    broken.tell(lost[:1], [cost(lost[0])])
+    broken.close()
+    search = vo.Search.load(tmp_path / "a.db")
+    np.testing.assert_array_equal(search.ask(3), lost[1:])
+    search.tell(lost[1:], [cost(x) for x in lost[1:]])
+    advance(search, 100)
+    same(whole, search)
+
+
+def test_points_of_ones_own_are_kept(tmp_path):
+    search = vo.Search(SPACES["box"], seed=1)
+    search.tell([[1.0, 2.0, 3.0]], [0.5])
+    advance(search, 30)
+    search.save(tmp_path / "a.db")
+    with vo.Search.load(tmp_path / "a.db") as again:
+        assert again.records[0].candidate == -1
+        same(search, again)
+
+
+def test_loading_and_saving_keep_settings(tmp_path):
+    search = vo.Search(SPACES["box"], method="snes", population=9, x0=[1, 2, 3], sigma=0.1, journal=tmp_path / "a.db")
+    advance(search, 20)
+    search.save(tmp_path / "b.db")
+    search.close()
+    for name in ("a.db", "b.db"):
+        with vo.Search.load(tmp_path / name) as again:
+            assert again.settings == search.settings
+            assert again.seed == search.seed  # drawn afresh, and kept
+            assert again.space == search.space
+
+
+KILLED = """
+import os, sys, numpy as np, varopt as vo
+calls = 0
+def f(x):
+    global calls
+    calls += 1
+    if calls == 37:
+        os.kill(os.getpid(), 9)
+    return float((x ** 2).sum() + np.sin(50 * x).sum())
+vo.minimize(f, vo.Box(-5, 5, size=4), budget=150, seed=3, journal=sys.argv[1], population=8)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="kill -9 is POSIX")
+def test_killed_and_resumed_run_equals_the_uninterrupted_one(tmp_path):
+    def f(x):
+        return float((x**2).sum() + np.sin(50 * x).sum())
+
+    path = tmp_path / "run.db"
+    options = {"budget": 150, "seed": 3, "population": 8}
+    killed = subprocess.run([sys.executable, "-c", textwrap.dedent(KILLED), str(path)], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    with vo.Search.load(path, read_only=True) as known:
+        assert 32 <= known.evaluations <= 36  # at most what came within one flush is missing
+    resumed = vo.minimize(f, vo.Box(-5, 5, size=4), journal=path, **options)
+    whole = vo.minimize(f, vo.Box(-5, 5, size=4), **options)
+    assert resumed.nfev == whole.nfev == 150
+    assert resumed.fun == whole.fun
+    np.testing.assert_array_equal(resumed.x, whole.x)
+    for name in ("evaluations", "best", "mean", "standard_error", "sigma"):
+        np.testing.assert_array_equal(resumed.history[name], whole.history[name])
+
+
+def filled(path, evaluations=30):
+    with vo.Search(SPACES["box"], seed=2, journal=path) as search:
+        advance(search, evaluations)
+    return search
+
+
+def test_damaged_last_record_is_dropped_with_a_message(tmp_path):
+    path = tmp_path / "a.db"
+    whole = filled(path)
+    with sqlite3.connect(path) as database:
+        database.execute(
+            "UPDATE evaluation SET value = value + 1e-9 WHERE number = (SELECT max(number) FROM evaluation)"
+        )
+    database.close()
+    with pytest.warns(UserWarning, match=r"last record of .* is damaged and was dropped"):
+        search = vo.Search.load(path)
+    assert search.evaluations == whole.evaluations - 1
+    advance(search, whole.evaluations)
+    same(whole, search)
+    search.close()
+    vo.Search.load(path).close()  # the message comes once
+
+
+def test_damage_in_the_middle_is_an_error(tmp_path):
+    path = tmp_path / "a.db"
+    filled(path)
+    with sqlite3.connect(path) as database:
+        database.execute("UPDATE evaluation SET x = '[0, 0, 0]' WHERE number = 3")
+    database.close()
+    with pytest.raises(ValueError, match="damaged at evaluation 3 of"):
+        vo.Search.load(path)
+
+
+def test_torn_write_ahead_log_loses_the_torn_records_only(tmp_path):
+    path = tmp_path / "a.db"
+    search = vo.Search(SPACES["box"], seed=2, journal=path)
+    advance(search, 70)
+    copy, log = tmp_path / "copy.db", tmp_path / "copy.db-wal"
+    copy.write_bytes(path.read_bytes())
+    log.write_bytes((tmp_path / "a.db-wal").read_bytes()[:-1000])  # a crash in the middle of a write
+    whole = vo.Search(SPACES["box"], seed=2)
+    advance(whole, 70)
+    with vo.Search.load(copy) as resumed:
+        assert 56 <= resumed.evaluations < 70
+        advance(resumed, 70)
+        same(whole, resumed)
+    search.close()
+
+
+def test_two_writers_are_refused_and_readers_are_not(tmp_path):
+    path = tmp_path / "a.db"
+    search = vo.Search(SPACES["box"], seed=2, journal=path)
+    advance(search, 20)
+    with pytest.raises(ValueError, match="in use by another search"):
+        vo.Search.load(path)
+    code = f"import varopt as vo; vo.Search.load({os.fspath(path)!r})"
+    other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "in use by another search" in other.stderr
+    with vo.Search.load(path, read_only=True) as reader:
+        assert reader.evaluations == search.evaluations
+    search.close()
+    vo.Search.load(path).close()
+
+
+def test_wrong_files_and_settings_get_a_sentence(tmp_path):
+    path = tmp_path / "a.db"
+    filled(path)
+    (tmp_path / "text").write_text("not a database, but long enough to look at " * 20)
+    with pytest.raises(ValueError, match="exists already"):
+        vo.Search(SPACES["box"], journal=path)
+    with pytest.raises(ValueError, match="does not exist"):
+        vo.Search.load(tmp_path / "none.db")
+    with pytest.raises(ValueError, match="there is no folder"):
+        vo.Search(SPACES["box"], journal=tmp_path / "no" / "a.db")
+    with pytest.raises(ValueError, match="is not a journal of varopt"):
+        vo.Search.load(tmp_path / "text")
+    with pytest.raises(ValueError, match="space differs from the one in"):
+        vo.Search.load(path, vo.Box(0, 1))
+    with pytest.raises(ValueError, match="was begun with seed=2, not 3"):
+        vo.minimize(cost, SPACES["box"], seed=3, journal=path)
+
+
+def test_format_is_as_documented(tmp_path):
+    path = tmp_path / "a.db"
+    search = vo.Search(SPACES["mixed"], seed=0, journal=path)
+    xs = search.ask(2)
+    search.tell(xs, [1.5, ValueError("why")])
+    search.close()
+    database = sqlite3.connect(path)
+    meta = dict(database.execute("SELECT key, value FROM meta"))
+    rows = database.execute("SELECT number, candidate, x, value, error FROM evaluation").fetchall()
+    database.close()
+    assert json.loads(meta["space"])["parts"]["k"] == {
+        "kind": "integer",
+        "low": 0,
+        "high": 9,
+        "log": None,
+        "size": None,
+    }
+    assert json.loads(meta["settings"])["seed"] == 0
+    assert [(row[0], row[1], row[3], row[4]) for row in rows] == [(0, 0, 1.5, None), (1, 1, None, "ValueError: why")]
+    first = json.loads(rows[0][2])
+    assert first[:2] == [xs[0]["x"], xs[0]["k"]]
+    assert "abc"[int(first[2])] == xs[0]["c"]
+    assert first[3:] == xs[0]["o"].tolist()
