@@ -1,0 +1,173 @@
+"""Optuna: variational search as a sampler, so that its storages, dashboard and distributed runs work with ours."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.samplers import BaseSampler, RandomSampler
+from optuna.search_space import IntersectionSearchSpace
+from optuna.study import Study, StudyDirection
+from optuna.trial import FrozenTrial, TrialState
+
+from varopt.search import Box, Choice, Dimension, Integer, Search, Space
+
+__all__ = ["VariationalSampler"]
+
+_FINISHED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
+
+
+class VariationalSampler(BaseSampler):
+    """An Optuna sampler that searches by sampled variational optimisation: floats, ints, categories, and mixtures.
+
+    Parameters
+    ----------
+    method : str
+        ``"auto"`` or a name of `varopt.search.METHODS`.
+    seed : int, optional
+        For the same trials with ``n_jobs=1``. Processes that share a study should get different seeds, or none.
+    population : int, optional
+        Trials of a generation; chosen by the method by default.
+    independent_sampler : BaseSampler, optional
+        For parameters that not all trials have, and for the first trial; random by default.
+
+    Notes
+    -----
+    The sampler keeps nothing in the storage. A process learns from all finished trials of the study, whoever ran them:
+    those that were there before are told as points from elsewhere. Failed trials rank last; a pruned one counts with
+    its last intermediate value. Parameters under a condition go to `independent_sampler`.
+
+    Examples
+    --------
+    >>> import optuna
+    >>> from varopt.integrations.optuna import VariationalSampler
+    >>> optuna.logging.set_verbosity(optuna.logging.WARNING)
+    >>> study = optuna.create_study(sampler=VariationalSampler(seed=0))
+    >>> study.optimize(lambda trial: (trial.suggest_float("x", -5, 5) - 2) ** 2, n_trials=80)
+    >>> round(study.best_params["x"], 1)
+    2.0
+    """
+
+    def __init__(
+        self, *, method: str = "auto", seed: int | None = None, population: int | None = None,
+        independent_sampler: BaseSampler | None = None,
+    ) -> None:  # fmt: skip
+        self._options: dict[str, Any] = {"method": method, "seed": seed, "population": population}
+        self._independent = RandomSampler(seed=seed) if independent_sampler is None else independent_sampler
+        self._intersection = IntersectionSearchSpace(include_pruned=True)
+        self._lock = threading.RLock()
+        self._space: dict[str, BaseDistribution] = {}
+        self._search: Search | None = None
+        self._told: set[int] = set()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy in another process needs: it learns the rest from the study."""
+        return {**self.__dict__, "_lock": None, "_search": None, "_told": set()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _lock=threading.RLock())
+
+    def reseed_rng(self) -> None:
+        """Make the random numbers of this copy its own."""
+        self._independent.reseed_rng()
+
+    def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+        """The parameters that all trials so far have, with more than one value."""
+        known = self._intersection.calculate(study)
+        return {name: distribution for name, distribution in known.items() if not distribution.single()}
+
+    def sample_relative(
+        self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        """Values for the parameters of `search_space`, after learning from what was finished meanwhile."""
+        self._raise_error_if_multi_objective(study)
+        space = {name: distribution for name, distribution in search_space.items() if not distribution.single()}
+        if not space:
+            return {}
+        with self._lock:
+            if self._search is None or space != self._space:
+                maximize = study.direction == StudyDirection.MAXIMIZE
+                parts = {name: _dimension(distribution) for name, distribution in space.items()}
+                self._search = Search(Space(parts), asynchronous=True, maximize=maximize, **self._options)
+                self._space, self._told = dict(space), set()
+            self._learn(study)
+            (point,) = self._search.ask(1)
+        return {name: _external(distribution, point[name]) for name, distribution in space.items()}
+
+    def sample_independent(
+        self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
+    ) -> Any:
+        """A value for a parameter that not all trials have."""
+        self._raise_error_if_multi_objective(study)
+        return self._independent.sample_independent(study, trial, param_name, param_distribution)
+
+    def _learn(self, study: Study) -> None:
+        """Tell the search about finished trials that have all of its parameters, within their ranges."""
+        if self._search is None:
+            return
+        for trial in study.get_trials(deepcopy=False, states=_FINISHED):
+            if trial.number in self._told:
+                continue
+            self._told.add(trial.number)
+            point = _internal(self._space, trial.params)
+            if point is not None:
+                self._search.tell([point], [_value(trial)])
+
+
+def _value(trial: FrozenTrial) -> float | None:
+    if trial.state == TrialState.COMPLETE:
+        return trial.value
+    if trial.state == TrialState.PRUNED and trial.last_step is not None:
+        return trial.intermediate_values[trial.last_step]
+    return None
+
+
+def _grid(distribution: BaseDistribution) -> float | None:
+    """The step of a grid that begins at ``low``; ``None`` for all numbers, and for all whole numbers."""
+    if isinstance(distribution, FloatDistribution):
+        return distribution.step
+    return distribution.step if isinstance(distribution, IntDistribution) and distribution.step != 1 else None
+
+
+def _dimension(distribution: BaseDistribution) -> Dimension:
+    if isinstance(distribution, CategoricalDistribution):
+        return Choice(range(len(distribution.choices)))
+    if not isinstance(distribution, (FloatDistribution, IntDistribution)):
+        raise ValueError(f"VariationalSampler knows floats, ints and categories; got {distribution!r}.")
+    step = _grid(distribution)
+    if step is not None:
+        return Integer(0, round((distribution.high - distribution.low) / step))
+    if isinstance(distribution, IntDistribution):
+        return Integer(distribution.low, distribution.high, log=distribution.log)
+    return Box(distribution.low, distribution.high, log=distribution.log)
+
+
+def _external(distribution: Any, value: Any) -> Any:
+    if isinstance(distribution, CategoricalDistribution):
+        return distribution.choices[value]
+    step = _grid(distribution)
+    return value if step is None else min(distribution.low + step * value, distribution.high)
+
+
+def _internal(space: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The point of a trial, or ``None`` if it lacks a parameter or lies outside."""
+    point: dict[str, Any] = {}
+    for name, distribution in space.items():
+        if name not in params:
+            return None
+        value = params[name]
+        try:
+            number = distribution.to_internal_repr(value)
+        except ValueError:  # a category that is none of these
+            return None
+        if not distribution._contains(number):
+            return None
+        step = _grid(distribution)
+        if isinstance(distribution, CategoricalDistribution):
+            value = int(number)
+        elif step is not None:
+            value = round((value - distribution.low) / step)
+        point[name] = value
+    return point

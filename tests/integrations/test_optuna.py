@@ -1,0 +1,94 @@
+"""Optuna's own cases for samplers, and what a user of Optuna would try."""
+
+import pickle
+
+import pytest
+
+optuna = pytest.importorskip("optuna", reason="the optuna extra is not installed")
+cases = pytest.importorskip("optuna.testing.pytest_samplers", reason="this Optuna does not publish its sampler tests")
+
+from varopt.integrations.optuna import VariationalSampler  # noqa: E402
+
+optuna.logging.set_verbosity(optuna.logging.WARNING)
+
+
+class TestVariationalSampler(
+    cases.BasicSamplerTestCase, cases.RelativeSamplerTestCase, cases.SingleOnlySamplerTestCase
+):
+    @pytest.fixture
+    def sampler(self):
+        return VariationalSampler
+
+
+def mixed(trial):
+    x = trial.suggest_float("x", -5, 5)
+    rate = trial.suggest_float("rate", 1e-5, 1.0, log=True)
+    layers = trial.suggest_int("layers", 1, 9, step=2)
+    kind = trial.suggest_categorical("kind", ["a", "b", None])
+    return (x - 1) ** 2 + abs(layers - 5) + (kind != "b") + (rate - 0.1) ** 2
+
+
+def test_mixed_parameters_are_optimized_and_seeds_reproduce():
+    values = []
+    for _ in range(2):
+        study = optuna.create_study(sampler=VariationalSampler(seed=3))
+        study.optimize(mixed, n_trials=250)
+        values.append([trial.value for trial in study.trials])
+    assert values[0] == values[1]
+    assert study.best_value < 0.05
+    assert study.best_params["kind"] == "b"
+    assert study.best_params["layers"] == 5
+
+
+def test_maximization():
+    study = optuna.create_study(direction="maximize", sampler=VariationalSampler(seed=0))
+    study.optimize(lambda trial: -mixed(trial), n_trials=150)
+    assert study.best_value > -0.5
+
+
+def test_parallel_jobs_and_failing_trials():
+    def sometimes(trial):
+        value = mixed(trial)
+        if trial.number % 5 == 0:
+            raise ValueError("injected")
+        if trial.number % 7 == 0:
+            trial.report(value, 0)
+            raise optuna.TrialPruned
+        return value
+
+    study = optuna.create_study(sampler=VariationalSampler(seed=0))
+    study.optimize(sometimes, n_trials=200, n_jobs=3, catch=ValueError)
+    assert len(study.trials) == 200
+    assert study.best_value < 0.7
+
+
+def test_another_sampler_learns_from_what_is_stored():
+    storage = optuna.storages.InMemoryStorage()
+    for seed in range(2):  # the second knows nothing but the storage
+        study = optuna.create_study(
+            study_name="s", storage=storage, sampler=VariationalSampler(seed=seed), load_if_exists=True
+        )
+        study.optimize(mixed, n_trials=100)
+    late = [trial.value for trial in study.trials[120:]]
+    early = [trial.value for trial in study.trials[:20]]
+    assert sorted(late)[len(late) // 2] < sorted(early)[len(early) // 2] / 3
+
+
+def test_study_in_a_database_goes_on(tmp_path):
+    for trials in (5, 10):
+        study = optuna.create_study(
+            study_name="s",
+            storage=f"sqlite:///{tmp_path / 'study.db'}",
+            sampler=VariationalSampler(),
+            load_if_exists=True,
+        )
+        study.optimize(mixed, n_trials=5, n_jobs=2)
+        assert len(study.trials) == trials
+
+
+def test_sampler_can_be_sent_to_another_process():
+    study = optuna.create_study(sampler=VariationalSampler(seed=0))
+    study.optimize(mixed, n_trials=20)
+    study.sampler = pickle.loads(pickle.dumps(study.sampler))
+    study.optimize(mixed, n_trials=20)
+    assert len(study.trials) == 40
