@@ -15,13 +15,14 @@ from array_api_compat import array_namespace, is_numpy_array
 __all__ = ["BLOCK", "Array", "as_float", "blocked", "namespace"]
 
 Array = Any  # an array of any backend; the standard has no common type to name
+_NUMPY = array_namespace(np.empty(0))
 BLOCK = 32768  # 256 KiB of float64: the two operands of a pass fit in the second-level cache, and calls are few
 
 
 def namespace(*arrays: Array) -> Any:
     """The array API namespace of the arrays among the arguments; NumPy where there are only Python numbers."""
     found = [a for a in arrays if not isinstance(a, (bool, int, float, np.generic))]
-    return array_namespace(*found) if found else array_namespace(np.empty(0))
+    return array_namespace(*found) if found else _NUMPY
 
 
 def as_float(*values: Array) -> tuple[Any, list[Array]]:
@@ -29,6 +30,9 @@ def as_float(*values: Array) -> tuple[Any, list[Array]]:
 
     Arrays decide the dtype (float32 stays float32, integers become float64); Python numbers follow.
     """
+    if all(type(v) is float or (type(v) is np.ndarray and v.dtype == np.float64) for v in values):
+        # By far the most frequent case, and short vectors would spend more time on the questions below than on numbers.
+        return _NUMPY, [np.asarray(v) for v in values]
     values = tuple(np.asarray(v) if isinstance(v, (list, tuple, np.generic)) else v for v in values)
     xp = namespace(*values)
     arrays = [v for v in values if not isinstance(v, (bool, int, float))]

@@ -127,6 +127,8 @@ class Map(ABC):
 
     def gram(self, weights: Vector) -> Any:
         """``A' diag(weights) A``, dense or sparse."""
+        if self.shape[1] == 1:  # an intercept, say
+            return self.transpose_apply(weights * self.apply(np.ones(1)))[:, None]
         if self.storage == "sparse":
             explicit = self.explicit()
             return explicit.T @ (sp.diags_array(np.asarray(weights)) @ explicit)

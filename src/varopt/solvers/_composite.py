@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from varopt.model import Objective
 from varopt.model._blocks import AffineBlock, QuadraticBlock, TermBlock
-from varopt.model._maps import Map, Matrix, Selection, Sparse
+from varopt.model._maps import HStack, Map, Matrix, Scaled, Selection, Sparse
 from varopt.solvers._kinks import Kinks, split
 from varopt.terms import PiecewisePolynomial
 
@@ -31,6 +31,7 @@ __all__ = ["Composite", "NotComposite", "Rows", "add", "composite"]
 
 Vector = NDArray[np.float64]
 
+_CHUNK = 1 << 16  # entries of a matrix that are gathered at once: half a megabyte
 _DENSE = 300  # variables up to which a sparse problem is solved as a dense one
 
 
@@ -53,9 +54,9 @@ class Rows:
         return int(self.offset.size)
 
     @property
-    def is_explicit(self) -> bool:
-        """Whether the map is a matrix, not an expression of matrices."""
-        return isinstance(self.linear, (Matrix, Sparse))
+    def is_direct(self) -> bool:
+        """Whether products with the map cost little more than with its matrix, so that a copy would not pay."""
+        return _is_direct(self.linear)
 
     def positions(self, x: Vector) -> Vector:
         """``z = A x + d``."""
@@ -71,11 +72,7 @@ class Rows:
 
     def take(self, index: NDArray[np.intp]) -> Rows:
         """Selected rows, as explicit data."""
-        part = self.linear.rows(index).explicit()
-        linear: Map = (
-            Sparse(sp.csr_array(part)) if sp.issparse(part) else Matrix(np.ascontiguousarray(part, dtype=np.float64))
-        )
-        return Rows(linear, self.offset[index], self.term.take(index), self.weights[index])
+        return Rows(_gathered(self.linear, index), self.offset[index], self.term.take(index), self.weights[index])
 
     def knot_distance(self, z: Vector) -> Vector:
         """Distance from the nearest knot: a few standard deviations beyond it the row is a polynomial."""
@@ -229,6 +226,31 @@ class Composite:
                 r = Rows(part.linear, part.offset, part.term, part.weights * (r.count / count))
             rows.append(r)
         return Composite(self.hessian, self.slope, self.constant, tuple(rows))
+
+
+def _is_direct(linear: Map) -> bool:
+    if isinstance(linear, Scaled):
+        return _is_direct(linear.inner)
+    if isinstance(linear, HStack):
+        return all(part is None or _is_direct(part) for part, _ in linear.parts)
+    return isinstance(linear, (Matrix, Sparse, Selection)) or linear.shape[1] == 1  # one column: an intercept
+
+
+def _gathered(linear: Map, index: NDArray[np.intp]) -> Map:
+    """Selected rows of a map as a matrix.
+
+    A map may be an expression with a copy of the rows at every node, so that dense rows are made a few at a time, in
+    the processor's cache: the matrix itself is all that is written to main memory.
+    """
+    few = max(1, _CHUNK // linear.shape[1])
+    part = linear.rows(index[:few]).explicit()
+    if sp.issparse(part):
+        return Sparse(sp.csr_array(part if index.size <= few else linear.rows(index).explicit()))
+    out = np.empty((index.size, linear.shape[1]))
+    out[:few] = part
+    for start in range(few, index.size, few):
+        out[start : start + few] = linear.rows(index[start : start + few]).explicit()
+    return Matrix(out)
 
 
 def add(a: Any, b: Any) -> Any:

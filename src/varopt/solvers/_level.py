@@ -7,7 +7,8 @@ polynomial to machine precision and are frozen, so that the work of a level is t
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.linalg
@@ -78,7 +79,7 @@ def _freeze_far(path: Path) -> None:
         if live.any():
             live[live] = next(rows).knot_distance(next(positions)) < FAR * next(deviations)
     kept = sum(int(live.sum()) for live in wanted)
-    if kept < 0.7 * path.problem.row_count or not all(r.is_explicit for r in path.problem.rows):
+    if kept < 0.7 * path.problem.row_count or not all(r.is_direct for r in path.problem.rows):
         path.freeze(wanted)  # else the copy does not pay
 
 
@@ -86,11 +87,10 @@ def _descend(path: Path, most: int = 25) -> int:
     """Newton steps until what is left to gain is small against the smoothing gap itself; says how many."""
     problem, x = path.problem, path.x
     positions = problem.positions(x)
+    bound = _evaluated(path, x, positions)
     for count in range(1, most + 1):  # noqa: B007  (the number of steps taken is the answer)
-        value, slope, matrix, gap = problem.quadratic(x), problem.quadratic_slope(x).copy(), problem.hessian, 0.0
-        for r, z, deviation in zip(problem.rows, positions, path.deviations, strict=True):
-            smoothed, first, second = r.term.derivatives(z, deviation)
-            value += float(r.weights @ smoothed)
+        slope, matrix, gap = problem.quadratic_slope(x).copy(), problem.hessian, 0.0
+        for r, z, (smoothed, first, second) in zip(problem.rows, positions, bound.rows, strict=True):
             gap += float(r.weights @ (smoothed - r.term.value(z)))
             slope += r.linear.transpose_apply(r.weights * first)
             bend = r.weights * second
@@ -101,29 +101,46 @@ def _descend(path: Path, most: int = 25) -> int:
                 matrix = add(matrix, r.linear.rows(active).gram(bend[active]))
         step = solve_definite(matrix, -slope)
         decrement = -float(slope @ step)
-        if not decrement > _ROUNDING * abs(value):
+        if not decrement > _ROUNDING * abs(bound.value):
             break
-        x, positions = _search(path, x, positions, step, value, decrement)
-        if decrement <= 0.02 * gap:
+        last = decrement <= 0.02 * gap
+        x, positions, bound = _search(path, x, positions, step, bound.value, decrement, last)
+        if last:
             break
     path.x = x
     return count
 
 
+class _Bound(NamedTuple):
+    """The bound at a point; for each block the expectations of its rows, with two derivatives where asked for."""
+
+    value: float
+    rows: Sequence[tuple[Vector, ...]]
+
+
+def _evaluated(path: Path, x: Vector, positions: list[Vector], derivatives: bool = True) -> _Bound:
+    rows = [
+        r.term.derivatives(z, deviation) if derivatives else (r.term.expectation(z, deviation),)
+        for r, z, deviation in zip(path.problem.rows, positions, path.deviations, strict=True)
+    ]
+    total = sum(float(r.weights @ row[0]) for r, row in zip(path.problem.rows, rows, strict=True))
+    return _Bound(path.problem.quadratic(x) + total, rows)
+
+
 def _search(
-    path: Path, x: Vector, positions: list[Vector], step: Vector, value: float, decrement: float
-) -> tuple[Vector, list[Vector]]:
-    """Halve the step until the bound falls enough; the products with the data are made once."""
-    problem, length = path.problem, 1.0
-    moves = [r.linear.apply(step) for r in problem.rows]
+    path: Path, x: Vector, positions: list[Vector], step: Vector, value: float, decrement: float, last: bool
+) -> tuple[Vector, list[Vector], _Bound]:
+    """Halve the step until the bound falls enough; the products with the data are made once.
+
+    Unless the step is the last of its level, what the next one needs is evaluated with the bound itself.
+    """
+    length = 1.0
+    moves = [r.linear.apply(step) for r in path.problem.rows]
     while True:
         trial = [z + length * move for z, move in zip(positions, moves, strict=True)]
-        candidate = problem.quadratic(x + length * step) + sum(
-            float(r.weights @ r.term.expectation(z, deviation))
-            for r, z, deviation in zip(problem.rows, trial, path.deviations, strict=True)
-        )
-        if candidate <= value - _DESCENT * length * decrement + _ROUNDING * abs(value) or length < 1e-10:
-            return x + length * step, trial
+        bound = _evaluated(path, x + length * step, trial, derivatives=not last)
+        if bound.value <= value - _DESCENT * length * decrement + _ROUNDING * abs(value) or length < 1e-10:
+            return x + length * step, trial, bound
         length *= 0.5
 
 

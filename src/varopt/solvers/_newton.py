@@ -72,6 +72,7 @@ def _solve(problem: Composite, state: State, tol: float, check: Check, config: N
     x, sigma = state.begin(schedule.start)
     lengths = typical_lengths(problem, x)
     rng = np.random.default_rng(config.seed)
+    may_prove = problem.hessian is not None  # else the slopes of smoothed terms are no dual point but in the limit
 
     def level(path: Path) -> None:
         state.sigma, state.latest = path.sigma, path.x
@@ -101,10 +102,11 @@ def _solve(problem: Composite, state: State, tol: float, check: Check, config: N
 
     def settled(path: Path) -> bool:
         level(path)
-        if near(path) > _KINKS and not problem.is_sparse:
+        count = 0 if problem.is_sparse and few else near(path)
+        if count > _KINKS and may_prove:
             # Too many for the crossover: the bracket has to come from the smoothed slopes.
             bracket(problem, path.x, [path.sigma * length for length in lengths], state, balance=False)
-        enough = path.sigma <= _ROUGH if problem.is_sparse and few else near(path) <= few
+        enough = path.sigma <= _ROUGH if problem.is_sparse and few else count <= few
         return enough or path.sigma < _FLOOR or proved()
 
     while True:
@@ -112,13 +114,16 @@ def _solve(problem: Composite, state: State, tol: float, check: Check, config: N
         if np.all(np.isfinite(path.x)):
             x = path.x
         deviations = [path.sigma * length for length in lengths]
-        bracket(problem, x, deviations, state, balance=False)
+        if may_prove:
+            bracket(problem, x, deviations, state, balance=False)
         for attempt, (reach, most) in enumerate(_SPARSE_ATTEMPTS if problem.is_sparse else _ATTEMPTS):
             if attempt and proved():  # once even so: exact zeros are worth it
                 break
             exact = cross_over(problem, x, [reach * s for s in deviations], tol, most=most)
             if exact is not None:
                 state.see(exact.x, exact.value, exact.gap, exact.assumption)
+        if not (may_prove or proved()):
+            bracket(problem, x, deviations, state, balance=False)
         state.record()
         if proved() or path.sigma < _FLOOR:
             return
