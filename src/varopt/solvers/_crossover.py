@@ -2,9 +2,9 @@ r"""From a small sigma to the exact optimum.
 
 Everything is frozen but the kinks that a row may rest on. What is left is small and is solved exactly through its
 dual: each near kink, a function ``jump (z - t)_+``, has a multiplier between zero and its jump. Without curvature that
-is a linear programme (HiGHS), with it a box-constrained quadratic programme (DAQP). Rows that passed a kink are added,
-and the solve is repeated. Where all matrices are sparse, as for differences, all kinks are solved for at once by a
-primal-dual active set.
+is a linear programme (from vertex to vertex, or by HiGHS), with it a box-constrained quadratic programme (DAQP). Rows
+that passed a kink are added, and the solve is repeated. Where all matrices are sparse, as for differences, all kinks
+are solved for at once by a primal-dual active set.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from varopt.solvers._active_set import active_set
 from varopt.solvers._composite import Composite
 from varopt.solvers._duality import dual_gap
 from varopt.solvers._level import factorised
+from varopt.solvers._vertex import best_vertex
 
 __all__ = ["Exact", "cross_over"]
 
@@ -103,6 +104,7 @@ def _solve_kinks(
     frozen = problem.freeze(reference, [np.zeros(z.shape, dtype=bool) for z in reference])
     slope = frozen.slope.copy()
     matrices, offsets, highs, states, counts = [], [np.zeros(0)], [np.zeros(0)], [np.zeros(0, dtype=np.int8)], []
+    distances = [np.zeros(0)]
     for r, z, masks, rests in zip(problem.rows, reference, near, resting, strict=True):
         for (t, jump), mask, rest in zip(r.kinks, masks, rests, strict=True):
             index = np.flatnonzero(mask)
@@ -120,6 +122,8 @@ def _solve_kinks(
             right = z[index] >= knot
             slope -= matrices[-1].T @ (weight * right)  # what freezing on the right of the kink has put there
             offsets.append(r.offset[index] - knot)
+            away = np.abs(z[index] - knot)
+            distances.append(away / max(float(away.max(initial=0.0)), 1e-300))
             highs.append(weight)
             states.append(np.where(rest[index], 0, np.where(right, 1, -1)).astype(np.int8))
     d, high = np.concatenate(offsets), np.concatenate(highs)
@@ -131,7 +135,11 @@ def _solve_kinks(
         )
     else:
         a = np.vstack(matrices) if matrices else np.zeros((0, problem.size))
-        solved = _linear(slope, a, d, high) if frozen.hessian is None else _quadratic(frozen.hessian, slope, a, d, high)
+        solved = (
+            _linear(slope, a, d, high, np.concatenate(distances))
+            if frozen.hessian is None
+            else _quadratic(frozen.hessian, slope, a, d, high)
+        )
     if solved is None or not np.all(np.isfinite(solved[0])):
         return None
     x, multipliers = solved
@@ -139,17 +147,20 @@ def _solve_kinks(
     return x, [[next(flat) for _ in masks] for masks in near]
 
 
-def _linear(slope: Vector, a: Vector, d: Vector, high: Vector) -> tuple[Vector, Vector] | None:
-    """``min slope'x + sum high (Ax + d)_+`` by its dual: ``max d'u`` with ``A'u = -slope`` and u in [0, high].
+def _linear(slope: Vector, a: Vector, d: Vector, high: Vector, distance: Vector) -> tuple[Vector, Vector] | None:
+    """``min slope'x + sum high (Ax + d)_+``, from vertex to vertex where that is a short way.
 
-    Multipliers are measured in units of their bounds and variables in units of their columns, since HiGHS works to
-    absolute tolerances; the multipliers strictly inside are then solved for once more, to full accuracy.
+    Else by its dual: ``max d'u`` with ``A'u = -slope`` and u in [0, high]. Multipliers are measured in units of their
+    bounds and variables in units of their columns, since HiGHS works to absolute tolerances; the multipliers strictly
+    inside are then solved for once more, to full accuracy.
     """
-    from scipy.optimize import linprog
-
     live = high > 0
     if not live.any():
         return None
+    if live.all() and (found := best_vertex(slope, a, d, high, distance)) is not None:
+        return found
+    from scipy.optimize import linprog
+
     rows, cost = a[live] * high[live, None], d[live] * high[live]
     columns = np.abs(rows).max(axis=0)
     scale = np.where(columns > 0, columns, 1.0)

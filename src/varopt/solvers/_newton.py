@@ -68,7 +68,7 @@ class Newton(Method):
 
 
 def _solve(problem: Composite, state: State, tol: float, check: Check, config: Newton) -> None:
-    p, schedule = problem.size, config.schedule
+    p, schedule, afresh = problem.size, config.schedule, not state.resumes
     x, sigma = state.begin(schedule.start)
     lengths = typical_lengths(problem, x)
     rng = np.random.default_rng(config.seed)
@@ -86,7 +86,7 @@ def _solve(problem: Composite, state: State, tol: float, check: Check, config: N
     # A sample of m rows fixes the point up to a share sqrt(p / m) of the spread of the rows: no smaller sigma is of
     # use there.
     sample = max(1000, 20 * p)
-    while not state.resumes and max(r.count for r in problem.rows) > 4 * sample:
+    while afresh and max(r.count for r in problem.rows) > 4 * sample:
         thinned = problem.thin([sample if r.count > 4 * sample else r.count for r in problem.rows], rng)
         rough = float(np.sqrt(p / sample))
 
