@@ -1,4 +1,4 @@
-"""What `make reproduce` runs: until the paper's experiments are here, a short certified tour of the library.
+"""The paper, reproduced: its problems, the methods it compares with, its tables and figures, and a report.
 
-Run ``python -m varopt.experiments``, or name sections: ``python -m varopt.experiments lasso bits``.
+``varopt reproduce`` runs it; so does ``python -m varopt.experiments``.
 """

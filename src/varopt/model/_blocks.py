@@ -311,8 +311,8 @@ class QuadraticBlock(Block):
         n = self.matrix.shape[0]
         start = np.random.default_rng(0).standard_normal(n)
 
-        def largest(sign: float, shift: float) -> float:
-            """The largest eigenvalue of ``shift I + sign (A + A') / 2``."""
+        def extreme(sign: float, shift: float, which: str = "LA") -> float:
+            """The largest eigenvalue (``LM``: in magnitude) of ``shift I + sign (A + A') / 2``."""
             operator = LinearOperator(
                 (n, n),
                 matvec=lambda x: shift * x + 0.5 * sign * (self.matrix.apply(x) + self.matrix.transpose_apply(x)),
@@ -324,13 +324,14 @@ class QuadraticBlock(Block):
             ):
                 return float(image[0] / start[0])  # a multiple of the identity, which Lanczos cannot start on
             return float(
-                eigsh(operator, k=1, which="LA", v0=start, tol=1e-10, maxiter=300, return_eigenvectors=False)[0]
+                eigsh(operator, k=1, which=which, v0=start, tol=1e-10, maxiter=300, return_eigenvectors=False)[0]
             )
 
         try:
-            size = max(largest(1.0, 0.0), largest(-1.0, 0.0))
-            # Shifted, so that the digits asked for are digits of the largest eigenvalue, not of one near zero.
-            return size - largest(-1.0, size), largest(1.0, size) - size
+            size = abs(extreme(1.0, 0.0, "LM"))
+            # Shifted, so that the digits asked for are digits of the largest eigenvalue, not of one near zero: of a
+            # matrix of low rank the smallest is a cluster at zero, of which no digit would ever settle.
+            return size - extreme(-1.0, size), extreme(1.0, size) - size
         except ArpackError:
             return bounds
 

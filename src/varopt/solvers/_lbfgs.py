@@ -18,6 +18,7 @@ from varopt.solvers._state import Check, State
 
 __all__ = ["LBFGS"]
 
+_TRIALS = 100  # of one line search: just after a cut of sigma the first step is far too long
 _FLOOR = 1e-12  # share of the first sigma below which nothing more is to be gained
 
 
@@ -68,7 +69,7 @@ class LBFGS(Method):
             found = minimize(
                 _value_and_slope, path.x, args=(path,), jac=True, method="L-BFGS-B", callback=seen,
                 options={"maxiter": self.iterations, "maxcor": self.memory, "maxfun": 100 * self.iterations,
-                         "ftol": 0.0, "gtol": 0.0},
+                         "maxls": _TRIALS, "ftol": 0.0, "gtol": 0.0},
             )  # fmt: skip
             path.x = found.x
             state.evaluations += found.nfev

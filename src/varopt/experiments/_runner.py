@@ -1,0 +1,82 @@
+"""Runs repetitions in worker processes, one thread each, and keeps every one that finishes."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from varopt.experiments._store import Store
+from varopt.experiments._tasks import Experiment, Row, Task
+
+__all__ = ["run"]
+
+_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+
+Job = tuple[Experiment, Task, list[str]]
+
+
+def run(jobs: Sequence[Job], store: Store, workers: int, console: Console) -> None:
+    """Run the jobs and store their rows as they come; an interrupt ends the workers and loses only what they were at.
+
+    Times are processor seconds of one thread, so that several workers and a busy machine change them little.
+    """
+    if not jobs:
+        return
+    queue = iter(sorted(jobs, key=lambda job: -job[1].cost))  # the longest first, so that no worker ends alone
+    with _bar(console) as progress, _single_threaded():
+        bars = {
+            name: progress.add_task(name, total=sum(job[1].cost for job in jobs if job[0].name == name))
+            for name in dict.fromkeys(job[0].name for job in jobs)
+        }
+        context = multiprocessing.get_context("spawn")
+        executor = ProcessPoolExecutor(workers, mp_context=context, initializer=_ignore_interrupts)
+        pending: dict[Future[list[Row]], Job] = {}
+        try:
+            while True:
+                while len(pending) < workers and (job := next(queue, None)) is not None:
+                    pending[executor.submit(job[0].run, job[1], job[2])] = job
+                if not pending:
+                    break
+                for done in wait(pending, return_when=FIRST_COMPLETED).done:
+                    experiment, task, _ = pending.pop(done)
+                    store.add(done.result())
+                    progress.advance(bars[experiment.name], task.cost)
+        except BaseException:
+            for worker in multiprocessing.active_children():
+                worker.terminate()
+            raise
+        finally:
+            executor.shutdown(wait=False, cancel_futures=True)
+
+
+def _bar(console: Console) -> Progress:
+    columns = (TextColumn("{task.description:<10}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"),
+               TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())  # fmt: skip
+    return Progress(*columns, console=console)
+
+
+def _ignore_interrupts() -> None:
+    """An interrupt of the terminal reaches every process of its group; the parent ends the workers."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+@contextmanager
+def _single_threaded() -> Iterator[None]:
+    """Workers that start here inherit one thread for linear algebra."""
+    before = {name: os.environ.get(name) for name in _THREADS}
+    os.environ.update(dict.fromkeys(_THREADS, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

@@ -1,0 +1,34 @@
+"""Shooting: the lasso one coefficient at a time [Fu98]."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["shooting"]
+
+Vector = NDArray[np.float64]
+
+
+def shooting(X: Vector, y: Vector, penalty: float, *, tol: float = 1e-15, sweeps: int = 2000) -> Vector:
+    """Minimise ``||y - Xw||^2 + penalty ||w||_1`` by cycling through the coefficients from the least-squares fit.
+
+    Each coefficient has its minimum in closed form; stop when a sweep moves none by more than `tol` of the largest.
+    With the Gram matrix formed once a sweep costs O(p^2).
+    """
+    gram, correlation = X.T @ X, X.T @ y
+    curvature, half = np.diag(gram).tolist(), 0.5 * penalty
+    w = np.linalg.solve(gram, correlation)
+    for _ in range(sweeps):
+        slope = correlation - gram @ w  # anew each sweep, so that its updates do not collect rounding
+        moved = 0.0
+        for i, bend in enumerate(curvature):
+            old = w[i]
+            target = slope[i] + bend * old
+            new = (target - half if target > half else target + half if target < -half else 0.0) / bend
+            if new != old:
+                slope -= (new - old) * gram[i]
+                moved, w[i] = max(moved, abs(new - old)), new
+        if moved <= tol * np.abs(w).max():
+            break
+    return w
