@@ -20,8 +20,8 @@ test: $(VENV)/.installed-dev  ## lint, types, import direction, tests and doctes
 	$(VENV)/bin/lint-imports --no-logo
 	$(RUN) -m pytest
 
-reproduce: $(VENV)/.installed-core  ## a short certified tour of the library
-	$(RUN) -m varopt.experiments
+reproduce: $(VENV)/.installed-experiments  ## the paper, and a report in reproduction/; ARGS=--full for all repetitions
+	$(VENV)/bin/varopt reproduce $(ARGS)
 
 bench: $(VENV)/.installed-bench $(VENV)/.tried-compiled  ## speed and memory as ratios; SUITE=terms for one suite, QUICK=1 for small sizes
 	$(RUN) -m benchmarks $(if $(SUITE),--suite $(SUITE)) $(if $(ONLY),--only $(ONLY)) $(if $(QUICK),--quick)

@@ -1,4 +1,4 @@
-"""What an experiment is: repetitions to run, each by several methods, and a section to write from what they measured."""
+"""What an experiment is: repetitions to run, each by several methods, and a section written from what they measured."""
 
 from __future__ import annotations
 

@@ -156,8 +156,8 @@ def gradients(rng: np.random.Generator) -> Correction:
         "gradients of the SVM bound (section 3)",
         "φ(ν/ς)/ς",
         "φ(ν/ς)",
-        f"against finite differences in {n + 1} coordinates: printed off by {errors[0]:.1e} of the largest, corrected by "
-        f"{errors[1]:.1e}",
+        f"against finite differences in {n + 1} coordinates: printed off by {errors[0]:.1e} of the largest, corrected "
+        f"by {errors[1]:.1e}",
         errors[0] > 0.01,
         errors[1] < 1e-4,
     )
@@ -203,7 +203,9 @@ def huber_loss(rng: np.random.Generator) -> Correction:
 def chapelle_hessian(rng: np.random.Generator) -> Correction:
     """The Hessian of the Huber objective, against second differences."""
     machine = Machine(rng)
-    K, y, C, n, h = machine.K, machine.y, machine.cost, machine.y.size, 0.66
+    K, y, C, n = machine.K, machine.y, machine.cost, machine.y.size
+    xi = 1.0 - K @ machine.beta - machine.b * y
+    h = float(np.mean(np.sort(np.abs(xi))[[n // 2, n // 2 + 1]]))  # half of the points are in the quadratic part
 
     def gradient(point: Vector) -> Vector:
         slope = huber(1.0 - K @ point[:-1] - point[-1] * y, h)[1]
@@ -211,7 +213,7 @@ def chapelle_hessian(rng: np.random.Generator) -> Correction:
 
     at = machine.point
     measured = np.column_stack([(gradient(at + d) - gradient(at - d)) / 2e-7 for d in 1e-7 * np.eye(n + 1)])
-    inside = (np.abs(1.0 - K @ machine.beta - machine.b * y) < h).astype(np.float64)
+    inside = (np.abs(xi) < h).astype(np.float64)
 
     def blocks(factor: float, border: Vector) -> Vector:
         rows = np.column_stack([K, border])
@@ -221,8 +223,7 @@ def chapelle_hessian(rng: np.random.Generator) -> Correction:
 
     scale = np.abs(measured).max()
     errors = [
-        float(np.abs(form - measured).max() / scale)
-        for form in (blocks(2.0 * C, np.ones(n)), blocks(C / (2.0 * h), y))
+        float(np.abs(form - measured).max() / scale) for form in (blocks(2.0 * C, np.ones(n)), blocks(C / (2.0 * h), y))
     ]
     return Correction(
         "Hessian of Chapelle's objective (section 3.1)",

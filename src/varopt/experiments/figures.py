@@ -67,10 +67,11 @@ class Figure1(Experiment):
             "argmin E is " + ", ".join(f"{s:.2g}" for s in shifted) + " at σ = 0.5, 0.1, 0.01.",
             all(s > 0.0 for s in shifted),
         )
+        far = abs(optima[3][3] - optima[3][2])
         apart = max(abs(row[3] - row[2]) for row in optima if row[0] == -7.0 and row[1] <= 0.1)
         section.verdict(
             "With b = −7 the two optima are numerically very close.",
-            f"They differ by at most {apart:.0e} for σ ≤ 0.1, and by {abs(optima[3][3] - optima[3][2]):.1g} at σ = 0.5.",
+            f"They differ by at most {apart:.0e} for σ ≤ 0.1, and by {far:.1g} at σ = 0.5.",
             apart < 1e-6,
         )
         at_zero = [float(bound_on(vo.norm1(w), np.zeros(1), sigma)[0]) for sigma in curves]
@@ -114,7 +115,7 @@ class Figure2(Experiment):
         )
         section.verdict(
             "The gap is largest at z = 0, where it is √(2/π).",
-            f"Largest at z = {z[np.argmax(gap)]:g}, where it is {gap.max():.6f}; √(2/π) = {math.sqrt(2 / math.pi):.6f}.",
+            f"Largest at z = {z[np.argmax(gap)]:g}, where it is {gap.max():.6f}; √(2/π) = {math.sqrt(2 / math.pi):.6f}",
             bool(z[np.argmax(gap)] == 0.0) and math.isclose(gap.max(), math.sqrt(2.0 / math.pi), rel_tol=1e-12),
         )
         section.equal("the library's gap is the printed function", gap, printed, rtol=1e-9, atol=1e-14)
@@ -159,7 +160,9 @@ class Figure3(Experiment):
             ),
         }
         section.figure(
-            self.name, "The hinge with its smoothing by a Gaussian and with the corrected Huber loss, and the slopes.", panels
+            self.name,
+            "The hinge with its smoothing by a Gaussian and with the corrected Huber loss, and the slopes.",
+            panels,
         )
         section.check("both are above the hinge", [np.all(value[s] >= kink) for s in widths])
         section.check("so is the Huber loss", [np.all(losses[h][0] >= kink - 1e-15) for h in widths])

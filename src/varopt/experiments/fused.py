@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,10 +20,11 @@ __all__ = ["Fused"]
 Vector = NDArray[np.float64]
 
 SLEP, AUTO = "SLEP's algorithm", "varopt, auto"
-STEPS = (0.1, 0.2, 0.3, 0.5, 1.0)  # shares of the diagonal Newton step; the paper does not say which it took
+STEPS = (0.1, 0.3, 0.5, 1.0)  # shares of the diagonal Newton step; the paper does not say which it took
 LITERAL = STEPS[0]  # that of the lasso experiments
 TOLERANCE = 1e-6  # printed, of the relative change
 MOST = 400  # iterations: sigma is then 10^-18 of what it was, and nothing moves any more but by chance
+DIMENSION = 500
 PRINTED = {"error": 1.59e-4, "distance": 0.0135, "ours": 0.0947, "slep": 0.0724}
 
 
@@ -35,8 +37,8 @@ class Fused(Experiment):
     """Errors, distances and times on the paper's fused-lasso problems."""
 
     name = "fused"
-    quick = Plan({500: 16})
-    full = Plan({500: 1000})
+    quick = Plan({DIMENSION: 12})
+    full = Plan({DIMENSION: 1000})
     methods = (*map(label, STEPS), SLEP, AUTO)
 
     def cost(self, size: int) -> float:
@@ -50,7 +52,7 @@ class Fused(Experiment):
         near = rivals.slep(problem.X, problem.y, problem.sparsity, problem.fusion, tol=TOLERANCE)
         rows = []
         for method in methods:
-            (w, extra), seconds = timed(lambda method=method: _solve(problem, method))
+            (w, extra), seconds = timed(partial(_solve, problem, method))
             distance = float(np.linalg.norm(w - near) / np.linalg.norm(near))
             rows.append(task.row(method, seconds=seconds, value=problem.value(w), distance=distance, **extra))
         return rows
@@ -59,8 +61,8 @@ class Fused(Experiment):
         """The literal reading beside the best step."""
         section = Section(self.name, "The fused lasso")
         section.say(
-            """*What the paper does.* The lasso with a further `λ₂ Σ |w_i − w_(i−1)|`, D = 500, N = 5000, λ₁ = 500,
-            λ₂ = 200, initial standard deviation 0.1, shrunk by 0.9 an iteration, tolerance 10⁻⁶; against SLEP, which is
+            """*What the paper does.* The lasso with a further `λ₂ Σ |w_i − w_(i−1)|`, D = 500, N = 5000, λ₁ = 500, λ₂ =
+            200, initial standard deviation 0.1, shrunk by 0.9 an iteration, tolerance 10⁻⁶; against SLEP, which is
             Nesterov's method on the proximal step of the penalty. The paper does not say which share of the diagonal
             Newton step it took here. Taken literally it is the tenth of the lasso experiments."""
         )
@@ -81,7 +83,15 @@ class Fused(Experiment):
             Column("stopped by itself", ".0%"),
         ]
         lines = [(method, *summary[method].values()) for method in self.methods]
-        printed = ("paper: variational optimization", PRINTED["error"], None, PRINTED["distance"], PRINTED["ours"], None, None)
+        printed = (
+            "paper: variational optimization",
+            PRINTED["error"],
+            None,
+            PRINTED["distance"],
+            PRINTED["ours"],
+            None,
+            None,
+        )
         lines += [printed, ("paper: SLEP (C)", 0.0, None, 0.0, PRINTED["slep"], None, None)]
         count = sum(row["method"] == AUTO for row in rows)
         section.table("fused", f"Means over {count} problems", columns, lines)
@@ -91,8 +101,8 @@ class Fused(Experiment):
         section.say(
             f"""Taken literally the step is so short that sigma shrinks as fast as it converges: w stops on the way, and
             kinks that sigma no longer smooths then throw it back and forth, so that the rule on the change ends
-            {literal['stopped']:.0%} of the runs. With a longer step the bound is followed down. The best of the steps
-            tried is {best.rpartition(' ')[2]}."""
+            {literal["stopped"]:.0%} of the runs. With a longer step the bound is followed down. The best of the steps
+            tried is {best.rpartition(" ")[2]}."""
         )
         error = summary[best]["error"]
         section.verdict(
@@ -112,11 +122,12 @@ class Fused(Experiment):
         section.verdict(
             f"It takes {PRINTED['ours']} s where SLEP takes {PRINTED['slep']} s, 1.3 times as long.",
             f"Best step: {ratio:.1f} times as long as SLEP's algorithm; auto: "
-            f"{summary[AUTO]['seconds'] / summary[SLEP]['seconds']:.1f} times, exact and certified. Most of ours is the "
-            "Gram matrix, which SLEP never forms.",
+            f"{summary[AUTO]['seconds'] / summary[SLEP]['seconds']:.1f} times, exact and certified. Most of ours is "
+            "the Gram matrix, which SLEP never forms.",
             Outcome.AGREES if ratio < 2.0 else Outcome.CONTRADICTS,
         )
-        section.check(f"the best step ends below the paper's {PRINTED['error']:g}", error < PRINTED["error"])
+        if DIMENSION in plan.repetitions:
+            section.check(f"the best step ends below the paper's {PRINTED['error']:g}", error < PRINTED["error"])
         certified = [row for row in rows if row["method"] == AUTO]
         section.check("auto certifies every one of its answers", [row["certified"] for row in certified])
         lower = {row["repetition"]: row["lower"] for row in certified}

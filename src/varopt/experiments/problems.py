@@ -14,7 +14,15 @@ from numpy.typing import NDArray
 
 import varopt as vo
 
-__all__ = ["BinaryQuadratic", "KernelMachine", "Regression", "binary_quadratic", "fused_lasso", "kernel_machine", "lasso"]
+__all__ = [
+    "BinaryQuadratic",
+    "KernelMachine",
+    "Regression",
+    "binary_quadratic",
+    "fused_lasso",
+    "kernel_machine",
+    "lasso",
+]
 
 Vector = NDArray[np.float64]
 

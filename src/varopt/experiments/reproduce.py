@@ -88,17 +88,15 @@ def reproduce(
         if (missing := store.missing(task, experiment.methods))
     ]
     total = sum(map(len, tasks.values()))
-    if total:
-        console.print(f"{total} repetitions, {total - len(waiting)} of them done before.")
     workers = min(jobs or os.cpu_count() or 1, max(len(waiting), 1))
     try:
+        if total:
+            console.print(f"{total} repetitions, {total - len(waiting)} of them done before.")
         run(waiting, store, workers, console)
     except KeyboardInterrupt:
         console.print("Interrupted. What finished is kept: run the same command again to go on from there.")
         return 130
-    sections = [
-        experiment.section(store.rows(tasks[experiment]), plan, seed) for experiment, plan in plans.items()
-    ]  # fmt: skip
+    sections = [experiment.section(store.rows(tasks[experiment]), plan, seed) for experiment, plan in plans.items()]
     mode = "full" if full else "quick"
     known = store.environment
     facts = {
@@ -114,7 +112,7 @@ def reproduce(
     page = Page("Variational Optimization, reproduced", _LEAD, facts, sections)
     _write(page, folder)
     store.export(store.rows(task for repetitions in tasks.values() for task in repetitions), folder, facts)
-    _conclude(page, folder, console, time.perf_counter() - started)
+    _conclude(page, folder, time.perf_counter() - started)
     return 1 if page.failures else 0
 
 
@@ -141,7 +139,7 @@ def _write(page: Page, folder: Path) -> None:
     (folder / "report.md").write_text(markdown_page(page, folder), encoding="utf-8")
 
 
-def _conclude(page: Page, folder: Path, console: object, seconds: float) -> None:
+def _conclude(page: Page, folder: Path, seconds: float) -> None:
     out = sys.stdout
     width = max((len(verdict.outcome.value) for _, verdict in page.verdicts), default=0)
     for _, verdict in page.verdicts:

@@ -52,9 +52,13 @@ class SupportVectors(Experiment):
             seconds, best, iterations = _race(problem, method, optimum * (1.0 + WITHIN), task.budget)
             rows.append(
                 task.row(
-                    method, seconds=seconds, error=best / optimum - 1.0, iterations=iterations, optimum=optimum,
+                    method,
+                    seconds=seconds,
+                    error=best / optimum - 1.0,
+                    iterations=iterations,
+                    optimum=optimum,
                     lower=lower,
-                )  # fmt: skip
+                )
             )
         return rows
 
@@ -67,32 +71,45 @@ class SupportVectors(Experiment):
             and runs until the objective is within 0.1 % of the optimum that a QP solver finds on the dual. The figure
             itself is not in the source of the paper, so what can be compared is what the text says of it."""
         )
+        tolerances = ", ".join(f"{tolerance:g}" for tolerance in TOLERANCES)
         section.say(
-            f"""*What was run here.* {plan} (seed {seed}), processor seconds of one thread from K to the target; building
-            K, the objective and its check for convexity are off the clock, and so is judging an iterate. L-BFGS (SciPy's,
-            memory {MEMORY}) may take {plan.budget} iterations: a run that has not arrived by then has no time, and says
-            so. LIBSVM and PIQP cannot be watched: they run at tolerances {", ".join(f"{t:g}" for t in TOLERANCES)}, and the
-            loosest that suffices counts. The Huber loss is run as printed (h = 10), shrinking, and fixed at h = 0.01, as
-            the paper says that h must be small. `varopt, auto` runs to a certified optimum, which is more than asked;
-            `in w and b` is the same problem written for 100 coefficients instead of N, which a linear kernel allows."""
+            f"""*What was run here.* {plan} (seed {seed}), processor seconds of one thread from K to the target;
+            building K, the objective and its check for convexity are off the clock, and so is judging an iterate.
+            L-BFGS (SciPy's, memory {MEMORY}) may take {plan.budget} iterations: a run that has not arrived by then has
+            no time, and says so. LIBSVM and PIQP cannot be watched: they run at tolerances {tolerances}, and the
+            loosest that suffices counts. The Huber loss is run as printed (h = 10), shrinking, and fixed at h = 0.01,
+            as the paper says that h must be small. `varopt, auto` runs to a certified optimum, which is more than
+            asked; `in w and b` is the same problem written for 100 coefficients instead of N, which a linear kernel
+            allows."""
         )
-        summaries = {(method, size): _summary(rows, method, size) for method in self.methods for size in plan.repetitions}
+        summaries = {
+            (method, size): _summary(rows, method, size) for method in self.methods for size in plan.repetitions
+        }
         columns = [
             Column("method"), Column("N", "d"), Column("reached", ".0%"), Column("median seconds", number),
             Column("median iterations", ".0f"), Column("median error at the end", number),
         ]  # fmt: skip
         lines = [(method, size, *summary.values()) for (method, size), summary in summaries.items()]
-        section.table("figure4-times", f"Time to {WITHIN:.1%} of the optimum; a dash: not reached in budget", columns, lines)
+        section.table(
+            "figure4-times", f"Time to {WITHIN:.1%} of the optimum; a dash: not reached in budget", columns, lines
+        )
 
         exponents = {method: growth(rows, method) for method in self.methods}
         section.table(
             "figure4-growth",
             "Growth: seconds ≈ c N^e, fitted over the sizes at which every repetition arrived",
-            [Column("method"), Column("exponent", ".2f"), Column("± (standard error)", ".2f"), Column("sizes", "d"),
-             Column("from N", "d")],  # fmt: skip
+            [
+                Column("method"),
+                Column("exponent", ".2f"),
+                Column("± (standard error)", ".2f"),
+                Column("sizes", "d"),
+                Column("from N", "d"),
+            ],
             [(method, *exponents[method]) for method in self.methods],
         )
-        panels = {"Seconds to 0.1 % of the optimum": partial(_draw, summaries=summaries, plan=plan, methods=self.methods)}
+        panels = {
+            "Seconds to 0.1 % of the optimum": partial(_draw, summaries=summaries, plan=plan, methods=self.methods)
+        }
         section.figure(
             "figure4",
             "Median time to 0.1 % of the optimum against the number of points, both on logarithmic scales. A line that "
@@ -101,7 +118,9 @@ class SupportVectors(Experiment):
         )
         self._verdicts(section, summaries, exponents, plan)
         auto = [row for row in rows if row["method"] in (AUTO, LINEAR)]
-        section.check("our auto reaches the target every time, in both forms", [row["seconds"] is not None for row in auto])
+        section.check(
+            "our auto reaches the target every time, in both forms", [row["seconds"] is not None for row in auto]
+        )
         section.check(
             "the optimum of the QP is one: a dual point within 10⁻⁶ proves it",
             [row["optimum"] - row["lower"] <= 1e-6 * row["optimum"] for row in rows],
@@ -137,8 +156,8 @@ class SupportVectors(Experiment):
         section.verdict(
             "Variational optimization scales better with N than SMO and than the QP.",
             f"Exponents: variational optimization {_exponent(ours)}, SMO {_exponent(smo)}, QP {_exponent(qp)}; auto "
-            f"{_exponent(auto)}, and {_exponent(exponents[LINEAR])} in w and b. The paper's method reaches 0.1 % at all "
-            f"sizes from N = {ours[3]} on only; below, it does not arrive within {plan.budget} iterations."
+            f"{_exponent(auto)}, and {_exponent(exponents[LINEAR])} in w and b. The paper's method reaches 0.1 % at "
+            f"all sizes from N = {ours[3]} on only; below, it does not arrive within {plan.budget} iterations."
             + ("" if clear or not known else " The differences are within two standard errors."),
             Outcome.OPEN if not known else Outcome.PARTLY if better and not clear else better,
         )
@@ -146,8 +165,8 @@ class SupportVectors(Experiment):
         mine = seconds(OURS, largest)
         section.verdict(
             "It outperforms the Huber loss without shrinking by about a constant factor.",
-            f"At N = {largest}: variational optimization {_time(mine)}; Huber without shrinking {_time(wide)} at h = 10 "
-            f"and {_time(narrow)} at h = 0.01.",
+            f"At N = {largest}: variational optimization {_time(mine)}; Huber without shrinking {_time(wide)} at h = "
+            f"10 and {_time(narrow)} at h = 0.01.",
             Outcome.AGREES if mine < min(wide, narrow) else Outcome.PARTLY if mine < wide else Outcome.CONTRADICTS,
         )
         section.verdict(
@@ -182,7 +201,15 @@ def _race(problem: problems.KernelMachine, method: str, target: float, budget: i
         h, factor = {SHRINKING: (10.0, 0.1), WIDE: (10.0, 1.0), NARROW: (0.01, 1.0)}[method]
         race = Race(problem.value, target)
         rivals.chapelle(
-            problem.K, problem.y, problem.cost, problem.start, race.watch, h=h, factor=factor, most=budget, memory=MEMORY
+            problem.K,
+            problem.y,
+            problem.cost,
+            problem.start,
+            race.watch,
+            h=h,
+            factor=factor,
+            most=budget,
+            memory=MEMORY,
         )
     return race.seconds, race.best, race.iterations
 

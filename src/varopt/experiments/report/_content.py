@@ -44,7 +44,8 @@ class Column:
     title : str
         The heading.
     write : callable or str, optional
-        A format such as ``".3f"``, or a function from the value to its text. A column without one is text.
+        A format such as ``".3f"``, or a function from the value to its text. A column without one is text. A value may
+        be a pair of a mean and its deviation, each written so; the mean is what the column is sorted by.
     """
 
     title: str
@@ -61,7 +62,13 @@ class Column:
             return "–"
         if self.write is None:
             return str(value)
+        if isinstance(value, tuple):
+            return " ± ".join(self.text(part) for part in value)
         return format(value, self.write) if isinstance(self.write, str) else self.write(value)
+
+    def key(self, value: Any) -> float | None:
+        """What a column of numbers is sorted by; None sorts last."""
+        return None if value is None else float(value[0] if isinstance(value, tuple) else value)
 
 
 @dataclass(frozen=True)

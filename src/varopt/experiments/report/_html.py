@@ -7,7 +7,18 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-from varopt.experiments.report._content import Block, Check, Column, Figure, Outcome, Page, Section, Table, Text, Verdict
+from varopt.experiments.report._content import (
+    Block,
+    Check,
+    Column,
+    Figure,
+    Outcome,
+    Page,
+    Section,
+    Table,
+    Text,
+    Verdict,
+)
 from varopt.experiments.report._plot import themed_svg
 
 __all__ = ["html_page"]
@@ -55,14 +66,15 @@ def _summary(page: Page) -> str:
     if not page.verdicts:
         return ""
     tally = ", ".join(
-        f"{count} {outcome.value}"
+        f"{count} × {outcome.value}"
         for outcome in Outcome
         if (count := sum(verdict.outcome is outcome for _, verdict in page.verdicts))
     )
     failures = "".join(f"<li>{_inline(failure)}</li>" for failure in page.failures)
     rows = "".join(
         f'<tr><td data-label="claim"><a href="#{section.name}">{_inline(verdict.claim)}</a></td>'
-        f'<td data-label="measured">{_inline(verdict.measured)}</td><td data-label="outcome">{_badge(verdict.outcome)}</td></tr>'
+        f'<td data-label="measured">{_inline(verdict.measured)}</td>'
+        f'<td data-label="outcome">{_badge(verdict.outcome)}</td></tr>'
         for section, verdict in page.verdicts
     )
     return (
@@ -101,12 +113,14 @@ def _block(block: Block) -> str:
             head = "".join(map(_heading, columns))
             body = "".join(f"<tr>{''.join(map(_cell, columns, row))}</tr>" for row in rows)
             return (
-                f'<div class="scroll" tabindex="0" role="group" aria-label="{escape(caption)}"><table id="table-{name}"{wide}>'
+                f'<div class="scroll" tabindex="0" role="group" aria-label="{escape(caption)}">'
+                f'<table id="table-{name}"{wide}>'
                 f"<caption>{_inline(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
             )
         case Figure(name, caption, panels):
             drawn = "".join(f'<div class="panel">{themed_svg(draw, title)}</div>' for title, draw in panels.items())
-            return f'<figure id="{name}-plot"><div class="panels">{drawn}</div><figcaption>{_inline(caption)}</figcaption></figure>'
+            text = f"<figcaption>{_inline(caption)}</figcaption>"
+            return f'<figure id="{name}-plot"><div class="panels">{drawn}</div>{text}</figure>'
         case Check():
             return ""
 
@@ -120,8 +134,9 @@ def _cell(column: Column, value: Any) -> str:
     text = escape(column.text(value))
     if not column.numeric:
         return f"<td>{text}</td>"
-    key = f' data-value="{float(value)!r}"' if value is not None else ""
-    return f'<td class="number"{key}>{text}</td>'
+    key = column.key(value)
+    data = "" if key is None else f' data-value="{key!r}"'
+    return f'<td class="number"{data}>{text}</td>'
 
 
 def _badge(outcome: Outcome) -> str:

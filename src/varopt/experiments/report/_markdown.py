@@ -35,7 +35,8 @@ def _block(block: Block, folder: Path) -> str:
             head = "| " + " | ".join(_cell(column.title) for column in columns) + " |"
             rule = "|" + "|".join("---:" if column.numeric else "---" for column in columns) + "|"
             lines = [
-                "| " + " | ".join(_cell(c.text(value)) for c, value in zip(columns, row, strict=True)) + " |" for row in rows
+                "| " + " | ".join(_cell(c.text(value)) for c, value in zip(columns, row, strict=True)) + " |"
+                for row in rows
             ]
             return "\n".join([f"**{caption}**", "", head, rule, *lines])
         case Figure(name, caption, panels):

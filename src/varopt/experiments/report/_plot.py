@@ -38,7 +38,7 @@ def _svg(draw: Callable[[Any], None], title: str, size: tuple[float, float], fac
     from cycler import cycler
     from matplotlib.figure import Figure
 
-    settings = {
+    settings: Any = {
         "svg.fonttype": "none",  # text stays text: it scales, can be searched, and takes the page's font
         "svg.hashsalt": title,  # the same figure twice is the same file, and two figures share no identifiers
         "font.family": "sans-serif",

@@ -13,7 +13,12 @@ Vector = NDArray[np.float64]
 
 
 def armijo(
-    value: Callable[[Vector], float], x: Vector, step: Vector, slope: float, *, project: Callable[[Vector], Vector] = np.asarray
+    value: Callable[[Vector], float],
+    x: Vector,
+    step: Vector,
+    slope: float,
+    *,
+    project: Callable[[Vector], Vector] = np.asarray,
 ) -> float:
     """The first of 1, 1/2, 1/4, ... that lowers `value` by 10^-4 of what the slope along the step promises.
 

@@ -22,7 +22,7 @@ def iterated_ridge(X: Vector, y: Vector, penalty: float, *, tol: float = 1e-12, 
     iteration costs O(k^3) for k coefficients left.
     """
     gram, correlation = X.T @ X, X.T @ y
-    w = np.linalg.solve(gram, correlation)
+    w: Vector = scipy.linalg.solve(gram, correlation, assume_a="pos")
     kept = np.arange(w.size)
     for _ in range(most):
         root = np.sqrt(np.abs(w[kept]))

@@ -49,4 +49,4 @@ def projection(X: Vector, y: Vector, penalty: float, *, tol: float = 1e-13, most
         if length == 0.0:
             break
         parts = project(parts + length * step)
-    return parts[:size] - parts[size:]
+    return np.asarray(parts[:size] - parts[size:])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import scipy.linalg
 from numpy.typing import NDArray
 
 __all__ = ["shooting"]
@@ -18,7 +19,7 @@ def shooting(X: Vector, y: Vector, penalty: float, *, tol: float = 1e-15, sweeps
     """
     gram, correlation = X.T @ X, X.T @ y
     curvature, half = np.diag(gram).tolist(), 0.5 * penalty
-    w = np.linalg.solve(gram, correlation)
+    w: Vector = scipy.linalg.solve(gram, correlation, assume_a="pos")
     for _ in range(sweeps):
         slope = correlation - gram @ w  # anew each sweep, so that its updates do not collect rounding
         moved = 0.0

@@ -42,7 +42,7 @@ def square_root(X: Vector, y: Vector, penalty: float) -> Vector:
 def _sharpen(X: Vector, y: Vector, penalty: float, smoothed: Smoothed, sharpness: Iterable[float]) -> Vector:
     """Newton's method with backtracking at each sharpness, from the last minimum; O(p^3) a step."""
     gram, correlation = X.T @ X, X.T @ y
-    w = np.linalg.solve(gram + penalty * np.eye(gram.shape[0]), correlation)
+    w: Vector = scipy.linalg.solve(gram + penalty * np.eye(gram.shape[0]), correlation, assume_a="pos")
     for level in sharpness:
 
         def value(at: Vector, level: float = level) -> float:

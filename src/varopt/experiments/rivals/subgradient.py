@@ -21,7 +21,7 @@ def subgradient(X: Vector, y: Vector, penalty: float, *, tol: float = 1e-9, most
     would change sign stops at zero. Stop when its norm is below `tol` of the penalty. A step costs O(p^3).
     """
     gram, correlation = X.T @ X, X.T @ y
-    w = np.linalg.solve(gram + penalty * np.eye(correlation.size), correlation)
+    w: Vector = scipy.linalg.solve(gram + penalty * np.eye(correlation.size), correlation, assume_a="pos")
 
     def value(at: Vector) -> float:
         return float(at @ (gram @ at) - 2.0 * correlation @ at + penalty * np.abs(at).sum())

@@ -1,0 +1,108 @@
+"""The command itself: its manual, its errors and its exit status."""
+
+import subprocess
+import sys
+
+import pytest
+
+import varopt
+from varopt.cli import main
+from varopt.experiments import reproduce
+
+COMMANDS = ["reproduce", "bench"]
+
+
+def refused(arguments, capsys):
+    """The one line that a refused command prints."""
+    assert main(arguments) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "Traceback" not in captured.err
+    return captured.err.strip()
+
+
+def test_without_a_command_it_prints_its_manual(capsys):
+    assert main([]) == 2
+    assert "usage: varopt" in capsys.readouterr().out
+
+
+def test_the_manual_names_every_command_with_an_example(capsys):
+    with pytest.raises(SystemExit) as left:
+        main(["--help"])
+    assert left.value.code == 0
+    manual = capsys.readouterr().out
+    for command in COMMANDS:
+        assert f"    {command} " in manual
+        assert f"  varopt {command}" in manual
+    for part in ("examples:", "files:", "exit status:"):
+        assert part in manual
+    assert max(map(len, manual.splitlines())) <= 100
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_a_manual(command, capsys):
+    with pytest.raises(SystemExit) as left:
+        main([command, "--help"])
+    assert left.value.code == 0
+    manual = capsys.readouterr().out
+    assert len(manual.splitlines()) > 8
+    assert max(map(len, manual.splitlines())) <= 100
+
+
+def test_version(capsys):
+    with pytest.raises(SystemExit):
+        main(["--version"])
+    assert capsys.readouterr().out == f"varopt {varopt.__version__}\n"
+
+
+def test_an_unknown_command_is_refused(capsys):
+    with pytest.raises(SystemExit) as left:
+        main(["nonsense"])
+    assert left.value.code == 2
+    assert "invalid choice: 'nonsense'" in capsys.readouterr().err
+
+
+def test_reproduce_hands_its_options_on(monkeypatch, tmp_path):
+    asked = {}
+    monkeypatch.setattr(reproduce, "reproduce", lambda folder, **options: asked.update(options, folder=folder) or 1)
+    arguments = [
+        "--full",
+        "--only",
+        "table1",
+        "--only",
+        "fused",
+        "--seed",
+        "3",
+        "--jobs",
+        "2",
+        "--output",
+        str(tmp_path),
+    ]
+    assert main(["reproduce", *arguments]) == 1
+    assert asked == {
+        "folder": tmp_path, "full": True, "only": ["table1", "fused"], "seed": 3, "jobs": 2, "fresh": False,
+    }  # fmt: skip
+
+
+def test_reproduce_refuses_an_unknown_experiment_in_a_sentence(capsys, tmp_path):
+    message = refused(["reproduce", "--only", "table9", "--output", str(tmp_path)], capsys)
+    assert message.startswith("varopt reproduce: there is no experiment 'table9'; choose from table1, fused")
+
+
+def test_bench_needs_a_checkout(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert "run this at the top of a checkout" in refused(["bench"], capsys)
+
+
+def test_an_interrupt_ends_with_a_sentence(capsys, monkeypatch):
+    def interrupted(folder, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(reproduce, "reproduce", interrupted)
+    assert main(["reproduce"]) == 130
+    assert capsys.readouterr().err == "varopt reproduce: interrupted.\n"
+
+
+def test_the_module_runs_like_the_command():
+    run = subprocess.run([sys.executable, "-m", "varopt.cli", "--version"], capture_output=True, text=True, check=True)
+    assert run.stdout.startswith("varopt ")
