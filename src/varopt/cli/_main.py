@@ -80,7 +80,7 @@ class _Manual(argparse.RawDescriptionHelpFormatter):
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("varopt", description=_DESCRIPTION, epilog=_EPILOG, formatter_class=_Manual)
-    parser.add_argument("--version", action="version", version=f"varopt {varopt.__version__}")
+    parser.add_argument("-V", "--version", action="version", version=f"varopt {varopt.__version__}")
     parser.set_defaults(run=None)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command")
     _add_reproduce(commands)
