@@ -1,0 +1,335 @@
+"""The normal form of discrete problems: a polynomial in bits and one-hot choices, to be minimised."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from varopt.model import Objective
+from varopt.model._blocks import AffineBlock, Block, PolynomialBlock, QuadraticBlock, TermBlock
+from varopt.model._polynomial import as_polynomial
+
+__all__ = ["BIT", "NEGATED", "SPIN", "Energy", "NotPolynomial", "Products", "energy_of"]
+
+Vector = NDArray[np.float64]
+Index = NDArray[np.intp]
+
+# What a factor of a product may be, as a function of its coordinate x: x, 1 - x, or the spin 1 - 2 x.
+BIT, NEGATED, SPIN = 0, 1, 2
+_SLOPE = np.array([1.0, -1.0, -2.0])  # of each in x
+
+_WIDEST = 8  # degree up to which a polynomial is tried in spins
+
+
+class NotPolynomial(ValueError):
+    """The objective is no polynomial in Binary and Categorical variables."""
+
+
+@dataclass(frozen=True)
+class Products:
+    """``sum_m weight_m prod_j literal_mj`` with d factors each.
+
+    A factor is coded as ``kind * size + coordinate``, so that a clause stays one product of negated bits, and a
+    correlation one product of spins, instead of the 2^d monomials they expand to.
+    """
+
+    codes: Index  # (M, d)
+    weights: Vector  # (M,)
+
+    @property
+    def degree(self) -> int:
+        """Number of factors."""
+        return int(self.codes.shape[1])
+
+    def split(self, size: int) -> tuple[Index, Index]:
+        """Kinds and coordinates of the factors."""
+        kind, coordinate = np.divmod(self.codes, size)
+        return kind, coordinate
+
+    def factors(self, x: NDArray[Any]) -> NDArray[Any]:
+        """The factors at points of shape (size, R), as (d, M, R)."""
+        return literals(x)[self.codes.T]
+
+
+def literals(x: NDArray[Any]) -> NDArray[Any]:
+    """What codes select rows of."""
+    return np.concatenate([x, 1.0 - x, 1.0 - 2.0 * x])
+
+
+@dataclass(frozen=True)
+class Energy:
+    """``constant + linear'x + x'Qx / 2 + products``, over x made of one-hot sites.
+
+    Parameters
+    ----------
+    constant : float
+        Added to everything.
+    linear : ndarray of shape (size,)
+        Coefficients of single coordinates.
+    quadratic : sparse array of shape (size, size)
+        Q, symmetric with an empty diagonal: a bit is its own square. No entries within a site.
+    products : tuple of Products
+        Of three factors and more, on distinct sites.
+    widths : ndarray of int
+        Coordinates of each site: 1 for a bit, k for a choice among k.
+
+    Notes
+    -----
+    E is linear in every site, so its mean under independent sites is E itself at the probabilities. Memory is linear
+    in the number of terms.
+    """
+
+    constant: float
+    linear: Vector
+    quadratic: Any
+    products: tuple[Products, ...] = ()
+    widths: Index | None = None
+
+    @classmethod
+    def quadratic_form(cls, matrix: Any, linear: Any = 0.0, constant: float = 0.0, widths: Index | None = None) -> Energy:
+        """``constant + linear'x + x'Mx`` for any square M: symmetrised, with squares and exclusions carried out."""
+        coordinates = sp.coo_array(matrix)
+        size = coordinates.shape[0]
+        row, column, data = coordinates.row, coordinates.col, coordinates.data.astype(np.float64)
+        diagonal = row == column
+        slope = np.array(np.broadcast_to(np.asarray(linear, dtype=np.float64), (size,)))
+        slope += np.bincount(row[diagonal], weights=data[diagonal], minlength=size)
+        site = _site_of(size, widths)
+        keep = site[row] != site[column]
+        half = sp.csr_array((data[keep], (row[keep], column[keep])), shape=(size, size))
+        symmetric = sp.csr_array(half + half.T)
+        symmetric.eliminate_zeros()
+        return cls(constant, slope, symmetric, (), widths)
+
+    @property
+    def size(self) -> int:
+        """Number of coordinates."""
+        return int(self.linear.size)
+
+    @property
+    def is_binary(self) -> bool:
+        """Whether every site is a bit."""
+        return self.widths is None or bool(np.all(self.widths == 1))
+
+    @property
+    def degree(self) -> int:
+        """Most factors of a term."""
+        return max((p.degree for p in self.products), default=2 if self.quadratic.nnz else 1)
+
+    @cached_property
+    def site(self) -> Index:
+        """The site of each coordinate."""
+        return _site_of(self.size, self.widths)
+
+    @cached_property
+    def neighbours(self) -> Any:
+        """The graph of sites: a sparse pattern, True where two occur in one term."""
+        count = int(self.site[-1]) + 1 if self.size else 0
+        pairs = sp.coo_array(self.quadratic)
+        rows, columns = [self.site[pairs.row]], [self.site[pairs.col]]
+        for products in self.products:
+            where = self.site[products.split(self.size)[1]]
+            for i, j in itertools.permutations(range(products.degree), 2):
+                rows.append(where[:, i])
+                columns.append(where[:, j])
+        r, c = np.concatenate(rows), np.concatenate(columns)
+        graph = sp.csr_array((np.ones(r.size, dtype=np.float32), (r, c)), shape=(count, count))
+        return graph.astype(bool)
+
+    def value(self, x: NDArray[Any]) -> Any:
+        """E at one point (size,) or at the columns of (size, R), in double precision."""
+        x = np.asarray(x, dtype=np.float64)
+        columns = x.reshape(self.size, -1)
+        slope = 0.5 * (self.quadratic @ columns) + self.linear[:, None]
+        total = self.constant + np.einsum("ir,ir->r", slope, columns)
+        for products in self.products:
+            total = total + products.weights @ products.factors(columns).prod(axis=0)
+        return float(total[0]) if x.ndim == 1 else total
+
+    def gradient(self, x: NDArray[Any]) -> NDArray[Any]:
+        """Derivatives at the columns of (size, R): what each coordinate adds to E, the other sites held."""
+        total = self.quadratic @ x + self.linear[:, None]
+        for products in self.products:
+            kind, coordinate = products.split(self.size)
+            factors = products.factors(x)
+            for j in range(products.degree):
+                others = np.delete(factors, j, axis=0).prod(axis=0)
+                slopes = products.weights * _SLOPE[kind[:, j]]
+                shape = (self.size, products.weights.size)
+                total += sp.csr_array((slopes, (coordinate[:, j], np.arange(slopes.size))), shape=shape) @ others
+        return np.asarray(total)
+
+    def negative(self) -> Energy:
+        """Minus the energy."""
+        products = tuple(replace(p, weights=-p.weights) for p in self.products)
+        return replace(self, constant=-self.constant, linear=-self.linear, quadratic=-self.quadratic, products=products)
+
+    @cached_property
+    def granularity(self) -> float:
+        """Values differ by multiples of this: the greatest common divisor of the coefficients; 0 where none is known.
+
+        Coefficients are taken for integers after a multiplication by 1, 2, 4 or 8; larger ones must be exact in
+        double precision to count.
+        """
+        data = np.concatenate([self.linear, self.quadratic.data, *(p.weights for p in self.products)])
+        for denominator in (1.0, 2.0, 4.0, 8.0):
+            scaled = data * denominator
+            if np.all(scaled == np.rint(scaled)) and np.abs(scaled).sum() < 2**52:
+                return float(np.gcd.reduce(np.abs(scaled).astype(np.int64), initial=0)) / denominator
+        return 0.0
+
+    @cached_property
+    def magnitude(self) -> float:
+        """The sum of the sizes of all terms: no partial sum of them is larger."""
+        spins = [float(np.abs(p.weights).sum()) for p in self.products]
+        return abs(self.constant) + float(np.abs(self.linear).sum() + 0.5 * np.abs(self.quadratic.data).sum()) + sum(spins)
+
+    def round_up(self, lower: float) -> float:
+        """The least value not below a lower bound that E can take, where its values lie on a grid."""
+        if not (self.granularity and math.isfinite(lower)):
+            return lower
+        steps = (lower - self.constant) / self.granularity
+        slack = 1e-9 + 1e-12 * abs(steps)  # the bound's own last digits must not carry it past a value
+        return self.constant + self.granularity * math.ceil(steps - slack)
+
+    def in_spins(self) -> Energy:
+        """The same energy with its products in spins, where that is shorter: correlations are."""
+        if not self.products or not self.is_binary or self.degree > _WIDEST:
+            return self
+        terms: dict[int, list[tuple[Index, Vector]]] = {}
+        for products in self.products:
+            kind, coordinate = products.split(self.size)
+            # x = (1 - s)/2, 1 - x = (1 + s)/2: every subset of the factors becomes a product of spins.
+            sign = np.where(kind == BIT, -0.5, 0.5)
+            offset = np.where(kind == SPIN, 0.0, 0.5)
+            sign = np.where(kind == SPIN, 1.0, sign)
+            for count in range(products.degree + 1):
+                for chosen in itertools.combinations(range(products.degree), count):
+                    rest = [j for j in range(products.degree) if j not in chosen]
+                    weight = products.weights * sign[:, chosen].prod(axis=1) * offset[:, rest].prod(axis=1)
+                    terms.setdefault(count, []).append((np.sort(coordinate[:, chosen], axis=1), weight))
+        merged = {d: _merge(parts) for d, parts in terms.items()}
+        long = tuple(Products(codes + SPIN * self.size, w) for d, (codes, w) in merged.items() if d > 2 and w.size)
+        if sum(p.codes.size for p in long) >= sum(p.codes.size for p in self.products):
+            return self
+        constant = self.constant + float(merged[0][1].sum())
+        linear, quadratic = self.linear.copy(), self.quadratic
+        if 1 in merged:  # s = 1 - 2 x
+            codes, weight = merged[1]
+            constant += float(weight.sum())
+            np.add.at(linear, codes[:, 0], -2.0 * weight)
+        if 2 in merged:  # s t = 1 - 2 x - 2 y + 4 x y
+            codes, weight = merged[2]
+            constant += float(weight.sum())
+            for j in range(2):
+                np.add.at(linear, codes[:, j], -2.0 * weight)
+            half = sp.csr_array((4.0 * weight, (codes[:, 0], codes[:, 1])), shape=quadratic.shape)
+            quadratic = sp.csr_array(quadratic + half + half.T)
+            quadratic.eliminate_zeros()
+        return replace(self, constant=constant, linear=linear, quadratic=quadratic, products=long)
+
+
+def _site_of(size: int, widths: Index | None) -> Index:
+    return np.arange(size) if widths is None else np.repeat(np.arange(widths.size), widths)
+
+
+def _merge(parts: Iterable[tuple[Index, Vector]]) -> tuple[Index, Vector]:
+    """Equal rows added up; what cancels, up to rounding, dropped."""
+    codes, weights = (np.concatenate(p) for p in zip(*parts, strict=True))
+    if codes.shape[1] == 0:
+        return codes[:1], np.array([weights.sum()])
+    unique, inverse = np.unique(codes, axis=0, return_inverse=True)
+    sums = np.bincount(inverse.ravel(), weights=weights, minlength=len(unique))
+    sizes = np.bincount(inverse.ravel(), weights=np.abs(weights), minlength=len(unique))
+    keep = np.abs(sums) > 1e-14 * sizes
+    return unique[keep], sums[keep]
+
+
+# -- From objectives --------------------------------------------------------------------------------------------------
+
+
+def energy_of(objective: Objective) -> Energy:
+    """An objective of discrete variables as an energy; raises `NotPolynomial` naming the block that is none."""
+    real = [str(v) for v in objective.variables if v.kind == "real"]
+    if real:
+        raise NotPolynomial(f"{', '.join(real)} is real, and a polynomial in bits has discrete variables only.")
+    widths = np.concatenate(
+        [np.full(v.size // w, w) for v in objective.variables for w in [v.dimensions[1] if v.kind == "categorical" else 1]]
+    )
+    size = objective.size
+    matrix: Any = sp.csr_array((size, size))
+    linear, constant = np.zeros(size), 0.0
+    polynomials: list[Block] = []
+    for block in objective.blocks:
+        if not block.variables:
+            constant += float(block.value({}))
+        elif isinstance(block, AffineBlock):
+            linear += block.weights * block.argument.stacked(objective.variables).transpose_apply(np.ones(1))
+            constant += block.weights * float(np.ravel(block.argument.offset)[0])
+        elif isinstance(block, (QuadraticBlock, TermBlock)) and (pair := _second_order(block)) is not None:
+            inner, slope = pair
+            # z'Mz + slope'z with z = Lx + d
+            outer = block.argument.stacked(objective.variables).explicit()
+            offset = np.broadcast_to(np.asarray(block.argument.offset, dtype=np.float64), (outer.shape[0],))
+            matrix = _sparse_sum(matrix, outer.T @ (inner @ outer))
+            linear += np.asarray(outer.T @ (inner @ offset + inner.T @ offset + slope)).ravel()
+            constant += float(offset @ (inner @ offset) + slope @ offset)
+            constant += _at_zero(block, outer.shape[0])
+        else:
+            polynomials.append(block)
+    energy = Energy.quadratic_form(matrix, linear, constant, widths)
+    return _with_polynomial(energy, objective, polynomials) if polynomials else energy
+
+
+def _second_order(block: QuadraticBlock | TermBlock) -> tuple[Any, Vector] | None:
+    """M and slope of a block ``z'Mz + slope'z + const``; None where it is of another kind."""
+    rows = block.argument.rows
+    if isinstance(block, QuadraticBlock):
+        return block.weights * block.matrix.explicit(), np.zeros(rows)
+    if block.term.knots or block.term.degree > 2:
+        return None
+    weights = np.broadcast_to(np.asarray(block.weights, dtype=np.float64), (rows,))
+    zero = np.zeros(rows)
+    second = 0.5 * weights * block.term.derivative(zero, 2)
+    return sp.dia_array((second[None], [0]), shape=(rows, rows)).tocsr(), weights * block.term.derivative(zero)
+
+
+def _at_zero(block: QuadraticBlock | TermBlock, rows: int) -> float:
+    if isinstance(block, QuadraticBlock):
+        return 0.0
+    return float(np.sum(block.weights * block.term.value(np.zeros(rows))))
+
+
+def _sparse_sum(a: Any, b: Any) -> Any:
+    return sp.csr_array(a + sp.csr_array(b))
+
+
+def _with_polynomial(energy: Energy, objective: Objective, blocks: list[Block]) -> Energy:
+    whole = as_polynomial(Objective(blocks))
+    if whole is None:
+        culprit = next(b for b in blocks if as_polynomial(Objective([b])) is None)
+        raise NotPolynomial(f"{culprit.describe()} is no polynomial in Binary and Categorical variables.")
+    (block,) = whole.over(objective.variables).total().blocks
+    if not isinstance(block, PolynomialBlock):
+        raise NotPolynomial(f"{block.describe()} is no polynomial in Binary and Categorical variables.")
+    linear, constant, quadratic = energy.linear.copy(), energy.constant + block.constant, energy.quadratic
+    products = []
+    for degree, (codes, coefficients) in block.monomials.items():
+        weights = np.asarray(block.weights * coefficients, dtype=np.float64)
+        if degree == 1:
+            linear += np.bincount(codes[:, 0], weights=weights, minlength=energy.size)
+        elif degree == 2:
+            half = sp.csr_array((weights, (codes[:, 0], codes[:, 1])), shape=quadratic.shape)
+            quadratic = _sparse_sum(quadratic, half + half.T)
+        else:
+            products.append(Products(codes, weights))
+    quadratic.eliminate_zeros()
+    return replace(energy, constant=constant, linear=linear, quadratic=quadratic, products=tuple(products)).in_spins()

@@ -1,0 +1,99 @@
+"""The search: a population of replicas, annealed, recombined and annealed again, in epochs that grow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from varopt.solvers.discrete._energy import Energy
+from varopt.solvers.discrete._free_energy import Geometric, anneal, typical_field
+from varopt.solvers.discrete._recombination import is_symmetric, recombine
+from varopt.solvers.discrete._sweeps import Sweeper
+
+__all__ = ["Found", "search"]
+
+Array = NDArray[np.floating[Any]]
+
+# The one default setting, for every problem.
+_REPLICAS = 64
+_ENTRIES = 1 << 22  # replicas times coordinates, at most: fewer replicas of large problems
+_FIRST = 250  # sweeps of the first epoch; each epoch has twice those of the one before
+_COLD = Geometric(0.5, 0.05)
+_WARM = Geometric(0.2, 0.05)  # after a recombination
+_STALE = 2  # rounds without improvement that end an epoch
+_MIXES = 3  # recombinations between two anneals
+_ELITES = 16  # best points of past epochs that are kept
+
+
+class Found(NamedTuple):
+    """A point, its energy, and where in the search it was found."""
+
+    x: NDArray[np.float64]
+    value: float
+    epoch: int
+    sweeps: int
+
+
+def search(
+    energy: Energy, rng: np.random.Generator, start: NDArray[np.float64] | None = None,
+    expired: Callable[[], bool] = lambda: False,
+) -> Iterator[Found]:  # fmt: skip
+    """Better and better points, for ever: the best of the population after every round.
+
+    An epoch anneals fresh replicas, then recombines and re-anneals them for as long as the best improves. Then they
+    have mostly collapsed into one basin; the best is kept among the elites, with which later populations recombine,
+    and the next epoch starts afresh with twice the sweeps.
+    """
+    replicas = int(np.clip(_ENTRIES // max(1, energy.size), 8, _REPLICAS))
+    unit = typical_field(energy, rng)
+    sweeper = Sweeper(energy, replicas, rng)
+    symmetric = is_symmetric(energy)
+    elites = np.empty((energy.size, 0)) if start is None else start[:, None].astype(np.float64)
+    epoch, sweeps, total = 0, _FIRST, 0
+
+    def settled(x: Array, schedule: Geometric | None, count: int) -> tuple[Array, NDArray[np.float64]]:
+        state = sweeper.uniform() if x.size == 0 else sweeper.state(x)
+        if schedule is None:
+            sweeper.descend(state)
+        else:
+            sweeper.refresh()
+            anneal(sweeper, state, schedule, count, unit, expired=expired)
+        x = sweeper.points(state).astype(np.float64)
+        return x, energy.value(x)
+
+    def mixed(x: Array, partner: Array) -> Array:
+        if symmetric:
+            far = np.abs(partner - x).sum(axis=0) > 0.5 * energy.size
+            partner = np.where(far, 1.0 - partner, partner)
+        return recombine(energy, x, partner, rng)
+
+    while True:
+        if start is not None and epoch == 0:
+            x, value = settled(np.repeat(elites, replicas, axis=1), _WARM, sweeps)
+        else:
+            x, value = settled(np.empty(0), _COLD, sweeps)
+        total += sweeps
+        best, stale = np.inf, 0
+        while stale <= _STALE:
+            k = int(value.argmin())
+            stale = 0 if value[k] < best else stale + 1
+            best = min(best, float(value[k]))
+            yield Found(x[:, k].copy(), float(value[k]), epoch, total)
+            for _ in range(_MIXES):
+                x = mixed(x, x[:, rng.permutation(replicas)])
+            x, value = settled(x, None, 0)
+            k = int(value.argmin())
+            yield Found(x[:, k].copy(), float(value[k]), epoch, total)
+            fresh, score = settled(x, _WARM, sweeps)
+            total += sweeps
+            worse = score > value
+            x, value = np.where(worse, x, fresh), np.where(worse, value, score)
+        if elites.shape[1]:
+            x, value = settled(mixed(x, elites[:, rng.integers(elites.shape[1], size=replicas)]), None, 0)
+        k = int(value.argmin())
+        yield Found(x[:, k].copy(), float(value[k]), epoch, total)
+        elites = np.concatenate([x[:, [k]], elites], axis=1)[:, :_ELITES]
+        epoch, sweeps = epoch + 1, 2 * sweeps

@@ -1,0 +1,231 @@
+"""Sweeps over all sites, one independent set at a time, for many replicas at once.
+
+Everything that moves replicas is one operation: given the fields g_i = dE/dx_i of an independent set, write new values
+there. Sampled at temperature T it is heat bath (Gibbs) sampling; with the mean instead of the sample it is mean field;
+at T = 0 it is local search, and started from probabilities it is rounding by conditional expectations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from varopt.solvers.discrete._colouring import colour
+from varopt.solvers.discrete._energy import _SLOPE, NEGATED, SPIN, Energy
+
+__all__ = ["Sweeper"]
+
+Array = NDArray[np.floating[Any]]
+
+_DENSE = 0.25  # density from which a dense product is faster
+_POOL = 1 << 20  # random numbers drawn at once
+_PASSES = 200  # of local search; where rounding makes it cycle, this ends it
+
+
+@dataclass(frozen=True)
+class _Set:
+    """An independent set of sites of one width: contiguous rows of the state."""
+
+    rows: slice
+    width: int
+    matrix: Any  # (rows, size + 1), the last column the linear part
+    products: tuple[tuple[Any, NDArray[np.intp]], ...]  # (weights (rows, M), codes of the other factors (d - 1, M))
+
+
+class Sweeper:
+    """An energy compiled for sweeps over replicas, which are the columns of a state.
+
+    Parameters
+    ----------
+    energy : Energy
+        What is minimised.
+    replicas : int
+        Number of columns.
+    rng : numpy.random.Generator
+        The only source of randomness.
+    dtype : type
+        Of the state and the fields; single precision halves the time.
+
+    Notes
+    -----
+    A state holds the coordinates in the order of the sets, then a row of ones, then, where there are products, the
+    literals 1 - x and 1 - 2x of every coordinate. A sweep costs one product of the sparse matrix with the state; memory
+    is that of the matrix and of ``replicas`` columns.
+    """
+
+    def __init__(self, energy: Energy, replicas: int, rng: np.random.Generator, dtype: Any = np.float32) -> None:
+        self.energy, self.replicas, self.rng, self.dtype = energy, replicas, rng, dtype
+        size, site = energy.size, energy.site
+        widths = np.ones(size, dtype=np.intp) if energy.widths is None else energy.widths
+        label = colour(energy.neighbours)
+        # Coordinates by colour, then by width, then by site: a set is a range of rows.
+        self.order = np.lexsort((site, widths[site], label[site]))
+        self._place = np.empty_like(self.order)
+        self._place[self.order] = np.arange(size)
+        keys = np.stack([label[site], widths[site]])[:, self.order]
+        starts = np.flatnonzero(np.r_[True, np.any(keys[:, 1:] != keys[:, :-1], axis=0)]) if size else np.empty(0, int)
+        ends = np.r_[starts[1:], size]
+        matrix = self._matrix()
+        products = [self._placed(p) for p in energy.products]
+        self.sets = [
+            _Set(slice(a, b), int(keys[1, a]), matrix[a:b], self._products(products, a, b))
+            for a, b in zip(starts.tolist(), ends.tolist(), strict=True)
+        ]
+        largest = max((s.rows.stop - s.rows.start for s in self.sets), default=0) * replicas
+        self._pool_size = _POOL + largest
+        self._pools: dict[str, Array] = {}
+
+    # -- Compilation --------------------------------------------------------------------------------------------------
+
+    def _matrix(self) -> Any:
+        energy = self.energy
+        quadratic = energy.quadratic[self.order][:, self.order]
+        linear = energy.linear[self.order]
+        if quadratic.nnz > _DENSE * energy.size**2:
+            return np.concatenate([quadratic.toarray(), linear[:, None]], axis=1).astype(self.dtype)
+        # scipy.sparse matrices of the older kind have less overhead per product; only rows are ever sliced.
+        return sp.csr_matrix(sp.hstack([quadratic, sp.csr_array(linear[:, None])], format="csr").astype(self.dtype))
+
+    def _placed(self, products: Any) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.float64]]:
+        """Rows of the coordinates, rows of the literals, and weights, of every product."""
+        size = self.energy.size
+        kind, coordinate = products.split(size)
+        row = self._place[coordinate]
+        # Literals 1 - x follow the row of ones; spins follow those.
+        literal = row + np.where(kind == NEGATED, size + 1, 0) + np.where(kind == SPIN, 2 * size + 1, 0)
+        return row, literal, products.weights[:, None] * _SLOPE[kind]
+
+    def _products(self, placed: list[Any], start: int, stop: int) -> tuple[tuple[Any, NDArray[np.intp]], ...]:
+        result = []
+        for row, literal, slopes in placed:
+            inside = (row >= start) & (row < stop)
+            term, factor = np.nonzero(inside)
+            if not term.size:
+                continue
+            others = np.ones((term.size, row.shape[1]), dtype=bool)
+            others[np.arange(term.size), factor] = False
+            codes = literal[term][others].reshape(term.size, -1)
+            weights = sp.csr_matrix(
+                (slopes[term, factor].astype(self.dtype), (row[term, factor] - start, np.arange(term.size))),
+                shape=(stop - start, term.size),
+            )
+            result.append((weights.toarray() if stop - start <= 2 else weights, np.ascontiguousarray(codes.T)))
+        return tuple(result)
+
+    # -- States -------------------------------------------------------------------------------------------------------
+
+    def state(self, x: NDArray[Any]) -> Array:
+        """A state from points, or probabilities, of shape (size, replicas) in the energy's order."""
+        size = self.energy.size
+        rows = 3 * size + 1 if self.energy.products else size + 1
+        state = np.ones((rows, x.shape[1]), dtype=self.dtype)
+        self._write(state, slice(0, size), x[self.order])
+        return state
+
+    def points(self, state: Array) -> Array:
+        """The coordinates of a state, in the energy's order."""
+        return state[self._place]
+
+    def uniform(self) -> Array:
+        """A state drawn uniformly."""
+        x = np.empty((self.energy.size, self.replicas), dtype=self.dtype)
+        state = self.state(x)
+        for part in self.sets:
+            shape = (part.rows.stop - part.rows.start, self.replicas)
+            self._write(state, part.rows, self._sample(part, np.zeros(shape, dtype=self.dtype), 1.0))
+        return state
+
+    def _write(self, state: Array, rows: slice, new: Array) -> None:
+        state[rows] = new
+        size = self.energy.size
+        if state.shape[0] > size + 1:
+            state[rows.start + size + 1 : rows.stop + size + 1] = 1.0 - new
+            state[rows.start + 2 * size + 1 : rows.stop + 2 * size + 1] = 1.0 - 2.0 * new
+
+    # -- Sweeps -------------------------------------------------------------------------------------------------------
+
+    def _fields(self, part: _Set, state: Array) -> Array:
+        fields = part.matrix @ state[: self.energy.size + 1]
+        for weights, codes in part.products:
+            factors = state[codes[0]]
+            for other in codes[1:]:
+                factors *= state[other]
+            fields += weights @ factors
+        return np.asarray(fields)
+
+    def sample(self, state: Array, temperature: float) -> None:
+        """One sweep of heat bath sampling, in place."""
+        for part in self.sets:
+            self._write(state, part.rows, self._sample(part, self._fields(part, state), temperature))
+
+    def mean(self, state: Array, temperature: float) -> None:
+        """One sweep of mean field, in place: every probability minimises the free energy given the others."""
+        for part in self.sets:
+            g = self._fields(part, state) * self.dtype(-1.0 / temperature)
+            if part.width == 1:
+                new = 0.5 + 0.5 * np.tanh(0.5 * g)  # expit, without overflow
+            else:
+                blocks = _blocks(part, g)
+                power = np.exp(blocks - blocks.max(axis=1, keepdims=True))
+                new = (power / power.sum(axis=1, keepdims=True)).reshape(g.shape)
+            self._write(state, part.rows, new)
+
+    def descend(self, state: Array, passes: int = _PASSES) -> None:
+        """Local search in place: every site to its best value given the others, until none changes.
+
+        The first pass rounds: E is linear in every site, so no pass makes a replica worse, wherever it starts.
+        """
+        for _ in range(passes):
+            changed = False
+            for part in self.sets:
+                old = state[part.rows]
+                new = _best(part, self._fields(part, state), old)
+                if not np.array_equal(new, old):
+                    changed = True
+                    self._write(state, part.rows, new)
+            if not changed:
+                return
+
+    def _sample(self, part: _Set, fields: Array, temperature: float) -> Array:
+        if part.width == 1:
+            # P(x = 1) = 1 / (1 + exp(g / T)): x = 1 where a logistic variable exceeds g / T.
+            return (fields < self.dtype(temperature) * self._noise("logistic", fields.shape)).astype(self.dtype)
+        # The largest of -g / T plus Gumbel noise is a sample of the softmax.
+        noisy = _blocks(part, self.dtype(temperature) * self._noise("gumbel", fields.shape) - fields)
+        return _one_hot(noisy.argmax(axis=1), part.width, self.dtype).reshape(fields.shape)
+
+    def _noise(self, kind: str, shape: tuple[int, ...]) -> Array:
+        """A random stretch of a pool: drawing and transforming fresh numbers would cost more than the fields."""
+        pool = self._pools.get(kind)
+        if pool is None:
+            pool = self._pools[kind] = getattr(self.rng, kind)(size=self._pool_size).astype(self.dtype)
+        count = shape[0] * shape[1]
+        start = int(self.rng.integers(pool.size - count + 1))
+        return pool[start : start + count].reshape(shape)
+
+    def refresh(self) -> None:
+        """Draw new random numbers: between runs, so that none is a repetition."""
+        self._pools.clear()
+
+
+def _blocks(part: _Set, rows: Array) -> Array:
+    return rows.reshape(-1, part.width, rows.shape[1])
+
+
+def _one_hot(chosen: NDArray[np.intp], width: int, dtype: Any) -> Array:
+    return np.asarray(chosen[:, None, :] == np.arange(width)[None, :, None], dtype=dtype)
+
+
+def _best(part: _Set, fields: Array, old: Array) -> Array:
+    """The best value of each site; where nothing is gained, the value it has, rounded."""
+    if part.width == 1:
+        return np.where(fields == 0, old >= 0.5, fields < 0).astype(old.dtype)
+    g = _blocks(part, fields)
+    current = _blocks(part, old).argmax(axis=1)
+    best = g.argmin(axis=1)
+    gain = np.take_along_axis(g, current[:, None, :], 1) > np.take_along_axis(g, best[:, None, :], 1)
+    return _one_hot(np.where(gain[:, 0, :], best, current), part.width, old.dtype).reshape(old.shape)
