@@ -85,7 +85,7 @@ def _by_cholesky(matrix: Any, estimate: float, radius: float) -> float:
         try:
             cholesky(shifted, lower=True, overwrite_a=True, check_finite=False)
         except LinAlgError:
-            margin *= 8.0
+            margin *= 3.0
             continue
         # A completed factorisation has L L' = A + D with |D| <= gamma_{n+1} |L||L'|, of norm at most this [Rump06];
         # twice it covers the rounding of the shift itself.
