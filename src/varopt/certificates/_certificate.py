@@ -11,7 +11,7 @@ import numpy as np
 if TYPE_CHECKING:
     from varopt.bounds import Bound
 
-__all__ = ["Certificate", "DualGap", "NoCertificate", "SmoothingGap"]
+__all__ = ["Certificate", "DualGap", "Exhaustive", "NoCertificate", "Relaxation", "SmoothingGap"]
 
 
 @dataclass(frozen=True)
@@ -83,3 +83,17 @@ class NoCertificate(Certificate):
     """One side only: the value of the best point found."""
 
     rests_on: ClassVar[str] = "the best point found; nothing is known of the other side"
+
+
+@dataclass(frozen=True)
+class Relaxation(Certificate):
+    """A point, and the optimum of an easier problem: a semidefinite programme with a dual point, or branches of it."""
+
+    rests_on: ClassVar[str] = "weak duality of a relaxation, with the rounding of its eigenvalues accounted for"
+
+
+@dataclass(frozen=True)
+class Exhaustive(Certificate):
+    """All states were compared, one group of neighbours at a time."""
+
+    rests_on: ClassVar[str] = "a comparison of all states, by dynamic programming"

@@ -1,0 +1,25 @@
+"""Bits and choices: annealing with recombination, elimination, relaxations, branch and bound."""
+
+from varopt.solvers.discrete._energy import BIT, NEGATED, SPIN, Energy, NotPolynomial, Products, energy_of
+from varopt.solvers.discrete._free_energy import Geometric, Linear, anneal, typical_field
+from varopt.solvers.discrete._population import search
+from varopt.solvers.discrete._solve import Outcome, solve
+from varopt.solvers.discrete._sweeps import Sweeper
+
+__all__ = [
+    "BIT",
+    "NEGATED",
+    "SPIN",
+    "Energy",
+    "Geometric",
+    "Linear",
+    "NotPolynomial",
+    "Outcome",
+    "Products",
+    "Sweeper",
+    "anneal",
+    "energy_of",
+    "search",
+    "solve",
+    "typical_field",
+]

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-__all__ = ["FAILURE", "smallest_eigenvalue", "verified_lower_bound"]
+__all__ = ["FAILURE", "cholesky_lower_bound", "smallest_eigenvalue", "verified_lower_bound"]
 
 Vector = NDArray[np.float64]
 
@@ -33,7 +33,7 @@ def verified_lower_bound(matrix: Any, rng: np.random.Generator) -> tuple[float, 
         return 0.0, ""
     estimate, steps = smallest_eigenvalue(lambda v: matrix @ v, n, rng)
     if n <= _DENSE:
-        return _by_cholesky(matrix, estimate, radius), ""
+        return cholesky_lower_bound(matrix, estimate), ""
     # [KW92]: of B = radius I - A, positive semidefinite with largest eigenvalue b <= 2 radius, k steps find xi with
     # P(xi < (1 - eps) b) <= 1.648 sqrt(n) exp(-sqrt(eps) (2k - 1)).
     eps = (math.log(1.648 * math.sqrt(n) / FAILURE) / (2 * steps - 1)) ** 2
@@ -70,13 +70,20 @@ def smallest_eigenvalue(apply: Callable[[Vector], Vector], n: int, rng: np.rando
     return float(values[0]), steps  # a smaller invariant space is as good as all steps
 
 
-def _by_cholesky(matrix: Any, estimate: float, radius: float) -> float:
-    """The largest shift tried that leaves the matrix positive definite, beyond rounding."""
+def cholesky_lower_bound(matrix: Any, estimate: float | None = None) -> float:
+    """A number not above the smallest eigenvalue of a symmetric matrix, proved by a factorisation [Rump06].
+
+    The largest shift tried that leaves the matrix positive definite, beyond rounding; the first is close to the
+    estimate. Cost: a few factorisations, and the eigenvalues where no estimate is given.
+    """
     from scipy.linalg import LinAlgError, cholesky
 
     n = matrix.shape[0]
     dense = matrix.toarray() if sp.issparse(matrix) else np.asarray(matrix)
-    margin = 1e-5 * radius
+    radius = float(np.abs(dense).sum(axis=1).max(initial=0.0))
+    exact = estimate is None
+    estimate = float(np.linalg.eigvalsh(dense)[0]) if estimate is None else estimate
+    margin = (1e-12 if exact else 1e-5) * radius
     while margin < 4.0 * radius:
         shift = estimate - margin
         shifted = dense.copy()
@@ -85,7 +92,7 @@ def _by_cholesky(matrix: Any, estimate: float, radius: float) -> float:
         try:
             cholesky(shifted, lower=True, overwrite_a=True, check_finite=False)
         except LinAlgError:
-            margin *= 3.0
+            margin *= 30.0 if exact else 3.0
             continue
         # A completed factorisation has L L' = A + D with |D| <= gamma_{n+1} |L||L'|, of norm at most this [Rump06];
         # twice it covers the rounding of the shift itself.
