@@ -53,7 +53,7 @@ from varopt.optimize import Result, ResultPath, Status, maximize, minimize, path
 from varopt.terms import AFFINE, CONCAVE, CONVEX, UNKNOWN, Curvature
 
 if TYPE_CHECKING:
-    from varopt import search
+    from varopt import discrete, search
     from varopt.search import Boolean, Box, Choice, Integer, Permutation, Search, Space
 
 _SEARCH = {"Boolean", "Box", "Choice", "Integer", "Permutation", "Search", "Space"}
@@ -61,6 +61,8 @@ _SEARCH = {"Boolean", "Box", "Choice", "Integer", "Permutation", "Search", "Spac
 
 def __getattr__(name: str) -> Any:
     # Black boxes bring SQLite and process pools along: loaded when first used.
+    if name == "discrete":
+        return importlib.import_module("varopt.discrete")
     if name == "search" or name in _SEARCH:
         module = importlib.import_module("varopt.search")
         return module if name == "search" else getattr(module, name)
@@ -102,6 +104,7 @@ __all__ = [
     "clip",
     "dead_zone",
     "diff",
+    "discrete",
     "epsilon_insensitive",
     "families",
     "hinge",

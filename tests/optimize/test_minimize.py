@@ -325,7 +325,7 @@ def test_data_are_not_changed(rng):
         (lambda: vo.minimize(vo.norm2(vo.Variable(2))), "norm2"),
         (lambda: vo.minimize(vo.sum(vo.Variable(2) ** 3)), "degree 3"),
         (lambda: vo.minimize(lambda x: 0.0), "needs a space for a black box"),
-        (lambda: vo.minimize(vo.sum(vo.Binary(2))), "discrete"),
+        (lambda: vo.minimize(vo.sum(vo.Binary(2)) + vo.sum(vo.Variable(2))), "all real or all discrete"),
         (lambda: vo.minimize(vo.abs(vo.Variable(2))), "vo.sum"),
         (lambda: vo.minimize(3.0), "variables"),
         (lambda: vo.minimize(vo.norm1(vo.Variable(2)), tol=-1.0), "tol"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -37,8 +36,8 @@ def minimize(
     Parameters
     ----------
     f : objective, or callable
-        A sum of quadratics and piecewise linear-quadratic terms of affine maps of real variables. With a `space`, any
-        function of a point in it.
+        A sum of quadratics and piecewise linear-quadratic terms of affine maps of real variables; or a polynomial, of
+        any degree, in Binary and Categorical variables. With a `space`, any function of a point in it.
     space : Box, Space or another dimension, optional
         Where to search for the minimum of a callable; `tol` and `resume` then do not apply.
     tol : float
@@ -46,7 +45,8 @@ def minimize(
     method : str or Method
         ``"auto"`` chooses, and `Result.method` says what it chose. By name: ``"newton"`` (path following, then an exact
         crossover), ``"diagonal-newton"`` and ``"lbfgs"`` (the paper's), with their defaults; or a configuration such as
-        ``vo.solvers.Newton(schedule=vo.solvers.Adaptive())``.
+        ``vo.solvers.Newton(schedule=vo.solvers.Adaptive())``. For discrete variables: ``"free-energy"`` and the others
+        in `varopt.solvers.discrete.SEARCHES`.
     x0 : point, optional
         Where to start: a flat array or a mapping from variables. Zero by default.
     resume : State or Result, optional
@@ -60,7 +60,7 @@ def minimize(
         Seconds after which the best so far is returned with its bracket.
     **black_box
         For a callable: ``budget``, ``seed``, ``executor``, ``journal`` and the other options of
-        `varopt.search.minimize_black_box`.
+        `varopt.search.minimize_black_box`. For discrete variables: ``target``, a value to stop at, and ``seed``.
 
     Returns
     -------
@@ -94,9 +94,12 @@ def minimize(
     if space is not None:
         shared = {"method": method, "x0": x0, "callback": callback, "progress": progress, "time_limit": time_limit}
         return _black_box(space, "minimize", f, {**shared, **black_box}, tol, resume)
+    objective = _admissible(f)
+    if all(v.kind != "real" for v in objective.variables):
+        shared = {"method": method, "x0": x0, "callback": callback, "progress": progress, "time_limit": time_limit}
+        return _discrete(objective, {"tol": tol, **shared, **black_box}, resume)
     if black_box:
         raise ValueError(f"{', '.join(map(repr, black_box))} applies to a black box only: give a callable and a space.")
-    objective = _admissible(f)
     tol, time_limit = _check_options(tol, method, time_limit, callback)
     state = _start(objective, x0, resume)
     try:
@@ -134,9 +137,9 @@ def maximize(f: Any, space: Any = None, **options: Any) -> Result:
     """Maximise a composite objective or a black box: `minimize` of ``-f``, mirrored, with its options."""
     if space is not None:
         return _black_box(space, "maximize", f, options)
-    result = minimize(-as_objective(f), **options)
-    history = {**result.history, "upper": -result.history["lower"], "lower": -result.history["upper"]}
-    return replace(result, fun=0.0 - result.fun, certificate=result.certificate.mirrored(), history=history)
+    if options.get("target") is not None:
+        options["target"] = -options["target"]
+    return minimize(-as_objective(f), **options).mirrored()
 
 
 def _black_box(
@@ -171,12 +174,29 @@ def _admissible(f: Any) -> Objective:
     if callable(f) and not isinstance(f, (Expression, Parametric)):
         raise ValueError("minimize needs a space for a black box, as in vo.minimize(f, vo.Box(low, high)).")
     objective = as_objective(f).checked
-    discrete = [str(v) for v in objective.variables if v.kind != "real"]
-    if discrete:
-        raise ValueError(f"minimize needs real variables: {', '.join(discrete)} is discrete, which is not handled yet.")
     if not objective.variables:
         raise ValueError("minimize needs an objective with variables; this one is a constant.")
+    discrete = [str(v) for v in objective.variables if v.kind != "real"]
+    if discrete and len(discrete) < len(objective.variables):
+        raise ValueError(
+            f"minimize needs variables that are all real or all discrete; {', '.join(discrete)} is discrete, others "
+            "are real. Search mixed spaces with a callable and a vo.Space."
+        )
     return objective
+
+
+def _discrete(objective: Objective, options: dict[str, Any], resume: Any) -> Result:
+    """Hand over to the solver of bits and choices."""
+    from varopt.optimize._discrete import minimize_discrete
+
+    unknown = [name for name in options if name not in _DISCRETE_OPTIONS]
+    if unknown or resume is not None:
+        raise ValueError(f"{unknown[0] if unknown else 'resume'} does not apply to discrete variables.")
+    _check_options(options["tol"], "auto", options["time_limit"], options["callback"])
+    return minimize_discrete(objective, **options)
+
+
+_DISCRETE_OPTIONS = ("tol", "method", "x0", "callback", "progress", "time_limit", "target", "seed")
 
 
 def _check_options(tol: Any, method: Any, time_limit: Any, callback: Any) -> tuple[float, float | None]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,8 @@ class Status(Enum):
     """How a run ended; the value is the sentence that is shown."""
 
     OPTIMAL = "The certified gap is within the tolerance."
+    PROVED = "Proved: no point is better."
+    SETTLED = "The search has stopped improving; the bracket holds all the same. Give time_limit to search on."
     GAP_OPEN = "The certified gap is wider than the tolerance; the bracket holds all the same."
     UNBOUNDED = "The objective is unbounded: it falls for ever along a direction (rises, when maximising)."
     TIME_LIMIT = "The time limit was reached; the bracket is what was known by then. Raise time_limit to narrow it."
@@ -95,8 +97,8 @@ class Result:
 
     @property
     def success(self) -> bool:
-        """Whether the tolerance was reached."""
-        return self.status is Status.OPTIMAL
+        """Whether the tolerance or the target was reached."""
+        return self.status in (Status.OPTIMAL, Status.PROVED, Status.TARGET)
 
     @property
     def message(self) -> str:
@@ -110,6 +112,11 @@ class Result:
             else "raise tol, or measure the variables in comparable units"
         )
         return f"{self.status.value} Reached: {reached:.1e}; to change it, {advice}."
+
+    def mirrored(self) -> Self:
+        """The outcome of maximising minus the objective."""
+        history = {**self.history, "upper": -self.history["lower"], "lower": -self.history["upper"]}
+        return replace(self, fun=0.0 - self.fun, certificate=self.certificate.mirrored(), history=history)
 
     def __getitem__(self, variable: Variable) -> Any:
         if variable not in self.slices:

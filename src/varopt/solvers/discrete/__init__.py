@@ -3,12 +3,13 @@
 from varopt.solvers.discrete._energy import BIT, NEGATED, SPIN, Energy, NotPolynomial, Products, energy_of
 from varopt.solvers.discrete._free_energy import Geometric, Linear, anneal, typical_field
 from varopt.solvers.discrete._population import search
-from varopt.solvers.discrete._solve import Outcome, solve
+from varopt.solvers.discrete._solve import SEARCHES, Outcome, solve
 from varopt.solvers.discrete._sweeps import Sweeper
 
 __all__ = [
     "BIT",
     "NEGATED",
+    "SEARCHES",
     "SPIN",
     "Energy",
     "Geometric",

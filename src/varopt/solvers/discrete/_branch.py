@@ -30,7 +30,7 @@ class Progress(NamedTuple):
 
 @dataclass(frozen=True)
 class _Node:
-    """A problem in which some spins were merged into the reference: spin k of the whole is ``sign[k] * s[label[k]]``."""
+    """A problem with some spins merged into the reference: spin k of the whole is ``sign[k] * s[label[k]]``."""
 
     matrix: Vector
     constant: float
@@ -56,9 +56,7 @@ class _Node:
         return np.asarray(self.sign * s[self.label])
 
 
-def branch_and_bound(
-    spins: Spins, value: float, slack: float, expired: Any = lambda: False
-) -> Iterator[Progress]:
+def branch_and_bound(spins: Spins, value: float, slack: float, expired: Any = lambda: False) -> Iterator[Progress]:
     """Rising lower bounds on the energy, and better points where they turn up; it ends when the optimum is proved.
 
     Parameters

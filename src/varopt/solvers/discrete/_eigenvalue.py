@@ -1,4 +1,4 @@
-"""Lower bounds on the smallest eigenvalue: rigorous by a Cholesky factorisation, or with high probability by Lanczos."""
+"""Lower bounds on the smallest eigenvalue: proved by a Cholesky factorisation, or by Lanczos with high probability."""
 
 from __future__ import annotations
 
@@ -96,5 +96,5 @@ def cholesky_lower_bound(matrix: Any, estimate: float | None = None) -> float:
             continue
         # A completed factorisation has L L' = A + D with |D| <= gamma_{n+1} |L||L'|, of norm at most this [Rump06];
         # twice it covers the rounding of the shift itself.
-        return shift - 2.0 * (n + 3) * _UNIT * (trace + n * abs(shift))
+        return float(shift - 2.0 * (n + 3) * _UNIT * (trace + n * abs(shift)))
     return -radius  # Gershgorin

@@ -58,7 +58,7 @@ def elimination_order(energy: Energy, entries: int = ENTRIES) -> list[int] | Non
 
 
 def _walk(graph: Any, logs: list[float], entries: int, given: list[int] | None) -> tuple[list[int], float]:
-    """The order, given or by least degree, and the entries of all its tables; infinitely many where one is too large."""
+    """The order, given or by least degree, and the entries of all its tables; infinity where one is too large."""
     n = graph.shape[0]
     limit, total = float(np.log2(entries)), 0.0
     near = [set(graph.indices[graph.indptr[i] : graph.indptr[i + 1]].tolist()) - {i} for i in range(n)]

@@ -94,7 +94,9 @@ class Energy:
     widths: Index | None = None
 
     @classmethod
-    def quadratic_form(cls, matrix: Any, linear: Any = 0.0, constant: float = 0.0, widths: Index | None = None) -> Energy:
+    def quadratic_form(
+        cls, matrix: Any, linear: Any = 0.0, constant: float = 0.0, widths: Index | None = None
+    ) -> Energy:
         """``constant + linear'x + x'Mx`` for any square M: symmetrised, with squares and exclusions carried out."""
         coordinates = sp.coo_array(matrix)
         size = coordinates.shape[0]
@@ -183,14 +185,17 @@ class Energy:
         for denominator in (1.0, 2.0, 4.0, 8.0):
             scaled = data * denominator
             if np.all(scaled == np.rint(scaled)) and np.abs(scaled).sum() < 2**52:
-                return float(np.gcd.reduce(np.abs(scaled).astype(np.int64), initial=0)) / denominator
+                divisor = int(np.gcd.reduce(np.abs(scaled).astype(np.int64), initial=0))
+                return (divisor or 1) / denominator  # of a constant, anything
         return 0.0
 
     @cached_property
     def magnitude(self) -> float:
         """The sum of the sizes of all terms: no partial sum of them is larger."""
         spins = [float(np.abs(p.weights).sum()) for p in self.products]
-        return abs(self.constant) + float(np.abs(self.linear).sum() + 0.5 * np.abs(self.quadratic.data).sum()) + sum(spins)
+        return (
+            abs(self.constant) + float(np.abs(self.linear).sum() + 0.5 * np.abs(self.quadratic.data).sum()) + sum(spins)
+        )
 
     def round_up(self, lower: float) -> float:
         """The least value not below a lower bound that E can take, where its values lie on a grid."""
@@ -243,14 +248,15 @@ def _site_of(size: int, widths: Index | None) -> Index:
 
 def _merge(parts: Iterable[tuple[Index, Vector]]) -> tuple[Index, Vector]:
     """Equal rows added up; what cancels, up to rounding, dropped."""
-    codes, weights = (np.concatenate(p) for p in zip(*parts, strict=True))
+    listed = list(parts)
+    codes, weights = np.concatenate([c for c, _ in listed]), np.concatenate([w for _, w in listed])
     if codes.shape[1] == 0:
         return codes[:1], np.array([weights.sum()])
     unique, inverse = np.unique(codes, axis=0, return_inverse=True)
     sums = np.bincount(inverse.ravel(), weights=weights, minlength=len(unique))
     sizes = np.bincount(inverse.ravel(), weights=np.abs(weights), minlength=len(unique))
     keep = np.abs(sums) > 1e-14 * sizes
-    return unique[keep], sums[keep]
+    return np.asarray(unique[keep], dtype=np.intp), np.asarray(sums[keep], dtype=np.float64)
 
 
 # -- From objectives --------------------------------------------------------------------------------------------------
@@ -262,7 +268,11 @@ def energy_of(objective: Objective) -> Energy:
     if real:
         raise NotPolynomial(f"{', '.join(real)} is real, and a polynomial in bits has discrete variables only.")
     widths = np.concatenate(
-        [np.full(v.size // w, w) for v in objective.variables for w in [v.dimensions[1] if v.kind == "categorical" else 1]]
+        [
+            np.full(v.size // w, w)
+            for v in objective.variables
+            for w in [v.dimensions[1] if v.kind == "categorical" else 1]
+        ]
     )
     size = objective.size
     matrix: Any = sp.csr_array((size, size))

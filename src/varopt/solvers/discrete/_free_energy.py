@@ -36,7 +36,7 @@ class Geometric:
         _check(self.hot, self.cold)
 
     def __call__(self, progress: float) -> float:
-        return self.hot * (self.cold / self.hot) ** progress
+        return float(self.hot * (self.cold / self.hot) ** progress)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from varopt.solvers.discrete._sweeps import Sweeper
 
 __all__ = ["Found", "search"]
 
-Array = NDArray[np.floating[Any]]
+Vector = NDArray[np.float64]
 
 # The one default setting, for every problem.
 _REPLICAS = 64
@@ -31,14 +31,14 @@ _ELITES = 16  # best points of past epochs that are kept
 class Found(NamedTuple):
     """A point, its energy, and where in the search it was found."""
 
-    x: NDArray[np.float64]
+    x: Vector
     value: float
     epoch: int
     sweeps: int
 
 
 def search(
-    energy: Energy, rng: np.random.Generator, start: NDArray[np.float64] | None = None,
+    energy: Energy, rng: np.random.Generator, start: Vector | None = None,
     expired: Callable[[], bool] = lambda: False,
 ) -> Iterator[Found]:  # fmt: skip
     """Better and better points, for ever: the best of the population after every round.
@@ -54,7 +54,7 @@ def search(
     elites = np.empty((energy.size, 0)) if start is None else start[:, None].astype(np.float64)
     epoch, sweeps, total = 0, _FIRST, 0
 
-    def settled(x: Array, schedule: Geometric | None, count: int) -> tuple[Array, NDArray[np.float64]]:
+    def settled(x: Vector, schedule: Geometric | None, count: int) -> tuple[Vector, Vector]:
         state = sweeper.uniform() if x.size == 0 else sweeper.state(x)
         if schedule is None:
             sweeper.descend(state)
@@ -64,7 +64,7 @@ def search(
         x = sweeper.points(state).astype(np.float64)
         return x, energy.value(x)
 
-    def mixed(x: Array, partner: Array) -> Array:
+    def mixed(x: Vector, partner: Vector) -> Vector:
         if symmetric:
             far = np.abs(partner - x).sum(axis=0) > 0.5 * energy.size
             partner = np.where(far, 1.0 - partner, partner)

@@ -7,8 +7,6 @@ never worse than its parent. [Houdayer01] moves clusters so to sample spin glass
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
@@ -18,7 +16,7 @@ from varopt.solvers.discrete._energy import Energy
 
 __all__ = ["is_symmetric", "recombine"]
 
-Array = NDArray[np.floating[Any]]
+Vector = NDArray[np.float64]
 
 
 def is_symmetric(energy: Energy) -> bool:
@@ -29,7 +27,7 @@ def is_symmetric(energy: Energy) -> bool:
     return bool(np.all(np.abs(centre) <= 1e-12 * (1.0 + np.abs(energy.linear))))
 
 
-def recombine(energy: Energy, x: Array, partner: Array, rng: np.random.Generator) -> Array:
+def recombine(energy: Energy, x: Vector, partner: Vector, rng: np.random.Generator) -> Vector:
     """Each column of x, with the clusters of its partner that lower E; those that change nothing, half the time.
 
     Cost: a few sparse products with all columns and one search for components, linear in terms times columns. Memory
@@ -42,8 +40,9 @@ def recombine(energy: Energy, x: Array, partner: Array, rng: np.random.Generator
     differs = difference != 0
     # E(x + d_C) - E(x) = sum_{i in C} d_i (g_i + (Q d)_i / 2), and (Q d)_i sees its own cluster only.
     change = difference * (energy.gradient(x) + 0.5 * (energy.quadratic @ difference))
-    edges, column = np.nonzero(differs[energy_edges(energy)[0]] & differs[energy_edges(energy)[1]])
-    first, second = (ends[edges] * replicas + column for ends in energy_edges(energy))
+    ends = _edges(energy)
+    edge, column = np.nonzero(differs[ends[0]] & differs[ends[1]])
+    first, second = (end[edge] * replicas + column for end in ends)
     graph = sp.coo_array((np.ones(first.size, dtype=np.int8), (first, second)), shape=(x.size, x.size))
     _, label = connected_components(graph, directed=False)
     gain = np.bincount(label, weights=change.ravel())
@@ -53,7 +52,7 @@ def recombine(energy: Energy, x: Array, partner: Array, rng: np.random.Generator
     return np.where(taken[label].reshape(size, replicas) & differs, partner, x)
 
 
-def energy_edges(energy: Energy) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def _edges(energy: Energy) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Pairs of coordinates that interact, or that belong to one site."""
     upper = sp.triu(energy.quadratic, format="coo")
     chain = np.flatnonzero(energy.site[1:] == energy.site[:-1])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,22 +14,25 @@ from varopt.solvers._state import State
 from varopt.solvers.discrete._branch import branch_and_bound
 from varopt.solvers.discrete._elimination import eliminate, elimination_order
 from varopt.solvers.discrete._energy import SPIN, Energy
-from varopt.solvers.discrete._population import search
+from varopt.solvers.discrete._population import Found, search
 from varopt.solvers.discrete._semidefinite import semidefinite_bound
 from varopt.solvers.discrete._spins import Spins, quadratic_minorant, spins_of
 from varopt.solvers.discrete._sweeps import Sweeper
 
-__all__ = ["Outcome", "solve", "termwise_bound"]
+__all__ = ["SEARCHES", "Outcome", "solve", "termwise_bound"]
 
 Vector = NDArray[np.float64]
 
-_SETTLED = 2  # epochs without a better point after which the search is taken to have settled
-_EPOCHS = 3  # at least
 _BRANCHED = 130  # spins up to which branch and bound is tried
+_NODES = 50  # of branch and bound, where no time limit ends it
 
 
-class Outcome(Exception):  # noqa: N818  (not an error: it ends the run from wherever it is)
-    """Why a run ended: ``proved``, ``target``, ``settled``."""
+SEARCHES: dict[str, Callable[..., Iterator[Found]]] = {"free-energy": search}
+"""The searches by name: an energy, a generator, a start and `expired` in, better and better points out."""
+
+
+class Outcome(Exception):
+    """Why a run ended: ``proved``, ``target`` or ``settled``. No error: it ends the run from wherever it is."""
 
 
 @dataclass
@@ -83,7 +85,7 @@ class _Run:
 def solve(
     energy: Energy, state: State, tol: float, check: Callable[[State], None], rng: np.random.Generator, *,
     start: Vector | None = None, target: float = -math.inf, limited: bool = False,
-    expired: Callable[[], bool] = lambda: False,
+    expired: Callable[[], bool] = lambda: False, method: str = "free-energy",
 ) -> None:  # fmt: skip
     """Minimise an energy; it ends by raising an `Outcome`, or whatever `check` raises, with everything in `state`.
 
@@ -99,7 +101,7 @@ def solve(
         order = elimination_order(energy)
         if order is not None:
             _exact(run, order)
-        _search_and_bound(run, start, limited)
+        _search_and_bound(run, SEARCHES[method](energy, rng, start, expired), limited)
     except Outcome as outcome:
         if str(outcome) == "target" and not expired() and state.proof is not Exhaustive:
             _relax(run)
@@ -115,10 +117,10 @@ def _exact(run: _Run, order: list[int]) -> None:
     run.bound(run.state.upper - 2.0 * rounding, "", Exhaustive)
 
 
-def _search_and_bound(run: _Run, start: Vector | None, limited: bool) -> None:
+def _search_and_bound(run: _Run, points: Iterator[Found], limited: bool) -> None:
     spins: Spins | None = None
     best, improved, epoch = math.inf, 0, 0
-    for found in search(run.energy, run.rng, start, run.expired):
+    for found in points:
         run.see(found.x, found.sweeps)
         if run.state.upper < best:
             best, improved = run.state.upper, found.epoch
@@ -126,11 +128,11 @@ def _search_and_bound(run: _Run, start: Vector | None, limited: bool) -> None:
             spins = _relax(run)
         if found.epoch > epoch:
             epoch = found.epoch
-            settled = epoch >= _EPOCHS and epoch - improved >= _SETTLED
             small = spins.size <= _BRANCHED and not run.energy.products and run.energy.is_binary
-            if small and epoch >= 2:
-                _prove(run, spins)
-            if settled and not limited:
+            if small and epoch == 1:
+                _prove(run, spins, math.inf if limited else _NODES)
+            # The epoch before had twice the sweeps of the one that found the best, and found none better.
+            if epoch - improved > 1 and not limited:
                 raise Outcome("settled")
 
 
@@ -145,7 +147,7 @@ def _relax(run: _Run) -> Spins:
     return spins
 
 
-def _prove(run: _Run, spins: Spins) -> None:
+def _prove(run: _Run, spins: Spins, nodes: float) -> None:
     energy = run.energy
     slack = 0.999 * energy.granularity if energy.granularity else 0.5 * run.tol * max(1.0, abs(run.state.upper))
     for progress in branch_and_bound(spins, run.state.upper, slack, run.expired):
@@ -153,6 +155,8 @@ def _prove(run: _Run, spins: Spins) -> None:
             run.see(np.where(progress.spins[1:] == progress.spins[0], 1.0, 0.0), run.state.steps)
         closed = progress.lower if progress.lower < progress.value else progress.value - slack
         run.bound(closed, "", Relaxation)
+        if progress.nodes >= nodes:
+            return
 
 
 def termwise_bound(energy: Energy) -> float:

@@ -75,8 +75,6 @@ class Sweeper:
             _Set(slice(a, b), int(keys[1, a]), matrix[a:b], self._products(products, a, b))
             for a, b in zip(starts.tolist(), ends.tolist(), strict=True)
         ]
-        largest = max((s.rows.stop - s.rows.start for s in self.sets), default=0) * replicas
-        self._pool_size = _POOL + largest
         self._pools: dict[str, Array] = {}
 
     # -- Compilation --------------------------------------------------------------------------------------------------
@@ -132,11 +130,10 @@ class Sweeper:
 
     def uniform(self) -> Array:
         """A state drawn uniformly."""
-        x = np.empty((self.energy.size, self.replicas), dtype=self.dtype)
-        state = self.state(x)
+        state = self.state(np.zeros((self.energy.size, self.replicas)))
+        noise = self._noise(1.0)
         for part in self.sets:
-            shape = (part.rows.stop - part.rows.start, self.replicas)
-            self._write(state, part.rows, self._sample(part, np.zeros(shape, dtype=self.dtype), 1.0))
+            self._write(state, part.rows, _drawn(part, self.dtype(0), noise[part.width == 1][part.rows]))
         return state
 
     def _write(self, state: Array, rows: slice, new: Array) -> None:
@@ -159,8 +156,11 @@ class Sweeper:
 
     def sample(self, state: Array, temperature: float) -> None:
         """One sweep of heat bath sampling, in place."""
+        noise = self._noise(temperature)
         for part in self.sets:
-            self._write(state, part.rows, self._sample(part, self._fields(part, state), temperature))
+            rows = part.rows
+            new = _drawn(part, self._fields(part, state), noise[part.width == 1][rows])
+            self._write(state, rows, new)
 
     def mean(self, state: Array, temperature: float) -> None:
         """One sweep of mean field, in place: every probability minimises the free energy given the others."""
@@ -190,22 +190,20 @@ class Sweeper:
             if not changed:
                 return
 
-    def _sample(self, part: _Set, fields: Array, temperature: float) -> Array:
-        if part.width == 1:
-            # P(x = 1) = 1 / (1 + exp(g / T)): x = 1 where a logistic variable exceeds g / T.
-            return (fields < self.dtype(temperature) * self._noise("logistic", fields.shape)).astype(self.dtype)
-        # The largest of -g / T plus Gumbel noise is a sample of the softmax.
-        noisy = _blocks(part, self.dtype(temperature) * self._noise("gumbel", fields.shape) - fields)
-        return _one_hot(noisy.argmax(axis=1), part.width, self.dtype).reshape(fields.shape)
+    def _noise(self, temperature: float) -> dict[bool, Array]:
+        """Noise for all rows, scaled: logistic for bits (True) and Gumbel for choices (False).
 
-    def _noise(self, kind: str, shape: tuple[int, ...]) -> Array:
-        """A random stretch of a pool: drawing and transforming fresh numbers would cost more than the fields."""
-        pool = self._pools.get(kind)
-        if pool is None:
-            pool = self._pools[kind] = getattr(self.rng, kind)(size=self._pool_size).astype(self.dtype)
-        count = shape[0] * shape[1]
-        start = int(self.rng.integers(pool.size - count + 1))
-        return pool[start : start + count].reshape(shape)
+        It is a random stretch of a pool: to draw and transform fresh numbers would cost more than the fields.
+        """
+        noise = {}
+        for bits in {part.width == 1 for part in self.sets}:
+            count = self.energy.size * self.replicas
+            pool = self._pools.get(kind := "logistic" if bits else "gumbel")
+            if pool is None:
+                pool = self._pools[kind] = getattr(self.rng, kind)(size=_POOL + count).astype(self.dtype)
+            start = int(self.rng.integers(_POOL))
+            noise[bits] = self.dtype(temperature) * pool[start : start + count].reshape(-1, self.replicas)
+        return noise
 
     def refresh(self) -> None:
         """Draw new random numbers: between runs, so that none is a repetition."""
@@ -218,6 +216,15 @@ def _blocks(part: _Set, rows: Array) -> Array:
 
 def _one_hot(chosen: NDArray[np.intp], width: int, dtype: Any) -> Array:
     return np.asarray(chosen[:, None, :] == np.arange(width)[None, :, None], dtype=dtype)
+
+
+def _drawn(part: _Set, fields: Any, noise: Array) -> Array:
+    """A sample given the fields and noise of scale T."""
+    if part.width == 1:
+        # P(x = 1) = 1 / (1 + exp(g / T)): x = 1 where T times a logistic variable exceeds g.
+        return np.asarray(fields < noise, dtype=noise.dtype)
+    # The largest of -g plus T times Gumbel noise is a sample of the softmax of -g / T.
+    return _one_hot(_blocks(part, noise - fields).argmax(axis=1), part.width, noise.dtype).reshape(noise.shape)
 
 
 def _best(part: _Set, fields: Array, old: Array) -> Array:

@@ -1,0 +1,12 @@
+"""Bits with a bracket: Max-Cut, MAX-SAT, QUBO and Ising problems, and readers of their files.
+
+>>> from varopt.discrete import max_cut
+>>> r = max_cut([[0, 1, 1], [1, 0, 1], [1, 1, 0]])    # a triangle: two of its three edges can be cut
+>>> r.fun, r.upper, r.status.name
+(2.0, 2.0, 'PROVED')
+"""
+
+from varopt.discrete._problems import ising, max_cut, max_sat, qubo
+from varopt.discrete._readers import Formula, read_cnf, read_gset, read_qubo
+
+__all__ = ["Formula", "ising", "max_cut", "max_sat", "qubo", "read_cnf", "read_gset", "read_qubo"]

@@ -1,0 +1,319 @@
+"""The problems of the field by name, each in its own convention; all of them one energy of bits underneath."""
+
+from __future__ import annotations
+
+import operator
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypedDict, Unpack
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from varopt._domains import as_finite
+from varopt.optimize import Result
+from varopt.optimize._discrete import minimize_energy
+from varopt.solvers.discrete import BIT, NEGATED, Energy, Products
+
+__all__ = ["ising", "max_cut", "max_sat", "qubo"]
+
+Vector = NDArray[np.float64]
+
+
+class Options(TypedDict, total=False):
+    """What all of them take besides."""
+
+    x0: Any
+    progress: bool
+    callback: Callable[[Any], Any] | None
+    tol: float
+    method: str
+
+
+def max_cut(
+    graph: Any, *, time_limit: float | None = None, target: float | None = None, seed: Any = 0,
+    **options: Unpack[Options],
+) -> Result:  # fmt: skip
+    """Two sides for the nodes of a graph such that the edges between them weigh most.
+
+    Parameters
+    ----------
+    graph : sparse or dense matrix, or networkx graph
+        Weights of edges, of either sign; a networkx edge without the attribute ``weight`` has weight 1, and nodes are
+        in the order of ``graph.nodes``. Loops are never cut. A triangular matrix states every edge once; of another
+        asymmetric matrix the weights of both directions are added up, with a warning.
+    time_limit : float, optional
+        Seconds. With it the search uses all the time it is given, unless the optimum is proved; without, it ends when
+        it has settled.
+    target : float, optional
+        Stop at a cut at least as large.
+    seed : int or numpy.random.Generator
+        Equal seeds give equal runs; a time limit only cuts them off.
+    **options
+        ``x0``, sides to start from; ``progress=True`` for a live line on standard error; ``callback``, called with the
+        state after every round (it may raise `StopIteration`); ``tol``, the relative gap that counts as proved;
+        ``method``, one of `varopt.solvers.discrete.SEARCHES`.
+
+    Returns
+    -------
+    Result
+        ``x`` the side of each node, 0 or 1; ``fun`` the cut; ``upper`` what no cut exceeds.
+
+    Notes
+    -----
+    Memory is linear in the edges, but for the proof of the upper bound: n^2 numbers up to n = 3000.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from varopt.discrete import max_cut
+    >>> square = np.array([[0, 1, 0, 1], [1, 0, 1, 0], [0, 1, 0, 1], [1, 0, 1, 0]])
+    >>> r = max_cut(square)
+    >>> r.fun, r.status.name, bool(r.x[0] != r.x[1])
+    (4.0, 'PROVED', True)
+    """
+    weights = _couplings("graph", _adjacency(graph))
+    # cut = sum_{i<j} w_ij (x_i + x_j - 2 x_i x_j)
+    energy = Energy.quadratic_form(weights, -np.asarray(weights.sum(axis=1)).ravel())
+    return _maximized(energy, target, time_limit=time_limit, seed=seed, **options)
+
+
+def qubo(
+    Q: Any, linear: Any = None, *, maximize: bool = False, time_limit: float | None = None,
+    target: float | None = None, seed: Any = 0, **options: Unpack[Options],
+) -> Result:  # fmt: skip
+    """Minimise, or maximise, ``x'Qx + linear'x`` over bits.
+
+    Parameters
+    ----------
+    Q : square matrix, sparse or dense, or mapping from pairs to numbers
+        Every entry counts: Q need not be symmetric, and an upper triangle states each pair once.
+    linear : array of shape (n,), optional
+        Added to the diagonal of Q.
+    maximize : bool
+        Maximise instead.
+    time_limit, target, seed, **options
+        As for `max_cut`.
+
+    Returns
+    -------
+    Result
+        ``x`` the bits; ``lower <= optimum <= upper``.
+
+    Examples
+    --------
+    >>> from varopt.discrete import qubo
+    >>> r = qubo({(0, 0): -1.0, (1, 1): -1.0, (0, 1): 3.0})
+    >>> r.fun, int(r.x.sum()), r.status.name
+    (-1.0, 1, 'PROVED')
+    """
+    matrix = _matrix("Q", Q)
+    energy = Energy.quadratic_form(matrix, _vector("linear", linear, matrix.shape[0]))
+    if maximize:
+        return _maximized(energy.negative(), target, time_limit=time_limit, seed=seed, **options)
+    return minimize_energy(energy, target=target, time_limit=time_limit, seed=seed, **options)
+
+
+def ising(
+    J: Any, h: Any = None, *, time_limit: float | None = None, target: float | None = None, seed: Any = 0,
+    **options: Unpack[Options],
+) -> Result:  # fmt: skip
+    """Minimise ``sum_{i<j} J_ij s_i s_j + h's`` over spins s in {-1, 1}^n.
+
+    Parameters
+    ----------
+    J : square matrix, sparse or dense, or mapping from pairs to numbers
+        Couplings: of a symmetric matrix every pair counts once; a triangular one and a mapping state each pair once.
+        Of another asymmetric matrix both entries of a pair are added up, with a warning. The diagonal is a constant.
+    h : array of shape (n,), optional
+        Fields.
+    time_limit, target, seed, **options
+        As for `max_cut`; ``x0`` are spins.
+
+    Returns
+    -------
+    Result
+        ``x`` the spins, -1 or 1; ``fun`` the energy.
+
+    Examples
+    --------
+    >>> from varopt.discrete import ising
+    >>> r = ising({(0, 1): 1.0, (1, 2): 1.0}, h=[0.5, 0.0, 0.0])
+    >>> r.x, r.fun
+    (array([-1.,  1., -1.]), -2.5)
+    """
+    pairs = _couplings("J", _matrix("J", J))
+    fields = _vector("h", h, pairs.shape[0])
+    loops = float(pairs.diagonal().sum())
+    pairs = sp.csr_array(pairs - sp.diags_array(pairs.diagonal()))
+    sums = np.asarray(pairs.sum(axis=1)).ravel()
+    # s = 2x - 1: J s t = J (4 x y - 2 x - 2 y + 1)
+    constant = loops + 0.5 * float(sums.sum()) - float(fields.sum())
+    energy = Energy.quadratic_form(2.0 * pairs, 2.0 * fields - 2.0 * sums, constant)
+    if options.get("x0") is not None:
+        spins = as_finite("x0", options["x0"])
+        if not np.all(np.abs(spins) == 1.0):
+            raise ValueError(f"x0 must be made of the spins -1 and 1; got {spins[np.abs(spins) != 1.0][0]:g}.")
+        options["x0"] = (spins + 1.0) / 2.0
+    r = minimize_energy(energy, target=target, time_limit=time_limit, seed=seed, **options)
+    return replace(r, x=2.0 * r.x - 1.0)
+
+
+def max_sat(
+    clauses: Iterable[Sequence[int]], weights: Any = None, *, time_limit: float | None = None,
+    target: float | None = None, seed: Any = 0, **options: Unpack[Options],
+) -> Result:  # fmt: skip
+    """Truth values that satisfy as much weight of clauses as possible.
+
+    Parameters
+    ----------
+    clauses : iterable of sequences of int
+        Literals: variables counted from 1, negative if negated. ``max_sat(*read_cnf(path))`` reads them from a file.
+    weights : array, optional
+        Nonnegative weights of the clauses; one by default. An infinite weight is a hard clause: it counts nothing in
+        `fun` while it is satisfied, and more than all others together, negatively, when it is not.
+    time_limit, target, seed, **options
+        As for `max_cut`.
+
+    Returns
+    -------
+    Result
+        ``x`` the truth value, 0 or 1, of each variable; ``fun`` the weight satisfied; ``upper`` what no assignment
+        exceeds.
+
+    Notes
+    -----
+    A clause is violated where a product of negated literals is one: it stays a product, of any length, and is never
+    expanded into monomials nor reduced to pairs. The upper bound is a semidefinite programme of pairs below it.
+
+    Examples
+    --------
+    >>> from varopt.discrete import max_sat
+    >>> r = max_sat([[1, 2], [-1, 2], [1, -2], [-1, -2]])
+    >>> r.fun, r.upper, r.status.name
+    (3.0, 3.0, 'PROVED')
+    """
+    listed = [_clause(number, clause) for number, clause in enumerate(clauses, start=1)]
+    if not listed:
+        raise ValueError("clauses must not be empty.")
+    energy, satisfied = _violations(listed, _weights(weights, len(listed)))
+    energy = replace(energy, constant=energy.constant - satisfied)
+    return _maximized(energy, target, time_limit=time_limit, seed=seed, **options)
+
+
+def _maximized(energy: Energy, target: float | None, **options: Any) -> Result:
+    """Minimise an energy that is minus what the user maximises."""
+    target = -target if isinstance(target, (int, float, np.number)) else target
+    return minimize_energy(energy, target=target, **options).mirrored()
+
+
+# -- What users hand in -----------------------------------------------------------------------------------------------
+
+
+def _adjacency(graph: Any) -> Any:
+    if hasattr(graph, "nodes") and hasattr(graph, "edges"):  # networkx, without importing it
+        place = {node: k for k, node in enumerate(graph.nodes)}
+        edges = [(place[a], place[b], float(data.get("weight", 1.0))) for a, b, data in graph.edges(data=True)]
+        rows, columns, weights = zip(*edges, strict=True) if edges else ((), (), ())
+        half = sp.csr_array((weights, (rows, columns)), shape=(len(place), len(place)))
+        return _matrix("graph", half + half.T)
+    return _matrix("graph", graph)
+
+
+def _matrix(name: str, value: Any) -> Any:
+    """A finite square matrix, sparse."""
+    if isinstance(value, Mapping):
+        pairs = np.array([*value], dtype=np.intp).reshape(-1, 2)
+        size = int(pairs.max(initial=-1)) + 1
+        entries = np.asarray(as_finite(name, [*value.values()]), dtype=np.float64)
+        value = sp.coo_array((entries, (pairs[:, 0], pairs[:, 1])), shape=(size, size))
+    if sp.issparse(value):
+        matrix = sp.csr_array(value)
+        matrix = sp.csr_array(
+            (as_finite(f"the entries of {name}", matrix.data), matrix.indices, matrix.indptr), matrix.shape
+        )
+    else:
+        matrix = as_finite(name, value)
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+        raise ValueError(f"{name} must be a square matrix; got shape {matrix.shape}.")
+    if matrix.shape[0] == 0:
+        raise ValueError(f"{name} must not be empty.")
+    return sp.csr_array(matrix).astype(np.float64)
+
+
+def _couplings(name: str, matrix: Any) -> Any:
+    """A symmetric matrix whose pairs count once."""
+    if (abs(matrix - matrix.T)).max() == 0.0:
+        return matrix
+    lower, upper = sp.tril(matrix, -1), sp.triu(matrix, 1)
+    if lower.count_nonzero() and upper.count_nonzero():
+        warnings.warn(
+            f"{name} is not symmetric: the entries (i, j) and (j, i) of a pair were added up.",
+            UserWarning,
+            stacklevel=3,
+        )
+    return sp.csr_array(lower + lower.T + upper + upper.T + sp.diags_array(matrix.diagonal()))
+
+
+def _vector(name: str, value: Any, size: int) -> Vector:
+    if value is None:
+        return np.zeros(size)
+    vector = np.asarray(as_finite(name, value), dtype=np.float64)
+    if vector.shape != (size,):
+        raise ValueError(f"{name} must have {size} entries; got shape {vector.shape}.")
+    return vector
+
+
+def _clause(number: int, clause: Sequence[int]) -> list[int]:
+    try:
+        literals = [operator.index(literal) for literal in clause]
+    except TypeError:
+        raise ValueError(f"clause {number} must be a sequence of whole numbers; got {clause!r}.") from None
+    if not literals:
+        raise ValueError(f"clause {number} is empty: nothing satisfies it.")
+    if 0 in literals:
+        raise ValueError(f"clause {number} has the literal 0; variables count from 1, and are negative if negated.")
+    return list(dict.fromkeys(literals))
+
+
+def _weights(weights: Any, count: int) -> Vector:
+    if weights is None:
+        return np.ones(count)
+    values = np.array(weights, dtype=np.float64)
+    if values.shape != (count,):
+        raise ValueError(f"weights must have one entry for each of {count} clauses; got shape {values.shape}.")
+    if not np.all(values >= 0.0):
+        raise ValueError("weights must be >= 0, and infinite for hard clauses; got a negative one, or NaN.")
+    return values
+
+
+def _violations(clauses: list[list[int]], weights: Vector) -> tuple[Energy, float]:
+    """The weight of violated clauses as an energy, and the weight of soft clauses in all."""
+    size = max(abs(literal) for clause in clauses for literal in clause)
+    soft = np.isfinite(weights)
+    total = float(weights[soft].sum())
+    weights = np.where(soft, weights, 1.0 + total)
+    by_length: dict[int, list[int]] = {}
+    for k, clause in enumerate(clauses):
+        if not any(-literal in clause for literal in clause):  # else it is always satisfied
+            by_length.setdefault(len(clause), []).append(k)
+    linear, constant, matrix, products = np.zeros(size), 0.0, sp.csr_array((size, size)), []
+    for length, chosen in by_length.items():
+        literals = np.array([clauses[k] for k in chosen])
+        weight = weights[chosen]
+        at = np.abs(literals) - 1
+        # Violated where every literal is false: a factor 1 - x of a plain literal, x of a negated one.
+        if length > 2:
+            products.append(Products(at + size * np.where(literals > 0, NEGATED, BIT), weight))
+            continue
+        offset, slope = (literals > 0).astype(np.float64), np.where(literals > 0, -1.0, 1.0)
+        constant += float(weight @ offset.prod(axis=1))
+        for j in range(length):
+            others = np.delete(offset, j, axis=1).prod(axis=1)
+            linear += np.bincount(at[:, j], weights=weight * slope[:, j] * others, minlength=size)
+        if length == 2:
+            matrix = matrix + sp.csr_array((weight * slope.prod(axis=1), (at[:, 0], at[:, 1])), shape=matrix.shape)
+    energy = Energy.quadratic_form(matrix, linear, constant)
+    return replace(energy, products=tuple(products)), total

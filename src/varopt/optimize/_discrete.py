@@ -1,0 +1,155 @@
+"""Runs of the discrete solver: options checked, time kept, a `Result` at the end."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from varopt._domains import as_finite
+from varopt.certificates import NoCertificate, Relaxation
+from varopt.families._family import as_generator
+from varopt.model import Objective
+from varopt.model._points import split
+from varopt.optimize._result import Result, Status
+from varopt.solvers import State
+from varopt.solvers.discrete import SEARCHES, Energy, Outcome, energy_of, solve
+
+__all__ = ["minimize_discrete", "minimize_energy"]
+
+Vector = NDArray[np.float64]
+
+_STATUS = {"proved": Status.PROVED, "target": Status.TARGET, "settled": Status.SETTLED}
+
+
+class _TimeUp(Exception):
+    """The time limit was reached."""
+
+
+def minimize_discrete(objective: Objective, *, x0: Any = None, **options: Any) -> Result:
+    """Minimise a polynomial in Binary and Categorical variables; see `minimize_energy` for the options."""
+    energy = energy_of(objective)
+    start = None
+    if x0 is not None:
+        values = split(objective.variables, (x0,))
+        start = np.concatenate([as_finite("x0", values[v]).astype(np.float64) for v in objective.variables])
+    return minimize_energy(energy, x0=start, slices=objective.slices, **options)
+
+
+def minimize_energy(
+    energy: Energy, *, tol: float = 1e-9, method: Any = "auto", x0: Any = None,
+    callback: Callable[[State], Any] | None = None, progress: bool = False, time_limit: float | None = None,
+    target: float | None = None, seed: Any = 0, slices: dict[Any, slice] | None = None,
+) -> Result:  # fmt: skip
+    """Minimise an energy of bits and choices.
+
+    Parameters
+    ----------
+    energy : Energy
+        What is minimised.
+    tol : float
+        The optimum counts as proved when ``upper - lower <= tol * max(1, |upper|)``.
+    method : str
+        ``"auto"``, or the name of a search: `varopt.solvers.discrete.SEARCHES`.
+    x0 : ndarray, optional
+        A point to start from.
+    callback, progress, time_limit
+        As for `varopt.minimize`.
+    target : float, optional
+        Stop at a point at least as good.
+    seed : int or numpy.random.Generator
+        Equal seeds give equal runs; a time limit only cuts them off.
+    slices : dict, optional
+        Where the variables lie in x.
+
+    Returns
+    -------
+    Result
+    """
+    _check_options(method, target, time_limit)
+    start = None if x0 is None else _checked_point(energy, x0)
+    state = State(np.zeros(energy.size), sigma=0.0, proof=Relaxation)
+    name = "free-energy" if method == "auto" else str(method)
+
+    def expired() -> bool:
+        return time_limit is not None and state.elapsed > time_limit
+
+    def check(current: State) -> None:
+        if progress:
+            sys.stderr.write(
+                f"\r  sweep {current.steps:6d}  best {current.upper:.10g}  bound {current.lower:.10g}"
+                f"  {current.elapsed:6.1f} s "
+            )
+            sys.stderr.flush()
+        if callback is not None:
+            callback(current)
+        if expired():
+            raise _TimeUp
+
+    status = Status.SETTLED
+    try:
+        solve(
+            energy, state, tol, check, as_generator(seed), start=start, target=-math.inf if target is None else target,
+            limited=time_limit is not None, expired=expired, method=name,
+        )  # fmt: skip
+    except Outcome as outcome:
+        status = _STATUS[str(outcome)]
+    except _TimeUp:
+        status = Status.TIME_LIMIT
+    except (KeyboardInterrupt, StopIteration):
+        status = Status.INTERRUPTED
+    finally:
+        if progress:
+            sys.stderr.write("\n")
+    return _conclude(energy, state, tol, status, name, slices or {})
+
+
+def _conclude(
+    energy: Energy, state: State, tol: float, status: Status, method: str, slices: dict[Any, slice]
+) -> Result:
+    if not math.isfinite(state.upper):  # stopped before the first point: any is better than none
+        first = np.r_[True, energy.site[1:] != energy.site[:-1]]
+        wide = np.bincount(energy.site)[energy.site] > 1
+        state.see(np.where(first & wide, 1.0, 0.0), energy.value(np.where(first & wide, 1.0, 0.0)))
+    lower = min(state.lower, state.upper)
+    if state.upper - lower <= tol * max(1.0, abs(state.upper)):
+        status = Status.PROVED
+    bracketed = math.isfinite(lower)
+    certificate = state.proof(lower, state.upper, state.assumption) if bracketed else NoCertificate(lower, state.upper)
+    names = ("time", "steps", "sigma", "upper", "lower")
+    history = {key: np.array([row[key] for row in state.history]) for key in names}
+    return Result(
+        state.x, state.upper, certificate, status, method, 0.0, state.steps, state.elapsed, history, slices, 0, state
+    )
+
+
+def _check_options(method: Any, target: Any, time_limit: Any) -> None:
+    if method not in ("auto", *SEARCHES):
+        names = ", ".join(map(repr, ("auto", *SEARCHES)))
+        raise ValueError(f"method must be one of {names} for discrete variables; got {method!r}.")
+    if target is not None and not (_is_number(target) and math.isfinite(target)):
+        raise ValueError(f"target must be a number; got {target!r}.")
+    if time_limit is not None and not (_is_number(time_limit) and float(time_limit) > 0):
+        raise ValueError(f"time_limit must be a positive number of seconds; got {time_limit!r}.")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+
+
+def _checked_point(energy: Energy, x0: Any) -> Vector:
+    x = np.asarray(as_finite("x0", x0), dtype=np.float64)
+    if x.shape != (energy.size,):
+        raise ValueError(f"x0 must have {energy.size} entries; got shape {x.shape}.")
+    if not np.all((x == 0.0) | (x == 1.0)):
+        at = int(np.flatnonzero((x != 0.0) & (x != 1.0))[0])
+        raise ValueError(f"x0 must be made of zeros and ones; got {x[at]:g} at index {at}.")
+    ones = np.bincount(energy.site, weights=x)
+    wrong = np.flatnonzero((np.bincount(energy.site) > 1) & (ones != 1.0))
+    if wrong.size:
+        raise ValueError(f"x0 must choose one category in every row; row {int(wrong[0])} has {ones[wrong[0]]:g}.")
+    return x

@@ -1,0 +1,140 @@
+"""Soundness: no bound is above the optimum, on problems small enough to enumerate, however early it is stopped."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+
+from tests.discrete.zoo import ENERGIES, cut, integer_quadratic, real_quadratic, sparse_quadratic, states
+from varopt.solvers.discrete import Energy, _eigenvalue, _semidefinite, _solve
+from varopt.solvers.discrete._branch import branch_and_bound
+from varopt.solvers.discrete._eigenvalue import cholesky_lower_bound, verified_lower_bound
+from varopt.solvers.discrete._semidefinite import diagonal_bound, semidefinite_bound
+from varopt.solvers.discrete._spins import quadratic_minorant, spins_of
+from varopt.solvers.discrete._triangles import tighten
+
+
+@pytest.mark.parametrize("build", ENERGIES)
+@settings(max_examples=5)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_bounds_are_below_the_optimum(build, seed):
+    rng = np.random.default_rng(seed)
+    energy = build(rng)
+    optimum = energy.value(states(energy)).min()
+    lower, assumption, _ = semidefinite_bound(spins_of(quadratic_minorant(energy)), rng)
+    assert _solve.termwise_bound(energy) <= optimum
+    assert lower <= optimum
+    assert energy.round_up(lower) <= optimum + 1e-9
+    assert assumption == ""
+
+
+@pytest.mark.parametrize("build", [integer_quadratic, real_quadratic, cut, sparse_quadratic])
+def test_any_diagonal_is_a_bound(build, rng):
+    """Also one that is far from optimal: the eigenvalue repairs it."""
+    energy = build(rng)
+    optimum = energy.value(states(energy)).min()
+    spins = spins_of(energy)
+    for scale in (0.0, 0.1, 1.0, 10.0):
+        lower, _ = diagonal_bound(spins, scale * rng.standard_normal(spins.size), rng)
+        assert lower <= optimum
+
+
+def test_semidefinite_bound_is_the_semidefinite_programme(rng):
+    """Against an interior point method on the explicit programme: min <M, X>/2, diag(X) = 1, X psd."""
+    clarabel = pytest.importorskip("clarabel")
+    spins = spins_of(real_quadratic(rng))
+    n = spins.size
+    index = [
+        (i, j) for j in range(n) for i in range(j + 1)
+    ]  # the upper triangle by columns, off-diagonals times sqrt 2
+    dense = spins.matrix.toarray()
+    cost = np.array([0.5 * dense[i, j] * (1.0 if i == j else np.sqrt(2.0)) for i, j in index])
+    diagonal = sp.csc_matrix(np.array([[float(i == j == k) for i, j in index] for k in range(n)]))
+    A = sp.vstack([diagonal, -sp.eye(len(index))], format="csc")
+    b = np.r_[np.ones(n), np.zeros(len(index))]
+    cones = [clarabel.ZeroConeT(n), clarabel.PSDTriangleConeT(n)]
+    options = clarabel.DefaultSettings()
+    options.verbose = False
+    zero = sp.csc_matrix((len(index), len(index)))
+    exact = clarabel.DefaultSolver(zero, cost, A, b, cones, options).solve().obj_val + spins.constant
+    lower, _, _ = semidefinite_bound(spins, rng)
+    assert lower <= exact + 1e-7
+    assert_allclose(lower, exact, rtol=2e-3)
+
+
+@pytest.mark.parametrize("limit", [3000, 5])
+def test_eigenvalue_bound(limit, rng, monkeypatch):
+    """By factorisation, and, as of large matrices, by Lanczos' method with its probability of failure."""
+    monkeypatch.setattr(_eigenvalue, "_DENSE", limit)
+    for n in (6, 40, 300):
+        A = rng.standard_normal((n, n))
+        A = sp.csr_array(np.where(np.abs(A + A.T) > 2.0, A + A.T, 0.0))
+        exact = np.linalg.eigvalsh(A.toarray())[0]
+        bound, assumption = verified_lower_bound(A, rng)
+        assert bound <= exact
+        if n == 300 or limit > n:  # few steps prove little
+            assert bound >= exact - (0.2 if limit == 5 else 1e-2) * np.abs(exact)
+        assert ("1e-10" in assumption) == (limit == 5)
+
+
+def test_eigenvalue_bound_at_the_edge(rng):
+    """Singular and indefinite by one rounding: the proof must not claim what rounding hides."""
+    for n in (2, 10, 60):
+        B = rng.standard_normal((n, max(1, n // 2)))
+        A = B @ B.T
+        exact = -1e-13 * np.linalg.norm(A)
+        assert cholesky_lower_bound(A + exact * np.eye(n)) <= 0.5 * exact
+    assert cholesky_lower_bound(np.zeros((3, 3))) <= 0.0
+
+
+@pytest.mark.parametrize("build", [integer_quadratic, real_quadratic, cut])
+def test_triangles_tighten_and_stay_below(build, rng):
+    for _ in range(3):
+        energy = build(rng)
+        optimum = energy.value(states(energy)).min()
+        spins = spins_of(energy)
+        plain, _, _ = semidefinite_bound(spins, rng)
+        dual = tighten(spins.matrix.toarray(), np.inf)
+        assert spins.constant + dual.bound <= optimum
+        assert spins.constant + dual.bound >= plain - 1e-2 * abs(plain)
+
+
+@pytest.mark.parametrize("build", [integer_quadratic, real_quadratic, cut])
+def test_branch_and_bound_proves_from_any_start(build, rng):
+    """Even when it is told of no good point, and of points that do not exist."""
+    for _ in range(2):
+        energy = build(rng)
+        optimum = energy.value(states(energy)).min()
+        for known in (optimum, np.inf, energy.value(np.zeros(energy.size))):
+            *_, last = branch_and_bound(spins_of(energy), known, 1e-6)
+            assert_allclose([last.lower, last.value], optimum, atol=1e-6)
+            if last.spins is not None:
+                x = np.where(last.spins[1:] == last.spins[0], 1.0, 0.0)
+                assert_allclose(energy.value(x), optimum, atol=1e-9)
+
+
+def test_branch_and_bound_is_sound_when_cut_short(rng):
+    energy = integer_quadratic(rng, 14)
+    optimum = energy.value(states(energy)).min()
+    for patience in range(1, 40, 3):
+        left = iter([False] * patience)
+        for progress in branch_and_bound(spins_of(energy), optimum, 0.999, lambda left=left: next(left, True)):
+            assert progress.lower <= optimum
+
+
+def test_relaxation_stops_early_and_stays_sound(rng, monkeypatch):
+    monkeypatch.setattr(_semidefinite, "_SWEEPS", 1)
+    for _ in range(5):
+        energy = real_quadratic(rng)
+        lower, _, _ = semidefinite_bound(spins_of(energy), rng)
+        assert lower <= energy.value(states(energy)).min()
+
+
+def test_bounds_scale_and_shift(rng):
+    energy = real_quadratic(rng)
+    lower, _, _ = semidefinite_bound(spins_of(energy), np.random.default_rng(0))
+    scaled = Energy(1e6 * energy.constant + 7.0, 1e6 * energy.linear, 1e6 * energy.quadratic)
+    again, _, _ = semidefinite_bound(spins_of(scaled), np.random.default_rng(0))
+    assert_allclose(again, 1e6 * lower + 7.0, rtol=1e-6)
