@@ -35,25 +35,22 @@ def recombine(energy: Energy, x: Vector, partner: Vector, rng: np.random.Generat
     """
     if energy.products:
         return x
-    size, replicas = x.shape
+    replicas = x.shape[1]
     difference = partner - x
-    differs = difference != 0
     # E(x + d_C) - E(x) = sum_{i in C} d_i (g_i + (Q d)_i / 2), and (Q d)_i sees its own cluster only.
     change = difference * (energy.gradient(x) + 0.5 * (energy.quadratic @ difference))
-    ends = _edges(energy)
-    edge, column = np.nonzero(differs[ends[0]] & differs[ends[1]])
-    first, second = (end[edge] * replicas + column for end in ends)
-    graph = sp.coo_array((np.ones(first.size, dtype=np.int8), (first, second)), shape=(x.size, x.size))
-    _, label = connected_components(graph, directed=False)
-    gain = np.bincount(label, weights=change.ravel())
-    size_of = np.bincount(label, weights=np.abs(change).ravel())
-    tie = np.abs(gain) <= 1e-9 * size_of
+    # Nodes are the sites of all columns: a site changes as a whole.
+    node = energy.site[:, None] * replicas + np.arange(replicas)
+    differs = difference != 0
+    pairs = sp.triu(energy.quadratic, format="coo")
+    edge, column = np.nonzero(differs[pairs.row] & differs[pairs.col])
+    ends = (node[pairs.row[edge], column], node[pairs.col[edge], column])
+    count = int(node[-1, -1]) + 1
+    graph = sp.coo_array((np.ones(edge.size, dtype=np.int8), ends), shape=(count, count))
+    _, cluster = connected_components(graph, directed=False)
+    label = cluster[node]
+    gain = np.bincount(label.ravel(), weights=change.ravel(), minlength=count)
+    scale = np.bincount(label.ravel(), weights=np.abs(change).ravel(), minlength=count)
+    tie = np.abs(gain) <= 1e-9 * scale
     taken = np.where(tie, rng.random(gain.size) < 0.5, gain < 0.0)
-    return np.where(taken[label].reshape(size, replicas) & differs, partner, x)
-
-
-def _edges(energy: Energy) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Pairs of coordinates that interact, or that belong to one site."""
-    upper = sp.triu(energy.quadratic, format="coo")
-    chain = np.flatnonzero(energy.site[1:] == energy.site[:-1])
-    return np.r_[upper.row, chain], np.r_[upper.col, chain + 1]
+    return np.where(taken[label], partner, x)
