@@ -27,11 +27,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     config = _registry.Config(quick=options.quick)
     passed = True
     for suite in [options.suite] if options.suite else _registry.suites():
-        rows = []
-        for function in _registry.load(suite):
-            for row in function(config) if options.only in function.__name__ else ():
-                print(f"  {row.problem}: {row.solver}", file=sys.stderr, flush=True)
-                rows.append(row)
+        rows: list[_registry.Row] = []
+        try:
+            for function in _registry.load(suite):
+                for row in function(config) if options.only in function.__name__ else ():
+                    print(f"  {row.problem}: {row.solver}", file=sys.stderr, flush=True)
+                    rows.append(row)
+        except KeyboardInterrupt:
+            print("Interrupted: what was measured by then is shown and kept.", file=sys.stderr)
+            passed = False
         path = _report.write(rows, suite, config.quick, options.output)
         print(f"{suite}{' (quick: targets are for the full sizes)' if config.quick else ''}")
         print(_report.table(rows))

@@ -41,21 +41,23 @@ def isolated(work: Callable[[], Iterator[T]], limit: float) -> tuple[list[T], st
     prepared = False
     deadline = time.monotonic() + PREPARATION
     reason = f"stopped after {limit:g} s"
-    while receiver.poll(max(0.0, deadline - time.monotonic())):
-        try:
-            kind, content = receiver.recv()
-        except EOFError:
-            process.join()
-            reason = f"the process died with code {process.exitcode}"
-            break
-        if kind == "end":
-            reason = content
-            break
-        if prepared:
-            results.append(content)
-        else:
-            prepared, deadline = True, time.monotonic() + limit
-    _end(process)
+    try:
+        while receiver.poll(max(0.0, deadline - time.monotonic())):
+            try:
+                kind, content = receiver.recv()
+            except EOFError:
+                process.join()
+                reason = f"the process died with code {process.exitcode}"
+                break
+            if kind == "end":
+                reason = content
+                break
+            if prepared:
+                results.append(content)
+            else:
+                prepared, deadline = True, time.monotonic() + limit
+    finally:  # an interrupt of this process too ends the other
+        _end(process)
     return results, reason
 
 

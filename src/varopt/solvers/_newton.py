@@ -72,7 +72,10 @@ def _solve(problem: Composite, state: State, tol: float, check: Check, config: N
     x, sigma = state.begin(schedule.start)
     lengths = typical_lengths(problem, x)
     rng = np.random.default_rng(config.seed)
-    may_prove = problem.hessian is not None  # else the slopes of smoothed terms are no dual point but in the limit
+
+    def within_reach(path: Path) -> bool:
+        """Whether the slopes of the smoothed terms may prove enough: without curvature they are no dual point."""
+        return problem.hessian is not None and path.sigma**2 <= 100.0 * tol
 
     def level(path: Path) -> None:
         state.sigma, state.latest = path.sigma, path.x
@@ -83,8 +86,8 @@ def _solve(problem: Composite, state: State, tol: float, check: Check, config: N
     def proved() -> bool:  # a smoothing gap within the tolerance is no reason not to finish exactly
         return state.reached(tol) and state.proof is DualGap
 
-    # A sample of m rows fixes the point up to a share sqrt(p / m) of the spread of the rows: no smaller sigma is of
-    # use there.
+    # A sample of m rows fixes the point up to a share sqrt(p / m) of the spread of the rows. At a smaller sigma it
+    # would follow its own noise: it stops at about this one, and more rows go on from a little below.
     sample = max(1000, 20 * p)
     while afresh and max(r.count for r in problem.rows) > 4 * sample:
         thinned = problem.thin([sample if r.count > 4 * sample else r.count for r in problem.rows], rng)
@@ -92,10 +95,10 @@ def _solve(problem: Composite, state: State, tol: float, check: Check, config: N
 
         def coarse(path: Path, rough: float = rough) -> bool:
             level(path)
-            return path.sigma <= rough
+            return path.sigma <= 2.0 * rough
 
         x = follow(Path(thinned, x, sigma, list(lengths)), newton_level, schedule, coarse).x
-        lengths, sigma = typical_lengths(problem, x), min(sigma, rough)
+        lengths, sigma = typical_lengths(problem, x), min(sigma, 0.5 * rough)
         sample *= _GROWTH
 
     few = 3 * p + 50
@@ -103,7 +106,7 @@ def _solve(problem: Composite, state: State, tol: float, check: Check, config: N
     def settled(path: Path) -> bool:
         level(path)
         count = 0 if problem.is_sparse and few else near(path)
-        if count > _KINKS and may_prove:
+        if count > _KINKS and within_reach(path):
             # Too many for the crossover: the bracket has to come from the smoothed slopes.
             bracket(problem, path.x, [path.sigma * length for length in lengths], state, balance=False)
         enough = path.sigma <= _ROUGH if problem.is_sparse and few else count <= few
@@ -114,7 +117,7 @@ def _solve(problem: Composite, state: State, tol: float, check: Check, config: N
         if np.all(np.isfinite(path.x)):
             x = path.x
         deviations = [path.sigma * length for length in lengths]
-        if may_prove:
+        if within_reach(path):
             bracket(problem, x, deviations, state, balance=False)
         for attempt, (reach, most) in enumerate(_SPARSE_ATTEMPTS if problem.is_sparse else _ATTEMPTS):
             if attempt and proved():  # once even so: exact zeros are worth it
@@ -122,7 +125,7 @@ def _solve(problem: Composite, state: State, tol: float, check: Check, config: N
             exact = cross_over(problem, x, [reach * s for s in deviations], tol, most=most)
             if exact is not None:
                 state.see(exact.x, exact.value, exact.gap, exact.assumption)
-        if not (may_prove or proved()):
+        if not (within_reach(path) or proved()):
             bracket(problem, x, deviations, state, balance=False)
         state.record()
         if proved() or path.sigma < _FLOOR:
