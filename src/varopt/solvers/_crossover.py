@@ -19,6 +19,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from varopt.solvers._active_set import active_set
+from varopt.solvers._box import box_by_active_set
 from varopt.solvers._composite import Composite
 from varopt.solvers._duality import dual_gap
 from varopt.solvers._level import factorised
@@ -209,7 +210,7 @@ def _quadratic(matrix: Any, slope: Vector, a: Vector, d: Vector, high: Vector) -
     balance = (rows @ null).T  # pulls in directions without curvature must cancel the slope there
     target = -(null.T @ slope)
     linear = spread.T @ slope - d
-    u = _box_programme(inner, linear, balance, target, high)
+    u = box_by_active_set(inner, linear, balance, target, high)
     if u is None:
         return None
     u, directions = _polish(u, inner, linear, balance, target, high)
@@ -236,42 +237,6 @@ def _along(slope: Vector, a: Vector, d: Vector, high: Vector) -> Vector | None:
         method="highs",
     )
     return np.asarray(result.x[:size]) if result.status == 0 else None
-
-
-def _box_programme(inner: Vector, linear: Vector, balance: Vector, target: Vector, high: Vector) -> Vector | None:
-    """Minimise ``1/2 u'Gu + l'u`` with u in [0, high] and ``B u = target``, by DAQP.
-
-    Where G has too little curvature, by proximal steps. Multipliers are measured in units of their bounds, so that
-    weights of any size are alike.
-    """
-    import daqp
-
-    unit = np.where(high > 0, high, 1.0)
-    matrix, vector, constraint = unit[:, None] * inner * unit, unit * linear, balance * unit
-    top = np.where(high > 0, 1.0, 0.0)
-    size = max(float(np.trace(matrix)) / high.size, float(np.abs(vector).max(initial=0.0)), 1e-300)
-    matrix, vector = matrix / size, vector / size
-    lengths = np.linalg.norm(constraint, axis=1)
-    usable = lengths > 1e-12 * max(1.0, float(lengths.max(initial=0.0)))
-    constraint, bound = constraint[usable] / lengths[usable, None], target[usable] / lengths[usable]
-    kinds = np.concatenate([np.zeros(high.size), np.full(bound.size, 5)]).astype(np.int32)
-    for proximal in (1e-13, 1e-8, 1e-4):
-        shifted = np.ascontiguousarray(matrix + proximal * np.eye(high.size))
-        u = np.zeros(high.size)
-        for _ in range(1 if proximal == 1e-13 else 50):
-            following, _, flag, _ = daqp.solve(
-                shifted, vector - (proximal * u if proximal > 1e-13 else 0.0), np.ascontiguousarray(constraint),
-                np.concatenate([top, bound]), np.concatenate([np.zeros(high.size), bound]), kinds, primal_tol=1e-10,
-                dual_tol=1e-13, iter_limit=20_000,
-            )  # fmt: skip
-            if flag < 1:
-                break
-            change, u = float(np.abs(following - u).max()), following
-            if change < 1e-9:
-                break
-        if flag >= 1 and np.abs(constraint @ u - bound).max(initial=0.0) < 1e-7:
-            return np.clip(u, 0.0, 1.0) * unit * (high > 0)
-    return None
 
 
 def _polish(

@@ -1,0 +1,116 @@
+r"""Box-constrained quadratic programmes with a balance: the dual of kinks, each with a multiplier.
+
+    min 1/2 v'Qv + q'v      0 <= v <= high,  s'v = total
+
+Small ones go to DAQP, whose active set takes a step for every variable that changes sides and ends on a vertex; large
+ones to Mehrotra's predictor-corrector interior-point method, a dozen or two factorisations whatever their degeneracy.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+__all__ = ["box_by_active_set", "box_by_interior_point"]
+
+Vector = NDArray[np.float64]
+
+_SMALLEST = 1e-18  # mean complementarity beyond which rounding rules
+_TO_THE_END = 0.995  # share of the way to the first end that a step may go
+
+
+def box_by_interior_point(
+    matrix: Vector, linear: Vector, high: Vector, signs: Vector, total: float, *, tol: float = 1e-11, most: int = 60
+) -> tuple[Vector, float]:
+    """The minimiser and the multiplier b of the balance, to relative complementarity `tol`.
+
+    Variables are measured in units of `high`. A step costs one factorisation of the order of the variables.
+    """
+    unit, count = high, high.size
+    scaled = unit[:, None] * matrix * unit
+    size = max(float(np.abs(scaled.diagonal()).mean()), float(np.abs(unit * linear).max(initial=0.0)), 1e-300)
+    scaled, q, s = scaled / size, unit * linear / size, unit * signs
+    weight = float(np.linalg.norm(s))
+    s, goal = s / weight, total / weight
+    v, b = np.full(count, 0.5), 0.0
+    slope = scaled @ v + q
+    low = np.maximum(slope, 0.0) + 1.0  # multipliers of v >= 0 and of v <= 1
+    top = np.maximum(-slope, 0.0) + 1.0
+    for _ in range(most):
+        room = 1.0 - v
+        dual = slope + b * s - low + top
+        miss = float(s @ v) - goal
+        mean = float(low @ v + top @ room) / (2 * count)
+        if mean <= tol and np.abs(dual).max() <= 1e-9 and abs(miss) <= 1e-12:
+            break
+        system = scaled.copy()
+        system[np.diag_indices(count)] += low / v + top / room
+        try:
+            factor = scipy.linalg.cho_factor(system, lower=True, overwrite_a=True, check_finite=False)
+        except np.linalg.LinAlgError:
+            break
+        across = scipy.linalg.cho_solve(factor, s, check_finite=False)
+        steepness = float(s @ across)
+        below, above = np.zeros(count), np.zeros(count)  # what the products v low and (1 - v) top are steered to
+        for corrected in (False, True):
+            rhs = -dual - low + below / v + top - above / room
+            plain = scipy.linalg.cho_solve(factor, rhs, check_finite=False)
+            db = (float(s @ plain) + miss) / steepness
+            dv = plain - db * across
+            dlow = below / v - low - low / v * dv
+            dtop = above / room - top + top / room * dv
+            primal = _longest(np.concatenate([v, room]), np.concatenate([dv, -dv]))
+            both = min(primal, _longest(np.concatenate([low, top]), np.concatenate([dlow, dtop])))
+            if not corrected:
+                ahead = float((low + both * dlow) @ (v + both * dv) + (top + both * dtop) @ (room - both * dv))
+                centre = (ahead / (2 * count * mean)) ** 3 * mean
+                below, above = centre - dv * dlow, centre + dv * dtop
+        step = _TO_THE_END * both if both < 1.0 / _TO_THE_END else 1.0
+        if not step > 1e-8 or mean < _SMALLEST:  # rounding leaves nothing to gain, or a wrong total nowhere to go
+            break
+        v, b, low, top = v + step * dv, b + step * db, low + step * dlow, top + step * dtop
+        slope = scaled @ v + q
+    return v * unit, b * size / weight
+
+
+def box_by_active_set(inner: Vector, linear: Vector, balance: Vector, target: Vector, high: Vector) -> Vector | None:
+    """Minimise ``1/2 u'Gu + l'u`` with u in [0, high] and ``B u = target``, by DAQP.
+
+    Where G has too little curvature, by proximal steps. Multipliers are measured in units of their bounds, so that
+    weights of any size are alike.
+    """
+    import daqp
+
+    unit = np.where(high > 0, high, 1.0)
+    matrix, vector, constraint = unit[:, None] * inner * unit, unit * linear, balance * unit
+    top = np.where(high > 0, 1.0, 0.0)
+    size = max(float(np.trace(matrix)) / high.size, float(np.abs(vector).max(initial=0.0)), 1e-300)
+    matrix, vector = matrix / size, vector / size
+    lengths = np.linalg.norm(constraint, axis=1)
+    usable = lengths > 1e-12 * max(1.0, float(lengths.max(initial=0.0)))
+    constraint, bound = constraint[usable] / lengths[usable, None], target[usable] / lengths[usable]
+    kinds = np.concatenate([np.zeros(high.size), np.full(bound.size, 5)]).astype(np.int32)
+    for proximal in (1e-13, 1e-8, 1e-4):
+        shifted = np.ascontiguousarray(matrix + proximal * np.eye(high.size))
+        u = np.zeros(high.size)
+        for _ in range(1 if proximal == 1e-13 else 50):
+            following, _, flag, _ = daqp.solve(
+                shifted, vector - (proximal * u if proximal > 1e-13 else 0.0), np.ascontiguousarray(constraint),
+                np.concatenate([top, bound]), np.concatenate([np.zeros(high.size), bound]), kinds, primal_tol=1e-10,
+                dual_tol=1e-13, iter_limit=20_000,
+            )  # fmt: skip
+            if flag < 1:
+                break
+            change, u = float(np.abs(following - u).max()), following
+            if change < 1e-9:
+                break
+        if flag >= 1 and np.abs(constraint @ u - bound).max(initial=0.0) < 1e-7:
+            return np.clip(u, 0.0, 1.0) * unit * (high > 0)
+    return None
+
+
+def _longest(values: Vector, changes: Vector) -> float:
+    """The longest step, at most 1 / `_TO_THE_END`, that keeps the values positive."""
+    falling = changes < 0.0
+    return min(float(np.min(values[falling] / -changes[falling], initial=np.inf)), 1.0 / _TO_THE_END)
