@@ -49,12 +49,12 @@ def same(one, other):
 @pytest.mark.parametrize("options", [{}, {"noisy": True}, {"asynchronous": True}, {"maximize": True}], ids=str)
 def test_loaded_search_goes_on_bit_for_bit(name, options, tmp_path):
     whole = vo.Search(SPACES[name], seed=7, **options)
-    advance(whole, 120, 5)
+    advance(whole, 143, 13)
     first = vo.Search(SPACES[name], seed=7, journal=tmp_path / "a.db", **options)
-    advance(first, 60, 5)
+    advance(first, 65, 13)
     first.close()
     second = vo.Search.load(tmp_path / "a.db")
-    advance(second, 120, 5)
+    advance(second, 143, 13)
     same(whole, second)
 
 

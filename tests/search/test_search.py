@@ -118,12 +118,21 @@ def test_asking_in_pieces_gives_the_same_points():
     np.testing.assert_array_equal(np.vstack(parts), xs)
 
 
-def test_asking_ahead_is_allowed_and_used():
+def test_first_ask_may_set_the_size_of_a_generation():
     search = vo.Search(vo.Box(-5, 5, size=3), seed=0)
-    while search.evaluations < 1500:
-        xs = search.ask(30)
+    while search.evaluations < 800:
+        xs = search.ask(16)
         search.tell(xs, [sphere(x) for x in xs])
+    assert search.generation == 50
     assert search.best.fun < 1e-6
+
+
+def test_asking_ahead_is_allowed_and_used():
+    search = vo.Search(vo.Box(-5, 5, size=3), seed=0, population=7)
+    while search.evaluations < 2000:
+        xs = search.ask(20)
+        search.tell(xs, [sphere(x) for x in xs])
+    assert search.best.fun < 1e-3
 
 
 def test_points_of_ones_own_lead_the_way():

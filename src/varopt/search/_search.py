@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import time
@@ -80,8 +81,8 @@ class Search:
     seed : int, optional
         The same seed and the same values give the same points. Without one, a fresh one is drawn, and kept.
     population : int, optional
-        Samples of a generation; chosen by the method by default. The most that can be evaluated side by side without
-        asking ahead.
+        Samples of a generation. By default what the method chooses, or as many as the first `ask` asks for, if that is
+        more.
     x0 : point, optional
         Where to start; the middle of the space by default.
     sigma : float, optional
@@ -135,7 +136,8 @@ class Search:
             "maximize": bool(maximize), "noisy": self.noisy, "asynchronous": self.asynchronous,
         }  # fmt: skip
         latent = None if start is None else self._coding.latent(start[None])[0]
-        self.method, self._model = build(method, self._layout, self._coding, latent, sigma, population)
+        self._build = functools.partial(build, method, self._layout, self._coding, latent, sigma)
+        self.method, self._model = self._build(population)
         self._rng = np.random.default_rng(self.seed)
 
         self._lowest = Lowest()
@@ -181,6 +183,8 @@ class Search:
         return rows
 
     def _draw(self, count: int | None) -> None:
+        if self._drawn == 0 and count is not None and self.settings["population"] is None and not self.asynchronous:
+            _, self._model = self._build(max(count, self._model.population))
         self._model.refresh(self._rng)
         size = self._model.population if count is None or not self.asynchronous else count
         latent = self._model.sample(self._rng, size)
@@ -410,7 +414,7 @@ class Search:
         for record in [*records, None]:
             while upcoming and upcoming[0][1] <= len(self.records):
                 size, _ = upcoming.popleft()
-                self._draw(size if self.asynchronous else None)
+                self._draw(size)
                 places.extend(self._queue)
                 self._queue.clear()
             if record is None:

@@ -80,16 +80,15 @@ class Restarts(Update):
         lowest = float(values.min())
         self._run_best, self._best = min(self._run_best, lowest), min(self._best, lowest)
         self._recent.append(lowest)
-        self._ended = self._why_end(values)
+        self._ended = self._why_end()
 
-    def _why_end(self, values: Array) -> str:
+    def _why_end(self) -> str:
         if self._run_used >= self._budget:
             return "its share of the budget is spent"
         if len(self._recent) == self._recent.maxlen:
             newest, oldest = min(self._recent), max(self._recent)
-            fluctuation = max(oldest, float(values.max())) - newest
-            if fluctuation <= 1e-12 * max(1.0, abs(newest)) or not math.isfinite(newest):
-                return "the values no longer differ"
+            if oldest - newest <= 1e-12 * max(1.0, abs(newest)) or not math.isfinite(newest):
+                return "the best of a generation no longer changes"
             # What the last generations brought would have to be repeated many times over to reach the best of an
             # earlier run: this one is on its way to a worse optimum.
             if oldest - newest < 1e-3 * (self._run_best - self._best):
