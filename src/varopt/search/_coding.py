@@ -73,15 +73,12 @@ class Coding:
         return latent
 
     def cells(self, columns: NDArray[np.intp], latent: Array) -> tuple[Array, Array]:
-        """Both ends of the cells in which latent values of integer columns lie; infinite without a neighbour."""
+        """Both ends of the cells in which latent values of integer columns lie, of shape (..., columns)."""
         low, width, logs = self._low[columns], self._width[columns], self.layout.log[columns]
         first, last = self.layout.low[columns], self.layout.high[columns]
         value = low + width * reflect(latent)
-        value[logs] = np.exp(value[logs])
+        value[..., logs] = np.exp(value[..., logs])
         middle = np.clip(np.floor(value + 0.5), first, last)
         below, above = middle - 0.5, middle + 0.5
-        below[logs], above[logs] = np.log(below[logs]), np.log(above[logs])
-        return (
-            np.where(middle == first, -np.inf, (below - low) / width),
-            np.where(middle == last, np.inf, (above - low) / width),
-        )
+        below[..., logs], above[..., logs] = np.log(below[..., logs]), np.log(above[..., logs])
+        return (below - low) / width, (above - low) / width

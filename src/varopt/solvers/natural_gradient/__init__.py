@@ -6,9 +6,9 @@ average over the distribution, with different weights for the samples and differ
 
 from varopt.solvers.natural_gradient._categorical import Categorical, berny, pbil, umda
 from varopt.solvers.natural_gradient._cma import CMA, default_population
+from varopt.solvers.natural_gradient._integers import Integers
 from varopt.solvers.natural_gradient._local import LocalSearch
 from varopt.solvers.natural_gradient._low_rank import LowRank
-from varopt.solvers.natural_gradient._margin import Margin
 from varopt.solvers.natural_gradient._product import Product
 from varopt.solvers.natural_gradient._restarts import Restarts
 from varopt.solvers.natural_gradient._snes import SNES
@@ -20,9 +20,9 @@ __all__ = [
     "SNES",
     "XNES",
     "Categorical",
+    "Integers",
     "LocalSearch",
     "LowRank",
-    "Margin",
     "Product",
     "Restarts",
     "Update",

@@ -5,17 +5,18 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
-from varopt.solvers.natural_gradient._margin import Margin
+from varopt.solvers.natural_gradient._integers import Integers
 from varopt.solvers.natural_gradient._update import Array, Update
 from varopt.solvers.natural_gradient._weights import signed_log_weights
 
 __all__ = ["CMA", "default_population"]
 
 
-def default_population(size: int) -> int:
-    """4 + 3 log(size), the usual number of samples of a generation."""
-    return 4 + int(3 * math.log(size))
+def default_population(size: int, integers: int = 0) -> int:
+    """4 + 3 log(size), the usual number of samples of a generation; more if some coordinates are integers [Ma24]."""
+    return int(6 + 3 * math.log(size * integers)) if integers else 4 + int(3 * math.log(size))
 
 
 class CMA(Update):
@@ -23,7 +24,7 @@ class CMA(Update):
 
     The rank-mu part of the update is a step along the natural gradient of the weighted average in (mean, covariance);
     the paths add what single generations cannot see, namely that successive steps agree. D is a diagonal of ones,
-    unless a coordinate stands for an integer and must not become narrower than its cells (`Margin`).
+    unless a coordinate stands for an integer and must not become too narrow for its cells (`Integers`).
 
     Parameters
     ----------
@@ -33,8 +34,11 @@ class CMA(Update):
         The first standard deviation of every coordinate.
     population : int, optional
         Samples of a generation; 4 + 3 log(d) by default.
-    margin : Margin, optional
-        What keeps integers moving.
+    integers : Integers, optional
+        Coordinates that stand for integers, inside (0, 1).
+    bounded : boolean array of shape (d,), optional
+        Coordinates with bounds at 0 and 1. While the mean is within a standard deviation of some, one sample in every
+        other generation lies on them: samples reflected at a bound come close to an optimum there, but never reach it.
 
     Notes
     -----
@@ -43,7 +47,13 @@ class CMA(Update):
     """
 
     def __init__(
-        self, mean: Array, sigma: float, population: int | None = None, *, margin: Margin | None = None
+        self,
+        mean: Array,
+        sigma: float,
+        population: int | None = None,
+        *,
+        integers: Integers | None = None,
+        bounded: NDArray[np.bool_] | None = None,
     ) -> None:
         d = mean.size
         self.size = d
@@ -81,16 +91,26 @@ class CMA(Update):
         self._axes, self._lengths = np.eye(d), np.ones(d)  # C = axes diag(lengths^2) axes'
         self._path_sigma, self._path = np.zeros(d), np.zeros(d)
         self.generation = 0
-        self._margin = margin
+        self._integers = integers
+        self._bounded = np.zeros(d, dtype=bool) if bounded is None else bounded
 
     def sample(self, rng: np.random.Generator, count: int) -> Array:
         z = rng.standard_normal((count, self.size))  # ~ N(0, I)
         y = (z * self._lengths) @ self._axes.T  # ~ N(0, C)
-        return np.asarray(self._mean + (self.sigma * self.scale) * y)
+        points = np.asarray(self._mean + (self.sigma * self.scale) * y)
+        if count == self.population and self.generation % 2 and self._bounded.any():
+            bound = np.round(self._mean)
+            near = self._bounded & (np.abs(self._mean - bound) < self.deviations)
+            points[-1, near] = bound[near]
+        return points
 
     def tell(self, points: Array, values: Array) -> None:
         best_first = np.argsort(values, kind="stable")[: self.population]
-        y = (points[best_first] - self._mean) / (self.sigma * self.scale)  # ~ N(0, C)
+        points = points[best_first]
+        if self._integers is not None:
+            columns, better = self._integers.columns, slice(None, self._parents)
+            points[better, columns] = self._integers.center(points[better, columns], self._mean[columns])
+        y = (points - self._mean) / (self.sigma * self.scale)  # ~ N(0, C)
         z = (y @ self._axes) / self._lengths  # ~ N(0, I), in the axes of C
         # Points from elsewhere (told by the user, or drawn long ago) count as if they were on the rim [Ha11].
         far = np.sqrt((z * z).sum(axis=1)) / (math.sqrt(self.size) + 3.0)
@@ -129,10 +149,10 @@ class CMA(Update):
         self.covariance += (y.T * (self._c_mu * weights)) @ y
         if self.generation % self._decompose_every == 0:
             self._decompose()
-        if self._margin is not None:
-            columns = self._margin.columns
-            self._mean[columns], widen = self._margin.correct(self._mean[columns], self.deviations[columns])
-            self.scale[columns] *= widen
+        if self._integers is not None:
+            columns = self._integers.columns
+            least = self._integers.least_deviation(self._mean[columns], min(0.2, self._mu_eff / self.size))
+            self.scale[columns] *= np.maximum(1.0, least / self.deviations[columns])
 
     def _decompose(self) -> None:
         self.covariance = 0.5 * (self.covariance + self.covariance.T)
