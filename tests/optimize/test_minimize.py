@@ -347,4 +347,5 @@ def test_plot_draws_bracket_and_sigma(regression):
     matplotlib.use("Agg")
     *_, f = regression
     axes = vo.minimize(f).plot()
-    assert [line.get_label() for line in axes[0].lines] == ["upper", "lower"]
+    assert axes.shape == (2, 2)
+    assert [line.get_label() for line in axes[0, 0].lines] == ["upper", "lower"]

@@ -141,29 +141,27 @@ class Result:
         return f"{first[0]:.2g} -> {last:.2g}" if first.size and first[0] != last else f"{last:.2g}"
 
     def plot(self, axes: Any = None) -> Any:
-        """Bracket and sigma, against steps below and seconds above. Needs Matplotlib (the extra `plot`); returns axes.
+        """Bracket and sigma, against steps and against seconds. Needs Matplotlib (the extra `plot`); returns the axes.
 
         Parameters
         ----------
-        axes : pair of Matplotlib axes, optional
-            Where to draw: the bracket on the first, sigma on the second.
+        axes : 2 x 2 array of Matplotlib axes, optional
+            Where to draw: the bracket in the first row, sigma in the second; by steps on the left, by time on the right.
         """
         import matplotlib.pyplot as plt
 
-        axes = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")[1] if axes is None else axes
-        steps, seconds = self.history["steps"], self.history["time"]
-        for name in ("upper", "lower"):
-            values = self.history[name]
-            axes[0].plot(steps, np.where(np.isfinite(values), values, np.nan), "o-", ms=3, label=name)
-        axes[0].set(ylabel="objective", title="bracket of the optimum")
-        axes[0].legend()
-        axes[1].semilogy(steps, np.where(self.history["sigma"] > 0, self.history["sigma"], np.nan), "o-", ms=3)
-        axes[1].set(ylabel="sigma", title="dispersion")
-        for axis in axes:
-            axis.set_xlabel("steps")
-            if steps.size > 1 and steps[-1] > steps[0] and np.all(np.diff(steps) >= 0):
-                clock = axis.secondary_xaxis(
-                    "top", functions=(lambda v: np.interp(v, steps, seconds), lambda t: np.interp(t, seconds, steps))
-                )
-                clock.set_xlabel("seconds")
+        if axes is None:
+            axes = plt.subplots(2, 2, figsize=(8.5, 5), layout="constrained", sharex="col", sharey="row")[1]
+        history = {name: np.where(np.isfinite(values), values, np.nan) for name, values in self.history.items()}
+        for column, (name, label) in zip(np.asarray(axes).T, (("steps", "steps"), ("time", "seconds")), strict=True):
+            bracket, dispersion = column
+            for side in ("upper", "lower"):
+                bracket.plot(history[name], history[side], "o-", ms=3, label=side)
+            dispersion.semilogy(
+                history[name], np.where(history["sigma"] > 0, history["sigma"], np.nan), "o-", ms=3, color="C2"
+            )
+            dispersion.set_xlabel(label)
+        axes[0][0].set_ylabel("objective")
+        axes[1][0].set_ylabel("sigma")
+        axes[0][0].legend(title="bracket of the optimum")
         return axes

@@ -80,7 +80,7 @@ def _solve(problem: Composite, state: State, tol: float, check: Check, config: N
     def level(path: Path) -> None:
         state.sigma, state.latest = path.sigma, path.x
         state.steps += path.level_steps
-        state.record()
+        state.record(path.problem.value(path.x) if path.origin is problem else np.inf)
         check(state)
 
     def proved() -> bool:  # a smoothing gap within the tolerance is no reason not to finish exactly

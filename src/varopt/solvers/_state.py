@@ -83,10 +83,11 @@ class State:
         """Seconds up to the last record."""
         return self.history[-1]["time"] if self.history else 0.0
 
-    def record(self) -> None:
-        """Append to the history."""
+    def record(self, value: float = np.inf) -> None:
+        """Append to the history; `value` is that of the latest point, where it is known."""
+        upper = min(self.upper, value)
         self.history.append(
-            {"time": self.elapsed, "steps": self.steps, "sigma": self.sigma, "upper": self.upper, "lower": self.lower}
+            {"time": self.elapsed, "steps": self.steps, "sigma": self.sigma, "upper": upper, "lower": self.lower}
         )
 
     def __getstate__(self) -> dict[str, Any]:
