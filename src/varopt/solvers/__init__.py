@@ -3,6 +3,7 @@
 from varopt.solvers._choose import METHODS, choose
 from varopt.solvers._composite import Composite, NotComposite, composite
 from varopt.solvers._diagonal_newton import DiagonalNewton
+from varopt.solvers._interior_point import InteriorPoint
 from varopt.solvers._lbfgs import LBFGS
 from varopt.solvers._method import Method
 from varopt.solvers._newton import Newton
@@ -21,6 +22,7 @@ __all__ = [
     "DiagonalNewton",
     "Every",
     "Geometric",
+    "InteriorPoint",
     "Method",
     "Newton",
     "NotComposite",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from varopt.solvers._composite import Composite
 from varopt.solvers._diagonal_newton import DiagonalNewton
+from varopt.solvers._interior_point import InteriorPoint
 from varopt.solvers._lbfgs import LBFGS
 from varopt.solvers._method import Method
 from varopt.solvers._newton import Newton
@@ -11,8 +12,11 @@ from varopt.solvers._pivoting import Pivoting
 
 __all__ = ["METHODS", "choose"]
 
-METHODS: dict[str, Method] = {method.name: method for method in (Newton(), Pivoting(), DiagonalNewton(), LBFGS())}
-_AUTO = ("pivoting", "newton")  # in order: the first that suits the problem and does not refuse it is taken
+METHODS: dict[str, Method] = {
+    method.name: method for method in (Newton(), Pivoting(), InteriorPoint(), DiagonalNewton(), LBFGS())
+}
+# In order: the first that suits the problem and does not refuse it is taken.
+_AUTO = ("pivoting", "interior-point", "newton")
 
 
 def choose(problem: Composite) -> Method:

@@ -166,10 +166,11 @@ class Composite:
     @cached_property
     def is_sparse(self) -> bool:
         """Whether every matrix is sparse and there are too many variables to treat them as dense."""
+        parts = (*self.rows, *self.squares)
         return (
             self.size > _DENSE
-            and sp.issparse(self.hessian)
-            and all(sp.issparse(r.linear.rows(slice(0, 1)).explicit()) for r in self.rows)
+            and (self.matrix is None or sp.issparse(self.matrix))
+            and all(r.linear.storage == "sparse" for r in parts)
         )
 
     def quadratic(self, x: Vector) -> float:

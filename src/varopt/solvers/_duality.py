@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from varopt.solvers._composite import Composite, Rows, add
-from varopt.solvers._level import factorised, solve_definite
+from varopt.solvers._level import factorised, factorised_sparse, solve_definite
 from varopt.solvers._state import State
 
 __all__ = ["bracket", "dual_gap"]
@@ -23,7 +23,7 @@ _CORRECTIONS = 8  # rounds in which slopes are moved until they balance
 _NEARBY = (
     "an optimum lies within twice the coordinates of the point found (which absorbs that it is stationary to rounding)"
 )
-_DENSE = 3000  # largest order at which a sparse matrix is factorised as a dense one
+_MARGIN = 1e-9  # eigenvalues of a matrix of unit diagonal that are known to be larger are safely positive
 
 
 def dual_gap(problem: Composite, x: Vector, positions: Sequence[Vector], slopes: Sequence[Vector]) -> tuple[float, str]:
@@ -38,8 +38,7 @@ def dual_gap(problem: Composite, x: Vector, positions: Sequence[Vector], slopes:
     infinite; as rounding it is charged with the distance to an optimum, assumed to be no farther from the point than
     twice its own coordinates.
     """
-    residual, size = _residual(problem, x, slopes)
-    gap = 0.0
+    residual, gap = _residual(problem, x, slopes), 0.0
     for r, z, u in zip(problem.rows, positions, slopes, strict=True):
         open_rows = np.flatnonzero((u != r.term.derivative(z)) & (r.weights > 0))
         if open_rows.size:
@@ -47,36 +46,51 @@ def dual_gap(problem: Composite, x: Vector, positions: Sequence[Vector], slopes:
     energy = _inverse_energy(problem.hessian, residual)
     if energy is not None:
         return gap + 0.5 * energy, ""
-    if np.any(np.abs(residual) > _STATIONARY * size):
+    if np.any(np.abs(residual) > _STATIONARY * _cancelling(problem, x)):
         return np.inf, ""
     return gap + _charge(residual, x), _NEARBY
 
 
-def _residual(problem: Composite, x: Vector, slopes: Sequence[Vector]) -> tuple[Vector, Vector]:
-    """What the slopes leave unbalanced, and the size of what cancels in it, for its rounding."""
+def _residual(problem: Composite, x: Vector, slopes: Sequence[Vector]) -> Vector:
+    """What the slopes leave unbalanced."""
     residual = problem.quadratic_slope(x).copy()
-    size = np.abs(problem.slope) + np.abs(residual)
     for r, u in zip(problem.rows, slopes, strict=True):
         residual += r.linear.transpose_apply(r.weights * u)
-        size += r.largest_pull
-    return residual, size
+    return residual
+
+
+def _cancelling(problem: Composite, x: Vector) -> Vector:
+    """The size of what cancels in the residual, for its rounding."""
+    return sum((r.largest_pull for r in problem.rows), np.abs(problem.slope) + np.abs(problem.quadratic_slope(x)))
 
 
 def _inverse_energy(hessian: Any, residual: Vector) -> float | None:
     """``r'H^{-1}r`` where H is safely positive definite, else None."""
     if hessian is None or not np.all(hessian.diagonal() > 0):
         return None
+    if sp.issparse(hessian) and hessian.nnz == residual.size:
+        return float(residual @ (residual / hessian.diagonal()))
     scale = 1.0 / np.sqrt(hessian.diagonal())
     scaled = scale * residual
     if sp.issparse(hessian):
-        unit = sp.csr_array(sp.diags_array(scale) @ hessian @ sp.diags_array(scale))
-        if float(np.abs(unit - sp.eye_array(unit.shape[0])).sum(axis=1).max(initial=0.0)) < 0.99:  # diagonally dominant
-            return float(scaled @ solve_definite(unit, scaled))
-        if unit.shape[0] > _DENSE:
-            return None
-        hessian = hessian.toarray()
+        return _sparse_energy(sp.csr_array(sp.diags_array(scale) @ hessian @ sp.diags_array(scale)), scaled)
     factor = factorised(scale[:, None] * hessian * scale)
     return None if factor is None else float(scaled @ scipy.linalg.cho_solve(factor, scaled, check_finite=False))
+
+
+def _sparse_energy(unit: Any, residual: Vector) -> float | None:
+    r"""An upper bound on ``r'U^{-1}r`` for a sparse matrix of unit diagonal; None where it may be singular.
+
+    Where ``U - margin I`` has a Cholesky factor, no eigenvalue of U is below the margin, up to rounding that is far
+    smaller than it. For whatever y then ``r'U^{-1}r <= 2 r'y - y'Uy + |r - Uy|^2 / margin``.
+    """
+    try:
+        y = factorised_sparse(unit - _MARGIN * sp.eye_array(residual.size))(residual)
+    except np.linalg.LinAlgError:
+        return None
+    product = unit @ y
+    missing = residual - product
+    return max(float(2.0 * (residual @ y) - y @ product + missing @ missing / _MARGIN), 0.0)
 
 
 def _young(r: Rows, z: Vector, u: Vector, index: NDArray[np.intp]) -> Vector:
@@ -101,9 +115,9 @@ def bracket(problem: Composite, x: Vector, deviations: Sequence[Any], state: Sta
 
 def _balanced(problem: Composite, x: Vector, slopes: Sequence[Vector]) -> list[Vector]:
     """Slopes near the given ones that balance the quadratic: each moves by a share of its distance from the ends."""
-    slopes = list(slopes)
+    slopes, size = list(slopes), _cancelling(problem, x)
     for _ in range(_CORRECTIONS):
-        residual, size = _residual(problem, x, slopes)
+        residual = _residual(problem, x, slopes)
         if np.all(np.abs(residual) <= 0.1 * _STATIONARY * size):
             break
         room, matrix = [], None

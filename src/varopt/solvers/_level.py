@@ -7,7 +7,7 @@ polynomial to machine precision and are frozen, so that the work of a level is t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from varopt.solvers._composite import Composite, add
 from varopt.solvers._loop import Path
 
-__all__ = ["as_band", "factorised", "near", "newton_level", "solve_definite", "typical_lengths"]
+__all__ = ["factorised", "factorised_sparse", "near", "newton_level", "solve_definite", "typical_lengths"]
 
 Vector = NDArray[np.float64]
 
@@ -175,16 +175,27 @@ def _solve_dense(matrix: Vector, rhs: Vector, ridge: float) -> Vector:
 
 
 def _solve_sparse(matrix: Any, rhs: Vector, ridge: float) -> Vector:
+    return np.asarray(factorised_sparse(matrix + ridge * sp.eye_array(matrix.shape[0]))(rhs))
+
+
+def factorised_sparse(matrix: Any) -> Callable[[Vector], Vector]:
+    """A solver for a sparse symmetric matrix, banded where it is; `LinAlgError` where it is not positive definite."""
     band = as_band(matrix)
     if band is not None:
-        band[0] += ridge
-        return np.asarray(scipy.linalg.solveh_banded(band, rhs, lower=True, check_finite=False))
+        factor = scipy.linalg.cholesky_banded(band, lower=True, overwrite_ab=True, check_finite=False)
+        return lambda rhs: np.asarray(scipy.linalg.cho_solve_banded((factor, True), rhs, check_finite=False))
     from scipy.sparse.linalg import splu
 
     try:
-        return np.asarray(splu((matrix + ridge * sp.eye_array(matrix.shape[0])).tocsc()).solve(rhs))
+        # In a symmetric order and without pivoting these are Cholesky's pivots: positive just if the matrix is.
+        factors = splu(
+            sp.csc_matrix(matrix), permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True}
+        )
     except RuntimeError as error:  # exactly singular
         raise np.linalg.LinAlgError(str(error)) from None
+    if not (np.array_equal(factors.perm_r, factors.perm_c) and np.all(factors.U.diagonal() > 0.0)):
+        raise np.linalg.LinAlgError("the matrix is not positive definite")
+    return lambda rhs: np.asarray(factors.solve(rhs))
 
 
 def as_band(matrix: Any) -> Vector | None:
