@@ -44,9 +44,9 @@ def minimize(
         Relative: stop when ``upper - lower <= tol * max(1, |upper|)``.
     method : str or Method
         ``"auto"`` chooses, and `Result.method` says what it chose. By name: ``"newton"`` (path following, then an exact
-        crossover), ``"diagonal-newton"`` and ``"lbfgs"`` (the paper's), with their defaults; or a configuration such as
-        ``vo.solvers.Newton(schedule=vo.solvers.Adaptive())``. For discrete variables: ``"free-energy"`` and the others
-        in `varopt.solvers.discrete.SEARCHES`.
+        crossover), ``"interior-point"`` (banded and sparse problems), ``"diagonal-newton"`` and ``"lbfgs"`` (the
+        paper's), with their defaults; or a configuration such as ``vo.solvers.Newton(schedule=vo.solvers.Adaptive())``.
+        For discrete variables: ``"free-energy"`` and the others in `varopt.solvers.discrete.SEARCHES`.
     x0 : point, optional
         Where to start: a flat array or a mapping from variables. Zero by default.
     resume : State or Result, optional

@@ -6,8 +6,8 @@ filtering are. The same step from
     [ H   A'      ] [dx]   [ -residual ]
     [ A  -1 / D   ] [du] = [  pull / D ]
 
-takes no harm from a large D. With every multiplier placed among the variables of its row this is a band too, indefinite,
-and about four times the work.
+takes no harm from a large D. With every multiplier placed among the variables of its row this is a band too,
+indefinite, and about four times the work.
 """
 
 from __future__ import annotations

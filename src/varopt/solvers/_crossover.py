@@ -3,8 +3,7 @@ r"""From a small sigma to the exact optimum.
 Everything is frozen but the kinks that a row may rest on. What is left is small and is solved exactly through its
 dual: each near kink, a function ``jump (z - t)_+``, has a multiplier between zero and its jump. Without curvature that
 is a linear programme (from vertex to vertex, or by HiGHS), with it a box-constrained quadratic programme (DAQP). Rows
-that passed a kink are added, and the solve is repeated. Where all matrices are sparse, as for differences, all kinks
-are solved for at once by a primal-dual active set.
+that passed a kink are added, and the solve is repeated.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ import scipy.linalg
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from varopt.solvers._active_set import active_set
 from varopt.solvers._box import box_by_active_set
 from varopt.solvers._composite import Composite
 from varopt.solvers._duality import dual_gap
@@ -63,14 +61,11 @@ def cross_over(
     near: Near = [
         [np.abs(z - t) <= d for t, _ in r.kinks] for r, z, d in zip(problem.rows, reference, reach, strict=True)
     ]
-    resting = [[mask.copy() for mask in block] for block in near]
-    if problem.is_sparse:
-        near = [[np.ones_like(mask) for mask in block] for block in near]
     best: Exact | None = None
     for _ in range(rounds):
-        if not problem.is_sparse and sum(int(mask.sum()) for block in near for mask in block) > most:
+        if sum(int(mask.sum()) for block in near for mask in block) > most:
             return best
-        solved = _solve_kinks(problem, reference, near, resting)
+        solved = _solve_kinks(problem, reference, near)
         if solved is None:
             return best
         x, multipliers = solved
@@ -99,25 +94,18 @@ def _update(problem: Composite, reference: list[Vector], positions: Sequence[Vec
 
 
 def _solve_kinks(
-    problem: Composite, reference: Sequence[Vector], near: Near, resting: Near
+    problem: Composite, reference: Sequence[Vector], near: Near
 ) -> tuple[Vector, list[list[Vector]]] | None:
     """Minimise with every near kink a function of its own and all else frozen; the point and the multipliers."""
     frozen = problem.freeze(reference, [np.zeros(z.shape, dtype=bool) for z in reference])
     slope = frozen.slope.copy()
-    matrices, offsets, highs, states, counts = [], [np.zeros(0)], [np.zeros(0)], [np.zeros(0, dtype=np.int8)], []
-    distances = [np.zeros(0)]
-    for r, z, masks, rests in zip(problem.rows, reference, near, resting, strict=True):
-        for (t, jump), mask, rest in zip(r.kinks, masks, rests, strict=True):
+    matrices, offsets, highs, distances, counts = [], [np.zeros(0)], [np.zeros(0)], [np.zeros(0)], []
+    for r, z, masks in zip(problem.rows, reference, near, strict=True):
+        for (t, jump), mask in zip(r.kinks, masks, strict=True):
             index = np.flatnonzero(mask)
             counts.append(index.size)
             part = r.linear.rows(index).explicit()
-            matrices.append(
-                part
-                if problem.is_sparse
-                else part.toarray()
-                if sp.issparse(part)
-                else np.asarray(part, dtype=np.float64)
-            )
+            matrices.append(part.toarray() if sp.issparse(part) else np.asarray(part, dtype=np.float64))
             knot = np.broadcast_to(np.asarray(t, dtype=np.float64), z.shape)[index]
             weight = r.weights[index] * np.broadcast_to(np.asarray(jump, dtype=np.float64), z.shape)[index]
             right = z[index] >= knot
@@ -126,21 +114,13 @@ def _solve_kinks(
             away = np.abs(z[index] - knot)
             distances.append(away / max(float(away.max(initial=0.0)), 1e-300))
             highs.append(weight)
-            states.append(np.where(rest[index], 0, np.where(right, 1, -1)).astype(np.int8))
     d, high = np.concatenate(offsets), np.concatenate(highs)
-    if problem.is_sparse:
-        solved = (
-            active_set(frozen.hessian, slope, sp.vstack(matrices, format="csr"), d, high, np.concatenate(states))
-            if matrices
-            else None
-        )
-    else:
-        a = np.vstack(matrices) if matrices else np.zeros((0, problem.size))
-        solved = (
-            _linear(slope, a, d, high, np.concatenate(distances))
-            if frozen.hessian is None
-            else _quadratic(frozen.hessian, slope, a, d, high)
-        )
+    a = np.vstack(matrices) if matrices else np.zeros((0, problem.size))
+    solved = (
+        _linear(slope, a, d, high, np.concatenate(distances))
+        if frozen.hessian is None
+        else _quadratic(frozen.hessian, slope, a, d, high)
+    )
     if solved is None or not np.all(np.isfinite(solved[0])):
         return None
     x, multipliers = solved

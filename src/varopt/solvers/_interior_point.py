@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from varopt.solvers._duality import dual_gap
 from varopt.solvers._method import Method
 from varopt.solvers._normal import normal
 from varopt.solvers._pieces import Piece, line_slope, split
+from varopt.solvers._snap import snapped
 from varopt.solvers._state import Check, State
 
 __all__ = ["InteriorPoint"]
@@ -29,7 +30,7 @@ _STALLED = 12  # steps without progress after which the method gives up
 
 @dataclass(frozen=True)
 class InteriorPoint(Method):
-    r"""Mehrotra's predictor and corrector on the kinks and quadratic pieces of the terms.
+    r"""Mehrotra's predictor and corrector [Mehrotra92] on the kinks and quadratic pieces of the terms.
 
     The step solves with ``H + A'DA``, D diagonal: a band for differences (total variation, trend filtering), else a
     sparse or a small dense matrix. For trend filtering this is the method of [KKBG09], for quantile regression that of
@@ -92,6 +93,7 @@ def _descend(iterate: _Iterate, state: State, tol: float, check: Check, most: in
         if stalled >= _STALLED or not np.isfinite(iterate.total):
             break
     iterate.show(state)
+    iterate.snap(state)
     state.sigma = 0.0 if state.reached(tol) else state.sigma
     state.record()
 
@@ -157,7 +159,7 @@ class _Iterate:
 
     def _gathered(self, block: int, values: Callable[[Piece], Vector], power: int) -> Vector:
         pieces = self.blocks[block]
-        if len(pieces) == 1 and pieces[0].index is None and pieces[0].sign**power > 0:
+        if len(pieces) == 1 and pieces[0].index is None and pieces[0].sign ** power > 0:
             return values(pieces[0])
         rows = np.zeros(self.problem.rows[block].count)
         for piece in pieces:
@@ -190,7 +192,7 @@ class _Iterate:
     # -- A step -------------------------------------------------------------------------------------------------------
 
     def step(self) -> bool:
-        """Predict, correct and move; False where that gained nothing: neither products nor residual fell by a percent."""
+        """Predict, correct and move; False where that was too little to matter."""
         pieces = [(b, piece) for b, block in enumerate(self.blocks) for piece in block]
         residual = self._residual(self._multipliers())
         if self._harm(residual) > 0.01 * self.total:
@@ -255,3 +257,17 @@ class _Iterate:
             slope = np.where(r.weights > 0, line_slope(r) + pull / weights, r.term.derivative(z))
             slopes.append(np.clip(slope, *r.term.slopes))
         return slopes
+
+    def snap(self, state: State) -> None:
+        """Show `state` the point with what rests on a kink at zero exactly there, where that is no worse."""
+        resting = []
+        for block, r in zip(self.blocks, self.problem.rows, strict=True):
+            rests = np.zeros(r.count, dtype=bool)
+            for piece in block:
+                if not np.any(piece.knot):
+                    rests[slice(None) if piece.index is None else piece.index] = piece.rests()
+            resting.append(rests)
+        x = snapped(self.problem, self.x, resting)
+        value = self.problem.value(x)
+        if value <= state.upper + _EXACT * abs(state.upper):
+            state.x, state.upper = x, value

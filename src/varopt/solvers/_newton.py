@@ -21,12 +21,10 @@ __all__ = ["Newton"]
 
 _GROWTH = 8  # each sample of rows is this many times the one before
 _FLOOR = 1e-10  # relative sigma at which the path gives up
-_ROUGH = 0.07  # relative sigma from which the active set of a sparse problem settles
 _KINKS = 2000  # most near kinks that the crossover takes on
 # Deviations within which a row is taken as near a kink, and the most such rows: a few; where that does not lock on,
-# more; at last all of them. An active set only needs a guess of the rows at rest.
+# more; at last all of them.
 _ATTEMPTS = ((4.0, _KINKS), (40.0, _KINKS // 2), (np.inf, _KINKS // 2))
-_SPARSE_ATTEMPTS = ((1.0, _KINKS), (4.0, _KINKS))
 
 
 @dataclass(frozen=True)
@@ -51,6 +49,11 @@ class Newton(Method):
 
     def refusal(self, problem: Composite) -> str:
         """What the problem lacks."""
+        if problem.is_sparse:
+            return (
+                f"its sparse matrices would be made dense, with {problem.size} variables; "
+                "method 'interior-point' keeps them sparse."
+            )
         return problem.not_quadratic or problem.not_convex
 
     def solve(self, problem: Composite, state: State, tol: float, check: Check) -> None:
@@ -105,12 +108,11 @@ def _solve(problem: Composite, state: State, tol: float, check: Check, config: N
 
     def settled(path: Path) -> bool:
         level(path)
-        count = 0 if problem.is_sparse and few else near(path)
+        count = near(path)
         if count > _KINKS and within_reach(path):
             # Too many for the crossover: the bracket has to come from the smoothed slopes.
             bracket(problem, path.x, [path.sigma * length for length in lengths], state, balance=False)
-        enough = path.sigma <= _ROUGH if problem.is_sparse and few else count <= few
-        return enough or path.sigma < _FLOOR or proved()
+        return count <= few or path.sigma < _FLOOR or proved()
 
     while True:
         path = follow(Path(problem, x, sigma, list(lengths)), newton_level, schedule, settled)
@@ -119,7 +121,7 @@ def _solve(problem: Composite, state: State, tol: float, check: Check, config: N
         deviations = [path.sigma * length for length in lengths]
         if within_reach(path):
             bracket(problem, x, deviations, state, balance=False)
-        for attempt, (reach, most) in enumerate(_SPARSE_ATTEMPTS if problem.is_sparse else _ATTEMPTS):
+        for attempt, (reach, most) in enumerate(_ATTEMPTS):
             if attempt and proved():  # once even so: exact zeros are worth it
                 break
             exact = cross_over(problem, x, [reach * s for s in deviations], tol, most=most)

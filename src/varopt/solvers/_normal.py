@@ -1,7 +1,7 @@
 r"""Normal matrices ``H + sum_b A_b' diag(d_b) A_b`` whose d changes and whose pattern does not.
 
-The form of the matrices decides how they are formed and factorised: as a band where the rows reach over few neighbouring
-variables, as a dense matrix where there are few variables, as a sparse one otherwise.
+The form of the matrices decides how they are formed and factorised: as a band where the rows reach over few
+neighbouring variables, as a dense matrix where there are few variables, as a sparse one otherwise.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ class Stencil:
 
     @classmethod
     def of(cls, a: Any) -> Stencil | None:
-        count, columns = a.shape
+        count = a.shape[0]
         length = a.nnz // count
         if a.nnz != length * count or not 1 <= length <= 2 * _BAND or not np.all(np.diff(a.indptr) == length):
             return None

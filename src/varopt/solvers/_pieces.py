@@ -5,10 +5,10 @@ Both are one kind of function of the distance y from a knot,
 
     phi(y) = max { u y - r u^2 / 2 :  0 <= u <= h },
 
-with r = 0 for a kink of height h, and r = 1 / curvature for a quadratic piece along which the slope rises by h, infinite
-for an outermost one. A term is a line plus a sum of these; the multipliers u are what the slope of the line lacks of the
-slope of the term. Optimal is ``y - r u = p - q`` with ``p (h - u) = q u = 0``; an interior point has both products near
-mu. All of this is elementwise, and runs through chunks of the arrays that stay in the cache.
+with r = 0 for a kink of height h, and r = 1 / curvature for a quadratic piece along which the slope rises by h,
+infinite for an outermost one. A term is a line plus a sum of these; the multipliers u are what the slope of the line
+lacks of the slope of the term. Optimal is ``y - r u = p - q`` with ``p (h - u) = q u = 0``; an interior point has both
+products near mu. All of this is elementwise, and runs through chunks of the arrays that stay in the cache.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ __all__ = ["Piece", "line_slope", "split"]
 
 Vector = NDArray[np.float64]
 
+_REST = 1e-9  # share of the distance between rows and knots below which a slack counts as none
 _CHUNK = 1 << 14  # entries of each array that are worked on at a time: a dozen such chunks fit a cache
 
 
@@ -77,7 +78,7 @@ class Piece:
         The rows of the block where the piece occurs; None for all.
     """
 
-    def __init__(self, sign: float, knot: Any, high: Vector | None, resistance: Vector | None, index: Any) -> None:
+    def __init__(self, sign: float, knot: Any, high: Vector | None, resistance: Any, index: Any) -> None:
         self.sign, self.knot, self.high, self.resistance, self.index = sign, knot, high, resistance, index
         size = np.size(high if high is not None else resistance)
         self.products = size if high is None else 2 * size  # that tend to zero
@@ -122,7 +123,7 @@ class Piece:
 
         Returns the sum of the products.
         """
-        y = self.distance(z)
+        y, self.width = self.distance(z), width
         if self.high is None:
             self.u[:] = (np.maximum(y, 0.0) + width) / self.resistance
             self.q[:] = np.maximum(-y, 0.0) + width
@@ -233,3 +234,9 @@ class Piece:
                 self.p[k] += length * self.dp[k]
                 total += float(self.p[k] @ self.s[k])
         return total
+
+    def rests(self) -> NDArray[np.bool_]:
+        """Rows at a kink: the multiplier is inside its range, and the slacks are next to nothing beside it."""
+        if self.high is None or self.resistance is not None:
+            return np.zeros(self.u.size, dtype=bool)
+        return np.asarray((self.p < _REST * self.width) & (self.q < _REST * self.width))

@@ -18,6 +18,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from varopt.solvers._composite import Composite
+from varopt.solvers._interior_point import InteriorPoint
 from varopt.solvers._kinks import Kinks, scaled_gap
 from varopt.solvers._level import solve_definite
 from varopt.solvers._method import Method
@@ -78,7 +79,7 @@ class Pivoting(Method):
         state.record()
         check(state)
         if not state.reached(tol) and problem.size <= _LARGEST:
-            Newton().solve(problem, state, tol, check)
+            (InteriorPoint() if problem.is_sparse else Newton()).solve(problem, state, tol, check)
 
     def _primal(self, problem: Composite, state: State, tol: float) -> None:
         """Change sides until all are right, or until it is clear that they do not settle."""
