@@ -34,18 +34,20 @@ def dual_gap(problem: Composite, x: Vector, positions: Sequence[Vector], slopes:
         f(y) >= f(x) - sum_k w_k (rho(z_k) + rho*(u_k) - u_k z_k) + r'(y - x) + 1/2 (y - x)'H(y - x).
 
     Each summand is a Fenchel-Young gap, not negative, and zero where u is the slope at z. Where H is positive definite
-    the rest is at least :math:`-r'H^{-1}r/2`. Otherwise r has to vanish: where it is more than rounding the gap is
-    infinite; as rounding it is charged with the distance to an optimum, assumed to be no farther from the point than
-    twice its own coordinates.
+    on the variables that it touches, their rest is at least :math:`-r'H^{-1}r/2`. For the others, as unpenalised
+    intercepts, or for all, r has to vanish: where it is more than rounding the gap is infinite; as rounding it is
+    charged with the distance to an optimum, assumed to be no farther from the point than twice its own coordinates.
     """
     residual, gap = _residual(problem, x, slopes), 0.0
     for r, z, u in zip(problem.rows, positions, slopes, strict=True):
         open_rows = np.flatnonzero((u != r.term.derivative(z)) & (r.weights > 0))
         if open_rows.size:
             gap += float(r.weights[open_rows] @ _young(r, z, u, open_rows))
-    energy = _inverse_energy(problem.hessian, residual)
-    if energy is not None:
-        return gap + 0.5 * energy, ""
+    energy, flat = _inverse_energy(problem.hessian, residual)
+    gap += 0.5 * energy
+    if not flat.any():
+        return gap, ""
+    residual = np.where(flat, residual, 0.0)
     if np.any(np.abs(residual) > _STATIONARY * _cancelling(problem, x)):
         return np.inf, ""
     return gap + _charge(residual, x), _NEARBY
@@ -64,18 +66,28 @@ def _cancelling(problem: Composite, x: Vector) -> Vector:
     return sum((r.largest_pull for r in problem.rows), np.abs(problem.slope) + np.abs(problem.quadratic_slope(x)))
 
 
-def _inverse_energy(hessian: Any, residual: Vector) -> float | None:
-    """``r'H^{-1}r`` where H is safely positive definite, else None."""
-    if hessian is None or not np.all(hessian.diagonal() > 0):
-        return None
-    if sp.issparse(hessian) and hessian.nnz == residual.size:
-        return float(residual @ (residual / hessian.diagonal()))
-    scale = 1.0 / np.sqrt(hessian.diagonal())
+def _inverse_energy(hessian: Any, residual: Vector) -> tuple[float, NDArray[np.bool_]]:
+    """``r'H^{-1}r`` on the variables where H is safely positive definite, and which are the others."""
+    everything = np.ones(residual.size, dtype=bool)
+    if hessian is None:
+        return 0.0, everything
+    diagonal = np.asarray(hessian.diagonal())
+    curved = diagonal > 0
+    # A zero on the diagonal of a positive semidefinite matrix makes row and column zero.
+    if sp.issparse(hessian) and hessian.nnz <= np.count_nonzero(curved):
+        return float(residual[curved] @ (residual[curved] / diagonal[curved])), ~curved
+    if not curved.all():
+        part = np.flatnonzero(curved)
+        hessian = sp.csr_array(hessian)[part][:, part] if sp.issparse(hessian) else hessian[np.ix_(part, part)]
+        residual, diagonal = residual[part], diagonal[part]
+    scale = 1.0 / np.sqrt(diagonal)
     scaled = scale * residual
     if sp.issparse(hessian):
-        return _sparse_energy(sp.csr_array(sp.diags_array(scale) @ hessian @ sp.diags_array(scale)), scaled)
-    factor = factorised(scale[:, None] * hessian * scale)
-    return None if factor is None else float(scaled @ scipy.linalg.cho_solve(factor, scaled, check_finite=False))
+        energy = _sparse_energy(sp.csr_array(sp.diags_array(scale) @ hessian @ sp.diags_array(scale)), scaled)
+    else:
+        factor = factorised(scale[:, None] * hessian * scale)
+        energy = None if factor is None else float(scaled @ scipy.linalg.cho_solve(factor, scaled, check_finite=False))
+    return (0.0, everything) if energy is None else (energy, ~curved)
 
 
 def _sparse_energy(unit: Any, residual: Vector) -> float | None:

@@ -24,6 +24,7 @@ Vector = NDArray[np.float64]
 _RIDGES = (0.0, 1e-14, 1e-12, 1e-10, 1e-8, 1e-6)  # shares of the diagonal, tried in turn where a matrix is singular
 _SHARE = 0.995  # of the way to the boundary that a step may take
 _EXACT = 1e-13  # share of the objective below which the products count as zero
+_REST = (1e-6, 1e-9)  # shares of the rows' distance from a kink at which one may count as at rest; the first that fits
 _REFINEMENTS = 4  # attempts at a dual point that is feasible to rounding
 _STALLED = 12  # steps without progress after which the method gives up
 
@@ -84,11 +85,14 @@ def _descend(iterate: _Iterate, state: State, tol: float, check: Check, most: in
             looks = [look for look in looks if look < share]
         state.record()
         check(state)
-        settled = state.reached(tol) and share <= tol and iterate.total > 0.1 * before
+        settled = state.reached(tol) and share <= tol and iterate.total > 0.5 * before
         if k >= least and (settled or share <= _EXACT):
             break
         before = iterate.total
-        stalled = 0 if iterate.step() else stalled + 1
+        try:
+            stalled = 0 if iterate.step() else stalled + 1
+        except np.linalg.LinAlgError:  # beyond what rounding allows
+            break
         state.steps += 1
         if stalled >= _STALLED or not np.isfinite(iterate.total):
             break
@@ -186,7 +190,8 @@ class _Iterate:
             try:
                 return self.matrices.factorise(weights, ridge)
             except np.linalg.LinAlgError:
-                continue
+                if self.matrices.augment():
+                    return self._factorise()
         raise np.linalg.LinAlgError("the matrix of a step is singular")
 
     # -- A step -------------------------------------------------------------------------------------------------------
@@ -260,14 +265,14 @@ class _Iterate:
 
     def snap(self, state: State) -> None:
         """Show `state` the point with what rests on a kink at zero exactly there, where that is no worse."""
-        resting = []
-        for block, r in zip(self.blocks, self.problem.rows, strict=True):
-            rests = np.zeros(r.count, dtype=bool)
-            for piece in block:
-                if not np.any(piece.knot):
-                    rests[slice(None) if piece.index is None else piece.index] = piece.rests()
-            resting.append(rests)
-        x = snapped(self.problem, self.x, resting)
-        value = self.problem.value(x)
-        if value <= state.upper + _EXACT * abs(state.upper):
-            state.x, state.upper = x, value
+        for share in _REST:
+            resting = [np.zeros(r.count, dtype=bool) for r in self.problem.rows]
+            for block, rests in zip(self.blocks, resting, strict=True):
+                for piece in block:
+                    if not np.any(piece.knot):
+                        rests[slice(None) if piece.index is None else piece.index] = piece.rests(share)
+            x = snapped(self.problem, self.x, resting)
+            value = self.problem.value(x)
+            if value <= state.upper + _EXACT * abs(state.upper):
+                state.x, state.upper = x, value
+                return

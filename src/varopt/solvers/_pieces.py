@@ -25,7 +25,6 @@ __all__ = ["Piece", "line_slope", "split"]
 
 Vector = NDArray[np.float64]
 
-_REST = 1e-9  # share of the distance between rows and knots below which a slack counts as none
 _CHUNK = 1 << 14  # entries of each array that are worked on at a time: a dozen such chunks fit a cache
 
 
@@ -235,8 +234,8 @@ class Piece:
                 total += float(self.p[k] @ self.s[k])
         return total
 
-    def rests(self) -> NDArray[np.bool_]:
-        """Rows at a kink: the multiplier is inside its range, and the slacks are next to nothing beside it."""
+    def rests(self, share: float) -> NDArray[np.bool_]:
+        """Rows at a kink: both slacks are below a share of the distance that rows had from it at the start."""
         if self.high is None or self.resistance is not None:
             return np.zeros(self.u.size, dtype=bool)
-        return np.asarray((self.p < _REST * self.width) & (self.q < _REST * self.width))
+        return np.asarray((self.p < share * self.width) & (self.q < share * self.width))
