@@ -241,7 +241,7 @@ def _conclude(
         x = state.latest
     value = float(objective.at(x))  # as the user's own objective gives it, not as the reduced problem does
     tidy = np.where(np.abs(x) <= 1e-11 * np.abs(x).max(initial=0.0), 0.0, x)  # zeros that are zeros but for rounding
-    if (tidied := float(objective.at(tidy))) <= value:
+    if not np.array_equal(x, tidy) and (tidied := float(objective.at(tidy))) <= value:
         x, value = tidy, tidied
     # Within rounding a lower bound may come out above the value; farther above, the assumption behind it is refuted.
     refuted = state.lower > value + 1e-9 * max(1.0, abs(value))

@@ -8,10 +8,12 @@ from varopt.solvers._lbfgs import LBFGS
 from varopt.solvers._method import Method
 from varopt.solvers._newton import Newton
 from varopt.solvers._pivoting import Pivoting
+from varopt.solvers._program import Program
 from varopt.solvers._recession import falls_for_ever
 from varopt.solvers._schedules import Adaptive, Every, Geometric, Schedule
 from varopt.solvers._settle import settle
 from varopt.solvers._state import Check, State
+from varopt.solvers._working_set import WorkingSet
 
 __all__ = [
     "LBFGS",
@@ -27,8 +29,10 @@ __all__ = [
     "Newton",
     "NotComposite",
     "Pivoting",
+    "Program",
     "Schedule",
     "State",
+    "WorkingSet",
     "choose",
     "composite",
     "falls_for_ever",

@@ -9,19 +9,23 @@ from varopt.solvers._lbfgs import LBFGS
 from varopt.solvers._method import Method
 from varopt.solvers._newton import Newton
 from varopt.solvers._pivoting import Pivoting
+from varopt.solvers._program import Program
+from varopt.solvers._working_set import WorkingSet
 
 __all__ = ["METHODS", "choose"]
 
-METHODS: dict[str, Method] = {
-    method.name: method for method in (Newton(), Pivoting(), InteriorPoint(), DiagonalNewton(), LBFGS())
-}
+_METHODS = (Newton(), Pivoting(), Program(), WorkingSet(), InteriorPoint(), DiagonalNewton(), LBFGS())
+METHODS: dict[str, Method] = {method.name: method for method in _METHODS}
 # In order: the first that suits the problem and does not refuse it is taken.
-_AUTO = ("pivoting", "interior-point", "newton")
+_AUTO = ("working-set", "pivoting", "interior-point", "program", "newton")
 
 
-def choose(problem: Composite) -> Method:
-    """The first of the methods behind `auto` that takes the problem; a ValueError with their reasons if none does."""
-    refusals = {name: METHODS[name].refusal(problem) for name in _AUTO}
+def choose(problem: Composite, *, but: str = "") -> Method:
+    """The first of the methods behind `auto` (but one) that takes the problem; a ValueError with their reasons if none.
+
+    A method that hands on a smaller problem does so to another than itself.
+    """
+    refusals = {name: METHODS[name].refusal(problem) for name in _AUTO if name != but}
     for name, reason in refusals.items():
         if not reason and METHODS[name].suits(problem):
             return METHODS[name]

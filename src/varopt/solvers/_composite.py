@@ -88,9 +88,12 @@ class Rows:
     @cached_property
     def single(self) -> tuple[NDArray[np.intp], Vector] | None:
         """Where every row is of one variable: of which, and times what; else None."""
-        if isinstance(self.linear, Selection):
-            index = np.arange(self.count) if self.linear.index is None else self.linear.index
-            return index, np.ones(self.count)
+        scale, linear = (
+            (self.linear.scale, self.linear.inner) if isinstance(self.linear, Scaled) else (1.0, self.linear)
+        )
+        if isinstance(linear, Selection):
+            index = np.arange(self.count) if linear.index is None else linear.index
+            return index, np.broadcast_to(scale, (self.count,))
         # A few rows tell most problems apart without a copy of the data.
         if self.linear.storage != "sparse" or (self.count > 64 and self.take(np.arange(8)).single is None):
             return None
@@ -156,7 +159,7 @@ class Composite:
     @property
     def size(self) -> int:
         """Number of variables."""
-        return int(self.slope.size)
+        return int(self.vector.size)
 
     @property
     def row_count(self) -> int:

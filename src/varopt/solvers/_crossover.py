@@ -38,6 +38,7 @@ class Exact:
     value: float
     gap: float
     assumption: str  # what the gap takes on trust, empty where nothing
+    slopes: list[Vector]  # of the rows: the dual point
 
 
 def cross_over(
@@ -71,9 +72,10 @@ def cross_over(
         x, multipliers = solved
         positions = problem.positions(x)
         value = problem.value(x, positions)
-        gap, assumption = dual_gap(problem, x, positions, _slopes(problem, reference, positions, near, multipliers))
+        slopes = _slopes(problem, reference, positions, near, multipliers)
+        gap, assumption = dual_gap(problem, x, positions, slopes)
         if best is None or value + gap < best.value + best.gap:
-            best = Exact(x, value, gap, assumption)
+            best = Exact(x, value, gap, assumption, slopes)
         if gap <= tol * max(1.0, abs(value)) or not _update(problem, reference, positions, near):
             return best
     return best

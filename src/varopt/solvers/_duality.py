@@ -14,13 +14,13 @@ from varopt.solvers._composite import Composite, Rows, add
 from varopt.solvers._level import factorised, factorised_sparse, solve_definite
 from varopt.solvers._state import State
 
-__all__ = ["bracket", "dual_gap"]
+__all__ = ["NEARBY", "STATIONARY", "bracket", "charge", "dual_gap", "young"]
 
 Vector = NDArray[np.float64]
 
-_STATIONARY = 1e-12  # share of what cancels in a residual below which it counts as rounding
+STATIONARY = 1e-12  # share of what cancels in a residual below which it counts as rounding
 _CORRECTIONS = 8  # rounds in which slopes are moved until they balance
-_NEARBY = (
+NEARBY = (
     "an optimum lies within twice the coordinates of the point found (which absorbs that it is stationary to rounding)"
 )
 _MARGIN = 1e-9  # eigenvalues of a matrix of unit diagonal that are known to be larger are safely positive
@@ -42,15 +42,15 @@ def dual_gap(problem: Composite, x: Vector, positions: Sequence[Vector], slopes:
     for r, z, u in zip(problem.rows, positions, slopes, strict=True):
         open_rows = np.flatnonzero((u != r.term.derivative(z)) & (r.weights > 0))
         if open_rows.size:
-            gap += float(r.weights[open_rows] @ _young(r, z, u, open_rows))
+            gap += float(r.weights[open_rows] @ young(r, z, u, open_rows))
     energy, flat = _inverse_energy(problem.hessian, residual)
     gap += 0.5 * energy
     if not flat.any():
         return gap, ""
     residual = np.where(flat, residual, 0.0)
-    if np.any(np.abs(residual) > _STATIONARY * _cancelling(problem, x)):
+    if np.any(np.abs(residual) > STATIONARY * _cancelling(problem, x)):
         return np.inf, ""
-    return gap + _charge(residual, x), _NEARBY
+    return gap + charge(residual, x), NEARBY
 
 
 def _residual(problem: Composite, x: Vector, slopes: Sequence[Vector]) -> Vector:
@@ -105,8 +105,8 @@ def _sparse_energy(unit: Any, residual: Vector) -> float | None:
     return max(float(2.0 * (residual @ y) - y @ product + missing @ missing / _MARGIN), 0.0)
 
 
-def _young(r: Rows, z: Vector, u: Vector, index: NDArray[np.intp]) -> Vector:
-    """Fenchel-Young gaps ``rho(z) + rho*(u) - u z``, not negative."""
+def young(r: Rows, z: Vector, u: Vector, index: NDArray[np.intp] | slice = slice(None)) -> Vector:
+    """Fenchel-Young gaps ``rho(z) + rho*(u) - u z`` of some rows, not negative."""
     term = r.term.take(index)
     return np.asarray(np.maximum(term.value(z[index]) + term.conjugate(u[index]) - u[index] * z[index], 0.0))
 
@@ -121,8 +121,9 @@ def bracket(problem: Composite, x: Vector, deviations: Sequence[Any], state: Sta
     slopes = [r.term.derivatives(z, s)[1] for r, z, s in zip(problem.rows, positions, deviations, strict=True)]
     gap, assumption = dual_gap(problem, x, positions, slopes)
     if balance and not np.isfinite(gap):
-        gap, assumption = dual_gap(problem, x, positions, _balanced(problem, x, slopes))
-    state.see(x, problem.value(x, positions), gap, assumption)
+        slopes = _balanced(problem, x, slopes)
+        gap, assumption = dual_gap(problem, x, positions, slopes)
+    state.see(x, problem.value(x, positions), gap, assumption, dual=slopes)
 
 
 def _balanced(problem: Composite, x: Vector, slopes: Sequence[Vector]) -> list[Vector]:
@@ -130,7 +131,7 @@ def _balanced(problem: Composite, x: Vector, slopes: Sequence[Vector]) -> list[V
     slopes, size = list(slopes), _cancelling(problem, x)
     for _ in range(_CORRECTIONS):
         residual = _residual(problem, x, slopes)
-        if np.all(np.abs(residual) <= 0.1 * _STATIONARY * size):
+        if np.all(np.abs(residual) <= 0.1 * STATIONARY * size):
             break
         room, matrix = [], None
         for r, u in zip(problem.rows, slopes, strict=True):
@@ -143,7 +144,7 @@ def _balanced(problem: Composite, x: Vector, slopes: Sequence[Vector]) -> list[V
     return slopes
 
 
-def _charge(residual: Vector, x: Vector) -> float:
-    """The most that ``r'(y - x)`` can be for the points y of the assumption `_NEARBY`."""
+def charge(residual: Vector, x: Vector) -> float:
+    """The most that ``r'(y - x)`` can be for the points y of the assumption `NEARBY`."""
     reach = np.abs(x)
     return float(np.abs(residual) @ (2.0 * reach + 1e-6 * reach.max(initial=1.0)))

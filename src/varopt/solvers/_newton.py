@@ -65,7 +65,7 @@ class Newton(Method):
         if problem.hessian is None and not problem.slope.any():
             state.see(state.x, problem.constant, 0.0)  # a constant: every point is optimal
         elif problem.hessian is not None and (exact := cross_over(problem, state.x, [], tol)) is not None:
-            state.see(exact.x, exact.value, exact.gap, exact.assumption)
+            state.see(exact.x, exact.value, exact.gap, exact.assumption, dual=exact.slopes)
         state.sigma = 0.0
         state.record()
 
@@ -126,7 +126,7 @@ def _solve(problem: Composite, state: State, tol: float, check: Check, config: N
                 break
             exact = cross_over(problem, x, [reach * s for s in deviations], tol, most=most)
             if exact is not None:
-                state.see(exact.x, exact.value, exact.gap, exact.assumption)
+                state.see(exact.x, exact.value, exact.gap, exact.assumption, dual=exact.slopes)
         if not (within_reach(path) or proved()):
             bracket(problem, x, deviations, state, balance=False)
         state.record()

@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 
 from varopt.solvers._composite import Composite
 from varopt.solvers._interior_point import InteriorPoint
-from varopt.solvers._kinks import Kinks, scaled_gap
+from varopt.solvers._kinks import Kinks
 from varopt.solvers._level import solve_definite
 from varopt.solvers._method import Method
 from varopt.solvers._newton import Newton
+from varopt.solvers._scaled import prove
 from varopt.solvers._state import Check, State
 
 __all__ = ["Pivoting"]
@@ -118,7 +119,7 @@ class Pivoting(Method):
 def _refined(problem: Composite, x: Vector, moving: NDArray[np.intp], push: Vector, state: State, tol: float) -> None:
     """Show the point; where the matrix was too inaccurate for the tolerance, correct it by what the rows say."""
     for _ in range(_REFINEMENTS):
-        pull = _show(problem, x, state)
+        pull = prove(problem, x, (), state)
         if state.reached(tol):
             return
         correction = _solved(problem.hessian, moving, -(pull[moving] + push))
@@ -175,7 +176,7 @@ def _dual(problem: Composite, state: State) -> None:
     if flag >= 1:
         x = kinks.rest.copy()
         x[live] += info["lam"] * unit / lengths[live]
-        _show(problem, x, state)
+        prove(problem, x, (), state)
 
 
 def _factor(problem: Composite, rest: Vector) -> tuple[Vector, Vector]:
@@ -197,47 +198,3 @@ def _factor(problem: Composite, rest: Vector) -> tuple[Vector, Vector]:
         compressed = np.asarray(np.linalg.qr(np.column_stack([factor, target]), mode="r"))
         factor, target = compressed[:, :-1], compressed[:, -1]
     return factor, target
-
-
-def _show(problem: Composite, x: Vector, state: State) -> Vector:
-    """Show the state a point, with what the gradient of the quadratic proves there; returns the gradient.
-
-    Squares are summed as such, without the cancellation of a quadratic multiplied out.
-    """
-    kinks, _ = problem.kinks
-    image = np.zeros(problem.size) if problem.matrix is None else problem.matrix @ x
-    energy, pull = 0.5 * float(x @ image), image
-    for r in problem.squares:
-        z = r.positions(x)
-        energy, pull = energy + r.total(z), pull + r.pull(z)
-    value = problem.scalar + float(problem.vector @ x) + energy + sum(r.total(r.positions(x)) for r in problem.rows)
-    balanced, cost = _balanced(problem, pull, np.flatnonzero(kinks.free)) if kinks.free.any() else (pull, 0.0)
-    gap, residual = scaled_gap(kinks, x, balanced, problem.vector, lambda s: (1.0 - s) ** 2 * energy + cost)
-    state.see(x, value, np.inf if residual.any() else gap)
-    return np.asarray(pull + problem.vector)
-
-
-def _balanced(problem: Composite, pull: Vector, free: NDArray[np.intp]) -> tuple[Vector, float]:
-    """The pull after a small move of the variables without a kink that makes it vanish there, and what that costs."""
-    missing = pull[free] + problem.vector[free]
-    columns = _columns(problem, free)
-    block = columns[free]
-    move = np.linalg.lstsq(block, -missing, rcond=1e-13)[0]
-    moved = pull + columns @ move
-    if np.all(np.abs(block @ move + missing) <= 1e-13 * (np.abs(pull[free]) + np.abs(problem.slope[free]))):
-        moved[free] = -problem.vector[free]
-    return moved, 0.5 * float(move @ block @ move)
-
-
-def _columns(problem: Composite, index: NDArray[np.intp]) -> Vector:
-    """Some columns of the matrix of the quadratic, which is not formed for them."""
-    if "hessian" in problem.__dict__:
-        part = problem.hessian[:, index]
-        return part.toarray() if sp.issparse(part) else np.asarray(part)
-    unit = np.zeros((problem.size, index.size))
-    unit[index, np.arange(index.size)] = 1.0
-    total = np.zeros_like(unit) if problem.matrix is None else np.asarray(problem.matrix @ unit)
-    for r in problem.squares:
-        bend = r.weights * r.term.derivative(r.offset, 2)
-        total += r.linear.transpose_apply((bend[:, None] * r.linear.columns(index).dense()).T).T
-    return total

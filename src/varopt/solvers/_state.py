@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -30,6 +30,7 @@ class State:
     latest: Vector | None = None  # where the path stands; its value is not known yet
     assumption: str = ""
     proof: type[Certificate] = DualGap
+    dual: Sequence[Vector] | None = None  # the slopes of the rows that prove the lower bound, where they are known
     history: list[dict[str, float]] = field(default_factory=list)
     started: float = field(default_factory=time.perf_counter)
     objective: Any = field(default=None, repr=False)  # what the lower bound was proved for
@@ -70,13 +71,14 @@ class State:
         return bool(np.isfinite(self.upper)) and self.gap <= tol * max(1.0, abs(self.upper))
 
     def see(
-        self, x: Vector, value: float, gap: float = np.inf, assumption: str = "", proof: type[Certificate] = DualGap
-    ) -> None:
-        """A point with its value and the gap that is proved for it."""
+        self, x: Vector, value: float, gap: float = np.inf, assumption: str = "", proof: type[Certificate] = DualGap,
+        dual: Sequence[Vector] | None = None,
+    ) -> None:  # fmt: skip
+        """A point with its value and the gap that is proved for it, by the slopes `dual` of the rows."""
         if value < self.upper:
             self.x, self.upper = x, value
         if value - gap > self.lower:
-            self.lower, self.assumption, self.proof = value - gap, assumption, proof
+            self.lower, self.assumption, self.proof, self.dual = value - gap, assumption, proof, dual
 
     @property
     def spent(self) -> float:

@@ -64,8 +64,12 @@ def declare(
     def register(build: Callable[..., PiecewisePolynomial]) -> Callable[..., PiecewisePolynomial]:
         defaults = {k: default for k, (default, _) in parameters.items()}
         domains = {k: domain for k, (_, domain) in parameters.items()}
+        shared: list[PiecewisePolynomial] = []  # the term of the defaults: immutable, and its facts are computed once
 
         def construct(*args: Any, **kwargs: Any) -> PiecewisePolynomial:
+            plain = not args and not kwargs
+            if plain and shared:
+                return shared[0]
             twice = sorted(set(kwargs) & set(list(defaults)[: len(args)]))
             if len(args) > len(defaults) or twice:
                 accepted = ", ".join(defaults) or "no parameters"
@@ -82,6 +86,8 @@ def declare(
                 raise ValueError(f"{names} must give {name} finite knots and coefficients: {error}") from None
             object.__setattr__(term, "name", name)
             object.__setattr__(term, "parameters", values)
+            if plain:
+                shared.append(term)
             return term
 
         construct.__name__ = construct.__qualname__ = build.__name__
