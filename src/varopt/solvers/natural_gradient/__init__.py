@@ -13,6 +13,13 @@ from varopt.solvers.natural_gradient._product import Product
 from varopt.solvers.natural_gradient._restarts import Restarts
 from varopt.solvers.natural_gradient._snes import SNES
 from varopt.solvers.natural_gradient._update import Update
+from varopt.solvers.natural_gradient._weights import (
+    log_weights,
+    nes_utilities,
+    raw_weights,
+    signed_log_weights,
+    truncation_weights,
+)
 from varopt.solvers.natural_gradient._xnes import XNES
 
 __all__ = [
@@ -28,6 +35,11 @@ __all__ = [
     "Update",
     "berny",
     "default_population",
+    "log_weights",
+    "nes_utilities",
     "pbil",
+    "raw_weights",
+    "signed_log_weights",
+    "truncation_weights",
     "umda",
 ]
