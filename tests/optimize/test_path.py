@@ -100,7 +100,7 @@ def test_parameters_in_every_place(data):
         (lambda f, lam: vo.path(vo.norm1(vo.Variable(2)), lam, [1.0]), "lam occurs"),
         (lambda f, lam: vo.path(f, lam, []), "at least one"),
         (lambda f, lam: vo.path(f, lam, [1.0, np.nan]), "finite"),
-        (lambda f, lam: vo.path(f, lam, [-1.0]), "not known to be convex"),
+        (lambda f, lam: vo.path(f, lam, [-1.0], method="newton"), "not known to be convex"),
     ],
 )
 def test_bad_paths_get_a_sentence(call, words):

@@ -2,7 +2,9 @@
 
 from varopt.certificates._certificate import (
     Certificate,
+    ConvexRelaxation,
     DualGap,
+    EveryCell,
     Exhaustive,
     NoCertificate,
     Relaxation,
@@ -10,4 +12,14 @@ from varopt.certificates._certificate import (
 )
 from varopt.certificates._sampled import Sampled
 
-__all__ = ["Certificate", "DualGap", "Exhaustive", "NoCertificate", "Relaxation", "Sampled", "SmoothingGap"]
+__all__ = [
+    "Certificate",
+    "ConvexRelaxation",
+    "DualGap",
+    "EveryCell",
+    "Exhaustive",
+    "NoCertificate",
+    "Relaxation",
+    "Sampled",
+    "SmoothingGap",
+]

@@ -11,7 +11,16 @@ import numpy as np
 if TYPE_CHECKING:
     from varopt.bounds import Bound
 
-__all__ = ["Certificate", "DualGap", "Exhaustive", "NoCertificate", "Relaxation", "SmoothingGap"]
+__all__ = [
+    "Certificate",
+    "ConvexRelaxation",
+    "DualGap",
+    "EveryCell",
+    "Exhaustive",
+    "NoCertificate",
+    "Relaxation",
+    "SmoothingGap",
+]
 
 
 @dataclass(frozen=True)
@@ -97,3 +106,17 @@ class Exhaustive(Certificate):
     """All states were compared, one group of neighbours at a time."""
 
     rests_on: ClassVar[str] = "a comparison of all states, by dynamic programming"
+
+
+@dataclass(frozen=True)
+class ConvexRelaxation(Relaxation):
+    """The optimum of a convex problem below the objective: terms that are not convex at their least values."""
+
+    rests_on: ClassVar[str] = "a convex relaxation, with terms that are not convex at their least values"
+
+
+@dataclass(frozen=True)
+class EveryCell(Exhaustive):
+    """Every cell that the knots cut the space into was looked at, at one of its corners."""
+
+    rests_on: ClassVar[str] = "an exhaustive search of the cells between the knots"

@@ -44,8 +44,9 @@ def minimize(
         Relative: stop when ``upper - lower <= tol * max(1, |upper|)``.
     method : str or Method
         ``"auto"`` chooses, and `Result.method` says what it chose. By name: ``"newton"`` (path following, then an exact
-        crossover), ``"interior-point"`` (banded and sparse problems), ``"diagonal-newton"`` and ``"lbfgs"`` (the
-        paper's), with their defaults; or a configuration such as ``vo.solvers.Newton(schedule=vo.solvers.Adaptive())``.
+        crossover), ``"interior-point"`` (banded and sparse problems), ``"graduated"`` (objectives that are not convex),
+        ``"diagonal-newton"`` and ``"lbfgs"`` (the paper's), with their defaults; or a configuration such as
+        ``vo.solvers.Newton(schedule=vo.solvers.Adaptive())``.
         For discrete variables: ``"free-energy"`` and the others in `varopt.solvers.discrete.SEARCHES`.
     x0 : point, optional
         Where to start: a flat array or a mapping from variables. Zero by default.
@@ -248,10 +249,12 @@ def _conclude(
     upper, lower = value, -math.inf if refuted else min(state.lower, value)
     if status is None:
         status = Status.OPTIMAL if upper - lower <= tol * max(1.0, abs(upper)) else Status.GAP_OPEN
-        if status is Status.GAP_OPEN and falls_for_ever(problem) is not None:
+        if status is Status.GAP_OPEN and problem.not_convex:
+            status = Status.LOCAL
+        if state.falls or (status is Status.GAP_OPEN and falls_for_ever(problem) is not None):
             status, lower = Status.UNBOUNDED, -math.inf
     certificate = state.proof(lower, upper, state.assumption) if math.isfinite(lower) else NoCertificate(lower, upper)
-    names = ("time", "steps", "sigma", "upper", "lower")
+    names = ("time", "steps", "sigma", "upper", "lower", "bound")
     history = {name: np.array([row[name] for row in state.history]) for name in names}
     return Result(
         x, value, certificate, status, method, state.sigma, state.steps, state.elapsed, history, objective.slices,

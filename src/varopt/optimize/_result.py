@@ -25,6 +25,10 @@ class Status(Enum):
     PROVED = "Proved: no point is better."
     SETTLED = "The search has stopped improving; the bracket holds all the same. Give time_limit to search on."
     GAP_OPEN = "The certified gap is wider than the tolerance; the bracket holds all the same."
+    LOCAL = (
+        "The best of several starts: the optimum is no higher, and how much lower it may be is what the bracket says. "
+        "Raise starts or effort of vo.solvers.Graduated to look longer."
+    )
     UNBOUNDED = "The objective is unbounded: it falls for ever along a direction (rises, when maximising)."
     TIME_LIMIT = "The time limit was reached; the bracket is what was known by then. Raise time_limit to narrow it."
     INTERRUPTED = "The run was interrupted; the bracket is what was known by then."
@@ -62,7 +66,8 @@ class Result:
     time : float
         Seconds.
     history : dict of ndarray
-        ``time``, ``steps``, ``sigma``, ``upper`` and ``lower`` after every level.
+        ``time``, ``steps``, ``sigma``, ``upper`` and ``lower`` after every level; for ``graduated`` also ``bound``, the
+        value of the bound there, itself no lower than the optimum (NaN for other methods).
     state : State
         What the solver knew at the end: look at it, keep it, or hand it to ``minimize(f, resume=r.state)`` to go on.
     """
@@ -116,6 +121,8 @@ class Result:
     def mirrored(self) -> Self:
         """The outcome of maximising minus the objective."""
         history = {**self.history, "upper": -self.history["lower"], "lower": -self.history["upper"]}
+        if "bound" in history:
+            history["bound"] = -history["bound"]
         return replace(self, fun=0.0 - self.fun, certificate=self.certificate.mirrored(), history=history)
 
     def __getitem__(self, variable: Variable) -> Any:

@@ -3,6 +3,7 @@
 from varopt.solvers._choose import METHODS, choose
 from varopt.solvers._composite import Composite, NotComposite, composite
 from varopt.solvers._diagonal_newton import DiagonalNewton
+from varopt.solvers._graduated import Graduated
 from varopt.solvers._interior_point import InteriorPoint
 from varopt.solvers._lbfgs import LBFGS
 from varopt.solvers._method import Method
@@ -24,6 +25,7 @@ __all__ = [
     "DiagonalNewton",
     "Every",
     "Geometric",
+    "Graduated",
     "InteriorPoint",
     "Method",
     "Newton",

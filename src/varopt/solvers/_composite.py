@@ -124,6 +124,7 @@ class Composite:
     rows: tuple[Rows, ...]
     not_convex: str = ""  # the reason where it is not known to be convex, naming the block
     squares: tuple[Rows, ...] = ()  # rows of one quadratic piece, weights not negative
+    indefinite: bool = False  # whether the quadratic may bend down
 
     @cached_property
     def hessian(self) -> Any:
@@ -271,10 +272,13 @@ def composite(objective: Objective) -> Composite:
     size, variables = objective.size, objective.variables
     matrix: Any = None
     vector, scalar, rows, squares = np.zeros(size), 0.0, [], []
-    not_convex = ""
+    not_convex, indefinite = "", False
     for block in objective.blocks:
-        if not block.curvature.is_convex and not not_convex:
-            not_convex = f"{block.describe()} is not known to be convex: {block.curvature_and_reason[1]}."
+        if not block.curvature.is_convex:
+            not_convex = not_convex or (
+                f"{block.describe()} is not known to be convex: {block.curvature_and_reason[1]}."
+            )
+            indefinite = indefinite or not (isinstance(block, TermBlock) and block.term.knots)
         if not block.variables:
             scalar += float(block.value({}))
         elif isinstance(block, AffineBlock):
@@ -300,7 +304,7 @@ def composite(objective: Objective) -> Composite:
                 matrix, vector, scalar = smooth.matrix, smooth.vector, smooth.scalar
         else:
             raise NotComposite(f"{block.describe()} is no piecewise linear-quadratic term of an affine map.")
-    return Composite(matrix, vector, scalar, tuple(rows), not_convex, tuple(squares))
+    return Composite(matrix, vector, scalar, tuple(rows), not_convex, tuple(squares), indefinite)
 
 
 def _rows(block: TermBlock, variables: Any) -> Rows:

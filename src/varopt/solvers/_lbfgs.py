@@ -16,7 +16,7 @@ from varopt.solvers._method import Method
 from varopt.solvers._schedules import Geometric, Schedule
 from varopt.solvers._state import Check, State
 
-__all__ = ["LBFGS"]
+__all__ = ["LBFGS", "value_and_slope"]
 
 _TRIALS = 100  # of one line search: just after a cut of sigma the first step is far too long
 _FLOOR = 1e-12  # share of the first sigma below which nothing more is to be gained
@@ -67,7 +67,7 @@ class LBFGS(Method):
                 check(state)
 
             found = minimize(
-                _value_and_slope, path.x, args=(path,), jac=True, method="L-BFGS-B", callback=seen,
+                value_and_slope, path.x, args=(path,), jac=True, method="L-BFGS-B", callback=seen,
                 options={"maxiter": self.iterations, "maxcor": self.memory, "maxfun": 100 * self.iterations,
                          "maxls": _TRIALS, "ftol": 0.0, "gtol": 0.0},
             )  # fmt: skip
@@ -85,7 +85,8 @@ class LBFGS(Method):
         follow(isotropic(problem, *state.begin(self.schedule.start)), level, self.schedule, stop)
 
 
-def _value_and_slope(x: NDArray[np.float64], path: Path) -> tuple[float, Any]:
+def value_and_slope(x: NDArray[np.float64], path: Path) -> tuple[float, Any]:
+    """The bound at mean x and its gradient, but for the constant that the quadratic adds."""
     problem = path.problem
     value, slope = problem.quadratic(x), problem.quadratic_slope(x).copy()
     for r, deviation in zip(problem.rows, path.deviations, strict=True):

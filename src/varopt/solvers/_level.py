@@ -42,7 +42,7 @@ def typical_lengths(problem: Composite, x: Vector) -> list[float]:
     lengths = []
     for r, z in zip(problem.rows, problem.positions(x), strict=True):
         distance = r.knot_distance(z)
-        positive = distance[distance > 0]
+        positive = distance[distance > 1e-10 * distance.max(initial=0.0)]  # at a solution many rest but for rounding
         lengths.append(float(np.median(positive)) if positive.size else 1.0)
     return lengths
 

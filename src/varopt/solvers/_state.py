@@ -31,6 +31,8 @@ class State:
     assumption: str = ""
     proof: type[Certificate] = DualGap
     dual: Sequence[Vector] | None = None  # the slopes of the rows that prove the lower bound, where they are known
+    bound: float = np.nan  # the value of the bound at this sigma, where the method looks at it
+    falls: bool = False  # whether the objective was seen to fall for ever
     history: list[dict[str, float]] = field(default_factory=list)
     started: float = field(default_factory=time.perf_counter)
     objective: Any = field(default=None, repr=False)  # what the lower bound was proved for
@@ -89,7 +91,14 @@ class State:
         """Append to the history; `value` is that of the latest point, where it is known."""
         upper = min(self.upper, value)
         self.history.append(
-            {"time": self.elapsed, "steps": self.steps, "sigma": self.sigma, "upper": upper, "lower": self.lower}
+            {
+                "time": self.elapsed,
+                "steps": self.steps,
+                "sigma": self.sigma,
+                "upper": upper,
+                "lower": self.lower,
+                "bound": self.bound,
+            }
         )
 
     def __getstate__(self) -> dict[str, Any]:
