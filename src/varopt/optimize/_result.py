@@ -153,7 +153,7 @@ class Result:
         Parameters
         ----------
         axes : 2 x 2 array of Matplotlib axes, optional
-            Where to draw: the bracket in the first row, sigma in the second; by steps on the left, by time on the right.
+            Where to draw: the bracket in the first row, sigma in the second; by steps left, by time right.
         """
         import matplotlib.pyplot as plt
 
