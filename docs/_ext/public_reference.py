@@ -24,6 +24,7 @@ LAYERS = {
     "bounds": "Bounds",
     "certificates": "Certificates",
     "solvers": "Solvers",
+    "learn": "Estimators",
     "search": "Black boxes",
 }
 

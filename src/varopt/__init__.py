@@ -53,16 +53,16 @@ from varopt.optimize import Result, ResultPath, Status, maximize, minimize, path
 from varopt.terms import AFFINE, CONCAVE, CONVEX, UNKNOWN, Curvature
 
 if TYPE_CHECKING:
-    from varopt import discrete, search
+    from varopt import discrete, learn, search
     from varopt.search import Boolean, Box, Choice, Integer, Permutation, Search, Space
 
 _SEARCH = {"Boolean", "Box", "Choice", "Integer", "Permutation", "Search", "Space"}
 
 
 def __getattr__(name: str) -> Any:
-    # Black boxes bring SQLite and process pools along: loaded when first used.
-    if name == "discrete":
-        return importlib.import_module("varopt.discrete")
+    # Black boxes bring SQLite and process pools along, estimators scikit-learn: loaded when first used.
+    if name in ("discrete", "learn"):
+        return importlib.import_module(f"varopt.{name}")
     if name == "search" or name in _SEARCH:
         module = importlib.import_module("varopt.search")
         return module if name == "search" else getattr(module, name)
@@ -109,6 +109,7 @@ __all__ = [
     "families",
     "hinge",
     "huber",
+    "learn",
     "maximize",
     "mcp",
     "minimize",

@@ -1,0 +1,40 @@
+"""scikit-learn estimators that say how far from optimal they can be.
+
+They take scikit-learn's parameters and minimise its objectives, so that a model is exchanged by changing an import;
+each fit ends with a bracket of the optimum.
+
+>>> from sklearn.datasets import load_diabetes
+>>> from varopt.learn import QuantileRegressor
+>>> X, y = load_diabetes(return_X_y=True)
+>>> model = QuantileRegressor(quantile=0.9, alpha=0.01).fit(X, y)
+>>> bool(model.lower_bound_ <= model.objective_), bool(model.gap_ <= 1e-9 * model.objective_)
+(True, True)
+"""
+
+from varopt.learn._classification import CompositeClassifier, LinearSVC
+from varopt.learn._huber import HuberRegressor
+from varopt.learn._linear import ElasticNet, LADRegressor, Lasso, LinearSVR
+from varopt.learn._paths import ElasticNetCV, FusedLassoCV, LassoCV, LinearSVCCV, QuantileRegressorCV
+from varopt.learn._quantile import QuantileRegressor
+from varopt.learn._structured import CompositeRegressor, FusedLasso, GeneralizedLasso
+from varopt.learn._trend import TrendFilter
+
+__all__ = [
+    "CompositeClassifier",
+    "CompositeRegressor",
+    "ElasticNet",
+    "ElasticNetCV",
+    "FusedLasso",
+    "FusedLassoCV",
+    "GeneralizedLasso",
+    "HuberRegressor",
+    "LADRegressor",
+    "Lasso",
+    "LassoCV",
+    "LinearSVC",
+    "LinearSVCCV",
+    "LinearSVR",
+    "QuantileRegressor",
+    "QuantileRegressorCV",
+    "TrendFilter",
+]

@@ -1,0 +1,208 @@
+"""What every estimator shares: the certified solve, what a fit leaves behind, and the warning when the gap stays open.
+
+An estimator states its objective (`_objective`) and, through the mixins, its decision rule; everything else is here.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils._param_validation import Interval
+from sklearn.utils.validation import _check_sample_weight, validate_data
+
+from varopt.certificates import Certificate
+from varopt.learn._arrays import followers, to_numpy
+from varopt.learn._docs import filled
+from varopt.learn._problem import LinearProblem
+from varopt.learn._rows import Rows, distinct_rows
+from varopt.model import Objective, Variable
+from varopt.optimize import Status, minimize
+from varopt.solvers import State
+
+__all__ = ["Certified", "Clock", "Fit", "Solved"]
+
+Vector = NDArray[np.float64]
+
+#: The gap is relative to the objective, but never to less than this share of the objective without a model: an exact
+#: fit has an objective of zero, and no number is accurate relative to zero.
+_SMALLEST_SHARE = 2.0**-12
+_ROUNDING = 1e-12  # share of the objective without a model below which a gap is rounding, and no reason to warn
+_NEIGHBOUR = 1 / 16  # relative sigma at which a neighbour's solution is taken up: farther in, too few rows may move
+
+
+@dataclass(frozen=True)
+class Solved:
+    """One certified solve: what is known of the objective, and the values of its variables."""
+
+    objective: float
+    certificate: Certificate
+    n_iter: int
+    sigma_path: Vector
+    values: Mapping[Variable, Any]
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A linear model and the solve that it came from."""
+
+    coef: Vector
+    intercept: float
+    solved: Solved
+
+
+@dataclass(frozen=True)
+class Clock:
+    """The seconds of a fit, which may consist of many solves."""
+
+    limit: float | None
+    started: float
+
+    @property
+    def left(self) -> float | None:
+        """Seconds until the limit, a little where none is left: a solve still returns its first point."""
+        return None if self.limit is None else max(1e-3, self.limit - (time.perf_counter() - self.started))
+
+
+class Certified(BaseEstimator):
+    """The options of the solver, the solve, and what it leaves behind."""
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "tol": [Interval(Real, 0.0, None, closed="left")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "time_limit": [None, Interval(Real, 0.0, None, closed="neither")],
+        "verbose": ["verbose"],
+    }
+    #: How scikit-learn's estimator of the same name says that it stopped too early.
+    _stalled = ""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls.__doc__ = filled(cls.__doc__)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.array_api_support = True
+        return tags
+
+    def _read(self, X: Any, y: Any, sample_weight: Any, **checks: Any) -> tuple[Any, Any, Vector]:
+        """Data, targets and weights as scikit-learn checks them, in NumPy or SciPy."""
+        X, y, sample_weight = to_numpy(X, y, sample_weight)
+        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=(np.float64, np.float32), **checks)
+        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        return X, y, weight
+
+    def _rows(self, X: Any, y: Any, weight: Vector) -> Rows:
+        return distinct_rows(X, y, weight)
+
+    def _clock(self) -> Clock:
+        return Clock(self.time_limit, time.perf_counter())
+
+    def _starts(self, count: int, features: int) -> list[tuple[Vector, float] | None]:
+        """The coefficients of the previous fit, where they are asked for and of this size."""
+        coef = np.atleast_2d(getattr(self, "coef_", np.zeros((0, 0)))) if self.warm_start else np.zeros((0, 0))
+        if coef.shape != (count, features):
+            return [None] * count
+        intercepts = np.broadcast_to(np.ravel(getattr(self, "intercept_", 0.0)), (count,))
+        return [(row.astype(np.float64), float(b)) for row, b in zip(coef, intercepts, strict=True)]
+
+    def _objective(self, problem: LinearProblem, **options: Any) -> Any:
+        raise NotImplementedError
+
+    def _fit_problem(
+        self, problem: LinearProblem, start: tuple[Vector, float] | None, clock: Clock, shift: float, **options: Any
+    ) -> Fit:
+        """Minimise the objective of a linear problem whose targets were shifted by `shift`."""
+        at = None
+        if start is not None:
+            at = {problem.w: start[0]} | ({problem.b: start[1] - shift} if problem.b is not None else {})
+        solved = self._minimize(self._objective(problem, **options), at, clock)
+        return self._fit(problem, solved, shift)
+
+    def _fit(self, problem: LinearProblem, solved: Solved, shift: float) -> Fit:
+        intercept = 0.0 if problem.b is None else shift + float(solved.values[problem.b])
+        return Fit(np.asarray(solved.values[problem.w]), intercept, solved)
+
+    def _minimize(self, objective: Objective, start: Mapping[Variable, Any] | None, clock: Clock) -> Solved:
+        # The engine's tolerance is relative above one: in units of the smallest share it is relative all the way down.
+        null = float(objective(np.zeros(objective.size)))
+        unit = 2.0 ** math.floor(math.log2(null * _SMALLEST_SHARE)) if 0.0 < null < math.inf else 1.0
+        stopped = False
+
+        def limit(state: Any) -> None:
+            nonlocal stopped
+            if state.steps >= self.max_iter:
+                stopped = True
+                raise StopIteration
+
+        try:
+            result = minimize(
+                (1.0 / unit) * objective, tol=self.tol, resume=_neighbour(objective, start), callback=limit,
+                progress=bool(self.verbose), time_limit=clock.left,
+            )  # fmt: skip
+        except np.linalg.LinAlgError:  # products of the data overflow
+            result = None
+        if result is None or not np.all(np.isfinite(result.x)) or result.status is Status.UNBOUNDED:
+            raise ValueError(
+                f"{type(self).__name__} iterations resulted in non-finite parameter values. The input data may contain"
+                " large values and need to be preprocessed."
+            )
+        certificate = replace(result.certificate, lower=unit * result.lower, upper=unit * result.upper)
+        value = unit * result.fun
+        wanted = max(self.tol * max(abs(value), unit), _ROUNDING * null)
+        if (objective.curvature.is_convex and not certificate.gap <= wanted) or result.status in (
+            Status.TIME_LIMIT,
+            Status.INTERRUPTED,
+        ):
+            self._warn(value, certificate.gap, wanted, result.status, stopped)
+        values = {variable: result[variable] for variable in objective.variables}
+        return Solved(value, certificate, max(1, result.nit), result.history["sigma"], values)
+
+    def _warn(self, objective: float, gap: float, wanted: float, status: Status | None, stopped: bool) -> None:
+        advice = {
+            Status.TIME_LIMIT: f"Raise time_limit, now {self.time_limit} s.",
+            Status.INTERRUPTED: f"Raise max_iter, now {self.max_iter}." if stopped else "The fit was interrupted.",
+        }.get(status or Status.GAP_OPEN, "Raise tol, or scale the features.")
+        warnings.warn(
+            f"{self._stalled}The certified gap is {gap:.3g} at an objective of {objective:.6g}; tol={self.tol:g} asks"
+            f" for {wanted:.3g}. {advice}",
+            ConvergenceWarning,
+            stacklevel=5,
+        )
+
+    def _publish(self, solves: Sequence[Solved], many: bool, X: Any, **arrays: Any) -> None:
+        """Set the fitted attributes, in the namespace and on the device of X; per-problem ones as vectors if many."""
+        certificates = [solved.certificate for solved in solves]
+        paths = [solved.sigma_path for solved in solves]
+        numbers = {
+            "objective_": [solved.objective for solved in solves],
+            "lower_bound_": [certificate.lower for certificate in certificates],
+            "gap_": [certificate.gap for certificate in certificates],
+        }
+        arrays |= {name: np.array(values) if many else float(values[0]) for name, values in numbers.items()}
+        if not many:
+            arrays["sigma_path_"] = paths[0]
+        for name, value in followers(X, arrays).items():
+            setattr(self, name, value)
+        if many:
+            self.sigma_path_ = paths
+        self.certificate_ = certificates if many else certificates[0]
+        self.n_iter_ = max(solved.n_iter for solved in solves)
+
+
+def _neighbour(objective: Objective, start: Mapping[Variable, Any] | None) -> State | None:
+    """The solution of a problem that is much the same, and the sigma at which to take it up."""
+    if start is None:
+        return None
+    x = np.concatenate([np.ravel(start[v]).astype(np.float64) for v in objective.variables])
+    return State(x, latest=x, sigma=_NEIGHBOUR)

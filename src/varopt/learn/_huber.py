@@ -1,0 +1,177 @@
+"""Huber regression with the scale of the residuals estimated along with the coefficients."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from numbers import Real
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+from sklearn.utils._param_validation import Interval
+
+import varopt.model as vo
+from varopt.certificates import DualGap
+from varopt.learn._arrays import followers
+from varopt.learn._base import Clock, Fit
+from varopt.learn._linear import NON_NEGATIVE, LinearRegressor
+from varopt.learn._problem import LinearProblem, penalty
+from varopt.learn._rows import Rows
+
+__all__ = ["HuberRegressor"]
+
+Vector = NDArray[np.float64]
+
+_PERFECT = 1e-12  # a scale below this share of that of the targets is an exact fit
+
+
+@dataclass(frozen=True)
+class _ScaledFit(Fit):
+    scale: float = 1.0
+
+
+class HuberRegressor(LinearRegressor):
+    r"""Linear regression that outliers move only so far, with a certified gap.
+
+    Minimises over w, b and the scale sigma, as `sklearn.linear_model.HuberRegressor` does::
+
+        sum_i (sigma + H_epsilon((y_i - w'x_i - b) / sigma) * sigma) + alpha * ||w||_2^2
+
+    with ``H_epsilon(z) = z^2`` up to epsilon and ``2 * epsilon * |z| - epsilon^2`` beyond.
+
+    Parameters
+    ----------
+    epsilon : float, default=1.35
+        From how many sigma on a residual counts linearly, at least 1.
+    {max_iter}
+    alpha : float, default=0.0001
+        Strength of the penalty, at least 0.
+    {warm_start}
+    {fit_intercept}
+    {tol}
+    {time_limit}
+    {verbose}
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_features,)
+    intercept_ : float
+    scale_ : float
+        sigma, so that ``y / c`` is fitted with ``scale_ / c``.
+    outliers_ : ndarray of bool of shape (n_samples,)
+        Which residuals exceed ``epsilon * scale_``.
+    {fitted}
+
+    Notes
+    -----
+    The objective is convex in coefficients and scale together. At a given scale it is a Huber loss, solved exactly;
+    the scale is the root of a monotone function. Slopes :math:`u_i \in [-2\epsilon, 2\epsilon]` of the losses prove
+    the bound :math:`\sum_i u_i y_i - \|X'u\|^2 / 4\alpha` as soon as :math:`\sum_i u_i = 0` and
+    :math:`\sum_i (1 - u_i^2 / 4) \ge 0`, the latter reached by shrinking them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from varopt.learn import HuberRegressor
+    >>> X = np.arange(20.0)[:, None]
+    >>> y = 3.0 * X[:, 0] + np.where(np.arange(20) % 2 == 0, 0.1, -0.1)
+    >>> y[7] = 500.0
+    >>> model = HuberRegressor().fit(X, y)
+    >>> model.coef_.round(2), np.flatnonzero(model.outliers_)
+    (array([3.]), array([7]))
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = LinearRegressor._parameter_constraints | {
+        "epsilon": [Interval(Real, 1.0, None, closed="left")],
+        "alpha": [NON_NEGATIVE],
+    }
+
+    def __init__(
+        self, *, epsilon: float = 1.35, max_iter: int = 1000, alpha: float = 0.0001, warm_start: bool = False,
+        fit_intercept: bool = True, tol: float = 1e-9, time_limit: float | None = None, verbose: int = 0,
+    ) -> None:  # fmt: skip
+        self.epsilon = epsilon
+        self.max_iter = max_iter
+        self.alpha = alpha
+        self.warm_start = warm_start
+        self.fit_intercept = fit_intercept
+        self.tol = tol
+        self.time_limit = time_limit
+        self.verbose = verbose
+
+    def _objective(self, problem: LinearProblem, **options: Any) -> Any:
+        """The objective at a scale, less its constant, times half the scale."""
+        scale = options["scale"]
+        return problem.total(vo.huber(problem.residual, self.epsilon * scale)) + penalty(
+            "l2", problem.w, self.alpha * scale
+        )
+
+    def _fit_target(self, rows: Rows, y: Any, start: tuple[Vector, float] | None, clock: Clock, **options: Any) -> Fit:
+        problem, shift = self._problem(rows, y)
+        typical = math.sqrt(float(rows.weight @ problem.y**2) / rows.total)
+        if typical == 0.0:
+            fit = self._fit_problem(problem, start, clock, shift, scale=1.0)
+            return self._concluded(problem, fit, _PERFECT, shift)
+        floor, low, high = math.log(_PERFECT * typical), -math.inf, math.inf
+        x = math.log(self._scale_of(problem.y, rows.weight) or typical)
+        before: tuple[float, float] | None = None
+        while True:
+            # The slope of the objective in the scale, which increases with it; zero at the optimum.
+            fit = self._fit_problem(problem, start, clock, shift, scale=math.exp(x))
+            start = (fit.coef, fit.intercept)
+            residual = self._residual(problem, fit, shift)
+            relative = np.minimum((residual / math.exp(x)) ** 2, self.epsilon**2)
+            slope = 1.0 - float(rows.weight @ relative) / rows.total
+            low, high = (low, x) if slope > 0.0 else (x, high)
+            secant = x - slope * (x - before[0]) / (slope - before[1]) if before and slope != before[1] else math.nan
+            if not low < secant < high:
+                # The best scale for these residuals is nearer to the optimum, though not much.
+                better = self._scale_of(residual, rows.weight)
+                secant = math.log(better) if better > 0.0 else x - 5.0
+                if not low < secant < high:
+                    secant = 0.5 * (max(low, x - 4.0) + min(high, x + 4.0))
+            before = (x, slope)
+            if abs(slope) < 1e-10 or abs(secant - x) < 1e-12 or x < floor:
+                return self._concluded(problem, fit, math.exp(x), shift)
+            x = min(max(secant, x - 5.0), x + 5.0)
+
+    def _scale_of(self, residual: Vector, weight: Vector) -> float:
+        """The best scale for given residuals: the root of ``sum_i (1 - min((r_i / s)^2, epsilon^2))``."""
+        sizes = np.abs(residual)
+        total, largest = float(weight.sum()), float(sizes.max())
+
+        def slope(log_scale: float) -> float:
+            return total - float(weight @ np.minimum((sizes / math.exp(log_scale)) ** 2, self.epsilon**2))
+
+        lowest = math.log(max(largest, 1e-300)) - 40.0
+        return 0.0 if slope(lowest) >= 0.0 else math.exp(brentq(slope, lowest, math.log(largest)))
+
+    def _residual(self, problem: LinearProblem, fit: Fit, shift: float) -> Vector:
+        return np.asarray(problem.y - problem.X @ fit.coef - (fit.intercept - shift if self.fit_intercept else 0.0))
+
+    def _concluded(self, problem: LinearProblem, fit: Fit, scale: float, shift: float) -> Fit:
+        """The fit with the objective of coefficients and scale together, and its dual bound."""
+        weight, residual = problem.weight, self._residual(problem, fit, shift)
+        slope = np.clip(2.0 * residual / scale, -2.0 * self.epsilon, 2.0 * self.epsilon)
+        inside = np.abs(residual) <= self.epsilon * scale
+        losses = np.where(inside, residual**2 / scale, 2.0 * self.epsilon * np.abs(residual) - self.epsilon**2 * scale)
+        ridge = self.alpha * float(fit.coef @ fit.coef)
+        objective = float(weight @ (scale + losses)) + ridge
+        shrink = min(1.0, math.sqrt(4.0 * float(weight.sum()) / max(float(weight @ slope**2), 1e-300)))
+        pull = problem.X.T @ (weight * slope)
+        drag = float(pull @ pull) / (4.0 * self.alpha) if self.alpha > 0.0 else 0.0
+        lower = shrink * float(weight @ (slope * problem.y)) - shrink**2 * drag
+        certificate = DualGap(min(lower, objective), objective, "slopes of the losses balance up to rounding")
+        if certificate.gap > (wanted := self.tol * max(abs(objective), float(weight.sum()) * scale)):
+            self._warn(objective, certificate.gap, wanted, None, False)
+        solved = replace(fit.solved, objective=objective, certificate=certificate)
+        return _ScaledFit(fit.coef, fit.intercept, solved, scale)
+
+    def _publish_linear(self, fits: list[Fit], many: bool, X: Any, data: Any, targets: Any) -> None:
+        super()._publish_linear(fits, many, X, data, targets)
+        (fit,) = fits
+        self.scale_ = fit.scale if isinstance(fit, _ScaledFit) else 1.0
+        residual = np.abs(targets - data @ fit.coef - fit.intercept)
+        self.outliers_ = followers(X, {"outliers_": residual > self.epsilon * self.scale_})["outliers_"]

@@ -1,0 +1,154 @@
+"""Losses of predictions and penalties of coefficients, in the symbols of scikit-learn, as objectives of varopt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import varopt.model as vo
+from varopt.model import Variable
+
+__all__ = ["CLASSIFICATION_LOSSES", "PENALTIES", "REGRESSION_LOSSES", "LinearProblem", "differences", "penalty"]
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class LinearProblem:
+    """Predictions ``X w + b`` for targets `y` with weights `weight`; `b` is None where there is no intercept."""
+
+    X: Any
+    y: Vector
+    weight: Vector
+    intercept: bool
+    w: Variable = field(init=False)
+    b: Variable | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "w", vo.Variable(self.X.shape[1], name="coef"))
+        object.__setattr__(self, "b", vo.Variable(name="intercept") if self.intercept else None)
+
+    @property
+    def prediction(self) -> Any:
+        """``X w + b``."""
+        linear = self.X @ self.w
+        return linear if self.b is None else linear + self.b
+
+    @property
+    def residual(self) -> Any:
+        """``y - X w - b``."""
+        linear = self.y - self.X @ self.w
+        return linear if self.b is None else linear - self.b
+
+    @property
+    def margin(self) -> Any:
+        """``y (X w + b)`` for labels y of -1 and +1."""
+        return self.y * self.prediction
+
+    def total(self, losses: Any) -> Any:
+        """``sum_i s_i loss_i``."""
+        equal = self.weight.size and np.all(self.weight == self.weight[0])
+        return float(self.weight[0]) * vo.sum(losses) if equal else vo.sum(self.weight * losses)
+
+    def mean(self, losses: Any) -> Any:
+        """``sum_i s_i loss_i / sum_i s_i``."""
+        return (1.0 / float(self.weight.sum())) * self.total(losses)
+
+
+# -- Losses ------------------------------------------------------------------------------------------------------------
+
+
+def squared_error(residual: Any) -> Any:
+    """``z^2 / 2``."""
+    return 0.5 * vo.square(residual)
+
+
+def squared_epsilon_insensitive(residual: Any, epsilon: float) -> Any:
+    """``max(|z| - epsilon, 0)^2``."""
+    low, high = [epsilon**2, 2.0 * epsilon, 1.0], [epsilon**2, -2.0 * epsilon, 1.0]
+    if epsilon == 0.0:
+        return vo.square(residual)
+    return vo.piecewise(residual, knots=[-epsilon, epsilon], pieces=[low, [0.0], high])
+
+
+def epsilon_insensitive(residual: Any, epsilon: float) -> Any:
+    """``max(|z| - epsilon, 0)``."""
+    return vo.epsilon_insensitive(residual, epsilon) if epsilon > 0.0 else vo.abs(residual)
+
+
+def modified_huber(margin: Any) -> Any:
+    """``max(1 - z, 0)^2`` down to z = -1, linear beyond."""
+    return vo.piecewise(margin, knots=[-1.0, 1.0], pieces=[[0.0, -4.0], [1.0, -2.0, 1.0], [0.0]])
+
+
+#: Losses of a residual, each with the name of the parameter it takes, if any.
+REGRESSION_LOSSES: dict[str, tuple[Callable[..., Any], str | None]] = {
+    "squared_error": (squared_error, None),
+    "absolute_error": (vo.abs, None),
+    "quantile": (vo.pinball, "quantile"),
+    "huber": (vo.huber, "epsilon"),
+    "epsilon_insensitive": (epsilon_insensitive, "epsilon"),
+    "squared_epsilon_insensitive": (squared_epsilon_insensitive, "epsilon"),
+}
+
+#: Losses of a margin.
+CLASSIFICATION_LOSSES: dict[str, Callable[[Any], Any]] = {
+    "hinge": vo.hinge,
+    "squared_hinge": vo.squared_hinge,
+    "modified_huber": modified_huber,
+    "ramp": vo.ramp,
+    "zero_one": vo.zero_one,
+}
+
+
+# -- Penalties ---------------------------------------------------------------------------------------------------------
+
+
+def differences(w: Any, order: int = 1) -> Any:
+    """``||D w||_1`` with D the differences of neighbours taken `order` times; nothing where w is too short for one."""
+    return vo.norm1(vo.diff(w, order)) if w.rows > order else 0.0
+
+
+def _l1(w: Any, alpha: float, _: float) -> Any:
+    return alpha * vo.norm1(w)
+
+
+def _l2(w: Any, alpha: float, _: float) -> Any:
+    return 0.5 * alpha * vo.sum_squares(w)
+
+
+def _elastic_net(w: Any, alpha: float, l1_ratio: float) -> Any:
+    return _some(_l1, w, alpha * l1_ratio) + _some(_l2, w, alpha * (1.0 - l1_ratio))
+
+
+def _fused(w: Any, alpha: float, l1_ratio: float) -> Any:
+    return _some(_l1, w, alpha * l1_ratio) + alpha * (1.0 - l1_ratio) * differences(w)
+
+
+def _trend(w: Any, alpha: float, l1_ratio: float) -> Any:
+    return _some(_l1, w, alpha * l1_ratio) + alpha * (1.0 - l1_ratio) * differences(w, 2)
+
+
+#: Penalties of coefficients w with strength alpha, mixed with an L1 penalty where they have an l1_ratio.
+PENALTIES: dict[str, Callable[[Any, float, float], Any]] = {
+    "l1": _l1,
+    "l2": _l2,
+    "elasticnet": _elastic_net,
+    "fused": _fused,
+    "trend": _trend,
+}
+
+
+def _some(rule: Callable[..., Any], w: Any, alpha: float) -> Any:
+    return rule(w, alpha, 0.0) if alpha > 0.0 else 0.0
+
+
+def penalty(name: str | Callable[[Any], Any] | None, w: Any, alpha: float, l1_ratio: float = 0.5) -> Any:
+    """``alpha R(w)``, zero for no name or no strength; a callable is R itself."""
+    if name is None or alpha == 0.0:
+        return 0.0
+    return alpha * name(w) if callable(name) else PENALTIES[name](w, float(alpha), float(l1_ratio))

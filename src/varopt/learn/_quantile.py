@@ -1,0 +1,191 @@
+"""Quantile regression: one level or many in one fit, crossing or not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from numbers import Real
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.metrics import d2_pinball_score
+from sklearn.utils._param_validation import Interval, StrOptions
+
+import varopt.model as vo
+from varopt.learn._base import Clock, Fit, Solved
+from varopt.learn._linear import NON_NEGATIVE, SHARE, LinearRegressor
+from varopt.learn._problem import LinearProblem, penalty
+from varopt.learn._rows import Rows
+
+__all__ = ["QuantileRegressor"]
+
+Vector = NDArray[np.float64]
+
+_PENALTIES = {"l1", "l2", "elasticnet"}
+
+
+class QuantileRegressor(LinearRegressor):
+    """Linear regression of quantiles with a penalty, and a certified gap.
+
+    Minimises for each level q::
+
+        1 / n_samples * sum_i PB_q(y_i - X_i w) + alpha * R(w)
+
+    with the pinball loss ``PB_q(t) = q * max(t, 0) + (1 - q) * max(-t, 0)``; for one level and ``R(w) = ||w||_1`` this
+    is the objective of `sklearn.linear_model.QuantileRegressor`. Many levels are fitted in turn, each from the last.
+
+    Parameters
+    ----------
+    quantile : float or array-like of float, default=0.5
+        The level, in (0, 1), or several.
+    {alpha}
+    {fit_intercept}
+    solver : str, default="auto"
+        Accepted for compatibility, without effect.
+    solver_options : dict, default=None
+        Accepted for compatibility, without effect.
+    penalty : {"l1", "l2", "elasticnet"} or None, default="l1"
+        R: ``||w||_1``, ``0.5 ||w||^2_2``, or ``l1_ratio ||w||_1 + 0.5 (1 - l1_ratio) ||w||^2_2``.
+    l1_ratio : float, default=0.5
+        The share of the L1 penalty in the elastic net.
+    non_crossing : bool, default=False
+        Whether the quantiles of several levels must be in order at every training row. All levels are then one
+        problem, the sum of their objectives; what is in order at rows is in order everywhere between them.
+    {tol}
+    {max_iter}
+    {time_limit}
+    {warm_start}
+    {verbose}
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_features,) or (n_quantiles, n_features)
+    intercept_ : float or ndarray of shape (n_quantiles,)
+    {fitted}
+
+    Notes
+    -----
+    With many levels `predict` returns a column per level, `objective_`, `lower_bound_` and `gap_` have an entry per
+    level, and `certificate_` is a list; with `non_crossing` there is one of each, for the sum over the levels.
+
+    Crossing is ruled out by an exact penalty, ``M * max(-distance, 0)`` at every row with M growing until no two
+    quantiles cross. A minimiser of a penalised problem that satisfies the constraints is optimal under them, and lower
+    bounds of the penalised problem are lower bounds of the constrained one: the certificate holds as it is.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from varopt.learn import QuantileRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(1.0, 3.0, size=(500, 1))
+    >>> y = X[:, 0] * rng.exponential(size=500)
+    >>> model = QuantileRegressor(quantile=[0.1, 0.5, 0.9], alpha=0.0).fit(X, y)
+    >>> np.mean(y[:, None] <= model.predict(X), axis=0).round(2)
+    array([0.1, 0.5, 0.9])
+    >>> bool(np.all(model.gap_ <= 1e-9 * model.objective_))
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = LinearRegressor._parameter_constraints | {
+        "quantile": [Interval(Real, 0.0, 1.0, closed="neither"), "array-like"],
+        "alpha": [NON_NEGATIVE],
+        "solver": [StrOptions({"auto", "highs", "highs-ds", "highs-ipm"})],
+        "solver_options": [dict, None],
+        "penalty": [StrOptions(_PENALTIES), None],
+        "l1_ratio": [SHARE],
+        "non_crossing": ["boolean"],
+    }
+
+    def __init__(
+        self, *, quantile: Any = 0.5, alpha: float = 1.0, fit_intercept: bool = True, solver: str = "auto",
+        solver_options: Any = None, penalty: str | None = "l1", l1_ratio: float = 0.5, non_crossing: bool = False,
+        tol: float = 1e-9, max_iter: int = 1000, time_limit: float | None = None, warm_start: bool = False,
+        verbose: int = 0,
+    ) -> None:  # fmt: skip
+        self.quantile = quantile
+        self.alpha = alpha
+        self.fit_intercept = fit_intercept
+        self.solver = solver
+        self.solver_options = solver_options
+        self.penalty = penalty
+        self.l1_ratio = l1_ratio
+        self.non_crossing = non_crossing
+        self.tol = tol
+        self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.warm_start = warm_start
+        self.verbose = verbose
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """The coefficient of determination of one level; of several, the mean of their D^2 pinball scores."""
+        if np.ndim(self.quantile) == 0:
+            return float(super().score(X, y, sample_weight))
+        predictions = self.predict(X)
+        levels = np.asarray(self.quantile, dtype=float)
+        scores = [
+            d2_pinball_score(y, predictions[:, k], sample_weight=sample_weight, alpha=float(level))
+            for k, level in enumerate(levels)
+        ]
+        return float(np.mean(scores))
+
+    def _levels(self) -> list[float]:
+        levels = np.atleast_1d(np.asarray(self.quantile, dtype=np.float64))
+        if levels.ndim != 1 or not levels.size or not np.all((levels > 0.0) & (levels < 1.0)):
+            raise ValueError(
+                f"The 'quantile' parameter of {type(self).__name__} must be a float in the range (0.0, 1.0) or a"
+                f" non-empty sequence of them. Got {self.quantile!r} instead."
+            )
+        return [float(level) for level in levels]
+
+    def _fits(self, rows: Rows, clock: Clock) -> list[Fit]:
+        fits: list[Fit] = []
+        levels = self._levels()
+        for level, start in zip(levels, self._starts(len(levels), rows.X.shape[1]), strict=True):
+            start = start or ((fits[-1].coef, fits[-1].intercept) if fits else None)
+            fits.append(self._fit_target(rows, rows.y, start, clock, level=level))
+        return self._in_order(rows, levels, fits, clock) if self.non_crossing and len(levels) > 1 else fits
+
+    def _objective(self, problem: LinearProblem, **options: Any) -> Any:
+        loss = problem.mean(vo.pinball(problem.residual, options["level"]))
+        return loss + penalty(self.penalty, problem.w, self.alpha, self.l1_ratio)
+
+    def _in_order(self, rows: Rows, levels: list[float], fits: list[Fit], clock: Clock) -> list[Fit]:
+        """All levels as one problem, with a price on crossings that grows until there are none."""
+        problems, shift = [], 0.0
+        for _ in levels:
+            problem, shift = self._problem(rows, rows.y)
+            problems.append(problem)
+        ranked = [problems[k] for k in np.argsort(levels, kind="stable")]
+        separate: Any = sum((self._objective(p, level=q) for p, q in zip(problems, levels, strict=True)), start=0.0)
+        allowed = 1e-10 * float(np.abs(problems[0].y).max(initial=0.0))
+        solved, price = _joined([fit.solved for fit in fits]), 1.0
+        while self._crossing(rows, levels, fits) > allowed and price < 1e6:
+            start: dict[Any, Any] = {}
+            for p, fit in zip(problems, fits, strict=True):
+                start |= {p.w: fit.coef} | ({p.b: fit.intercept - shift} if p.b is not None else {})
+            overlaps = [vo.sum(vo.pos(a.prediction - b.prediction)) for a, b in pairwise(ranked)]
+            crossings = sum(overlaps, start=0.0)
+            solved = self._minimize(separate + (price / rows.total) * crossings, start, clock)
+            fits = [self._fit(p, solved, shift) for p in problems]
+            price *= 10.0
+        return [replace(fit, solved=solved) for fit in fits]
+
+    def _crossing(self, rows: Rows, levels: list[float], fits: list[Fit]) -> float:
+        """The largest amount by which a quantile exceeds that of the next level."""
+        ranked = [fits[k] for k in np.argsort(levels, kind="stable")]
+        return max(float(np.max(rows.X @ (a.coef - b.coef) + (a.intercept - b.intercept))) for a, b in pairwise(ranked))
+
+    def _publish_linear(self, fits: list[Fit], many: bool, X: Any, data: Any, targets: Any) -> None:
+        many = np.ndim(self.quantile) > 0
+        super()._publish_linear(fits, many, X, data, targets)
+        if many and self.non_crossing:
+            self._publish([fits[0].solved], False, X)
+
+
+def _joined(solves: list[Solved]) -> Solved:
+    """Independent problems as one: their sum, and the sum of their brackets."""
+    lower, upper = sum(s.certificate.lower for s in solves), sum(s.certificate.upper for s in solves)
+    certificate = replace(solves[0].certificate, lower=lower, upper=upper)
+    steps, values = max(s.n_iter for s in solves), {v: x for s in solves for v, x in s.values.items()}
+    return Solved(sum(s.objective for s in solves), certificate, steps, solves[0].sigma_path, values)

@@ -1,0 +1,109 @@
+"""The data of a fit as a weighted set of distinct rows, in an order that their content alone decides.
+
+A weight of zero is an absent row and a weight of two is a row given twice. Where an optimum is not unique, a solver's
+choice among the optimal points may hang on the order and the number of the rows it is given; so rows are merged and
+sorted before it sees them, and equivalent data give the same fit, bit for bit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+__all__ = ["Rows", "distinct_rows"]
+
+Vector = NDArray[np.float64]
+
+_BLOCK = 1 << 16  # entries hashed at a time: they stay in the cache
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A weighted set of rows; the first of each set of equal ones is at `index` of the data they come from."""
+
+    X: Any
+    y: Any
+    weight: Vector
+    index: NDArray[np.intp]
+
+    @property
+    def total(self) -> float:
+        """The sum of the weights."""
+        return float(self.weight.sum())
+
+
+def distinct_rows(X: Any, y: NDArray[Any], weight: Vector | None = None) -> Rows:
+    """Rows without weight left out, equal rows merged, the rest sorted by a hash of their content.
+
+    Parameters
+    ----------
+    X : ndarray or CSR matrix of shape (n, p)
+    y : ndarray of shape (n,) or (n, k)
+    weight : ndarray of shape (n,), optional
+
+    Notes
+    -----
+    O(n p + n log n) time, one copy of the data. The hash is 64 bits of integer arithmetic, so that it does not depend
+    on how rows are laid out in memory; rows are merged only after they were compared.
+    """
+    weight = np.ones(X.shape[0]) if weight is None else np.asarray(weight, dtype=np.float64)
+    targets = np.asarray(y, dtype=np.float64).reshape(X.shape[0], -1)
+    codes = _codes(X) + _dense_codes(targets, salt=1)
+    order = np.argsort(codes, kind="stable")
+    order = order[weight[order] > 0.0]
+    same = np.flatnonzero(codes[order[1:]] == codes[order[:-1]]) + 1
+    if same.size:
+        before = order[same - 1]
+        equal = (targets[order[same]] == targets[before]).all(axis=1)
+        same = same[equal & _equal_rows(X, order[same], before)]
+    starts = np.delete(np.arange(order.size), same)
+    kept = order[starts]
+    merged = np.add.reduceat(weight[order], starts) if same.size else weight[order]
+    return Rows(X[kept] if sp.issparse(X) else np.take(X, kept, axis=0), y[kept], merged, kept)
+
+
+def _constants(count: int, salt: int) -> NDArray[np.uint64]:
+    """Odd factors, one per column."""
+    rng = np.random.default_rng([salt, 64])
+    return rng.integers(1 << 63, size=count, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
+
+
+def _mixed(values: NDArray[Any], factors: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The bits of numbers, scrambled: whole numbers leave the low bits of a float empty, the shifts fill them."""
+    bits = (values + 0.0).astype(np.float64, copy=False).view(np.uint64)  # -0.0 is 0.0
+    bits ^= bits >> np.uint64(32)
+    bits *= factors
+    bits ^= bits >> np.uint64(32)
+    return np.asarray(bits)
+
+
+def _codes(X: Any) -> NDArray[np.uint64]:
+    if not sp.issparse(X):
+        return _dense_codes(X, salt=0)
+    entries = X.tocsr()
+    # An absent entry and a stored zero are the same: neither counts.
+    mixed = np.where(entries.data != 0, _mixed(entries.data, _constants(X.shape[1], 0)[entries.indices]), np.uint64(0))
+    sums = np.concatenate([[np.uint64(0)], np.cumsum(mixed, dtype=np.uint64)])
+    return np.asarray(sums[entries.indptr[1:]] - sums[entries.indptr[:-1]])
+
+
+def _dense_codes(values: NDArray[Any], salt: int) -> NDArray[np.uint64]:
+    factors = _constants(values.shape[1], salt)
+    codes = np.empty(values.shape[0], dtype=np.uint64)
+    step = max(1, _BLOCK // values.shape[1])
+    for start in range(0, values.shape[0], step):
+        codes[start : start + step] = _mixed(values[start : start + step], factors).sum(axis=1, dtype=np.uint64)
+    return codes
+
+
+def _equal_rows(X: Any, first: NDArray[np.intp], second: NDArray[np.intp]) -> NDArray[np.bool_]:
+    if not first.size:
+        return np.zeros(0, dtype=bool)
+    if sp.issparse(X):
+        difference = sp.csr_array(X[first] != X[second])
+        return np.asarray(np.diff(difference.indptr) == 0)
+    return np.asarray((X[first] == X[second]).all(axis=1))

@@ -1,0 +1,141 @@
+"""Strengths of penalties chosen by cross-validation, along paths in which every fit starts from the last."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+from joblib import Parallel, delayed
+from numpy.typing import NDArray
+from sklearn.base import clone, is_classifier
+from sklearn.metrics import mean_squared_error
+from sklearn.model_selection import check_cv
+from sklearn.utils import Bunch, check_scalar, column_or_1d
+from sklearn.utils._metadata_requests import _raise_for_params, _routing_enabled
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
+
+from varopt.learn._arrays import followers
+from varopt.learn._base import Certified
+
+__all__ = ["Path", "PathCV", "checked", "grid", "pulls"]
+
+Vector = NDArray[np.float64]
+Path = list[dict[str, float]]  # settings of a model, in an order in which neighbours are alike
+
+_FITTED = (
+    "coef_", "intercept_", "objective_", "lower_bound_", "gap_", "certificate_", "n_iter_", "sigma_path_",
+)  # fmt: skip
+
+
+class PathCV(Certified):
+    """Cross-validation over paths of settings: each fold walks each path once, from fit to fit."""
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = Certified._parameter_constraints | {
+        "fit_intercept": ["boolean"],
+        "cv": ["cv_object"],
+        "n_jobs": [Integral, None],
+    }
+    _model: ClassVar[type[Any]]
+
+    def _paths(self, X: Any, y: Vector, weight: Vector) -> list[Path]:
+        raise NotImplementedError
+
+    def _loss(self, model: Any, X: Any, y: Any, weight: Vector) -> float:
+        return float(mean_squared_error(y, model.predict(X), sample_weight=weight))
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, **params: Any) -> Any:
+        """Choose the settings by cross-validation and fit the model with them.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Training data.
+        y : array-like of shape (n_samples,)
+            Targets.
+        sample_weight : float or array-like of shape (n_samples,), default=None
+            Weights of the fits, and of the test rows within each fold; folds count equally.
+        **params : dict
+            Passed to the splitter, where metadata routing is enabled: groups, for example.
+
+        Returns
+        -------
+        self
+        """
+        _raise_for_params(params, self, "fit")
+        self._validate_params()
+        data, targets, weight = self._read_targets(X, y, sample_weight)
+        splitter = check_cv(self.cv, targets, classifier=is_classifier(self))
+        routed = (
+            process_routing(self, "fit", sample_weight=sample_weight, **params)
+            if _routing_enabled()
+            else Bunch(splitter=Bunch(split={}))
+        )
+        folds = list(splitter.split(data, targets, **routed.splitter.split))
+        shared = {name: value for name, value in self.get_params().items() if name in self._model().get_params()}
+        model = self._model(**(shared | self._fixed()))
+        paths = self._paths(data, targets, weight)
+        losses = Parallel(n_jobs=self.n_jobs, prefer="threads")(
+            delayed(_walk)(self, model, path, data, targets, weight, train, test)
+            for path in paths
+            for train, test in folds
+        )
+        table = np.reshape(losses, (len(paths), len(folds), -1))
+        mean = table.mean(axis=1)
+        best = np.unravel_index(np.argmin(mean), mean.shape)
+        chosen = paths[best[0]][best[1]]
+        model.set_params(**chosen).fit(data, targets, sample_weight=weight)
+        self._report(paths, np.moveaxis(table, 2, 1), chosen, X)
+        if is_classifier(self):
+            self.classes_ = model.classes_
+        for name, value in followers(X, {name: getattr(model, name) for name in _FITTED}).items():
+            setattr(self, name, value)
+        return self
+
+    def _fixed(self) -> dict[str, Any]:
+        """Settings of the model that are no parameters of the search."""
+        return {}
+
+    def _read_targets(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Vector]:
+        data, targets, weight = self._read(X, y, sample_weight, y_numeric=True, multi_output=True)
+        if targets.ndim > 1 and targets.shape[1] > 1:
+            raise ValueError(f"y should be a 1d array, got an array of shape {targets.shape} instead.")
+        return data, column_or_1d(targets, warn=True), weight
+
+    def _report(self, paths: list[Path], table: Vector, chosen: dict[str, float], X: Any) -> None:
+        raise NotImplementedError
+
+    def get_metadata_routing(self) -> Any:
+        """How metadata reach the splitter."""
+        mapping = MethodMapping().add(caller="fit", callee="split")
+        return MetadataRouter(owner=self).add_self_request(self).add(splitter=check_cv(self.cv), method_mapping=mapping)
+
+
+def _walk(search: PathCV, model: Any, path: Path, X: Any, y: Any, weight: Vector, train: Any, test: Any) -> list[float]:
+    """The losses of one fold along one path."""
+    model = clone(model).set_params(warm_start=True)
+    losses = []
+    for settings in path:
+        model.set_params(**settings).fit(X[train], y[train], sample_weight=weight[train])
+        losses.append(search._loss(model, X[test], y[test], weight[test]))
+    return losses
+
+
+def grid(largest: float, eps: float, count: int) -> Vector:
+    """Strengths falling geometrically from the one that leaves no coefficients to its `eps`-fold."""
+    resolution = float(np.finfo(np.float64).resolution)
+    return np.full(count, resolution) if largest <= resolution else np.geomspace(largest, eps * largest, num=count)
+
+
+def pulls(X: Any, residual: Vector, weight: Vector, center: bool) -> Vector:
+    """What pulls on each coefficient at zero: the mean product of a feature, centred or not, with the residuals."""
+    share = weight / weight.sum()
+    pull = X.T @ (share * residual)
+    return np.asarray(pull - (X.T @ share) * float(share @ residual) if center else pull)
+
+
+def checked(values: Any, name: str) -> list[float]:
+    """Given strengths, as scikit-learn checks them, from strong to weak."""
+    for index, value in enumerate(values):
+        check_scalar(value, f"{name}[{index}]", Real, min_val=0.0, include_boundaries="left")
+    return [float(value) for value in np.sort(values)[::-1]]

@@ -1,0 +1,216 @@
+"""Trend filtering: sums of piecewise polynomials whose breaks are found by the fit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from numbers import Integral
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.sparse.linalg import spsolve_triangular
+from sklearn.base import RegressorMixin
+from sklearn.utils._param_validation import Interval
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+import varopt.model as vo
+from varopt.learn._base import Certified
+from varopt.learn._linear import NON_NEGATIVE
+from varopt.learn._problem import squared_error
+from varopt.model import Variable
+
+__all__ = ["TrendFilter", "divided_differences"]
+
+Vector = NDArray[np.float64]
+
+
+class TrendFilter(RegressorMixin, Certified):
+    r"""A sum of adaptive piecewise polynomials of the features, one of each, and a certified gap.
+
+    Minimises over functions f_j of the features::
+
+        1 / (2 * n_samples) * sum_i (y_i - sum_j f_j(x_ij))^2 + alpha * sum_j TV(f_j^(order))
+
+    where the total variation of the derivative of the given order is that of discrete splines: for one feature and
+    times 0, 1, 2, ... this is trend filtering, ``||D w||_1`` of differences of order ``order + 1``.
+
+    Parameters
+    ----------
+    {alpha}
+    order : int, default=1
+        0 for piecewise constant functions, 1 for piecewise linear ones, 2 for quadratic ones, 3 for cubic ones.
+    {tol}
+    {max_iter}
+    {time_limit}
+    {verbose}
+
+    Attributes
+    ----------
+    intercept_ : float
+        The mean of the fitted values.
+    knots_ : list of ndarray
+        For each feature, its distinct values in the training data.
+    values_ : list of ndarray
+        The functions there, each of mean zero over the training data.
+    {fitted}
+
+    Notes
+    -----
+    One feature with m distinct values costs O(m) memory: all matrices are banded. Several features are a lasso with a
+    dense matrix of as many columns as there are distinct values. Between knots a function is the polynomial through the
+    neighbouring ones, which is the discrete spline that the penalty speaks of; beyond the last it goes on as it was.
+
+    References
+    ----------
+    Kim, Koh, Boyd and Gorinevsky (2009), "l1 trend filtering"; Tibshirani (2014), "Adaptive piecewise polynomial
+    estimation via trend filtering"; Sadhanala and Tibshirani (2019), "Additive models with trend filtering".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from varopt.learn import TrendFilter
+    >>> t = np.arange(9.0)[:, None]
+    >>> model = TrendFilter(alpha=1e-3).fit(t, np.abs(t[:, 0] - 4.0))
+    >>> model.predict([[0.5], [4.0], [10.0]]).round(2)
+    array([3.5, 0. , 6. ])
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = Certified._parameter_constraints | {
+        "alpha": [NON_NEGATIVE],
+        "order": [Interval(Integral, 0, 3, closed="both")],
+    }
+
+    def __init__(
+        self, alpha: float = 1.0, order: int = 1, *, tol: float = 1e-9, max_iter: int = 1000,
+        time_limit: float | None = None, verbose: int = 0,
+    ) -> None:  # fmt: skip
+        self.alpha = alpha
+        self.order = order
+        self.tol = tol
+        self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.verbose = verbose
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = False  # a function of a feature has a value at every position: nothing is sparse
+        tags.array_api_support = False
+        return tags
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Positions.
+        y : array-like of shape (n_samples,)
+            Targets.
+        sample_weight : float or array-like of shape (n_samples,), default=None
+            Weights: zero is an absent row, two is a row given twice.
+
+        Returns
+        -------
+        self
+        """
+        self._validate_params()
+        data, targets, weight = self._read(X, y, sample_weight, y_numeric=True)
+        rows = self._rows(data, targets, weight)
+        share, mean = rows.weight / rows.total, float(rows.weight @ rows.y / rows.total)
+        functions = [_Function(column, self.order, direct=data.shape[1] == 1) for column in rows.X.T]
+        level = vo.Variable(name="level")
+        total: Any = level if data.shape[1] > 1 else 0.0
+        for function in functions:
+            total = total + function.at_rows
+        loss = vo.sum(share * squared_error((rows.y - mean) - total))
+        roughness = sum((function.roughness for function in functions), start=0.0)
+        solved = self._minimize(loss + self.alpha * roughness if self.alpha > 0.0 else loss, None, self._clock())
+        self._publish([solved], False, X)
+        self.intercept_, self.knots_, self.values_ = mean + float(solved.values.get(level, 0.0)), [], []
+        for function in functions:
+            found = function.values(solved.values)
+            center = float(share @ found[function.codes])
+            self.intercept_ += center
+            self.knots_.append(function.knots)
+            self.values_.append(found - center)
+        return self
+
+    def predict(self, X: Any) -> Any:
+        """The sum of the functions.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Positions, which need not be those of the training data.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=(np.float64, np.float32), reset=False)
+        functions = zip(X.T, self.knots_, self.values_, strict=True)
+        return self.intercept_ + sum(interpolate(column, x, f, self.order) for column, x, f in functions)
+
+
+class _Function:
+    """A function of one feature: by its values or, beside other functions, by its polynomial and its bends.
+
+    The values keep all matrices banded. Several features share rows, and then nothing is banded: by polynomials and
+    bends the problem is a lasso, and constants are left to the level that all have in common.
+    """
+
+    def __init__(self, column: Vector, order: int, direct: bool) -> None:
+        self.knots, self.codes = np.unique(column.astype(np.float64), return_inverse=True)
+        size, degree = self.knots.size, min(order, self.knots.size - 1)
+        bends = divided_differences(self.knots, degree + 1) if size > degree + 1 else None
+        self.parts: list[tuple[Any, Variable]] = []  # matrices whose products with variables add up to the values
+        self.roughness: Any = 0.0
+        if direct:
+            self.parts = [(sp.eye_array(size, format="csr"), vo.Variable(size, name="f"))]
+            self.roughness = vo.norm1(bends @ self.parts[0][1]) if bends is not None else 0.0
+            return
+        if degree:
+            middle, reach = self.knots.mean(), np.ptp(self.knots)
+            powers = ((self.knots - middle) / reach)[:, None] ** np.arange(1, degree + 1)
+            self.parts.append((powers, vo.Variable(degree, name="polynomial")))
+        if bends is not None:
+            fixed = sp.vstack([sp.eye_array(degree + 1, size), bends], format="csr")
+            units = np.eye(size)[:, degree + 1 :]
+            self.parts.append((spsolve_triangular(fixed, units), vo.Variable(size - degree - 1, name="bends")))
+            self.roughness = vo.norm1(self.parts[-1][1])
+
+    @property
+    def at_rows(self) -> Any:
+        """The values at the rows, as an expression; zero for a constant feature."""
+        return sum((matrix[self.codes] @ variable for matrix, variable in self.parts), start=0.0)
+
+    def values(self, solved: Mapping[Variable, Any]) -> Vector:
+        """The values at the distinct positions."""
+        return np.asarray(sum((m @ solved[v] for m, v in self.parts), start=np.zeros(self.knots.size)))
+
+
+def divided_differences(knots: Vector, order: int) -> Any:
+    """The matrix whose rows sum to the total variation of the derivative of order ``order - 1``, as a sparse array."""
+    size = knots.size
+    matrix = sp.eye_array(size, format="csr")
+    for k in range(1, order + 1):
+        rows = size - k
+        step = sp.diags_array([-np.ones(rows), np.ones(rows)], offsets=[0, 1], shape=(rows, rows + 1), format="csr")
+        matrix = step @ matrix
+        if k < order:
+            matrix = sp.diags_array(k / (knots[k:] - knots[:-k])) @ matrix
+    return sp.csr_array(matrix)
+
+
+def interpolate(x: Vector, knots: Vector, values: Vector, order: int) -> Vector:
+    """A discrete spline between its knots: the polynomial through the knot at or after x and those before it."""
+    degree = min(order, knots.size - 1)
+    last = np.clip(np.searchsorted(knots, x), degree, knots.size - 1)
+    index = last[:, None] - np.arange(degree, -1, -1)
+    positions, table = knots[index], values[index]
+    for k in range(1, degree + 1):  # Neville's scheme
+        left, right = positions[:, :-k], positions[:, k:]
+        table = ((x[:, None] - left) * table[:, 1:] - (x[:, None] - right) * table[:, :-1]) / (right - left)
+    return np.asarray(table[:, 0])

@@ -1,0 +1,257 @@
+"""What a user of scikit-learn expects beyond the checks: many levels, order, sparse data, warnings, pipelines."""
+
+import pickle
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.datasets import load_iris, make_classification, make_regression
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import GridSearchCV, GroupKFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from varopt import learn
+
+
+@pytest.fixture
+def crossing(rng):
+    """Few rows, many levels: fitted one by one, some quantiles cross."""
+    X = rng.standard_normal((40, 3))
+    return X, X @ [1.0, 0.0, -1.0] + rng.standard_t(2, 40) * (1.0 + np.abs(X[:, 0]))
+
+
+LEVELS = [0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9]
+
+
+def test_many_levels_are_the_single_ones(crossing):
+    X, y = crossing
+    many = learn.QuantileRegressor(quantile=LEVELS, alpha=0.01).fit(X, y)
+    assert many.predict(X).shape == (40, 7)
+    assert many.coef_.shape == (7, 3)
+    for k, level in enumerate(LEVELS):
+        single = learn.QuantileRegressor(quantile=level, alpha=0.01).fit(X, y)
+        assert many.objective_[k] == pytest.approx(single.objective_, rel=1e-9)
+        assert many.gap_[k] <= 1e-9 * many.objective_[k]
+    assert 0.0 < many.score(X, y) < 1.0
+
+
+def test_quantiles_do_not_cross_when_they_must_not(crossing):
+    X, y = crossing
+    free = learn.QuantileRegressor(quantile=LEVELS, alpha=0.0).fit(X, y)
+    assert np.diff(free.predict(X), axis=1).min() < -1e-6, "these data make a test"
+    tied = learn.QuantileRegressor(quantile=LEVELS, alpha=0.0, non_crossing=True).fit(X, y)
+    assert np.diff(tied.predict(X), axis=1).min() >= -1e-8
+    assert tied.gap_ <= 1e-9 * tied.objective_
+    assert free.objective_.sum() <= tied.objective_ <= 1.1 * free.objective_.sum()
+    residuals = y[:, None] - tied.predict(X)
+    losses = np.where(residuals > 0, np.array(LEVELS) * residuals, (np.array(LEVELS) - 1) * residuals)
+    assert losses.mean(axis=0).sum() == pytest.approx(tied.objective_, rel=1e-9)
+
+
+def test_levels_need_not_be_sorted(crossing):
+    X, y = crossing
+    up = learn.QuantileRegressor(quantile=LEVELS, alpha=0.0, non_crossing=True).fit(X, y)
+    down = learn.QuantileRegressor(quantile=LEVELS[::-1], alpha=0.0, non_crossing=True).fit(X, y)
+    assert down.objective_ == pytest.approx(up.objective_, rel=1e-8)
+
+
+@pytest.mark.parametrize("quantile", [0.0, 1.0, [0.5, 1.5], [], "half"])
+def test_bad_levels_are_refused(quantile, crossing):
+    with pytest.raises(ValueError, match="'quantile' parameter of QuantileRegressor must be"):
+        learn.QuantileRegressor(quantile=quantile).fit(*crossing)
+
+
+@pytest.mark.parametrize("name", learn.__all__)
+def test_bad_parameters_are_refused_as_scikit_learn_refuses_them(name):
+    X, y = make_regression(20, 3, random_state=0)
+    model = getattr(learn, name)(tol=-1.0)
+    with pytest.raises(ValueError, match=rf"The 'tol' parameter of {name} must be a float in the range \[0.0, inf\)"):
+        model.fit(X, y > 0)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        learn.Lasso(0.1),
+        learn.QuantileRegressor(alpha=0.1),
+        learn.LinearSVR(),
+        learn.HuberRegressor(),
+        learn.LinearSVC(),
+        learn.CompositeClassifier(penalty="l1", alpha=0.01),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+@pytest.mark.parametrize("container", [sp.csr_array, sp.csc_array, sp.csr_matrix, sp.coo_array])
+def test_sparse_is_dense_and_float32_is_kept(model, container, rng):
+    X = rng.standard_normal((60, 5)) * (rng.random((60, 5)) < 0.4)
+    y = (X[:, 0] + 0.3 * rng.standard_normal(60) > 0).astype(float)
+    dense, sparse = clone(model).fit(X, y), clone(model).fit(container(X), y)
+    np.testing.assert_allclose(sparse.coef_, dense.coef_, rtol=1e-6, atol=1e-8)
+    single = clone(model).fit(container(X.astype(np.float32)), y)
+    assert single.coef_.dtype == np.float32
+    np.testing.assert_allclose(single.coef_, dense.coef_, rtol=1e-3, atol=1e-4)
+
+
+def test_sparse_data_are_never_made_dense():
+    X = sp.random_array((2000, 20_000), density=2e-4, rng=np.random.default_rng(0), format="csr")
+    X = sp.hstack([X, sp.csr_array(np.ones((2000, 1)))], format="csr")
+    y = np.sign(X @ np.random.default_rng(1).standard_normal(X.shape[1]) + 1e-3)
+    import tracemalloc
+
+    tracemalloc.start()
+    try:
+        learn.Lasso(alpha=0.01, max_iter=50).fit(X, y)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 2000 * 20_000 * 8 / 4
+
+
+@pytest.mark.parametrize(
+    ("model", "advice"),
+    [
+        (learn.QuantileRegressor(max_iter=1, alpha=0.01), "Raise max_iter, now 1."),
+        (learn.QuantileRegressor(time_limit=1e-9, alpha=0.01), "Raise time_limit, now 1e-09 s."),
+        (learn.LinearSVC(max_iter=1, loss="hinge"), "Liblinear failed to converge.* Raise max_iter, now 1."),
+    ],
+    ids=["max_iter", "time_limit", "wording"],
+)
+def test_the_warning_states_both_gaps_and_one_argument(model, advice):
+    X, y = make_classification(500, random_state=0)
+    pattern = r"The certified gap is \S+ at an objective of \S+; tol=1e-09 asks for \S+\. "
+    with pytest.warns(ConvergenceWarning, match=pattern) as caught:
+        model.fit(X, y)
+    assert len(caught) == 1
+    assert caught[0].message.args[0].endswith(advice.split(".* ")[-1])
+    assert np.all(np.isfinite(model.coef_))
+
+
+def test_warm_start_takes_up_the_last_fit():
+    X, y = make_regression(300, 5, noise=3.0, random_state=0)
+    model = learn.QuantileRegressor(alpha=0.1, warm_start=True).fit(X, y)
+    cold = model.n_iter_
+    model.fit(X, y)
+    assert model.n_iter_ < cold
+    assert model.gap_ <= 1e-9 * model.objective_
+
+
+def test_many_classes_are_fitted_one_against_the_rest():
+    X, y = load_iris(return_X_y=True)
+    names = np.array(["setosa", "versicolor", "virginica"])
+    model = learn.LinearSVC(loss="hinge").fit(X, names[y])
+    assert model.coef_.shape == (3, 4)
+    assert np.all(model.gap_ <= 1e-9 * model.objective_)
+    assert model.score(X, names[y]) > 0.9
+    single = learn.LinearSVC(loss="hinge").fit(X, y == 2)
+    assert model.objective_[2] == pytest.approx(single.objective_, rel=1e-9)
+    np.testing.assert_allclose(model.decision_function(X)[:, 2], single.decision_function(X), atol=1e-5)
+
+
+def test_probabilities_come_from_calibration():
+    X, y = make_classification(200, random_state=0)
+    model = CalibratedClassifierCV(learn.LinearSVC(), cv=3).fit(X, y)
+    assert model.predict_proba(X).shape == (200, 2)
+
+
+def test_pipelines_searches_pickles_and_names():
+    pandas = pytest.importorskip("pandas")
+    X, y = make_regression(80, 4, noise=3.0, random_state=0)
+    frame = pandas.DataFrame(X, columns=list("abcd"))
+    search = GridSearchCV(make_pipeline(StandardScaler(), learn.QuantileRegressor()), {
+        "quantileregressor__alpha": [0.01, 0.1]
+    }, cv=3).fit(frame, y)  # fmt: skip
+    restored = pickle.loads(pickle.dumps(search))
+    np.testing.assert_array_equal(restored.predict(frame), search.predict(frame))
+    model = learn.Lasso().fit(frame, y)
+    assert list(model.feature_names_in_) == list("abcd")
+    with pytest.raises(ValueError, match="feature names should match"):
+        model.predict(frame.rename(columns={"a": "z"}))
+
+
+def test_polars_frames():
+    polars = pytest.importorskip("polars")
+    X, y = make_regression(40, 2, random_state=0)
+    model = learn.Lasso().fit(polars.DataFrame(X, schema=["a", "b"]), y)
+    assert list(model.feature_names_in_) == ["a", "b"]
+
+
+CV = [
+    learn.LassoCV(alphas=6, cv=3),
+    learn.ElasticNetCV(alphas=4, l1_ratio=[0.3, 0.8], cv=3),
+    learn.FusedLassoCV(alphas=2, fusions=3, cv=3),
+    learn.QuantileRegressorCV(quantile=0.7, alphas=4, cv=3),
+    learn.LinearSVCCV(Cs=[0.01, 1.0], cv=3),
+]
+
+
+@pytest.mark.parametrize("model", CV, ids=lambda model: type(model).__name__)
+def test_cross_validation_is_a_grid_search(model):
+    X, y = make_regression(60, 5, n_informative=2, noise=10.0, random_state=1)
+    y = (y > 0).astype(int) if isinstance(model, learn.LinearSVCCV) else y
+    model.fit(X, y)
+    single = getattr(learn, type(model).__name__[:-2])
+    names = [name for name in ("alpha", "l1_ratio", "fusion", "C") if hasattr(model, f"{name}_")]
+    given = {name: model.get_params()[name] for name in ("quantile",) if name in model.get_params()}
+    grid = {name: np.unique(getattr(model, f"{name}s_", getattr(model, name, None))) for name in names}
+    scoring = {"QuantileRegressorCV": None, "LinearSVCCV": "accuracy"}.get(
+        type(model).__name__, "neg_mean_squared_error"
+    )
+    if scoring is not None and "l1_ratio" not in names:
+        search = GridSearchCV(single(**given), grid, cv=3, scoring=scoring).fit(X, y)
+        for name in names:
+            assert getattr(model, f"{name}_") == pytest.approx(search.best_params_[name])
+    refitted = single(**given, **{name: getattr(model, f"{name}_") for name in names}).fit(X, y)
+    np.testing.assert_allclose(model.coef_, refitted.coef_, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(model.objective_, refitted.objective_, rtol=1e-9)
+
+
+def test_groups_reach_the_splitter():
+    import sklearn
+
+    X, y = make_regression(60, 3, noise=1.0, random_state=0)
+    with sklearn.config_context(enable_metadata_routing=True):
+        model = learn.LassoCV(alphas=3, cv=GroupKFold(3).set_split_request(groups=True))
+        model.fit(X, y, groups=np.arange(60) % 6)
+    assert model.mse_path_.shape == (3, 3)
+
+
+def test_trend_filter_follows_kinks_and_interpolates(rng):
+    t = np.sort(rng.uniform(0.0, 10.0, 120))
+    y = np.abs(t - 4.0) + 0.01 * rng.standard_normal(120)
+    model = learn.TrendFilter(alpha=0.02).fit(t[:, None], y)
+    assert model.gap_ <= 1e-9 * model.objective_
+    slopes = np.diff(model.values_[0]) / np.diff(model.knots_[0])
+    assert np.count_nonzero(np.abs(np.diff(slopes)) > 1e-6) < 12
+    between = 0.5 * (t[10] + t[11])
+    assert model.predict([[between]])[0] == pytest.approx(model.predict([[t[10]], [t[11]]]).mean())
+
+
+@pytest.mark.parametrize("order", [0, 1, 2, 3])
+def test_trend_filter_leaves_polynomials_alone(order):
+    t = np.linspace(-1.0, 1.0, 30) ** 3 + np.linspace(-1.0, 1.0, 30)
+    y = sum(t**k for k in range(order + 1))
+    model = learn.TrendFilter(alpha=10.0, order=order, tol=1e-4).fit(t[:, None], y)
+    new = np.linspace(-1.5, 1.5, 7)
+    np.testing.assert_allclose(model.predict(new[:, None]), sum(new**k for k in range(order + 1)), atol=1e-5)
+
+
+def test_importing_varopt_loads_no_scikit_learn_but_learn_is_there():
+    code = "import sys, varopt; before = 'sklearn' in sys.modules; varopt.learn.Lasso; print(before)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "False"
+
+
+def test_data_are_not_changed(rng):
+    X, y, weight = rng.standard_normal((30, 3)), rng.standard_normal(30), rng.uniform(size=30)
+    copies = X.copy(), y.copy(), weight.copy()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        learn.Lasso(0.1, copy_X=False).fit(X, y, sample_weight=weight)
+    for given, copy in zip((X, y, weight), copies, strict=True):
+        np.testing.assert_array_equal(given, copy)

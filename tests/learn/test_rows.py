@@ -1,0 +1,55 @@
+"""Data as a weighted set of rows."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from varopt.learn._rows import distinct_rows
+
+
+def as_set(rows):
+    X = rows.X.toarray() if sp.issparse(rows.X) else rows.X
+    table = [(*x, y, w) for x, y, w in zip(X.tolist(), rows.y.tolist(), rows.weight.tolist(), strict=True)]
+    assert len({row[:-1] for row in table}) == len(table), "equal rows are merged"
+    return sorted(table)
+
+
+@given(
+    arrays(np.float64, (12, 3), elements=st.sampled_from([0.0, -0.0, 1.0, 2.0, -1.5])),
+    arrays(np.int64, 12, elements=st.integers(0, 1)),
+    arrays(np.int64, 12, elements=st.integers(0, 3)),
+    st.permutations(range(12)),
+)
+def test_repetition_is_weight_and_order_does_not_matter(X, y, weight, order):
+    if not weight.any():
+        return
+    weighted = distinct_rows(X, y, weight.astype(float))
+    order = np.array(order)
+    X, y, weight = X[order], y[order], weight[order]
+    repeated = distinct_rows(np.repeat(X, weight, axis=0), np.repeat(y, weight))
+    assert weighted.total == weight.sum()
+    assert as_set(weighted) == as_set(repeated)
+    np.testing.assert_array_equal(weighted.X, repeated.X)
+    np.testing.assert_array_equal(weighted.y, repeated.y)
+    sparse = distinct_rows(sp.csr_array(X), y, weight.astype(float))
+    assert as_set(sparse) == as_set(weighted)
+
+
+@pytest.mark.parametrize("convert", [np.asarray, np.asfortranarray, sp.csr_array, sp.csr_matrix])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_layout_does_not_matter(convert, dtype, rng):
+    X, y = rng.integers(0, 2, (500, 4)).astype(dtype), rng.integers(0, 2, 500)
+    expected, rows = distinct_rows(X, y), distinct_rows(convert(X), y)
+    assert as_set(rows) == as_set(expected)
+    assert len(rows.y) == 32
+    assert rows.X.dtype == dtype
+
+
+def test_distinct_rows_are_all_kept(rng):
+    X, y = rng.standard_normal((1000, 2)), rng.standard_normal(1000)
+    rows = distinct_rows(X, y)
+    assert sorted(rows.index) == list(range(1000))
+    np.testing.assert_array_equal(rows.X, X[rows.index])
