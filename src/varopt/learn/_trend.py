@@ -25,6 +25,9 @@ __all__ = ["TrendFilter", "divided_differences"]
 Vector = NDArray[np.float64]
 
 
+_LASSO = 300  # rows up to which one feature, too, is a lasso: that is exact at any spacing of the positions
+
+
 class TrendFilter(RegressorMixin, Certified):
     r"""A sum of adaptive piecewise polynomials of the features, one of each, and a certified gap.
 
@@ -57,9 +60,10 @@ class TrendFilter(RegressorMixin, Certified):
 
     Notes
     -----
-    One feature with m distinct values costs O(m) memory: all matrices are banded. Several features are a lasso with a
-    dense matrix of as many columns as there are distinct values. Between knots a function is the polynomial through the
-    neighbouring ones, which is the discrete spline that the penalty speaks of; beyond the last it goes on as it was.
+    One feature with many distinct values m costs O(m) memory: all matrices are banded. Several features, or a few
+    hundred values, are a lasso with a dense matrix of as many columns as there are distinct values. Between knots a
+    function is the polynomial through the neighbouring ones, which is the discrete spline that the penalty speaks of;
+    beyond the last it goes on as it was.
 
     References
     ----------
@@ -118,9 +122,10 @@ class TrendFilter(RegressorMixin, Certified):
         data, targets, weight = self._read(X, y, sample_weight, y_numeric=True)
         rows = self._rows(data, targets, weight)
         share, mean = rows.weight / rows.total, float(rows.weight @ rows.y / rows.total)
-        functions = [_Function(column, self.order, direct=data.shape[1] == 1) for column in rows.X.T]
+        direct = data.shape[1] == 1 and rows.y.size > _LASSO
+        functions = [_Function(column, self.order, direct) for column in rows.X.T]
         level = vo.Variable(name="level")
-        total: Any = level if data.shape[1] > 1 else 0.0
+        total: Any = 0.0 if direct else level
         for function in functions:
             total = total + function.at_rows
         loss = vo.sum(share * squared_error((rows.y - mean) - total))
@@ -155,10 +160,10 @@ class TrendFilter(RegressorMixin, Certified):
 
 
 class _Function:
-    """A function of one feature: by its values or, beside other functions, by its polynomial and its bends.
+    """A function of one feature: directly by its values, or by its polynomial and its bends.
 
-    The values keep all matrices banded. Several features share rows, and then nothing is banded: by polynomials and
-    bends the problem is a lasso, and constants are left to the level that all have in common.
+    The values keep all matrices banded. Where several features share rows nothing is banded: by polynomials and bends
+    the problem is a lasso, and constants are left to the level that all have in common.
     """
 
     def __init__(self, column: Vector, order: int, direct: bool) -> None:
