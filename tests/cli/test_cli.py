@@ -9,7 +9,7 @@ import varopt
 from varopt.cli import main
 from varopt.experiments import reproduce
 
-COMMANDS = ["reproduce", "bench"]
+COMMANDS = ["reproduce", "fit", "predict", "bench"]
 
 
 def refused(arguments, capsys):

@@ -466,6 +466,10 @@ class TestLargeQuadratics:
         assert vo.quad_form(vo.Variable(self.n), operator).curvature is CONVEX
         assert vo.quad_form(vo.Variable(self.n), factor @ factor.T).curvature is CONVEX
 
+    def test_a_kernel_of_many_ranks_has_its_zeros_in_a_cluster(self, rng):
+        factor = rng.normal(size=(self.n, 100))
+        assert vo.quad_form(vo.Variable(self.n), factor @ factor.T).curvature is CONVEX
+
     def test_one_negative_direction(self, rng):
         factor = rng.normal(size=(self.n, 2))
         matrix = np.outer(factor[:, 0], factor[:, 0]) - 1e-3 * np.outer(factor[:, 1], factor[:, 1])

@@ -221,3 +221,24 @@ def test_convex_methods_refuse_what_is_not_convex_by_name(method):
     assert METHODS[method].refusal(composite(f))
     with pytest.raises(ValueError, match=f"'{method}'.*not known to be convex"):
         vo.minimize(f, method=method)
+
+
+def test_a_bound_that_assumes_nothing_needs_no_search_for_unboundedness(rng, monkeypatch):
+    X, w = rng.standard_normal((40, 3)), vo.Variable(3)
+    f = vo.sum_squares(rng.standard_normal(40) - X @ w) + vo.norm1(w)
+    monkeypatch.setattr("varopt.optimize._minimize.falls_for_ever", lambda problem: pytest.fail("it was searched for"))
+    r = vo.minimize(f, method=DiagonalNewton(most=5), tol=0.0)
+    assert r.status is vo.Status.GAP_OPEN
+    assert np.isfinite(r.lower)
+
+
+def test_lbfgs_searches_a_line_on_after_a_cut_of_sigma(rng):
+    # Points in more dimensions than they need: just after a cut the first step is far too long for twenty trials.
+    y = np.where(np.arange(80) % 2, 1.0, -1.0)
+    X = rng.standard_normal((80, 100)) + np.outer(y > 0.0, 0.35 * rng.standard_normal(100))
+    K = np.outer(y, y) * (X @ X.T)
+    beta, b = vo.Variable(80), vo.Variable()
+    f = vo.quad_form(beta, K) + 10.0 * vo.sum(vo.hinge(K @ beta + b * y))
+    start = rng.standard_normal(81)
+    r = vo.minimize(f, method=LBFGS(most=1500, memory=100), x0=start, tol=0.0)
+    assert r.nit >= 1500

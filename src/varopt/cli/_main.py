@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import varopt
+from varopt.cli._fit import FIT, PREDICT, add_fit, add_predict
 
 __all__ = ["main"]
 
 _DESCRIPTION = """\
 Optimise what gradients cannot reach, and know how far the answer can be from the optimum.
 
-The library is for Python; this command runs the experiments of the paper that it is built on,
-and its benchmarks."""
+varopt fits models whose losses and penalties have kinks (quantile regression, support
+vector machines, the lasso, the fused lasso, ...) to a certified optimum: every fit ends with
+two numbers between which the true optimum lies. It also runs the experiments of the paper
+that it is built on, and its own benchmarks."""
 
 _EPILOG = """\
 examples:
   varopt reproduce                                    the paper, quickly: report in reproduction/
   varopt reproduce --full --jobs 8                    the paper's numbers of repetitions
+  varopt fit prices.csv --model quantile --target price --set quantile=0.9 --save p90.json
+  varopt predict p90.json tomorrow.csv --output forecast.csv
   varopt bench --suite composite --quick
 
 files:
@@ -57,6 +63,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     try:
         return int(options.run(options))
+    except BrokenPipeError:  # whoever read has read enough; keep the interpreter from writing there again
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except (ValueError, OSError) as error:
         print(f"varopt {options.command}: {_sentence(error)}", file=sys.stderr)
         return 2
@@ -84,6 +93,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.set_defaults(run=None)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command")
     _add_reproduce(commands)
+    text = "fit a model to a CSV, Parquet or LIBSVM file"
+    add_fit(commands.add_parser("fit", help=text, description=FIT, formatter_class=_Manual))
+    text = "apply a fitted model to a file"
+    add_predict(commands.add_parser("predict", help=text, description=PREDICT, formatter_class=_Manual))
     _add_bench(commands)
     return parser
 

@@ -251,7 +251,8 @@ def _conclude(
         status = Status.OPTIMAL if upper - lower <= tol * max(1.0, abs(upper)) else Status.GAP_OPEN
         if status is Status.GAP_OPEN and problem.not_convex:
             status = Status.LOCAL
-        if state.falls or (status is Status.GAP_OPEN and falls_for_ever(problem) is not None):
+        bounded = math.isfinite(lower) and not state.assumption  # a lower bound that assumes nothing settles it
+        if state.falls or (status is Status.GAP_OPEN and not bounded and falls_for_ever(problem) is not None):
             status, lower = Status.UNBOUNDED, -math.inf
     certificate = state.proof(lower, upper, state.assumption) if math.isfinite(lower) else NoCertificate(lower, upper)
     names = ("time", "steps", "sigma", "upper", "lower", "bound")

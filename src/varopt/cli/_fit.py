@@ -1,0 +1,233 @@
+"""``varopt fit`` and ``varopt predict``: a data file in, a certified model and its predictions out."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import importlib.util
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from varopt.cli._models import MODELS, FittedModel, build
+from varopt.cli._tables import FORMATS, Table, columns_of, format_of, read_libsvm, read_table
+
+__all__ = ["FIT", "PREDICT", "add_fit", "add_predict"]
+
+_SHOWN = 20  # coefficients that are printed; the file of --coefficients has them all
+
+FIT = (
+    """\
+Fit a model to a data file and say how far from optimal it can be. DATA is a CSV file whose
+first line names the columns (comma, semicolon or tab; .gz and .bz2 too), a Parquet file, or a
+LIBSVM file. Parameters are those of the estimators in varopt.learn, which are scikit-learn's.
+
+models:
+"""
+    + "\n".join(f"  {name:<13} {kind.summary}" for name, kind in MODELS.items())
+    + """
+
+The objective is printed with its bracket: the true optimum lies between the two numbers."""
+)
+PREDICT = """\
+Apply a model that `varopt fit --save` wrote to the rows of a data file. Columns are found by
+their names, in whatever order; the predictions are written as CSV, one line a row. Where the
+file holds the target too, the error of the predictions is reported on standard error."""
+
+
+def add_fit(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of ``varopt fit``."""
+    parser.add_argument("data", type=Path, metavar="DATA", help="a CSV, Parquet or LIBSVM file")
+    parser.add_argument("--model", required=True, metavar="NAME", help="one of the models above")
+    parser.add_argument("--target", metavar="COLUMN", help="the column to explain (LIBSVM: its labels)")
+    parser.add_argument("--features", type=_names, metavar="A,B,...", help="the columns to use (default: all others)")
+    parser.add_argument("--drop", type=_names, default=[], metavar="A,B,...", help="columns to leave out")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", dest="settings",
+        help="a parameter of the model, such as alpha=0.1 or fit_intercept=false; may be repeated",
+    )  # fmt: skip
+    parser.add_argument("--tol", type=float, metavar="X", help="relative gap to reach (default: 1e-9)")
+    parser.add_argument("--time-limit", type=float, metavar="SECONDS", help="stop then, with the bracket so far")
+    parser.add_argument("--format", choices=list(FORMATS), help="of DATA (default: by the ending of its name)")
+    parser.add_argument("--save", type=Path, metavar="FILE", help="write the model, as JSON, for varopt predict")
+    parser.add_argument("--coefficients", type=Path, metavar="FILE", help="write every coefficient, as CSV")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw coefficients and fit (.svg, .png or .pdf)")
+    parser.set_defaults(run=fit)
+
+
+def add_predict(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of ``varopt predict``."""
+    parser.add_argument("model", type=Path, metavar="MODEL", help="a file that varopt fit --save wrote")
+    parser.add_argument("data", type=Path, metavar="DATA", help="a CSV, Parquet or LIBSVM file")
+    parser.add_argument("--format", choices=list(FORMATS), help="of DATA (default: by the ending of its name)")
+    parser.add_argument(
+        "--output", type=Path, metavar="FILE", help="where the predictions go (default: standard output)"
+    )
+    parser.set_defaults(run=predict)
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def fit(options: argparse.Namespace) -> int:
+    """Run ``varopt fit``."""
+    estimator = build(options.model, options.settings, {"tol": options.tol, "time_limit": options.time_limit})
+    _check_plot(options.plot)
+    kind = MODELS[options.model]
+    table, target = _training(options, kind.classifier)
+    if kind.classifier and np.unique(table.y).size < 2:
+        raise ValueError(f"{options.data}: the target {target!r} has one class only; a classifier needs two or more.")
+    started = time.perf_counter()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        estimator.fit(table.X, table.y)
+    seconds = time.perf_counter() - started
+    for warning in caught:
+        print(f"varopt fit: warning: {warning.message}", file=sys.stderr)
+    model = FittedModel.of(options.model, estimator, target, table.features, table.X.shape[0])
+    print(_summary(model, options.data, seconds))
+    if options.save is not None:
+        model.save(options.save)
+    if options.coefficients is not None:
+        _write_coefficients(model, options.coefficients)
+    if options.plot is not None:
+        _plot(model, table, options.plot)
+    written = [str(path) for path in (options.save, options.coefficients, options.plot) if path is not None]
+    if written:
+        print(f"\nwritten      {', '.join(written)}")
+    return 0
+
+
+def _training(options: argparse.Namespace, labels: bool) -> tuple[Table, str]:
+    kind = format_of(options.data, options.format)
+    if kind == "libsvm":
+        if options.target or options.features or options.drop:
+            raise ValueError("a LIBSVM file has no named columns: leave --target, --features and --drop out.")
+        return read_libsvm(options.data), "label"
+    if options.target is None:
+        raise ValueError("--target has to name the column to explain.")
+    table = read_table(
+        options.data, kind, target=options.target, features=options.features, labels=labels, drop=options.drop
+    )
+    return table, options.target
+
+
+def predict(options: argparse.Namespace) -> int:
+    """Run ``varopt predict``."""
+    model = FittedModel.load(options.model)
+    kind = format_of(options.data, options.format)
+    if kind == "libsvm":
+        table = read_libsvm(options.data, len(model.features))
+    else:
+        table = _with_target(options.data, kind, model)
+    predicted = model.predict(table.X)
+    file = sys.stdout if options.output is None else options.output.open("w", newline="", encoding="utf-8")
+    try:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["prediction"])
+        writer.writerows([value] for value in predicted.tolist())
+    finally:
+        if options.output is not None:
+            file.close()
+    if table.y is not None:
+        print(_error(model, table.y, predicted), file=sys.stderr)
+    return 0
+
+
+def _with_target(path: Path, kind: str, model: FittedModel) -> Table:
+    """The features, and the target where the file has it."""
+    present = columns_of(path, kind)
+    missing = [name for name in model.features if name not in present]
+    if missing:
+        raise ValueError(f"{path}: the model needs the columns {', '.join(missing)}, which are not there.")
+    target = model.target if model.target in present else None
+    return read_table(path, kind, target=target, features=model.features, labels=model.classes is not None)
+
+
+def _error(model: FittedModel, y: Any, predicted: Any) -> str:
+    if model.classes is not None:
+        wrong = float(np.mean(np.asarray(y).astype(str) != predicted.astype(str)))
+        return f"{wrong:.2%} of {len(predicted)} rows are classified wrongly."
+    return f"mean absolute error {np.mean(np.abs(y - predicted)):.6g} over {len(predicted)} rows."
+
+
+def _summary(model: FittedModel, data: Path, seconds: float) -> str:
+    parameters = ", ".join(f"{name}={value}" for name, value in model.parameters.items())
+    lines = [
+        f"model        {model.model} ({MODELS[model.model].estimator}{', ' + parameters if parameters else ''})",
+        f"data         {data}: {model.rows} rows, {len(model.features)} features, target {model.target}",
+    ]
+    for k, (objective, lower) in enumerate(zip(model.objective, model.lower, strict=True)):
+        which = "" if len(model.objective) == 1 else f" of class {model.classes[k] if model.classes else k}"
+        gap = objective - lower
+        share = f", {gap / abs(objective):.1e} of it" if objective else ""
+        lines.append(f"objective    {objective:.12g}{which}, in [{lower:.12g}, {objective:.12g}]: gap {gap:.2g}{share}")
+    lines += [f"proof        {model.certificate}", f"time         {seconds:.3g} s"]
+    coef = np.array(model.coef)
+    zeros = int(np.count_nonzero(coef == 0.0))
+    lines += ["", f"coefficients ({coef.size}, {zeros} of them zero)"]
+    width = max(len("intercept"), *(len(name) for name in model.features))
+    rows = [("intercept", model.intercept), *zip(model.features, coef.T.tolist(), strict=True)]
+    order = sorted(rows[1:], key=lambda row: -max(map(abs, row[1])))[:_SHOWN]
+    for name, values in [rows[0], *(row for row in rows[1:] if row in order)]:
+        lines.append(f"  {name:<{width}}  " + "  ".join(f"{value:>12.6g}" for value in values))
+    if len(model.features) > _SHOWN:
+        lines.append(f"  ... the {_SHOWN} largest of {len(model.features)}; --coefficients FILE writes them all")
+    return "\n".join(lines)
+
+
+def _write_coefficients(model: FittedModel, path: Path) -> None:
+    outputs = ["coefficient"] if len(model.coef) == 1 else [str(c) for c in model.classes or range(len(model.coef))]
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["feature", *outputs])
+        writer.writerow(["intercept", *model.intercept])
+        writer.writerows(
+            [name, *values] for name, values in zip(model.features, np.array(model.coef).T.tolist(), strict=True)
+        )
+
+
+def _check_plot(path: Path | None) -> None:
+    """Refuse what cannot be drawn before the fit, not after it."""
+    if path is None:
+        return
+    if path.suffix not in (".svg", ".png", ".pdf"):
+        raise ValueError(f"--plot takes a name that ends in .svg, .png or .pdf; got {path}.")
+    if importlib.util.find_spec("matplotlib") is None:
+        raise ValueError("--plot needs Matplotlib: pip install 'varopt[plot]'.")
+
+
+def _plot(model: FittedModel, table: Table, path: Path) -> None:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 4.2), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    coef = np.array(model.coef)
+    largest = np.argsort(-np.abs(coef).max(axis=0), kind="stable")[:_SHOWN][::-1]
+    height = 0.8 / coef.shape[0]
+    for k, row in enumerate(coef):
+        label = None if model.classes is None or coef.shape[0] == 1 else str(model.classes[k])
+        left.barh(np.arange(largest.size) + k * height, row[largest], height, label=label)
+    left.set_yticks(np.arange(largest.size), [model.features[i] for i in largest])
+    left.axvline(0.0, color="0.5", lw=0.8)
+    left.set(title="coefficients" if largest.size == coef.shape[1] else f"the {largest.size} largest coefficients")
+    if coef.shape[0] > 1:
+        left.legend()
+    decision, y = model.decision(table.X), np.asarray(table.y)
+    if model.classes is None:
+        right.plot(y, decision[:, 0], ".", ms=3, alpha=min(1.0, 2000 / y.size))
+        ends = [float(min(y.min(), decision.min())), float(max(y.max(), decision.max()))]
+        right.plot(ends, ends, color="0.5", lw=0.8)
+        right.set(xlabel=model.target, ylabel="prediction", title="fit")
+    else:
+        for label in model.classes:
+            shown = decision[y.astype(str) == str(label)]
+            right.hist(shown[:, 0] if shown.shape[1] == 1 else shown.max(axis=1), bins=40, alpha=0.6, label=str(label))
+        right.set(xlabel="decision value", ylabel="rows", title=f"decisions by {model.target}")
+        right.legend()
+    figure.savefig(path)
