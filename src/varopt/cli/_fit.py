@@ -80,7 +80,7 @@ def fit(options: argparse.Namespace) -> int:
     _check_plot(options.plot)
     kind = MODELS[options.model]
     table, target = _training(options, kind.classifier)
-    if kind.classifier and np.unique(table.y).size < 2:
+    if kind.classifier and np.unique(np.asarray(table.y)).size < 2:
         raise ValueError(f"{options.data}: the target {target!r} has one class only; a classifier needs two or more.")
     started = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:

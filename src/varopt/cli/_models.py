@@ -124,7 +124,7 @@ class FittedModel:
         if self.classes is None:
             return values[:, 0]
         index = (values[:, 0] > 0.0).astype(np.intp) if values.shape[1] == 1 else np.argmax(values, axis=1)
-        return np.array(self.classes)[index]
+        return np.asarray(np.array(self.classes)[index])
 
     def save(self, path: Path) -> None:
         """Write the model; numbers are written so that they read back exactly."""
