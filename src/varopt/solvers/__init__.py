@@ -5,6 +5,7 @@ from varopt.solvers._composite import Composite, NotComposite, composite
 from varopt.solvers._diagonal_newton import DiagonalNewton
 from varopt.solvers._graduated import Graduated
 from varopt.solvers._interior_point import InteriorPoint
+from varopt.solvers._kernel import KernelProblem, solve_kernel
 from varopt.solvers._lbfgs import LBFGS
 from varopt.solvers._method import Method
 from varopt.solvers._newton import Newton
@@ -27,6 +28,7 @@ __all__ = [
     "Geometric",
     "Graduated",
     "InteriorPoint",
+    "KernelProblem",
     "Method",
     "Newton",
     "NotComposite",
@@ -39,4 +41,5 @@ __all__ = [
     "composite",
     "falls_for_ever",
     "settle",
+    "solve_kernel",
 ]

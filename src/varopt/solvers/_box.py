@@ -52,6 +52,8 @@ def box_by_interior_point(
             break
         across = scipy.linalg.cho_solve(factor, s, check_finite=False)
         steepness = float(s @ across)
+        if not steepness > 0.0:  # every variable is at an end, to rounding
+            break
         below, above = np.zeros(count), np.zeros(count)  # what the products v low and (1 - v) top are steered to
         for corrected in (False, True):
             rhs = -dual - low + below / v + top - above / room

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -60,7 +61,7 @@ class KernelProblem:
         """The argument of the term at values of ``K beta``."""
         return np.asarray(self.scale * (values + b) + self.offset)
 
-    def coefficients(self, slopes: Vector) -> Vector:
+    def coefficients(self, slopes: Any) -> Vector:
         """``beta`` that belongs to slopes of the term."""
         return np.asarray(-self.weights * self.scale * slopes)
 
@@ -105,6 +106,8 @@ def solve_kernel(problem: KernelProblem, beta: Vector, b: float, state: State, t
         wanted = _inside(problem, machine.beta) | _left(problem, machine)
         live = live | wanted if count > _PATIENCE else wanted
         index = np.flatnonzero(live)
+        if not index.size:
+            return
         part, kernel, own = problem.take(index), problem.block(index, index), machine.beta[index]
         pull = machine.values[index] - kernel @ own
         z = part.positions(machine.values[index], machine.b)
@@ -121,9 +124,13 @@ def solve_kernel(problem: KernelProblem, beta: Vector, b: float, state: State, t
 
 def _inside(problem: KernelProblem, beta: Vector) -> Mask:
     """Samples whose coefficient lies strictly between two slopes: they rest on a kink."""
-    u = -beta / (problem.weights * problem.scale)
-    slopes = _piece_slopes(problem)
-    return np.asarray(np.min(np.abs(u[:, None] - slopes), axis=1) > 1e-9 * np.ptp(slopes, axis=1))
+    ends = problem.coefficients(1.0)[:, None] * _piece_slopes(problem)
+    return np.asarray(np.min(np.abs(beta[:, None] - ends), axis=1) > _margin(beta))
+
+
+def _margin(beta: Vector) -> float:
+    """What counts as rounding in a coefficient."""
+    return 1e-10 * float(np.abs(beta).max(initial=0.0))
 
 
 def _left(problem: KernelProblem, machine: Machine) -> Mask:
@@ -131,7 +138,7 @@ def _left(problem: KernelProblem, machine: Machine) -> Mask:
     z = problem.positions(machine.values, machine.b)
     u = -machine.beta / (problem.weights * problem.scale)
     low, high = problem.term.subdifferential(z)
-    margin = 1e-9 * (problem.term.slopes[1] - problem.term.slopes[0])
+    margin = _margin(machine.beta) / (problem.weights * np.abs(problem.scale))
     return np.asarray((u < low - margin) | (u > high + margin))
 
 
@@ -186,7 +193,8 @@ def _settle(
     """An active set from the samples that rest in the guess; None where it does not settle."""
     knot, _, high, base = kinks
     v = (base - beta) / part.scale
-    resting, right = (v > 1e-6 * high) & (v < (1.0 - 1e-6) * high), v > 0.5 * high
+    margin = np.minimum(1e-6 * high, 1e4 * _margin(beta))
+    resting, right = (v > margin) & (v < high - margin), v > 0.5 * high
     for _ in range(_ROUNDS):
         rest, fixed = np.flatnonzero(resting), np.flatnonzero(~resting)
         exact = base - part.scale * np.where(right, high, 0.0)
@@ -197,7 +205,7 @@ def _settle(
         exact[rest], b = found
         z = part.positions(kernel @ exact + pull, b)
         v = (base - exact) / part.scale
-        gone = resting & ((v < -1e-9 * high) | (v > (1.0 + 1e-9) * high))
+        gone = resting & ((v < -1e-3 * margin) | (v > high + 1e-3 * margin))
         off = np.abs(z - knot) > 1e-10 * (1.0 + np.abs(z).max())
         passed = ~resting & ((z >= knot) != right) & off
         slipped = resting & ~gone & off  # more rest than the rank of K allows
@@ -220,6 +228,8 @@ def _bordered(matrix: Vector, target: Vector, total: float, guess: Vector) -> tu
     except np.linalg.LinAlgError:
         return None
     ones = scipy.linalg.cho_solve(factor, np.ones(target.size), check_finite=False)
+    if not ones.sum() > 0.0:
+        return None
     x, b = guess, 0.0
     for _ in range(4):
         y = scipy.linalg.cho_solve(factor, target + ridge * x, check_finite=False)
@@ -236,7 +246,7 @@ def _kinks(problem: KernelProblem, beta: Vector, z: Vector) -> tuple[Vector, Vec
     every, slopes = np.arange(problem.size), _piece_slopes(problem)
     knots = np.stack([np.broadcast_to(np.asarray(t, dtype=np.float64), z.shape) for t in problem.term.knots], axis=1)
     u = (-beta / (problem.weights * problem.scale))[:, None]
-    margin = 1e-9 * np.ptp(slopes, axis=1)[:, None]
+    margin = (_margin(beta) / (problem.weights * np.abs(problem.scale)))[:, None]
     encloses = (slopes[:, :-1] + margin < u) & (u < slopes[:, 1:] - margin)
     at = np.where(encloses.any(axis=1), encloses.argmax(axis=1), np.abs(z[:, None] - knots).argmin(axis=1))
     low = slopes[every, at]
