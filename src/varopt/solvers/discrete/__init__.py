@@ -1,5 +1,14 @@
 """Bits and choices: annealing with recombination, elimination, relaxations, branch and bound."""
 
+from varopt.solvers.discrete._distributions import (
+    PBIL,
+    UMDA,
+    Berny,
+    MeanField,
+    NaturalGradient,
+    ProjectedGradient,
+    SampledNaturalGradient,
+)
 from varopt.solvers.discrete._energy import BIT, NEGATED, SPIN, Energy, NotPolynomial, Products, energy_of
 from varopt.solvers.discrete._free_energy import Geometric, Linear, anneal, typical_field
 from varopt.solvers.discrete._population import search
@@ -9,14 +18,21 @@ from varopt.solvers.discrete._sweeps import Sweeper
 __all__ = [
     "BIT",
     "NEGATED",
+    "PBIL",
     "SEARCHES",
     "SPIN",
+    "UMDA",
+    "Berny",
     "Energy",
     "Geometric",
     "Linear",
+    "MeanField",
+    "NaturalGradient",
     "NotPolynomial",
     "Outcome",
     "Products",
+    "ProjectedGradient",
+    "SampledNaturalGradient",
     "Sweeper",
     "anneal",
     "energy_of",

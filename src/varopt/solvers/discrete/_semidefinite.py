@@ -4,7 +4,9 @@ The smallest <M, X>/2 over X with unit diagonal, positive semidefinite, is at mo
 rows [BM03]; row by row, the best v_i given the others is -(MV)_i / |(MV)_i| [mixing], and an independent set of rows
 is updated at once. At the optimum y_i = |(MV)_i| makes M + Diag(y) positive semidefinite; short of it, for every y,
 
-    s'Ms = s'(M + Diag(y))s - sum(y)  >=  n min(0, lambda_min(M + Diag(y))) - sum(y)   over s in {-1, 1}^n.
+    s'Ms = s'(M + Diag(y))s - sum(y)  >=  n min(0, lambda_min(M + Diag(y))) - sum(y)   over s in {-1, 1}^n,
+
+or the same after a scaling of the rows.
 """
 
 from __future__ import annotations
@@ -61,11 +63,20 @@ def low_rank(spins: Spins, rng: np.random.Generator, expired: Callable[[], bool]
 
 
 def diagonal_bound(spins: Spins, y: Vector, rng: np.random.Generator) -> tuple[float, str]:
-    """The lower bound on the energy that y proves, and what it rests on besides."""
-    slack = sp.csr_array(spins.matrix + sp.diags_array(y))
+    """The lower bound on the energy that y proves, and what it rests on besides.
+
+    The eigenvalue is that of D^(-1/2) (M + Diag(y)) D^(-1/2) with the row sums of |M| for D: of order one however the
+    rows differ in size. As s_i^2 = 1, ``s'(M + Diag(y))s >= sum(d) min(0, lambda_min)``.
+    """
+    rows = np.asarray(abs(spins.matrix).sum(axis=1)).ravel()
+    d = np.where(rows > 0.0, rows, 1e-9 * rows.mean() + 1e-300)
+    root = sp.diags_array(1.0 / np.sqrt(d))
+    slack = sp.csr_array(root @ (spins.matrix + sp.diags_array(y)) @ root)
     smallest, assumption = verified_lower_bound(slack, rng)
-    total = spins.size * min(0.0, smallest) - float(y.sum())
-    rounding = 4.0 * np.finfo(np.float64).eps * spins.size * float(np.abs(y).sum() + abs(spins.constant))
+    eps = float(np.finfo(np.float64).eps)
+    smallest -= 16.0 * eps * float(1.0 + np.max(np.abs(y) / d, initial=0.0))  # of the scaling, entry by entry
+    total = float(d.sum()) * min(0.0, smallest) - float(y.sum())
+    rounding = 4.0 * eps * spins.size * float(np.abs(y).sum() + d.sum() + abs(spins.constant))
     return spins.constant + 0.5 * total - rounding, assumption
 
 

@@ -12,6 +12,16 @@ from numpy.typing import NDArray
 from varopt.certificates import Certificate, Exhaustive, Relaxation
 from varopt.solvers._state import State
 from varopt.solvers.discrete._branch import branch_and_bound
+from varopt.solvers.discrete._distributions import (
+    PBIL,
+    UMDA,
+    Berny,
+    Distribution,
+    MeanField,
+    NaturalGradient,
+    ProjectedGradient,
+    SampledNaturalGradient,
+)
 from varopt.solvers.discrete._elimination import eliminate, elimination_order
 from varopt.solvers.discrete._energy import SPIN, Energy
 from varopt.solvers.discrete._population import Found, search
@@ -27,7 +37,13 @@ _BRANCHED = 130  # spins up to which branch and bound is tried
 _NODES = 50  # of branch and bound, where no time limit ends it
 
 
-SEARCHES: dict[str, Callable[..., Iterator[Found]]] = {"free-energy": search}
+_DISTRIBUTIONS: tuple[Distribution, ...] = (
+    MeanField(), ProjectedGradient(), NaturalGradient(), SampledNaturalGradient(), Berny(), PBIL(), UMDA()
+)  # fmt: skip
+SEARCHES: dict[str, Callable[..., Iterator[Found]]] = {
+    "free-energy": search,
+    **{method.name: method.search for method in _DISTRIBUTIONS},
+}
 """The searches by name: an energy, a generator, a start and `expired` in, better and better points out."""
 
 
