@@ -1,0 +1,168 @@
+"""A dimod sampler: binary quadratic models and higher-order polynomials in, sample sets with a bracket out.
+
+Needs dimod, the extra ``varopt[dimod]``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+import dimod
+import numpy as np
+import scipy.sparse as sp
+
+from varopt.families._family import as_generator
+from varopt.optimize._discrete import minimize_energy
+from varopt.solvers.discrete import Energy, Products
+
+__all__ = ["VaroptSampler"]
+
+_OPTIONS: Mapping[str, list[str]] = {
+    "num_reads": [],
+    "seed": [],
+    "time_limit": [],
+    "target": [],
+    "initial_state": [],
+    "method": [],
+    "progress": [],
+}
+
+
+class VaroptSampler(dimod.Sampler, dimod.PolySampler):  # type: ignore[misc]
+    """The discrete solver as a dimod sampler.
+
+    Each read is a run of its own, with its own seed, and gives its best sample. ``sampleset.info`` holds ``lower`` and
+    ``upper``, between which the lowest energy lies, ``status``, the sentence on how the best run ended, ``proof``, and
+    ``time`` in seconds.
+
+    Examples
+    --------
+    >>> import dimod
+    >>> from varopt.integrations.dimod import VaroptSampler
+    >>> bqm = dimod.BinaryQuadraticModel({"a": -1.0}, {("a", "b"): 2.0, ("b", "c"): 2.0}, 0.0, "SPIN")
+    >>> found = VaroptSampler().sample(bqm)
+    >>> found.first.energy, found.info["lower"]
+    (np.float64(-5.0), -5.0)
+    """
+
+    @property
+    def parameters(self) -> dict[str, list[str]]:
+        """Keyword arguments of the sampling methods."""
+        return dict(_OPTIONS)
+
+    @property
+    def properties(self) -> dict[str, Any]:
+        """Facts about the sampler: there is none to know."""
+        return {}
+
+    def sample(self, bqm: Any, **parameters: Any) -> Any:
+        """Sample a binary quadratic model.
+
+        Parameters
+        ----------
+        bqm : dimod.BinaryQuadraticModel
+            What is minimised.
+        **parameters
+            ``num_reads`` runs (one by default), ``seed``, ``time_limit`` in seconds for each, ``target``, an energy to
+            stop at, ``initial_state``, a sample to start from, ``method`` and ``progress``; as for
+            `varopt.discrete.qubo`.
+
+        Returns
+        -------
+        dimod.SampleSet
+        """
+        options = self._options(parameters)
+        binary = bqm.change_vartype(dimod.BINARY, inplace=False)
+        labels = list(binary.variables)
+        place = {label: k for k, label in enumerate(labels)}
+        n = len(labels)
+        pairs = [(place[u], place[v], float(w)) for (u, v), w in binary.quadratic.items()]
+        rows, columns, weights = zip(*pairs, strict=True) if pairs else ((), (), ())
+        matrix = sp.csr_array((np.array(weights, dtype=np.float64), (rows, columns)), shape=(n, n))
+        linear = np.array([float(binary.linear[label]) for label in labels])
+        energy = Energy.quadratic_form(matrix, linear if n else 0.0, float(binary.offset))
+        return self._sampled(energy, labels, bqm, options)
+
+    def sample_poly(self, polynomial: Any, **parameters: Any) -> Any:
+        """Sample a polynomial of any degree, natively: it is not reduced to pairs.
+
+        Parameters
+        ----------
+        polynomial : dimod.BinaryPolynomial
+            What is minimised.
+        **parameters
+            As for `sample`.
+
+        Returns
+        -------
+        dimod.SampleSet
+        """
+        options = self._options(parameters)
+        labels = list(polynomial.variables)
+        spins = polynomial.vartype is dimod.SPIN
+        place = {label: k for k, label in enumerate(labels)}
+        n = len(labels)
+        constant, linear, matrix = 0.0, np.zeros(n), sp.lil_array((n, n))
+        longer: dict[int, list[tuple[list[int], float]]] = {}
+        for term, weight in polynomial.items():
+            at, weight = [place[label] for label in term], float(weight)
+            if len(at) > 2:
+                # A spin of dimod is 2x - 1, minus the literal 1 - 2x.
+                sign = -1.0 if spins and len(at) % 2 else 1.0
+                longer.setdefault(len(at), []).append(([k + (2 * n if spins else 0) for k in at], sign * weight))
+            elif not at:
+                constant += weight
+            elif not spins:
+                linear[at[0]] += weight if len(at) == 1 else 0.0
+                if len(at) == 2:
+                    matrix[at[0], at[1]] += weight
+            elif len(at) == 1:
+                linear[at[0]] += 2.0 * weight
+                constant -= weight
+            else:  # (2x - 1) (2y - 1)
+                matrix[at[0], at[1]] += 4.0 * weight
+                linear[at] -= 2.0 * weight
+                constant += weight
+        quadratic = Energy.quadratic_form(matrix.tocsr(), linear, constant)
+        products = tuple(
+            Products(np.array([codes for codes, _ in terms]), np.array([w for _, w in terms]))
+            for terms in longer.values()
+        )
+        energy = Energy(quadratic.constant, quadratic.linear, quadratic.quadratic, products)
+        return self._sampled(energy, labels, polynomial, options)
+
+    def _options(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        unknown = [name for name in parameters if name not in _OPTIONS]
+        if unknown:
+            raise ValueError(f"{unknown[0]!r} is no parameter of this sampler; accepted: {', '.join(_OPTIONS)}.")
+        reads = parameters.get("num_reads", 1)
+        if not isinstance(reads, (int, np.integer)) or isinstance(reads, bool) or reads < 1:
+            raise ValueError(f"num_reads must be a positive whole number; got {reads!r}.")
+        return dict(parameters)
+
+    def _sampled(self, energy: Energy, labels: list[Hashable], model: Any, options: dict[str, Any]) -> Any:
+        reads = int(options.pop("num_reads", 1))
+        seed = as_generator(options.pop("seed", 0))
+        state = options.pop("initial_state", None)
+        if not labels:
+            empty = np.empty((reads, 0), dtype=np.int8)
+            return dimod.SampleSet.from_samples_bqm((empty, labels), model) if hasattr(model, "quadratic") else (
+                dimod.SampleSet.from_samples((empty, labels), energy=[energy.constant] * reads, vartype=model.vartype)
+            )  # fmt: skip
+        if state is not None:
+            options["x0"] = np.array([1.0 if state[label] > 0 else 0.0 for label in labels])
+        results = [minimize_energy(energy, seed=generator, **options) for generator in seed.spawn(reads)]
+        x = np.array([r.x for r in results])
+        samples = (2 * x - 1 if model.vartype is dimod.SPIN else x).astype(np.int8)
+        best = min(results, key=lambda r: r.fun)
+        proof = max(results, key=lambda r: r.lower)
+        info = {
+            "lower": float(proof.lower),
+            "upper": float(best.fun),
+            "status": best.message,
+            "proof": str(proof.certificate),
+            "time": sum(r.time for r in results),
+        }
+        energies = model.energies((samples, labels))
+        return dimod.SampleSet.from_samples((samples, labels), energy=energies, vartype=model.vartype, info=info)
