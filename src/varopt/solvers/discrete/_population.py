@@ -20,7 +20,7 @@ Vector = NDArray[np.float64]
 # The one default setting, for every problem.
 _REPLICAS = 64
 _ENTRIES = 1 << 22  # replicas times coordinates, at most: fewer replicas of large problems
-_FIRST = 250  # sweeps of the first epoch; each epoch has twice those of the one before
+_FIRST = 64  # sweeps of the first epoch; each epoch has twice those of the one before
 _COLD = Geometric(0.5, 0.05)
 _WARM = Geometric(0.2, 0.05)  # after a recombination
 _STALE = 2  # rounds without improvement that end an epoch
@@ -41,7 +41,7 @@ def search(
     energy: Energy, rng: np.random.Generator, start: Vector | None = None,
     expired: Callable[[], bool] = lambda: False,
 ) -> Iterator[Found]:  # fmt: skip
-    """Better and better points, for ever: the best of the population after every round.
+    """Better and better points, for ever: the best of the population after every round; first, of local minima.
 
     An epoch anneals fresh replicas, then recombines and re-anneals them for as long as the best improves. Then they
     have mostly collapsed into one basin; the best is kept among the elites, with which later populations recombine,
@@ -70,6 +70,9 @@ def search(
             partner = np.where(far, 1.0 - partner, partner)
         return recombine(energy, x, partner, rng)
 
+    x, value = settled(np.empty(0), None, 0)
+    k = int(value.argmin())
+    yield Found(x[:, k].copy(), float(value[k]), epoch, total)
     while True:
         if start is not None and epoch == 0:
             x, value = settled(np.repeat(elites, replicas, axis=1), _WARM, sweeps)
