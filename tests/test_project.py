@@ -15,7 +15,11 @@ from varopt._version import __version__
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-OPTIONAL_MODULES = {"matplotlib", "optuna"}  # what the extras bring; a page that needs one skips where it is absent
+OPTIONAL_MODULES = {
+    "dimod",
+    "matplotlib",
+    "optuna",
+}  # what the extras bring; a page that needs one skips where it is absent
 
 
 def read(name):

@@ -26,6 +26,7 @@ LAYERS = {
     "solvers": "Solvers",
     "learn": "Estimators",
     "search": "Black boxes",
+    "discrete": "Bits",
 }
 
 

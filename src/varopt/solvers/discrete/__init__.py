@@ -1,14 +1,6 @@
 """Bits and choices: annealing with recombination, elimination, relaxations, branch and bound."""
 
-from varopt.solvers.discrete._distributions import (
-    PBIL,
-    UMDA,
-    Berny,
-    MeanField,
-    NaturalGradient,
-    ProjectedGradient,
-    SampledNaturalGradient,
-)
+from varopt.solvers.discrete._distributions import MeanField, NaturalGradient, ProjectedGradient, Sampled
 from varopt.solvers.discrete._energy import BIT, NEGATED, SPIN, Energy, NotPolynomial, Products, energy_of
 from varopt.solvers.discrete._free_energy import Geometric, Linear, anneal, typical_field
 from varopt.solvers.discrete._population import search
@@ -18,11 +10,8 @@ from varopt.solvers.discrete._sweeps import Sweeper
 __all__ = [
     "BIT",
     "NEGATED",
-    "PBIL",
     "SEARCHES",
     "SPIN",
-    "UMDA",
-    "Berny",
     "Energy",
     "Geometric",
     "Linear",
@@ -32,7 +21,7 @@ __all__ = [
     "Outcome",
     "Products",
     "ProjectedGradient",
-    "SampledNaturalGradient",
+    "Sampled",
     "Sweeper",
     "anneal",
     "energy_of",

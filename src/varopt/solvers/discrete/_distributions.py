@@ -6,7 +6,7 @@ with values f_k it is <w(f) (x - p)>, whatever f is, and
 
     p  <-  p + rate * sum_k w_k (x_k - p)
 
-is, with the weights w that go with it, each of the classics below [SB12, IGO].
+is, with the weights w that go with it, one of the classics: Berny's update, PBIL, UMDA [SB12, IGO].
 """
 
 from __future__ import annotations
@@ -23,22 +23,15 @@ from varopt.solvers.discrete._energy import Energy
 from varopt.solvers.discrete._free_energy import Geometric, anneal, typical_field
 from varopt.solvers.discrete._population import Found
 from varopt.solvers.discrete._sweeps import Sweeper
+from varopt.solvers.natural_gradient import Categorical, berny, log_weights, pbil, umda
 
-__all__ = [
-    "PBIL",
-    "UMDA",
-    "Berny",
-    "Distribution",
-    "MeanField",
-    "NaturalGradient",
-    "ProjectedGradient",
-    "SampledNaturalGradient",
-]
+__all__ = ["SAMPLED", "Distribution", "MeanField", "NaturalGradient", "ProjectedGradient", "Sampled"]
 
 Vector = NDArray[np.float64]
 
 _REPLICAS = 16
-_STEPS = 300
+_MODELS = 4  # distributions that are sampled
+_STEPS = 150
 _SURE = 1e-3  # distance from 0 and 1 at which probabilities are kept, so that no value is lost for good
 
 
@@ -113,7 +106,7 @@ class ProjectedGradient(Distribution):
         self, energy: Energy, p: Vector, steps: int, rng: np.random.Generator, expired: Callable[[], bool]
     ) -> Vector:
         """Move along the projected gradient."""
-        step = 1.0 / _largest_curvature(energy, rng)
+        step = 1.0 / _largest_curvature(energy)
         for _ in range(steps):
             if expired():
                 break
@@ -134,7 +127,7 @@ class NaturalGradient(Distribution):
         self, energy: Energy, p: Vector, steps: int, rng: np.random.Generator, expired: Callable[[], bool]
     ) -> Vector:
         """Move along the natural gradient, in the natural parameters."""
-        step = 1.0 / _largest_curvature(energy, rng)
+        step = 1.0 / _largest_curvature(energy)
         single = (np.bincount(energy.site) == 1)[energy.site][:, None]
         for _ in range(steps):
             if expired():
@@ -148,7 +141,7 @@ class NaturalGradient(Distribution):
         return p
 
 
-def _largest_curvature(energy: Energy, rng: np.random.Generator) -> float:
+def _largest_curvature(energy: Energy) -> float:
     """An upper bound on the norm of the matrix of second derivatives over the cube: by rows, as Gershgorin's."""
     rows = np.asarray(abs(energy.quadratic).sum(axis=1)).ravel()
     for products in energy.products:
@@ -165,79 +158,51 @@ def _largest_curvature(energy: Energy, rng: np.random.Generator) -> float:
 
 
 @dataclass(frozen=True)
-class _Sampled(Distribution):
-    """``p + rate * sum_k w_k (x_k - p)`` with weights from the values of the samples."""
+class Sampled(Distribution):
+    """Samples of the sites, weighed by their energies: one of the updates in `varopt.solvers.natural_gradient`.
 
-    rate: float = 0.05
-    samples: int = 40
+    Parameters
+    ----------
+    name : str
+        What it is called.
+    update : callable
+        From the number of states of each site to the distribution: ``berny``, ``pbil``, ``umda``, or an adaptive one.
+    """
 
-    def weights(self, values: Vector) -> Vector:
-        """Weights of samples with values of shape (samples, replicas); they sum to one, or to zero with a baseline."""
-        raise NotImplementedError
+    name: str  # type: ignore[misc]  # of each instance
+    update: Callable[[NDArray[np.intp]], Categorical]
 
     def descend(
         self, energy: Energy, p: Vector, steps: int, rng: np.random.Generator, expired: Callable[[], bool]
     ) -> Vector:
-        """Sample, weigh, move."""
-        size, replicas = p.shape
+        """Sample, weigh, move; every replica has its own distribution, which starts uniform."""
+        widths = np.bincount(energy.site)
+        starts = np.cumsum(widths) - widths
+        category = np.arange(energy.size) - starts[energy.site] + (widths[energy.site] == 1)  # of a bit, its value one
+        models = [self.update(np.where(widths == 1, 2, widths)) for _ in range(_MODELS)]
         for _ in range(steps):
             if expired():
                 break
-            x = _samples(energy, np.repeat(p, self.samples, axis=1), rng)
-            values = energy.value(x).reshape(replicas, self.samples).T
-            w = self.weights(values)
-            moved = np.einsum("irk,kr->ir", x.reshape(size, replicas, self.samples), w)
-            p = _feasible(energy, p + self.rate * (moved - w.sum(axis=0) * p))
-        return p
+            for model in models:
+                chosen = model.sample(rng, model.population)
+                x = (chosen[:, energy.site] == category).astype(np.float64)
+                model.tell(chosen, energy.value(x.T))
+        thetas = [model.theta[energy.site, category] for model in models]
+        return np.repeat(np.stack(thetas, axis=1), -(-p.shape[1] // _MODELS), axis=1)[:, : p.shape[1]]
 
 
-@dataclass(frozen=True)
-class Berny(_Sampled):
-    """Plain score-function gradient with the mean as baseline: ``w_k`` proportional to ``mean(f) - f_k`` [Berny00]."""
-
-    name: ClassVar[str] = "berny"
-    rate: float = 0.2
-
-    def weights(self, values: Vector) -> Vector:
-        """Advantages in units of their spread."""
-        spread = values.std(axis=0)
-        return np.asarray((values.mean(axis=0) - values) / (np.where(spread > 0.0, spread, 1.0) * len(values)))
+def adaptive(options: NDArray[np.intp]) -> Categorical:
+    """Natural gradient of the expected rank, with a step that adapts to how well successive steps agree [A19]."""
+    population = 4 + int(3.0 * np.log(options.size + 1.0))
+    return Categorical(options, population, log_weights(population), None, 1.0 / options.size)
 
 
-@dataclass(frozen=True)
-class SampledNaturalGradient(_Sampled):
-    """Natural gradient of the expected rank: centred weights by rank, blind to the scale of f [NES, IGO]."""
-
-    name: ClassVar[str] = "sampled-natural-gradient"
-    rate: float = 0.2
-
-    def weights(self, values: Vector) -> Vector:
-        """Linear in the rank, from best to worst, summing to zero."""
-        ranks = values.argsort(axis=0).argsort(axis=0)
-        return np.asarray((1.0 - 2.0 * ranks / (len(values) - 1)) / len(values))
-
-
-@dataclass(frozen=True)
-class PBIL(_Sampled):
-    """Population-based incremental learning: weights on the best samples, a learning rate below one [PBIL]."""
-
-    name: ClassVar[str] = "pbil"
-    share: float = 0.1
-
-    def weights(self, values: Vector) -> Vector:
-        """Equal weights on the best share."""
-        best = max(1, round(self.share * len(values)))
-        return np.asarray((values.argsort(axis=0).argsort(axis=0) < best) / best)
-
-
-@dataclass(frozen=True)
-class UMDA(PBIL):
-    """Univariate marginal distribution algorithm: the best samples' own frequencies, that is rate one [UMDA]."""
-
-    name: ClassVar[str] = "umda"
-    rate: float = 1.0
-    samples: int = 100
-    share: float = 0.5
+SAMPLED = (
+    Sampled("sampled-natural-gradient", adaptive),
+    Sampled("berny", berny),
+    Sampled("pbil", pbil),
+    Sampled("umda", umda),
+)
 
 
 # -- Probabilities ----------------------------------------------------------------------------------------------------
@@ -269,16 +234,3 @@ def _projected(energy: Energy, p: Vector) -> Vector:
         last = (descending > excess).sum(axis=1, keepdims=True) - 1
         result[at] = np.maximum(y - np.take_along_axis(excess, last, axis=1), 0.0).reshape(at.size, -1)
     return result
-
-
-def _samples(energy: Energy, p: Vector, rng: np.random.Generator) -> Vector:
-    """One sample of each column."""
-    x = np.asarray(rng.random(p.shape) < p, dtype=np.float64)
-    widths = np.bincount(energy.site)
-    for width in np.unique(widths[widths > 1]).tolist():
-        at = np.flatnonzero((widths == width)[energy.site])
-        with np.errstate(divide="ignore"):
-            noisy = np.log(p[at]) + rng.gumbel(size=(at.size, p.shape[1]))
-        chosen = noisy.reshape(-1, width, p.shape[1]).argmax(axis=1)
-        x[at] = (chosen[:, None, :] == np.arange(width)[None, :, None]).reshape(at.size, -1)
-    return x

@@ -13,14 +13,11 @@ from varopt.certificates import Certificate, Exhaustive, Relaxation
 from varopt.solvers._state import State
 from varopt.solvers.discrete._branch import branch_and_bound
 from varopt.solvers.discrete._distributions import (
-    PBIL,
-    UMDA,
-    Berny,
+    SAMPLED,
     Distribution,
     MeanField,
     NaturalGradient,
     ProjectedGradient,
-    SampledNaturalGradient,
 )
 from varopt.solvers.discrete._elimination import eliminate, elimination_order
 from varopt.solvers.discrete._energy import SPIN, Energy
@@ -37,9 +34,7 @@ _BRANCHED = 130  # spins up to which branch and bound is tried
 _NODES = 50  # of branch and bound, where no time limit ends it
 
 
-_DISTRIBUTIONS: tuple[Distribution, ...] = (
-    MeanField(), ProjectedGradient(), NaturalGradient(), SampledNaturalGradient(), Berny(), PBIL(), UMDA()
-)  # fmt: skip
+_DISTRIBUTIONS: tuple[Distribution, ...] = (MeanField(), ProjectedGradient(), NaturalGradient(), *SAMPLED)
 SEARCHES: dict[str, Callable[..., Iterator[Found]]] = {
     "free-energy": search,
     **{method.name: method.search for method in _DISTRIBUTIONS},
