@@ -13,6 +13,7 @@ each fit ends with a bracket of the optimum.
 
 from varopt.learn._classification import CompositeClassifier, LinearSVC
 from varopt.learn._huber import HuberRegressor
+from varopt.learn._kernel import SVC, SVR
 from varopt.learn._linear import ElasticNet, LADRegressor, Lasso, LinearSVR
 from varopt.learn._paths import ElasticNetCV, FusedLassoCV, LassoCV, LinearSVCCV, QuantileRegressorCV
 from varopt.learn._quantile import QuantileRegressor
@@ -20,6 +21,8 @@ from varopt.learn._structured import CompositeRegressor, FusedLasso, Generalized
 from varopt.learn._trend import TrendFilter
 
 __all__ = [
+    "SVC",
+    "SVR",
     "CompositeClassifier",
     "CompositeRegressor",
     "ElasticNet",

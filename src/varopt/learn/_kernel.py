@@ -1,0 +1,443 @@
+"""Kernel machines: scikit-learn's own, with LIBSVM as the pilot and an exact, certified finish.
+
+The classes are subclasses of scikit-learn's, so that kernels, one-vs-one, sparse input and prediction are theirs.
+LIBSVM's SMO comes close quickly and then crawls; it is stopped early, and `varopt.solvers.solve_kernel` finishes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn import svm
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics.pairwise import pairwise_kernels
+from sklearn.svm._base import BaseLibSVM
+from sklearn.utils._param_validation import Interval
+
+from varopt import terms
+from varopt.certificates import Certificate, DualGap, NoCertificate
+from varopt.learn._arrays import to_numpy
+from varopt.learn._docs import filled
+from varopt.solvers import KernelProblem, State, solve_kernel
+
+__all__ = ["SVC", "SVR"]
+
+Vector = NDArray[np.float64]
+Index = NDArray[np.intp]
+_Block = Callable[[Index, Index], Vector]
+
+_PILOT = 1e-3  # LIBSVM's own tolerance while it is the pilot: scikit-learn's default
+_FEW = 2000  # samples up to which the whole kernel matrix is kept
+_LARGEST = 1e10  # what an infinite C is taken as
+_SEMIDEFINITE = "the kernel is positive semidefinite"
+
+
+@dataclass(frozen=True)
+class _Machine:
+    """One machine between samples: a pair of classes, or a regression."""
+
+    problem: KernelProblem
+    samples: Index
+    beta: Vector
+    b: float
+
+
+def _among(block: _Block, samples: Index) -> _Block:
+    """The kernel among some of the samples."""
+    return lambda rows, columns: block(samples[rows], samples[columns])
+
+
+class _TimeUp(Exception):
+    """The time limit was reached."""
+
+
+class _Finished(BaseLibSVM):
+    """What the two classes share: a fit by LIBSVM that is then finished and certified."""
+
+    # What scikit-learn's code sets, and this changes.
+    tol: float
+    support_: Any
+    dual_coef_: Any
+    _n_support: Any
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls.__doc__ = filled(cls.__doc__)
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features) or (n_samples, n_samples)
+            Training data, or their kernel matrix for ``kernel="precomputed"``.
+        y : array-like of shape (n_samples,)
+            Targets.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights: zero is an absent sample, two is a sample given twice.
+
+        Returns
+        -------
+        self
+        """
+        return super().fit(*to_numpy(X, y, sample_weight))
+
+    def predict(self, X: Any) -> Any:
+        """Predict the targets of samples, as scikit-learn does; arrays of other libraries give NumPy's."""
+        return super().predict(*to_numpy(X))
+
+    def _dense_fit(self, X: Any, y: Vector, sample_weight: Vector, *args: Any, **kwargs: Any) -> None:
+        self._pilot(super()._dense_fit, X, y, sample_weight, *args, **kwargs)
+        self._finish(self._compute_kernel(X) if callable(self.kernel) else X, y, sample_weight)
+
+    def _sparse_fit(self, X: Any, y: Vector, sample_weight: Vector, *args: Any, **kwargs: Any) -> None:
+        self._pilot(super()._sparse_fit, X, y, sample_weight, *args, **kwargs)
+        self._finish(X, y, sample_weight)
+
+    def _pilot(
+        self, fit: Callable[..., None], X: Any, y: Vector, sample_weight: Vector, *args: Any, **kwargs: Any
+    ) -> None:
+        """LIBSVM's fit to the samples with a weight, at its own tolerance, which scikit-learn reads from `tol`."""
+        self._started = time.perf_counter()
+        if self.gamma == "scale" and sample_weight.size and self.kernel in ("poly", "rbf", "sigmoid"):
+            # The variance with its weights, so that a weight of two is a sample given twice.
+            share = sample_weight / sample_weight.sum()
+            mean = float((share @ X).mean())
+            squares = X.multiply(X) if sp.issparse(X) else X * X
+            variance = float((share @ squares).mean()) - mean**2
+            self._gamma = 1.0 / (X.shape[1] * variance) if variance > 0.0 else 1.0
+        # LIBSVM leaves out samples without a weight, and scikit-learn then numbers the support among those that are
+        # left. A callable's X is kept for predictions, and stays whole.
+        kept = np.flatnonzero(sample_weight > 0) if sample_weight.size else np.arange(y.shape[0])
+        if 0 < kept.size < y.shape[0] and not callable(self.kernel):
+            X = X[np.ix_(kept, kept)] if self.kernel == "precomputed" else X[kept]
+            y, sample_weight = y[kept], sample_weight[kept]
+            self._check_labels(y)
+        wanted, self.tol = self.tol, max(_PILOT, self.tol)
+        try:
+            fit(X, y, sample_weight, *args, **kwargs)
+        finally:
+            self.tol = wanted
+        self.support_ = kept[self.support_].astype(np.int32)
+
+    def _check_labels(self, y: Vector) -> None:
+        """Refuse what is left once samples without a weight are gone, where it cannot be fitted."""
+
+    def _machines(self, block: _Block, y: Vector, weight: Vector) -> Iterator[_Machine]:
+        raise NotImplementedError
+
+    def _assemble(self, y: Vector, machines: list[_Machine], betas: list[Vector]) -> None:
+        raise NotImplementedError
+
+    def _finish(self, X: Any, y: Vector, sample_weight: Vector) -> None:
+        """Finish every machine exactly, and put support, coefficients and intercepts where LIBSVM had put them."""
+        if not self._can_be_finished(X, y.shape[0]):
+            self._certify([State(np.zeros(0), upper=np.nan)])
+            return
+        block = self._kernel_blocks(X, y.shape[0])
+        weight = sample_weight if sample_weight.size else np.ones(y.shape[0])
+        machines = list(self._machines(block, y, weight))
+        states = [self._solve(machine) for machine in machines]
+        self._certify(states)
+        self._assemble(y, machines, [state.x[:-1] for state in states])
+        self.intercept_ = np.array([state.x[-1] for state in states])
+        if self.kernel != "precomputed" and not callable(self.kernel):
+            self.support_vectors_ = X[self.support_]
+        if sp.issparse(X):
+            count = self.support_.size
+            columns = np.tile(np.arange(count), self.dual_coef_.shape[0])
+            ends = np.arange(self.dual_coef_.shape[0] + 1) * count
+            shape = self.dual_coef_.shape
+            pilot = type(self.support_vectors_)
+            self.dual_coef_ = pilot(
+                (self.dual_coef_.ravel(), columns, ends), shape=shape
+            )  # zeros included, as LIBSVM's
+
+    def _can_be_finished(self, X: Any, count: int) -> bool:
+        """Whether LIBSVM left numbers to go on from; scikit-learn deals with the rest."""
+        numbers = self.dual_coef_.data if sp.issparse(self.dual_coef_) else self.dual_coef_
+        square = not callable(self.kernel) or X.shape == (count, count)
+        return bool(numbers.size and np.isfinite(numbers).all() and square)
+
+    def _solve(self, machine: _Machine) -> State:
+        def check(state: State) -> None:
+            if self.time_limit is not None and time.perf_counter() - self._started > self.time_limit:
+                raise _TimeUp
+
+        state = State(np.append(machine.beta, machine.b))
+        if self.kernel != "sigmoid":  # not positive semidefinite: LIBSVM's stationary point is all there is
+            with contextlib.suppress(_TimeUp, KeyboardInterrupt):
+                solve_kernel(machine.problem, machine.beta, machine.b, state, self.tol, check)
+        else:
+            p = machine.problem
+            support = np.flatnonzero(machine.beta)
+            values = p.product(np.arange(p.size), support, machine.beta[support])
+            loss = float(p.weights @ p.term.value(p.positions(values, machine.b)))
+            state.see(state.x, 0.5 * float(machine.beta @ values) + loss)
+        return state
+
+    def _certify(self, states: list[State]) -> None:
+        trusted = self.kernel in ("linear", "rbf") or (self.kernel == "poly" and self.coef0 >= 0)
+        certificates: list[Certificate] = [
+            DualGap(min(s.lower, s.upper), s.upper, "" if trusted else _SEMIDEFINITE)
+            if np.isfinite(s.lower)
+            else NoCertificate(s.lower, s.upper)
+            for s in states
+        ]
+        many = len(states) > 1
+        for name, values in (
+            ("objective_", [s.upper for s in states]),
+            ("lower_bound_", [c.lower for c in certificates]),
+            ("gap_", [c.upper - c.lower for c in certificates]),
+        ):
+            setattr(self, name, np.array(values, dtype=float) if many else float(values[0]))
+        self.certificate_ = certificates if many else certificates[0]
+        self.sigma_path_ = np.zeros(0)  # the finish is exact: nothing is smoothed
+        worst = max(states, key=lambda s: s.gap / max(1.0, abs(s.upper)))
+        if np.isfinite(worst.upper) and self.kernel != "sigmoid" and not worst.reached(self.tol):
+            warnings.warn(
+                f"The certified gap is {worst.gap:.3g} at an objective of {worst.upper:.6g}; tol={self.tol:g} asks for"
+                f" {self.tol * max(1.0, abs(worst.upper)):.3g}. Raise "
+                + ("tol." if self.time_limit is None else f"time_limit, now {self.time_limit} s."),
+                ConvergenceWarning,
+                stacklevel=6,
+            )
+
+    def _kernel_blocks(self, X: Any, count: int) -> _Block:
+        """The kernel between the samples of two index arrays; computed once and for all where there are few."""
+        if callable(self.kernel) or self.kernel == "precomputed":
+            matrix = X
+        else:
+            options = {"gamma": self._gamma, "degree": self.degree, "coef0": self.coef0}
+
+            def block(rows: Any, columns: Any) -> Vector:
+                return np.asarray(
+                    pairwise_kernels(X[rows], X[columns], metric=self.kernel, filter_params=True, **options)
+                )
+
+            if count > _FEW:
+                return block
+            matrix = block(slice(None), slice(None))
+        return lambda rows, columns: matrix[np.ix_(rows, columns)]
+
+    def _dense_coefficients(self) -> Vector:
+        return np.asarray(self.dual_coef_.toarray() if sp.issparse(self.dual_coef_) else self.dual_coef_)
+
+
+class SVC(_Finished, svm.SVC):
+    """Support vector classification with a kernel and a certified gap.
+
+    Minimises ``0.5 * ||w||^2_2 + C * sum_i max(1 - y_i * (w'phi(x_i) + b), 0)`` for every pair of classes: the
+    objective of `sklearn.svm.SVC`, of which this is a subclass. LIBSVM finds which samples are support vectors, and
+    their coefficients are then solved for exactly.
+
+    Parameters
+    ----------
+    C : float, default=1.0
+        Weight of the loss, positive.
+    kernel : {"linear", "poly", "rbf", "sigmoid", "precomputed"} or callable, default="rbf"
+        The kernel. That of "sigmoid" is not positive semidefinite: its fits are LIBSVM's and have no lower bound. For
+        "precomputed" and callables the certificate assumes that it is.
+    degree : int, default=3
+        Degree of "poly".
+    gamma : {"scale", "auto"} or float, default="scale"
+        Coefficient of "rbf", "poly" and "sigmoid".
+    coef0 : float, default=0.0
+        Independent term of "poly" and "sigmoid".
+    shrinking : bool, default=True
+        Whether LIBSVM shrinks.
+    probability : bool, default="deprecated"
+        As in scikit-learn; use `sklearn.calibration.CalibratedClassifierCV` instead.
+    {tol}
+    cache_size : float, default=200
+        Megabytes of LIBSVM's cache.
+    class_weight : dict or "balanced", default=None
+        Factors of C by class.
+    verbose : bool, default=False
+        LIBSVM's output.
+    max_iter : int, default=-1
+        Most iterations of LIBSVM; -1 for no limit.
+    decision_function_shape : {"ovo", "ovr"}, default="ovr"
+        As in scikit-learn.
+    break_ties : bool, default=False
+        As in scikit-learn.
+    random_state : int, default=None
+        As in scikit-learn.
+    {time_limit}
+
+    Attributes
+    ----------
+    support_, support_vectors_, n_support_, dual_coef_, intercept_, coef_, classes_, class_weight_, fit_status_, n_iter_
+        As in scikit-learn.
+    objective_, lower_bound_, gap_ : float, or ndarray with an entry per pair of classes
+        The objective, a number below which no machine's objective lies, and their difference.
+    certificate_ : Certificate, or a list of them
+        How the bound was proved and what it assumes.
+    sigma_path_ : ndarray
+        Empty: the finish is exact.
+
+    Notes
+    -----
+    After LIBSVM, costs the kernel between all samples and the support vectors, once, and factorisations of the order of
+    the support vectors that lie on the margin; memory is the square of their number.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.preprocessing import scale
+    >>> from varopt.learn import SVC
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = SVC(C=10.0).fit(scale(X), y)
+    >>> round(model.objective_, 6), bool(model.gap_ <= 1e-9 * model.objective_)
+    (197.75127, True)
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = svm.SVC._parameter_constraints | {
+        "time_limit": [None, Interval(Real, 0.0, None, closed="neither")],
+    }
+
+    def __init__(
+        self, *, C: float = 1.0, kernel: Any = "rbf", degree: int = 3, gamma: Any = "scale", coef0: float = 0.0,
+        shrinking: bool = True, probability: Any = "deprecated", tol: float = 1e-9, cache_size: float = 200,
+        class_weight: Any = None, verbose: bool = False, max_iter: int = -1, decision_function_shape: str = "ovr",
+        break_ties: bool = False, random_state: Any = None, time_limit: float | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(
+            C=C, kernel=kernel, degree=degree, gamma=gamma, coef0=coef0, shrinking=shrinking, probability=probability,
+            tol=tol, cache_size=cache_size, class_weight=class_weight, verbose=verbose, max_iter=max_iter,
+            decision_function_shape=decision_function_shape, break_ties=break_ties, random_state=random_state,
+        )  # fmt: skip
+        self.time_limit = time_limit
+
+    def decision_function(self, X: Any) -> Any:
+        """Distances from the separating surfaces, as scikit-learn gives them."""
+        return super().decision_function(*to_numpy(X))
+
+    def _check_labels(self, y: Vector) -> None:
+        present = np.unique(y).size
+        if present == 1:
+            raise ValueError("Invalid input - all samples with positive weights belong to the same class.")
+        if present < len(self.classes_):
+            raise ValueError("Invalid input - every class needs a sample with a positive weight.")
+
+    def _machines(self, block: _Block, y: Vector, weight: Vector) -> Iterator[_Machine]:
+        coefficients, position = self._dense_coefficients(), np.full(y.shape[0], -1)
+        position[self.support_] = np.arange(self.support_.size)
+        for number, (i, j) in enumerate(itertools.combinations(range(len(self.classes_)), 2)):
+            samples = np.flatnonzero(((y == i) | (y == j)) & (weight > 0))
+            first = y[samples] == i
+            at = position[samples]
+            # LIBSVM keeps the coefficients of class i against j in row j - 1, and those of j against i in row i.
+            beta = np.where(at >= 0, coefficients[np.where(first, j - 1, i), at], 0.0)
+            factors = min(self.C, _LARGEST) * self.class_weight_[y[samples].astype(np.intp)] * weight[samples]
+            sign = np.where(first, 1.0, -1.0)
+            problem = KernelProblem(_among(block, samples), terms.hinge(), sign, np.zeros(sign.size), factors)
+            yield _Machine(problem, samples, beta, float(self.intercept_[number]))
+
+    def _assemble(self, y: Vector, machines: list[_Machine], betas: list[Vector]) -> None:
+        count = len(self.classes_)
+        table = np.zeros((count - 1, y.shape[0]))
+        for (i, j), machine, beta in zip(itertools.combinations(range(count), 2), machines, betas, strict=True):
+            table[np.where(y[machine.samples] == i, j - 1, i), machine.samples] = beta
+        support = np.flatnonzero(table.any(axis=0))
+        support = support[np.argsort(y[support], kind="stable")]
+        self.support_ = support.astype(np.int32)
+        self._n_support = np.bincount(y[support].astype(np.intp), minlength=count).astype(np.int32)
+        self.dual_coef_ = np.ascontiguousarray(table[:, support])
+
+
+class SVR(_Finished, svm.SVR):
+    """Support vector regression with a kernel and a certified gap.
+
+    Minimises ``0.5 * ||w||^2_2 + C * sum_i max(|y_i - w'phi(x_i) - b| - epsilon, 0)``: the objective of
+    `sklearn.svm.SVR`, of which this is a subclass. LIBSVM finds which samples are support vectors, and their
+    coefficients are then solved for exactly.
+
+    Parameters
+    ----------
+    kernel : {"linear", "poly", "rbf", "sigmoid", "precomputed"} or callable, default="rbf"
+        The kernel. That of "sigmoid" is not positive semidefinite: its fits are LIBSVM's and have no lower bound. For
+        "precomputed" and callables the certificate assumes that it is.
+    degree : int, default=3
+        Degree of "poly".
+    gamma : {"scale", "auto"} or float, default="scale"
+        Coefficient of "rbf", "poly" and "sigmoid".
+    coef0 : float, default=0.0
+        Independent term of "poly" and "sigmoid".
+    {tol}
+    C : float, default=1.0
+        Weight of the loss, positive.
+    epsilon : float, default=0.1
+        Errors up to here cost nothing.
+    shrinking : bool, default=True
+        Whether LIBSVM shrinks.
+    cache_size : float, default=200
+        Megabytes of LIBSVM's cache.
+    verbose : bool, default=False
+        LIBSVM's output.
+    max_iter : int, default=-1
+        Most iterations of LIBSVM; -1 for no limit.
+    {time_limit}
+
+    Attributes
+    ----------
+    support_, support_vectors_, n_support_, dual_coef_, intercept_, coef_, fit_status_, n_iter_
+        As in scikit-learn.
+    objective_, lower_bound_, gap_ : float
+        The objective, a number below which no machine's objective lies, and their difference.
+    certificate_ : Certificate
+        How the bound was proved and what it assumes.
+    sigma_path_ : ndarray
+        Empty: the finish is exact.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from varopt.learn import SVR
+    >>> X = np.linspace(0.0, 6.0, 40)[:, None]
+    >>> model = SVR(C=10.0, epsilon=0.05).fit(X, np.sin(X[:, 0]))
+    >>> bool(np.abs(model.predict(X) - np.sin(X[:, 0])).max() < 0.06), bool(model.gap_ < 1e-9)
+    (True, True)
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = svm.SVR._parameter_constraints | {
+        "time_limit": [None, Interval(Real, 0.0, None, closed="neither")],
+    }
+
+    def __init__(
+        self, *, kernel: Any = "rbf", degree: int = 3, gamma: Any = "scale", coef0: float = 0.0, tol: float = 1e-9,
+        C: float = 1.0, epsilon: float = 0.1, shrinking: bool = True, cache_size: float = 200, verbose: bool = False,
+        max_iter: int = -1, time_limit: float | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(
+            kernel=kernel, degree=degree, gamma=gamma, coef0=coef0, tol=tol, C=C, epsilon=epsilon, shrinking=shrinking,
+            cache_size=cache_size, verbose=verbose, max_iter=max_iter,
+        )  # fmt: skip
+        self.time_limit = time_limit
+
+    def _machines(self, block: _Block, y: Vector, weight: Vector) -> Iterator[_Machine]:
+        beta = np.zeros(y.shape[0])
+        beta[self.support_] = self._dense_coefficients()[0]
+        samples = np.flatnonzero(weight > 0)
+        problem = KernelProblem(
+            _among(block, samples), terms.epsilon_insensitive(self.epsilon) if self.epsilon > 0 else terms.abs_(),
+            -np.ones(samples.size), y[samples], min(self.C, _LARGEST) * weight[samples],
+        )  # fmt: skip
+        yield _Machine(problem, samples, beta[samples], float(self.intercept_[0]))
+
+    def _assemble(self, y: Vector, machines: list[_Machine], betas: list[Vector]) -> None:
+        nonzero = np.flatnonzero(betas[0])
+        self.support_ = machines[0].samples[nonzero].astype(np.int32)
+        self._n_support = np.zeros_like(self._n_support)  # LIBSVM keeps room for two classes
+        self._n_support[0] = nonzero.size
+        self.dual_coef_ = betas[0][None, nonzero].copy()

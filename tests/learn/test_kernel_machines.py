@@ -1,0 +1,125 @@
+"""SVC and SVR against LIBSVM, whose objective they share."""
+
+import pickle
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import sklearn.svm
+from sklearn.datasets import load_diabetes, load_digits, load_iris
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics.pairwise import rbf_kernel
+
+from varopt.certificates import DualGap, NoCertificate
+from varopt.learn import SVC, SVR
+
+KERNELS = [{}, {"kernel": "linear"}, {"kernel": "poly", "coef0": 1.0, "degree": 2}, {"gamma": 0.05, "C": 50.0}]
+
+
+def linear(A, B):
+    return A @ B.T
+
+
+@pytest.fixture(scope="module")
+def iris():
+    return load_iris(return_X_y=True)
+
+
+@pytest.fixture(scope="module")
+def diabetes():
+    X, y = load_diabetes(return_X_y=True)
+    return X[:200], y[:200]
+
+
+def primal(model, X, y, C, loss):
+    """The primal objective of a machine with one set of coefficients."""
+    K = rbf_kernel(X, gamma=model._gamma)
+    beta = np.zeros(len(y))
+    beta[model.support_] = model.dual_coef_[0]
+    values = K @ beta
+    return 0.5 * beta @ values + np.sum(C * loss(values + model.intercept_[0]))
+
+
+@pytest.mark.parametrize("container", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize("options", KERNELS, ids=str)
+def test_classification_is_that_of_libsvm(options, container, iris):
+    X, y = container(iris[0]), iris[1]
+    ours, theirs = SVC(**options).fit(X, y), sklearn.svm.SVC(tol=1e-8, **options).fit(X, y)
+    np.testing.assert_allclose(ours.decision_function(X), theirs.decision_function(X), atol=1e-4)
+    np.testing.assert_array_equal(ours.predict(X), theirs.predict(X))
+    assert ours.gap_.shape == (3,)
+    assert np.all(ours.gap_ <= 1e-9 * np.maximum(1.0, ours.objective_))
+    assert all(isinstance(c, DualGap) for c in ours.certificate_)
+
+
+@pytest.mark.parametrize("options", [*KERNELS, {"epsilon": 0.0}, {"epsilon": 5.0, "C": 1000.0}], ids=str)
+def test_regression_is_that_of_libsvm(options, diabetes):
+    X, y = diabetes
+    ours, theirs = SVR(**options).fit(X, y), sklearn.svm.SVR(tol=1e-8, **options).fit(X, y)
+    np.testing.assert_allclose(ours.predict(X), theirs.predict(X), rtol=1e-4)
+    assert ours.gap_ <= 1e-9 * ours.objective_
+
+
+def test_the_objective_is_never_above_that_of_libsvm(diabetes, rng):
+    X, y = diabetes
+    weight = rng.integers(0, 4, y.size).astype(float)
+    t = np.where(y > np.median(y), 1.0, -1.0)
+    for C in (0.1, 10.0, 1000.0):
+        ours, theirs = (M(C=C, gamma=2.0).fit(X, t, weight) for M in (SVC, sklearn.svm.SVC))
+        hinge = lambda f: np.maximum(1.0 - t * f, 0.0)  # noqa: E731
+        assert primal(ours, X, t, C * weight, hinge) == pytest.approx(ours.objective_, rel=1e-9)
+        # scikit-learn numbers its support among the samples with a weight.
+        theirs.support_ = np.flatnonzero(weight)[theirs.support_]
+        assert ours.objective_ <= primal(theirs, X, t, C * weight, hinge) * (1.0 + 1e-12)
+        assert ours.lower_bound_ <= ours.objective_
+        ours, theirs = (M(C=C, gamma=2.0, epsilon=3.0).fit(X, y) for M in (SVR, sklearn.svm.SVR))
+        tube = lambda f: np.maximum(np.abs(y - f) - 3.0, 0.0)  # noqa: E731
+        assert primal(ours, X, y, C, tube) == pytest.approx(ours.objective_, rel=1e-9)
+        assert ours.objective_ <= primal(theirs, X, y, C, tube) * (1.0 + 1e-12)
+
+
+def test_kernels_given_as_matrices_and_functions(iris):
+    X, y = iris
+    whole = SVC(kernel="linear").fit(X, y)
+    matrix = SVC(kernel="precomputed").fit(linear(X, X), y)
+    function = SVC(kernel=linear).fit(X, y)
+    np.testing.assert_allclose(matrix.decision_function(linear(X, X)), whole.decision_function(X), atol=1e-6)
+    np.testing.assert_allclose(function.decision_function(X), whole.decision_function(X), atol=1e-6)
+    assert "semidefinite" in str(function.certificate_[0])
+    assert "assumes" not in str(whole.certificate_[0])
+
+
+def test_an_indefinite_kernel_has_no_lower_bound(iris):
+    X, y = iris
+    model = SVC(kernel="sigmoid", gamma=0.1).fit(X, y)
+    assert all(isinstance(c, NoCertificate) for c in model.certificate_)
+    assert np.all(model.gap_ == np.inf)
+    np.testing.assert_array_equal(model.predict(X), sklearn.svm.SVC(kernel="sigmoid", gamma=0.1).fit(X, y).predict(X))
+
+
+def test_many_classes_and_pickling():
+    X, y = load_digits(return_X_y=True)
+    X, y = X[:400], y[:400]
+    model = pickle.loads(pickle.dumps(SVC(gamma=0.001).fit(X, y)))
+    reference = sklearn.svm.SVC(gamma=0.001, tol=1e-8).fit(X, y)
+    assert model.gap_.shape == (45,)
+    np.testing.assert_allclose(
+        model.set_params(decision_function_shape="ovo").decision_function(X),
+        reference.set_params(decision_function_shape="ovo").decision_function(X), atol=1e-5,
+    )  # fmt: skip
+
+
+def test_a_time_limit_warns_and_keeps_the_pilot(diabetes):
+    X, y = diabetes
+    with pytest.warns(ConvergenceWarning, match="time_limit"):
+        model = SVR(time_limit=1e-9, C=100.0).fit(X, y)
+    best = SVR(C=100.0).fit(X, y)
+    assert model.lower_bound_ <= best.objective_ <= model.objective_
+
+
+def test_weights_that_leave_too_few_classes(iris):
+    X, y = iris
+    with pytest.raises(ValueError, match="every class"):
+        SVC().fit(X, y, np.where(y == 0, 0.0, 1.0))
+    with pytest.raises(ValueError, match="same class"):
+        SVC().fit(X, y, np.where(y == 0, 1.0, 0.0))
