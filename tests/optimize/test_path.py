@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import varopt as vo
+from varopt.model._maps import Matrix
 from varopt.optimize import Status
 
 
@@ -119,3 +120,16 @@ def test_plot_draws_a_line_for_each_coordinate(data):
     assert len(axes.lines) == 6  # five coordinates and the axis at zero
     assert axes.get_xscale() == "log"
     assert axes.get_xlabel() == "lam"
+
+
+def test_what_does_not_depend_on_the_parameter_is_computed_once(data, monkeypatch):
+    X, y = data
+    w, lam = vo.Variable(5), vo.Parameter(name="lam")
+    calls = []
+    gram = Matrix.gram
+    monkeypatch.setattr(Matrix, "gram", lambda self, weights: calls.append(self.shape) or gram(self, weights))
+    loss = vo.sum_squares(y - X @ w)
+    vo.path(loss + lam * vo.norm1(w), lam, [30.0, 20.0, 10.0])
+    together = len(calls)
+    vo.minimize(loss + 10.0 * vo.norm1(w))
+    assert len(calls) == together + 1 == 2

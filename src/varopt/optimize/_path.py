@@ -14,7 +14,7 @@ from varopt._domains import as_finite
 from varopt.model import Parameter, Parametric, Variable
 from varopt.optimize._minimize import minimize
 from varopt.optimize._result import Result, Status
-from varopt.solvers import Method, State
+from varopt.solvers import Method, State, shared_rows
 
 __all__ = ["ResultPath", "path"]
 
@@ -152,19 +152,20 @@ def path(
     if grid.ndim != 1 or not grid.size:
         raise ValueError(f"values must be a sequence of at least one number; got shape {grid.shape}.")
     started, results = time.perf_counter(), list[Result]()
-    for value in grid:
-        left = None if time_limit is None else time_limit - (time.perf_counter() - started)
-        if left is not None and left <= 0:
-            break
-        before = _neighbour(results[-1]) if results else None
-        results.append(
-            minimize(
-                f.given({parameter: value}), tol=tol, method=method, x0=None if results else x0, resume=before,
-                callback=callback, progress=progress, time_limit=left,
-            )
-        )  # fmt: skip
-        if results[-1].status is Status.INTERRUPTED:
-            break
+    with shared_rows():
+        for value in grid:
+            left = None if time_limit is None else time_limit - (time.perf_counter() - started)
+            if left is not None and left <= 0:
+                break
+            before = _neighbour(results[-1]) if results else None
+            results.append(
+                minimize(
+                    f.given({parameter: value}), tol=tol, method=method, x0=None if results else x0, resume=before,
+                    callback=callback, progress=progress, time_limit=left,
+                )
+            )  # fmt: skip
+            if results[-1].status is Status.INTERRUPTED:
+                break
     return ResultPath(parameter, grid[: len(results)], tuple(results))
 
 

@@ -1,7 +1,7 @@
 """Solvers: the composite form, the one loop and its schedules, the methods, and the crossover to the exact optimum."""
 
 from varopt.solvers._choose import METHODS, choose
-from varopt.solvers._composite import Composite, NotComposite, composite
+from varopt.solvers._composite import Composite, NotComposite, composite, shared_rows
 from varopt.solvers._diagonal_newton import DiagonalNewton
 from varopt.solvers._graduated import Graduated
 from varopt.solvers._interior_point import InteriorPoint
@@ -41,5 +41,6 @@ __all__ = [
     "composite",
     "falls_for_ever",
     "settle",
+    "shared_rows",
     "solve_kernel",
 ]

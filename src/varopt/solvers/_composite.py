@@ -12,7 +12,9 @@ are more variables than rows it never is.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -27,7 +29,7 @@ from varopt.model._maps import HStack, Map, Matrix, Scaled, Selection, Sparse
 from varopt.solvers._kinks import Kinks, split
 from varopt.terms import PiecewisePolynomial
 
-__all__ = ["Composite", "NotComposite", "Rows", "add", "composite"]
+__all__ = ["Composite", "NotComposite", "Rows", "add", "composite", "shared_rows"]
 
 Vector = NDArray[np.float64]
 
@@ -102,6 +104,16 @@ class Rows:
         return (explicit.indices, explicit.data) if np.all(np.diff(explicit.indptr) == 1) else None
 
     @cached_property
+    def bend(self) -> Any:
+        """The matrix of rows of one quadratic piece, multiplied out."""
+        return self.linear.gram(self.weights * self.term.derivative(self.offset, 2))
+
+    @cached_property
+    def pull_at_zero(self) -> Vector:
+        """The gradient at zero."""
+        return self.pull(self.offset)
+
+    @cached_property
     def largest_pull(self) -> Vector:
         """For each variable, how hard the rows together may pull on it: the scale of what cancels at an optimum."""
         ends = [np.where(np.isfinite(end), np.abs(end), 1.0) for end in self.term.slopes]
@@ -131,13 +143,13 @@ class Composite:
         """The matrix of the quadratic, multiplied out: (p, p) dense or sparse, or None where it is zero."""
         hessian = self.matrix
         for r in self.squares:
-            hessian = add(hessian, r.linear.gram(r.weights * r.term.derivative(r.offset, 2)))
+            hessian = add(hessian, r.bend)
         return hessian
 
     @cached_property
     def slope(self) -> Vector:
         """The gradient of the quadratic at zero."""
-        return sum((r.pull(r.offset) for r in self.squares), self.vector)
+        return sum((r.pull_at_zero for r in self.squares), self.vector)
 
     @cached_property
     def constant(self) -> float:
@@ -307,7 +319,30 @@ def composite(objective: Objective) -> Composite:
     return Composite(matrix, vector, scalar, tuple(rows), not_convex, tuple(squares), indefinite)
 
 
+_SHARED: ContextVar[dict[int, tuple[TermBlock, Any, Rows]] | None] = ContextVar("rows shared by problems", default=None)
+
+
+@contextmanager
+def shared_rows() -> Iterator[None]:
+    """Within it, problems that have a block in common share its rows, and what is computed of them."""
+    token = _SHARED.set({})
+    try:
+        yield
+    finally:
+        _SHARED.reset(token)
+
+
 def _rows(block: TermBlock, variables: Any) -> Rows:
+    shared = _SHARED.get()
+    if shared is None:
+        return _new_rows(block, variables)
+    known = shared.get(id(block))
+    if known is None or known[1] != variables:
+        known = shared[id(block)] = (block, variables, _new_rows(block, variables))  # the block keeps its id taken
+    return known[2]
+
+
+def _new_rows(block: TermBlock, variables: Any) -> Rows:
     linear = block.argument.stacked(variables)
     offset = np.array(np.broadcast_to(np.asarray(block.argument.offset, dtype=np.float64), (linear.shape[0],)))
     weights = np.array(np.broadcast_to(np.asarray(block.weights, dtype=np.float64), offset.shape))
