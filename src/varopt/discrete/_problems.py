@@ -30,6 +30,7 @@ class Options(TypedDict, total=False):
     callback: Callable[[Any], Any] | None
     tol: float
     method: str
+    device: str | None
 
 
 def max_cut(
@@ -54,7 +55,7 @@ def max_cut(
     **options
         ``x0``, sides to start from; ``progress=True`` for a live line on standard error; ``callback``, called with the
         state after every round (it may raise `StopIteration`); ``tol``, the relative gap that counts as proved;
-        ``method``, one of `varopt.solvers.discrete.SEARCHES`.
+        ``method``, one of `varopt.solvers.discrete.SEARCHES`; ``device="cuda"`` to search on a GPU, with PyTorch.
 
     Returns
     -------

@@ -43,7 +43,7 @@ def minimize_discrete(objective: Objective, *, x0: Any = None, **options: Any) -
 def minimize_energy(
     energy: Energy, *, tol: float = 1e-9, method: Any = "auto", x0: Any = None,
     callback: Callable[[State], Any] | None = None, progress: bool = False, time_limit: float | None = None,
-    target: float | None = None, seed: Any = 0, slices: dict[Any, slice] | None = None,
+    target: float | None = None, seed: Any = 0, device: str | None = None, slices: dict[Any, slice] | None = None,
 ) -> Result:  # fmt: skip
     """Minimise an energy of bits and choices.
 
@@ -63,6 +63,8 @@ def minimize_energy(
         Stop at a point at least as good.
     seed : int or numpy.random.Generator
         Equal seeds give equal runs; a time limit only cuts them off.
+    device : str, optional
+        Run the search on PyTorch, on this device; free energy only.
     slices : dict, optional
         Where the variables lie in x.
 
@@ -70,7 +72,7 @@ def minimize_energy(
     -------
     Result
     """
-    _check_options(method, target, time_limit)
+    _check_options(method, target, time_limit, device)
     start = None if x0 is None else _checked_point(energy, x0)
     state = State(np.zeros(energy.size), sigma=0.0, proof=Relaxation)
     name = "free-energy" if method == "auto" else str(method)
@@ -94,7 +96,7 @@ def minimize_energy(
     try:
         solve(
             energy, state, tol, check, as_generator(seed), start=start, target=-math.inf if target is None else target,
-            limited=time_limit is not None, expired=expired, method=name,
+            limited=time_limit is not None, expired=expired, method=name, device=device,
         )  # fmt: skip
     except Outcome as outcome:
         status = _STATUS[str(outcome)]
@@ -127,10 +129,12 @@ def _conclude(
     )
 
 
-def _check_options(method: Any, target: Any, time_limit: Any) -> None:
+def _check_options(method: Any, target: Any, time_limit: Any, device: Any) -> None:
     if method not in ("auto", *SEARCHES):
         names = ", ".join(map(repr, ("auto", *SEARCHES)))
         raise ValueError(f"method must be one of {names} for discrete variables; got {method!r}.")
+    if device is not None and method not in ("auto", "free-energy"):
+        raise ValueError(f"device applies to method 'free-energy' only; got method {method!r}.")
     if target is not None and not (_is_number(target) and math.isfinite(target)):
         raise ValueError(f"target must be a number; got {target!r}.")
     if time_limit is not None and not (_is_number(time_limit) and float(time_limit) > 0):

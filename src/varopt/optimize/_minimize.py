@@ -61,7 +61,8 @@ def minimize(
         Seconds after which the best so far is returned with its bracket.
     **black_box
         For a callable: ``budget``, ``seed``, ``executor``, ``journal`` and the other options of
-        `varopt.search.minimize_black_box`. For discrete variables: ``target``, a value to stop at, and ``seed``.
+        `varopt.search.minimize_black_box`. For discrete variables: ``target``, a value to stop at, ``seed``, and
+        ``device``, to search on PyTorch.
 
     Returns
     -------
@@ -197,7 +198,7 @@ def _discrete(objective: Objective, options: dict[str, Any], resume: Any) -> Res
     return minimize_discrete(objective, **options)
 
 
-_DISCRETE_OPTIONS = ("tol", "method", "x0", "callback", "progress", "time_limit", "target", "seed")
+_DISCRETE_OPTIONS = ("tol", "method", "x0", "callback", "progress", "time_limit", "target", "seed", "device")
 
 
 def _check_options(tol: Any, method: Any, time_limit: Any, callback: Any) -> tuple[float, float | None]:

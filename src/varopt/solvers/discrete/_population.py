@@ -19,6 +19,7 @@ Vector = NDArray[np.float64]
 
 # The one default setting, for every problem.
 _REPLICAS = 64
+_REPLICAS_ON_DEVICE = 256  # a GPU is idle with fewer
 _ENTRIES = 1 << 22  # replicas times coordinates, at most: fewer replicas of large problems
 _FIRST = 64  # sweeps of the first epoch; each epoch has twice those of the one before
 _COLD = Geometric(0.5, 0.05)
@@ -39,7 +40,7 @@ class Found(NamedTuple):
 
 def search(
     energy: Energy, rng: np.random.Generator, start: Vector | None = None,
-    expired: Callable[[], bool] = lambda: False,
+    expired: Callable[[], bool] = lambda: False, device: str | None = None,
 ) -> Iterator[Found]:  # fmt: skip
     """Better and better points, for ever: the best of the population after every round; first, of local minima.
 
@@ -47,9 +48,10 @@ def search(
     have mostly collapsed into one basin; the best is kept among the elites, with which later populations recombine,
     and the next epoch starts afresh with twice the sweeps.
     """
-    replicas = int(np.clip(_ENTRIES // max(1, energy.size), 8, _REPLICAS))
+    most = _REPLICAS if device is None else _REPLICAS_ON_DEVICE
+    replicas = int(np.clip(_ENTRIES // max(1, energy.size), 8, most))
     unit = typical_field(energy, rng)
-    sweeper = Sweeper(energy, replicas, rng)
+    sweeper = _sweeper(energy, replicas, rng, device)
     symmetric = is_symmetric(energy)
     elites = np.empty((energy.size, 0)) if start is None else start[:, None].astype(np.float64)
     epoch, sweeps, total = 0, _FIRST, 0
@@ -100,3 +102,11 @@ def search(
         yield Found(x[:, k].copy(), float(value[k]), epoch, total)
         elites = np.concatenate([x[:, [k]], elites], axis=1)[:, :_ELITES]
         epoch, sweeps = epoch + 1, 2 * sweeps
+
+
+def _sweeper(energy: Energy, replicas: int, rng: np.random.Generator, device: str | None) -> Sweeper:
+    if device is None:
+        return Sweeper(energy, replicas, rng)
+    from varopt.solvers.discrete._torch import TorchSweeper
+
+    return TorchSweeper(energy, replicas, rng, device)

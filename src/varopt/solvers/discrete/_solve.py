@@ -97,6 +97,7 @@ def solve(
     energy: Energy, state: State, tol: float, check: Callable[[State], None], rng: np.random.Generator, *,
     start: Vector | None = None, target: float = -math.inf, limited: bool = False,
     expired: Callable[[], bool] = lambda: False, method: str = "free-energy",
+    device: str | None = None,
 ) -> None:  # fmt: skip
     """Minimise an energy; it ends by raising an `Outcome`, or whatever `check` raises, with everything in `state`.
 
@@ -112,7 +113,8 @@ def solve(
         order = elimination_order(energy)
         if order is not None:
             _exact(run, order)
-        _search_and_bound(run, SEARCHES[method](energy, rng, start, expired), limited)
+        options = {} if device is None else {"device": device}
+        _search_and_bound(run, SEARCHES[method](energy, rng, start, expired, **options), limited)
     except Outcome as outcome:
         if str(outcome) == "target" and not expired() and state.proof is not Exhaustive:
             _relax(run)

@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from varopt.solvers.discrete._colouring import colour
 from varopt.solvers.discrete._energy import _SLOPE, NEGATED, SPIN, Energy
 
-__all__ = ["Sweeper"]
+__all__ = ["PASSES", "Sweeper"]
 
 Array = NDArray[np.floating[Any]]
 
 _DENSE = 0.25  # density from which a dense product is faster
 _POOL = 1 << 20  # random numbers drawn at once
-_PASSES = 200  # of local search; where rounding makes it cycle, this ends it
+PASSES = 200  # of local search; where rounding makes it cycle, this ends it
 
 
 @dataclass(frozen=True)
@@ -146,13 +146,13 @@ class Sweeper:
     # -- Sweeps -------------------------------------------------------------------------------------------------------
 
     def _fields(self, part: _Set, state: Array) -> Array:
-        fields = part.matrix @ state[: self.energy.size + 1]
+        fields: Array = part.matrix @ state[: self.energy.size + 1]
         for weights, codes in part.products:
             factors = state[codes[0]]
             for other in codes[1:]:
                 factors *= state[other]
             fields += weights @ factors
-        return np.asarray(fields)
+        return fields
 
     def sample(self, state: Array, temperature: float) -> None:
         """One sweep of heat bath sampling, in place."""
@@ -174,7 +174,7 @@ class Sweeper:
                 new = (power / power.sum(axis=1, keepdims=True)).reshape(g.shape)
             self._write(state, part.rows, new)
 
-    def descend(self, state: Array, passes: int = _PASSES) -> None:
+    def descend(self, state: Array, passes: int = PASSES) -> None:
         """Local search in place: every site to its best value given the others, until none changes.
 
         The first pass rounds: E is linear in every site, so no pass makes a replica worse, wherever it starts.
