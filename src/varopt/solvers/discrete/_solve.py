@@ -58,6 +58,7 @@ class _Run:
     expired: Callable[[], bool]
     rng: np.random.Generator
     polisher: Sweeper = field(init=False)
+    relaxed: bool = False  # whether the relaxation has been solved
 
     def __post_init__(self) -> None:
         # In double precision: what single precision leaves at rounding is settled here.
@@ -116,7 +117,7 @@ def solve(
         options = {} if device is None else {"device": device}
         _search_and_bound(run, SEARCHES[method](energy, rng, start, expired, **options), limited)
     except Outcome as outcome:
-        if str(outcome) == "target" and not expired() and state.proof is not Exhaustive:
+        if str(outcome) == "target" and not run.relaxed and not expired():
             _relax(run)
         raise
 
@@ -150,6 +151,7 @@ def _search_and_bound(run: _Run, points: Iterator[Found], limited: bool) -> None
 
 
 def _relax(run: _Run) -> Spins:
+    run.relaxed = True
     try:
         spins = spins_of(quadratic_minorant(run.energy))
         lower, assumption, _ = semidefinite_bound(spins, run.rng, run.expired)
