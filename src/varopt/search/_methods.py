@@ -101,4 +101,5 @@ def build(
         return Product([(gaussian, part), (layout.choice, adaptive(layout.options[layout.choice], population, share))])
 
     center = np.full(layout.columns, 0.5) if start is None else start
-    return method, Restarts(factory, center, SIGMA if sigma is None else sigma, first_population)
+    discrete = layout.real.size < layout.columns
+    return method, Restarts(factory, center, SIGMA if sigma is None else sigma, first_population, discrete=discrete)

@@ -37,8 +37,8 @@ class CMA(Update):
     integers : Integers, optional
         Coordinates that stand for integers, inside (0, 1).
     bounded : boolean array of shape (d,), optional
-        Coordinates with bounds at 0 and 1. While the mean is within a standard deviation of some, one sample in every
-        other generation lies on them: samples reflected at a bound come close to an optimum there, but never reach it.
+        Coordinates with bounds at 0 and 1. While the mean is within a deviation of some, one sample in every other
+        generation lies on them: samples reflected at a bound come close to an optimum there, but never reach it.
 
     Notes
     -----

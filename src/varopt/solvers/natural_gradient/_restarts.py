@@ -31,9 +31,13 @@ class Restarts(Update):
         The first standard deviation.
     population : int
         The first population.
+    discrete : bool
+        Whether plateaus are to be expected (integers, choices). Otherwise a run ends as soon as the better quarter of
+        two generations in turn agree in their values.
     """
 
-    def __init__(self, factory: Factory, mean: Array, sigma: float, population: int) -> None:
+    def __init__(self, factory: Factory, mean: Array, sigma: float, population: int, *, discrete: bool = False) -> None:
+        self._flat_for = 30 if discrete else 2
         self._factory, self._sigma, self._first_population = factory, sigma, population
         self._size = mean.size
         self._best = math.inf
@@ -51,7 +55,7 @@ class Restarts(Update):
         self._run_best = math.inf
         self._ended = ""
         self._recent: deque[float] = deque(maxlen=10 + math.ceil(30 * self._size / population))
-        self._generations = 0
+        self._flat = 0
 
     def refresh(self, rng: np.random.Generator) -> None:
         if not self._ended:
@@ -76,15 +80,17 @@ class Restarts(Update):
     def tell(self, points: Array, values: Array) -> None:
         self.current.tell(points, values)
         self._run_used += values.size
-        self._generations += 1
         lowest = float(values.min())
         self._run_best, self._best = min(self._run_best, lowest), min(self._best, lowest)
         self._recent.append(lowest)
+        self._flat = self._flat + 1 if np.partition(values, values.size // 4)[values.size // 4] == lowest else 0
         self._ended = self._why_end()
 
     def _why_end(self) -> str:
         if self._run_used >= self._budget:
             return "its share of the budget is spent"
+        if self._flat >= self._flat_for:
+            return "it stands on a plateau"
         if len(self._recent) == self._recent.maxlen:
             newest, oldest = min(self._recent), max(self._recent)
             if oldest - newest <= 1e-12 * max(1.0, abs(newest)) or not math.isfinite(newest):

@@ -1,0 +1,211 @@
+"""Sampled updates against their definitions: the families' natural gradients, explicit matrices, invariances."""
+
+import math
+
+import numpy as np
+import pytest
+
+from varopt.families import Bernoulli
+from varopt.solvers.natural_gradient import (
+    CMA,
+    SNES,
+    XNES,
+    Categorical,
+    Integers,
+    LocalSearch,
+    LowRank,
+    Restarts,
+    berny,
+    log_weights,
+    nes_utilities,
+    raw_weights,
+    signed_log_weights,
+    truncation_weights,
+    umda,
+)
+
+
+def test_bernoulli_step_is_the_natural_gradient_of_the_family(rng):
+    options, f = np.full(6, 2), rng.standard_normal(6)
+    model = Categorical(options, 40, None, 0.1, 0.0)
+    model.theta[:, 1] = rng.uniform(0.2, 0.8, 6)
+    model.theta[:, 0] = 1.0 - model.theta[:, 1]
+    before = model.theta[:, 1].copy()
+    x = model.sample(rng, 40)
+    values = x @ f
+    model.tell(x, values)
+    family = Bernoulli(before)
+    # minus the score-function gradient of <f>, in the units of raw_weights
+    gradient = ((values.mean() - values) / values.std()) @ family.score(x)["probability"] / 40
+    expected = before + 0.1 * family.natural_gradient({"probability": gradient})["probability"]
+    np.testing.assert_allclose(model.theta[:, 1], expected, rtol=1e-12)
+
+
+def test_umda_takes_the_average_of_the_better_half(rng):
+    model = umda(np.array([2, 3, 5]), 20)
+    x = model.sample(rng, 20)
+    values = rng.permutation(20).astype(float)
+    model.tell(x, values)
+    best = x[np.argsort(values)[:10]]
+    for column, options in enumerate((2, 3, 5)):
+        shares = np.array([(best[:, column] == k).mean() for k in range(options)])
+        least = 1 / 3 / (options - 1)
+        room = np.maximum(shares, least) - least
+        np.testing.assert_allclose(model.theta[column, :options], least + room * (1 - options * least) / room.sum())
+
+
+@pytest.mark.parametrize("build", [umda, berny, lambda o: Categorical(o, 12, log_weights(12), None, 0.1)])
+def test_margins_keep_every_choice_possible(build, rng):
+    options = np.array([2, 2, 4, 7])
+    model = build(options)
+    least = model._least[:, :2].min(axis=1)
+    for _ in range(60):
+        x = model.sample(rng, model.population)
+        assert np.all((x >= 0) & (x < options) & (x == np.floor(x)))
+        model.tell(x, x.sum(axis=1))
+        np.testing.assert_allclose(model.theta.sum(axis=1), 1.0)
+        for column, count in enumerate(options):
+            assert np.all(model.theta[column, :count] >= least[column] * (1 - 1e-12))
+            assert np.all(model.theta[column, count:] == 0.0)
+    assert np.all(model.mean == 0)
+
+
+def test_weights_have_the_sums_their_papers_say():
+    for population in (4, 7, 20):
+        assert log_weights(population).sum() == pytest.approx(1)
+        signed = signed_log_weights(population)
+        assert signed[signed > 0].sum() == pytest.approx(1)
+        assert signed[signed < 0].sum() == pytest.approx(-1)
+        assert nes_utilities(population).sum() == pytest.approx(0)
+        assert truncation_weights(population, 3).sum() == pytest.approx(1)
+    values = np.array([3.0, 1.0, math.inf, 2.0])
+    weights = raw_weights(values)
+    assert weights.sum() == pytest.approx(0)
+    assert weights[2] == weights[0] < 0 < weights[1]  # what failed counts as the worst that did not
+    assert not raw_weights(np.ones(4)).any()
+    assert not raw_weights(np.full(4, math.inf)).any()
+
+
+def test_values_as_weights_follow_the_gradient_of_the_bound(rng):
+    # for f = g'x the gradient of E in the mean is g, and a large sample shows it
+    g = np.array([3.0, -1.0, 0.5])
+    model = XNES(np.zeros(3), 0.7, 20_000, raw=True)
+    x = model.sample(rng, model.population)
+    model.tell(x, x @ g)
+    step = model.mean
+    assert -step @ g / np.linalg.norm(step) / np.linalg.norm(g) > 0.999
+
+
+@pytest.mark.parametrize("build", [CMA, XNES, SNES, LowRank], ids=lambda build: build.__name__)
+def test_ranks_make_updates_indifferent_to_increasing_transformations(build, rng):
+    models = [build(np.full(5, 0.3), 0.2, 8) for _ in range(2)]
+    noise = [np.random.default_rng(4) for _ in range(2)]
+    for _ in range(30):
+        one, other = (model.sample(r, 8) for model, r in zip(models, noise, strict=True))
+        np.testing.assert_array_equal(one, other)
+        values = ((one - 0.5) ** 2).sum(axis=1)
+        models[0].tell(one, values)
+        models[1].tell(other, np.exp(100 * values) - 7)
+    assert models[0].spread < 0.2
+
+
+@pytest.mark.parametrize("build", [CMA, XNES, LowRank], ids=lambda build: build.__name__)
+def test_samples_have_the_mean_and_covariance_of_the_state(build, rng):
+    model = build(np.zeros(4), 1.0, 10)
+    for _ in range(15):
+        x = model.sample(rng, 10)
+        model.tell(x, (np.array([1.0, 4.0, 16.0, 64.0]) * (x - 1.0) ** 2).sum(axis=1))
+    x = model.sample(rng, 60_000) - model.mean
+    if isinstance(model, CMA):
+        model._decompose()
+        x = model.sample(rng, 60_000) - model.mean
+        expected = model.sigma**2 * model.covariance
+    elif isinstance(model, XNES):
+        expected = model.sigma**2 * model._shape @ model._shape.T
+    else:
+        factor = np.eye(4)
+        for c, path in model._factors():
+            factor = ((1.0 - c) * np.eye(4) + c * np.outer(path, path)) @ factor
+        expected = model.sigma**2 * factor @ factor.T
+    covariance = x.T @ x / len(x)
+    np.testing.assert_allclose(covariance, expected, atol=0.03 * np.abs(expected).max())
+
+
+def test_low_rank_whitens_by_the_exact_inverse(rng):
+    model = LowRank(np.zeros(5), 1.0, 8)
+    for _ in range(12):
+        x = model.sample(rng, 8)
+        model.tell(x, (np.arange(1, 6) * (x - 1.0) ** 2).sum(axis=1))
+    factor = np.eye(5)
+    for c, path in model._factors():
+        factor = ((1.0 - c) * np.eye(5) + c * np.outer(path, path)) @ factor
+    z = rng.standard_normal((8, 5))
+    old, c = model._path_sigma.copy(), model._c_sigma
+    model.tell(model.mean + model.sigma * z @ factor.T, np.arange(8.0))
+    white = log_weights(8) @ z
+    np.testing.assert_allclose(
+        model._path_sigma, (1 - c) * old + math.sqrt(model._mu_eff * c * (2 - c)) * white, rtol=1e-10
+    )
+
+
+def test_cma_survives_points_from_far_away():
+    model = CMA(np.full(3, 0.5), 1e-6)
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        x = np.vstack((model.sample(rng, model.population), [[0.9, 0.9, 0.9]]))
+        model.tell(x, ((x - 0.9) ** 2).sum(axis=1))
+    assert np.all(np.isfinite(model.mean))
+    assert ((model.mean - 0.9) ** 2).sum() < 1e-3
+
+
+def cells_of_tenths(u):
+    low = np.floor(u * 10) / 10
+    return low, low + 0.1
+
+
+def test_integer_centring_moves_to_the_middle_and_keeps_the_average(rng):
+    grid = Integers(np.array([0]), cells_of_tenths)
+    mean = np.array([0.52])
+    parents = np.array([[0.51], [0.58], [0.595], [0.62]])  # one in the next cell, to be moved from 0.62 to 0.65
+    moved = grid.center(parents, mean)
+    assert moved[3, 0] == pytest.approx(0.65)
+    np.testing.assert_allclose(moved.mean(), parents.mean())
+    assert moved[0, 0] == parents[0, 0]  # it lies on the other side, and is left alone
+    alone = np.array([[0.51], [0.52]])
+    np.testing.assert_array_equal(grid.center(alone, mean), alone)
+    np.testing.assert_allclose(grid.least_deviation(mean, 0.2), 0.02)
+
+
+def test_restarts_take_turns_and_grow(rng):
+    populations = []
+
+    def factory(mean, sigma, population):
+        populations.append(population)
+        assert np.all((mean >= 0) & (mean <= 1))
+        return CMA(mean, sigma, population)
+
+    model = Restarts(factory, np.full(2, 0.5), 0.2, 6)
+    for _ in range(1500):
+        model.refresh(rng)
+        x = model.sample(rng, model.population)
+        model.tell(x, np.zeros(len(x)))  # flat: nothing ever changes
+    assert model.epoch == len(populations) > 8
+    assert {6 * 2**k for k in range(4)} <= set(populations)
+    assert sorted(set(populations)) != sorted({6 * 2**k for k in range(9)})  # small ones in between
+
+
+def test_local_search_never_repeats_its_incumbent_and_stays_valid(rng):
+    options = np.array([2] * 6 + [5] * 4 + [0] * 7)
+    model = LocalSearch(options, [slice(10, 17)], None, None)
+    differ = []
+    for _ in range(300):
+        model.refresh(rng)
+        incumbent = model.mean.copy() if model._current.incumbent is not None else None
+        x = model.sample(rng, model.population)
+        assert np.all((x[:, :10] >= 0) & (x[:, :10] < options[:10]))
+        assert np.array_equal(np.sort(x[:, 10:], axis=1), np.tile(np.arange(7.0), (len(x), 1)))
+        if incumbent is not None:
+            differ.append((x != incumbent).any(axis=1).mean())
+        model.tell(x, x[:, :10].sum(axis=1) + np.abs(x[:, 10:] - np.arange(7)).sum(axis=1))
+    assert model._deep.value == 0.0
+    assert np.mean(differ) > 0.98  # two moves of a permutation may cancel
