@@ -103,7 +103,7 @@ def reals(config: Config) -> Iterator[Row]:
         return sum(evaluations for _, evaluations, _ in runs) / max(1, sum(solved for _, _, solved in runs))
 
     for function in (f for f in UNIMODAL if f in functions):
-        # The optimum of f5 is a corner of the box, and flat beyond: outside the box it is another problem, shown as well.
+        # The optimum of f5 is a corner of the box; beyond the box it is another, flat problem, shown as well.
         for rival in ("pycma, bounds", "pycma") if function == ON_THE_BOUND else ("pycma",):
             ratios = [runtime("varopt", function, d) / runtime(rival, function, d) for d in dimensions]
             yield Row(
