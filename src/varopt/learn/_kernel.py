@@ -303,6 +303,7 @@ class SVC(_Finished, svm.SVC):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = svm.SVC._parameter_constraints | {
+        "tol": [Interval(Real, 0.0, None, closed="left")],
         "time_limit": [None, Interval(Real, 0.0, None, closed="neither")],
     }
 
@@ -411,6 +412,7 @@ class SVR(_Finished, svm.SVR):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = svm.SVR._parameter_constraints | {
+        "tol": [Interval(Real, 0.0, None, closed="left")],
         "time_limit": [None, Interval(Real, 0.0, None, closed="neither")],
     }
 

@@ -245,6 +245,7 @@ def _conclude(
     tidy = np.where(np.abs(x) <= 1e-11 * np.abs(x).max(initial=0.0), 0.0, x)  # zeros that are zeros but for rounding
     if not np.array_equal(x, tidy) and (tidied := float(objective.at(tidy))) <= value:
         x, value = tidy, tidied
+    x = x + 0.0  # no zero is negative
     # Within rounding a lower bound may come out above the value; farther above, the assumption behind it is refuted.
     refuted = state.lower > value + 1e-9 * max(1.0, abs(value))
     upper, lower = value, -math.inf if refuted else min(state.lower, value)

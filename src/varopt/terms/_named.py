@@ -135,11 +135,11 @@ def pinball(level: Any) -> PiecewisePolynomial:
 
 @declare("epsilon_insensitive", "max(|z| - epsilon, 0)", epsilon=(0.1, _NONNEGATIVE))
 def epsilon_insensitive(epsilon: Any) -> PiecewisePolynomial:
-    """``max(|z| - epsilon, 0)``: the loss of support vector regression; `abs_` where epsilon is 0."""
+    """``max(|z| - epsilon, 0)``: the loss of support vector regression; ``|z|`` where epsilon is 0."""
     if np.any(np.asarray(epsilon) == 0.0):
         if np.any(np.asarray(epsilon) != 0.0):
             raise ValueError("epsilon must be zero for all rows or for none: without a flat part there is one knot.")
-        return abs_()
+        return PiecewisePolynomial((0.0,), ((0.0, -1.0), (0.0, 1.0)))
     return PiecewisePolynomial((-epsilon, epsilon), ((0.0, -1.0), (0.0,), (0.0, 1.0)))
 
 
