@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 from sklearn.datasets import dump_svmlight_file
 
+from varopt import learn
 from varopt.cli import main
 from varopt.cli._models import MODELS, FittedModel
-
-learn = pytest.importorskip("varopt.learn", reason="needs varopt.learn")
 
 NAMES = ["rooms", "age", "tax", "area"]
 

@@ -22,7 +22,7 @@ from varopt.experiments.examples import all_states, box_relaxation
 from varopt.experiments.problems import binary_quadratic
 from varopt.experiments.report import Check, Outcome, Section
 from varopt.experiments.reproduce import EXPERIMENTS, reproduce
-from varopt.experiments.svm import growth
+from varopt.experiments.svm import Growth, growth
 from varopt.experiments.table1 import PRINTED, RIVALS, relative_errors
 
 ENVIRONMENT = {"machine": "m", "versions": {}}
@@ -203,14 +203,23 @@ def test_growth_recovers_an_exponent_and_leaves_out_what_did_not_arrive(rng):
         for n in sizes
         for _ in range(5)
     ]
-    slope, error, count, first = growth(rows, "m")
-    assert slope == pytest.approx(1.7, abs=0.03)
-    assert 0.0 < error < 0.02
-    assert (count, first) == (4, 100)
+    fit = growth(rows, "m")
+    assert fit.exponent == pytest.approx(1.7, abs=0.03)
+    assert 0.0 < fit.error < 0.02
+    assert (fit.sizes, fit.first) == (4, 100)
+    assert str(fit).startswith("1.7")
     rows.append({"method": "m", "size": 100, "seconds": None})
-    assert growth(rows, "m")[2:] == (3, 200)
+    assert (growth(rows, "m").sizes, growth(rows, "m").first) == (3, 200)
     rows.append({"method": "m", "size": 200, "seconds": None})
-    assert math.isnan(growth(rows, "m")[0])
+    assert str(growth(rows, "m")) == "unknown"
+
+
+def test_growths_are_compared_at_two_standard_errors():
+    slow, fast, vague = Growth(1.0, 0.1, 3, 1), Growth(2.0, 0.1, 3, 1), Growth(2.0, 1.0, 3, 1)
+    assert slow.against(fast) is Outcome.AGREES
+    assert fast.against(slow) is Outcome.CONTRADICTS
+    assert slow.against(vague) is Outcome.OPEN
+    assert slow.against(Growth(math.nan, math.nan, 2, 1)) is Outcome.OPEN
 
 
 @pytest.mark.parametrize("correction", CORRECTIONS, ids=lambda c: c.__name__)

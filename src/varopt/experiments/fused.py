@@ -37,7 +37,7 @@ class Fused(Experiment):
     """Errors, distances and times on the paper's fused-lasso problems."""
 
     name = "fused"
-    quick = Plan({DIMENSION: 12})
+    quick = Plan({DIMENSION: 10})
     full = Plan({DIMENSION: 1000})
     methods = (*map(label, STEPS), SLEP, AUTO)
 
@@ -96,7 +96,7 @@ class Fused(Experiment):
         count = sum(row["method"] == AUTO for row in rows)
         section.table("fused", f"Means over {count} problems", columns, lines)
 
-        best = min(map(label, STEPS), key=lambda method: summary[method]["error"])
+        best = min(map(label, STEPS), key=lambda method: summary[method]["optimum"])
         literal = summary[label(LITERAL)]
         section.say(
             f"""Taken literally the step is so short that sigma shrinks as fast as it converges: w stops on the way, and
@@ -107,7 +107,8 @@ class Fused(Experiment):
         error = summary[best]["error"]
         section.verdict(
             f"The mean relative error in function value against SLEP is {number(PRINTED['error'])}.",
-            f"Literal reading: {number(literal['error'])}. Best step: {number(error)}.",
+            f"Literal reading: {number(literal['error'])}. Best step: {number(error)}, and "
+            f"{number(summary[best]['optimum'])} above the certified optimum.",
             Outcome.AGREES if literal["error"] <= 2.0 * PRINTED["error"]
             else Outcome.PARTLY if error <= PRINTED["error"] else Outcome.CONTRADICTS,
         )  # fmt: skip
@@ -126,7 +127,10 @@ class Fused(Experiment):
             Outcome.AGREES if ratio < 2.0 else Outcome.CONTRADICTS,
         )
         if DIMENSION in plan.repetitions:
-            section.check(f"the best step ends below the paper's {PRINTED['error']:g}", error < PRINTED["error"])
+            section.check(
+                f"the best step ends below the paper's {PRINTED['error']:g}, of the optimum too",
+                max(error, summary[best]["optimum"]) < PRINTED["error"],
+            )
         certified = [row for row in rows if row["method"] == AUTO]
         section.check("auto certifies every one of its answers", [row["certified"] for row in certified])
         lower = {row["repetition"]: row["lower"] for row in certified}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -26,14 +27,30 @@ OURS = "Variational optimization"
 SHRINKING, WIDE, NARROW = "Huber, shrinking from h = 10", "Huber, h = 10", "Huber, h = 0.01"
 SMO, QP = "SMO (LIBSVM)", "QP on the dual (PIQP)"
 AUTO, LINEAR = "varopt, auto", "varopt, auto, in w and b"
-TOLERANCES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)  # of the methods that cannot be watched: the loosest that suffices counts
+TOLERANCES = (
+    1e-1,
+    3e-2,
+    1e-2,
+    3e-3,
+    1e-3,
+    3e-4,
+    1e-4,
+    1e-5,
+)  # of the methods that cannot be watched: the loosest that suffices counts
+
+
+_GROWS = {
+    Outcome.AGREES: "grows more slowly than",
+    Outcome.CONTRADICTS: "grows faster than",
+    Outcome.OPEN: "cannot be told apart, at two standard errors, from",
+}
 
 
 class SupportVectors(Experiment):
     """Time to approximate convergence, and how it grows."""
 
     name = "figure4"
-    quick = Plan({250: 2, 500: 2, 1000: 2, 1400: 2, 2000: 2}, budget=2500)
+    quick = Plan({250: 2, 1000: 2, 1400: 2, 1700: 1, 2000: 1}, budget=2500)
     full = Plan(dict.fromkeys((250, 500, 1000, 1400, 2000, 2800, 4000), 50), budget=5000)
     methods = (OURS, SHRINKING, WIDE, NARROW, SMO, QP, AUTO, LINEAR)
 
@@ -95,28 +112,32 @@ class SupportVectors(Experiment):
         )
 
         exponents = {method: growth(rows, method) for method in self.methods}
+        common = [row for row in rows if row["size"] >= (exponents[OURS].first or math.inf)]
+        shared = {method: growth(common, method) for method in self.methods}
         section.table(
             "figure4-growth",
-            "Growth: seconds ≈ c N^e, fitted over the sizes at which every repetition arrived",
+            "Growth: seconds ≈ c N^e, fitted over the sizes at which every repetition arrived, and over those of them "
+            "at which the paper's method arrives",
             [
                 Column("method"),
                 Column("exponent", ".2f"),
-                Column("± (standard error)", ".2f"),
                 Column("sizes", "d"),
                 Column("from N", "d"),
+                Column("exponent where the paper's method arrives", ".2f"),
+                Column("sizes there", "d"),
             ],
-            [(method, *exponents[method]) for method in self.methods],
+            [(method, *_line(exponents[method]), *_line(shared[method])[:2]) for method in self.methods],
         )
         panels = {
             "Seconds to 0.1 % of the optimum": partial(_draw, summaries=summaries, plan=plan, methods=self.methods)
         }
         section.figure(
             "figure4",
-            "Median time to 0.1 % of the optimum against the number of points, both on logarithmic scales. A line that "
-            "is not there was not reached.",
+            "Median time to 0.1 % of the optimum against the number of points, both on logarithmic scales. Where a "
+            "line is not there, the target was not reached within the budget.",
             panels,
         )
-        self._verdicts(section, summaries, exponents, plan)
+        self._verdicts(section, summaries, exponents, shared, plan)
         auto = [row for row in rows if row["method"] in (AUTO, LINEAR)]
         section.check(
             "our auto reaches the target every time, in both forms", [row["seconds"] is not None for row in auto]
@@ -128,19 +149,20 @@ class SupportVectors(Experiment):
         section.check("nobody is below the dual bound", [row["error"] >= -2e-6 for row in rows])
         return section
 
-    def _verdicts(self, section: Section, summaries: Any, exponents: Any, plan: Plan) -> None:
+    def _verdicts(
+        self, section: Section, summaries: Any, exponents: dict[str, Growth], shared: dict[str, Growth], plan: Plan
+    ) -> None:
         smallest, largest = min(plan.repetitions), max(plan.repetitions)
 
         def seconds(method: str, size: int) -> float:
             found = summaries[method, size]["seconds"]
             return math.inf if found is None else float(found)
 
-        kernelised = [m for m in self.methods if m != LINEAR]
-        fastest = min(kernelised, key=lambda m: seconds(m, smallest))
+        fastest, second = sorted((m for m in self.methods if m != LINEAR), key=lambda m: seconds(m, smallest))[:2]
         section.verdict(
             "SMO is the fastest method for small problems.",
-            f"At N = {smallest} the fastest is {fastest} ({number(seconds(fastest, smallest))} s), "
-            f"SMO {_time(seconds(SMO, smallest))}.",
+            f"At N = {smallest} the fastest is {fastest} ({_time(seconds(fastest, smallest))}), then {second} "
+            f"({_time(seconds(second, smallest))}).",
             fastest == SMO,
         )
         section.verdict(
@@ -149,30 +171,35 @@ class SupportVectors(Experiment):
             f"{_time(seconds(SMO, largest))}, the QP {_time(seconds(QP, largest))}.",
             seconds(OURS, largest) < seconds(SMO, largest),
         )
-        ours, smo, qp, auto = (exponents[m] for m in (OURS, SMO, QP, AUTO))
-        known = not any(math.isnan(e[0]) for e in (ours, smo, qp))
-        better = known and ours[0] < min(smo[0], qp[0])
-        clear = known and all(abs(ours[0] - e[0]) > 2.0 * math.hypot(ours[1], e[1]) for e in (smo, qp))
+        ours, smo, qp = (shared[method] for method in (OURS, SMO, QP))
+        against = [ours.against(rival) for rival in (smo, qp)]
+        arrives = "at no size" if ours.first is None else f"from N = {ours.first} on"
         section.verdict(
             "Variational optimization scales better with N than SMO and than the QP.",
-            f"Exponents: variational optimization {_exponent(ours)}, SMO {_exponent(smo)}, QP {_exponent(qp)}; auto "
-            f"{_exponent(auto)}, and {_exponent(exponents[LINEAR])} in w and b. The paper's method reaches 0.1 % at "
-            f"all sizes from N = {ours[3]} on only; below, it does not arrive within {plan.budget} iterations."
-            + ("" if clear or not known else " The differences are within two standard errors."),
-            Outcome.OPEN if not known else Outcome.PARTLY if better and not clear else better,
+            f"It reaches 0.1 % {arrives}, within {plan.budget} iterations. Exponents there: variational optimization "
+            f"{ours}, SMO {smo}, QP {qp}, auto {shared[AUTO]}. Over all sizes: SMO {exponents[SMO]}, QP "
+            f"{exponents[QP]}, auto {exponents[AUTO]}, and {exponents[LINEAR]} written in w and b."
+            + "".join(f" It {_GROWS[found]} {name}." for name, found in zip(("SMO", "the QP"), against, strict=True)),
+            against[0] if against[0] is against[1] else Outcome.PARTLY,
+        )
+        mine = [exponents[AUTO].against(exponents[method]) for method in (SMO, QP)]
+        section.say(
+            f"""*And ours?* Left to choose, the library reaches a certified optimum every time. In the kernelised form
+            its time {_GROWS[mine[0]]} that of SMO and {_GROWS[mine[1]]} that of the QP; written in w and b, which a
+            linear kernel allows, it takes {_time(seconds(LINEAR, largest))} at N = {largest}."""
         )
         wide, shrinking, narrow = (seconds(m, largest) for m in (WIDE, SHRINKING, NARROW))
-        mine = seconds(OURS, largest)
+        paper = seconds(OURS, largest)
         section.verdict(
             "It outperforms the Huber loss without shrinking by about a constant factor.",
-            f"At N = {largest}: variational optimization {_time(mine)}; Huber without shrinking {_time(wide)} at h = "
+            f"At N = {largest}: variational optimization {_time(paper)}; Huber without shrinking {_time(wide)} at h = "
             f"10 and {_time(narrow)} at h = 0.01.",
-            Outcome.AGREES if mine < min(wide, narrow) else Outcome.PARTLY if mine < wide else Outcome.CONTRADICTS,
+            Outcome.AGREES if paper < min(wide, narrow) else Outcome.PARTLY if paper < wide else Outcome.CONTRADICTS,
         )
         section.verdict(
             "With shrinking, the Huber loss has the same benefit.",
-            f"At N = {largest}: {_time(shrinking)} with shrinking, {_time(mine)} for variational optimization.",
-            math.isfinite(shrinking) and shrinking <= 2.0 * mine,
+            f"At N = {largest}: {_time(shrinking)} with shrinking, {_time(paper)} for variational optimization.",
+            math.isfinite(shrinking) and shrinking <= 2.0 * paper,
         )
 
 
@@ -211,7 +238,7 @@ def _race(problem: problems.KernelMachine, method: str, target: float, budget: i
             most=budget,
             memory=MEMORY,
         )
-    return race.seconds, race.best, race.iterations
+    return race.seconds, race.best, min(race.iterations, budget)
 
 
 def _loosest(problem: problems.KernelMachine, method: str, target: float) -> tuple[float | None, float, int]:
@@ -231,8 +258,28 @@ def _loosest(problem: problems.KernelMachine, method: str, target: float) -> tup
     return None, best, 0
 
 
-def growth(rows: Sequence[Row], method: str) -> tuple[float, float, int | None, int | None]:
-    """Slope of log seconds on log N with its standard error, the number of sizes and the smallest of them.
+@dataclass(frozen=True)
+class Growth:
+    """``seconds ~ c N^exponent``, with the standard error of the exponent; NaN where there are too few sizes."""
+
+    exponent: float
+    error: float
+    sizes: int
+    first: int | None  # the smallest size that counts
+
+    def __str__(self) -> str:
+        return "unknown" if math.isnan(self.exponent) else f"{self.exponent:.2f} ± {self.error:.2f}"
+
+    def against(self, other: Growth) -> Outcome:
+        """Whether it grows more slowly than the other, as far as two standard errors can tell."""
+        apart = other.exponent - self.exponent
+        if not abs(apart) > 2.0 * math.hypot(self.error, other.error):
+            return Outcome.OPEN
+        return Outcome.AGREES if apart > 0.0 else Outcome.CONTRADICTS
+
+
+def growth(rows: Sequence[Row], method: str) -> Growth:
+    """The slope of log seconds on log N.
 
     Only sizes at which every repetition arrived count: the others would say how fast the lucky ones were. Fewer than
     three sizes give no slope.
@@ -242,14 +289,19 @@ def growth(rows: Sequence[Row], method: str) -> tuple[float, float, int | None, 
     used = [row for row in mine if row["size"] not in missed]
     sizes = {row["size"] for row in used}
     if len(sizes) < 3:
-        return math.nan, math.nan, len(sizes), min(sizes, default=None)
+        return Growth(math.nan, math.nan, len(sizes), min(sizes, default=None))
     x = np.log([row["size"] for row in used])
     y = np.log([row["seconds"] for row in used])
     spread = x - x.mean()
     slope = float(spread @ y / (spread @ spread))
     residual = y - y.mean() - slope * spread
     error = math.sqrt(float(residual @ residual) / (len(used) - 2) / float(spread @ spread))
-    return slope, error, len(sizes), min(sizes)
+    return Growth(slope, error, len(sizes), min(sizes))
+
+
+def _line(fit: Growth) -> tuple[Any, int, int | None]:
+    exponent = None if math.isnan(fit.exponent) else (fit.exponent, fit.error)
+    return exponent, fit.sizes, fit.first
 
 
 def _summary(rows: Sequence[Row], method: str, size: int) -> dict[str, Any]:
@@ -269,10 +321,6 @@ def _time(seconds: float) -> str:
     return f"{number(seconds)} s" if math.isfinite(seconds) else "not reached"
 
 
-def _exponent(fit: tuple[float, float, int | None, int | None]) -> str:
-    return "unknown" if math.isnan(fit[0]) else f"{fit[0]:.2f} ± {fit[1]:.2f}"
-
-
 def _draw(axes: Any, summaries: Any, plan: Plan, methods: Sequence[str]) -> None:
     markers = "osv^DP*X"
     for method, marker in zip(methods, markers, strict=True):
@@ -282,4 +330,4 @@ def _draw(axes: Any, summaries: Any, plan: Plan, methods: Sequence[str]) -> None
     axes.set(xscale="log", yscale="log", xlabel="number of points N", ylabel="seconds")
     axes.set_xticks(list(plan.repetitions), [str(size) for size in plan.repetitions])
     axes.minorticks_off()
-    axes.legend()
+    axes.legend(loc="upper center", bbox_to_anchor=(0.45, -0.16), ncols=2)
