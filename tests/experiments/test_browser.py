@@ -18,7 +18,6 @@ pytestmark = pytest.mark.skipif(
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--hide-scrollbars", "--enable-logging=stderr",
-    "--virtual-time-budget=8000",
 )  # fmt: skip
 
 # The report runs in a frame of the width of a phone or a desk; what it shows is written into the page around it.
@@ -64,12 +63,17 @@ def look(report, width, folder, *flags):
     page = folder / "harness.html"
     content = {"width": width, "report": html.escape(report.read_text("utf-8"))}
     page.write_text(HARNESS.replace("%(width)d", str(width)).replace("%(report)s", content["report"]), encoding="utf-8")
-    run = subprocess.run(
-        [CHROMIUM, *FLAGS, *flags, f"--user-data-dir={folder / 'profile'}", "--dump-dom", page.as_uri()],
-        capture_output=True, text=True, timeout=120, check=True,
-    )  # fmt: skip
-    found = re.search(r'<pre id="found">(.*?)</pre>', run.stdout, flags=re.DOTALL)[1]
-    return json.loads(html.unescape(found)), [line for line in run.stderr.splitlines() if ":CONSOLE" in line]
+    for attempt in range(3):  # on a busy machine a browser may fail to start, or end before its page is there
+        profile = f"--user-data-dir={folder / f'profile-{attempt}'}"
+        run = subprocess.run(
+            [CHROMIUM, *FLAGS, *flags, profile, "--dump-dom", page.as_uri()],
+            capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+        found = re.search(r'<pre id="found">(.+?)</pre>', run.stdout, flags=re.DOTALL)
+        if found:
+            console = [line for line in run.stderr.splitlines() if ":CONSOLE" in line]
+            return json.loads(html.unescape(found[1])), console
+    pytest.fail(f"the browser showed nothing: {run.stderr[-2000:]}")
 
 
 @pytest.fixture(scope="module")
