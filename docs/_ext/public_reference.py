@@ -136,8 +136,15 @@ def check_coverage(app: Sphinx, env: BuildEnvironment) -> None:
                 logger.warning("the public name %s.%s has no docstring", module, name)
 
 
+def skip_foreign(app: Sphinx, what: str, name: str, obj: object, skip: bool, options: object) -> bool | None:
+    """Leave members that another package's class brings to that package's documentation."""
+    module = getattr(obj, "__module__", None) or getattr(getattr(obj, "fget", None), "__module__", None) or ""
+    return True if module.startswith("sklearn") else None
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Register the two hooks."""
+    """Register the hooks."""
     app.connect("config-inited", write_pages)
+    app.connect("autodoc-skip-member", skip_foreign)
     app.connect("env-check-consistency", check_coverage)
     return {"parallel_read_safe": False, "parallel_write_safe": True}
