@@ -448,8 +448,11 @@ class Search:
 def _average(values: Array) -> tuple[float, float]:
     if values.size == 0:
         return math.nan, math.nan
-    error = float(values.std(ddof=1)) / math.sqrt(values.size) if values.size > 1 else math.nan
-    return float(values.mean()), error
+    mean = float(values.sum()) / values.size
+    if values.size == 1:
+        return mean, math.nan
+    deviations = values - mean
+    return mean, math.sqrt(float(deviations @ deviations) / (values.size - 1) / values.size)
 
 
 def _check_seed(seed: Any) -> int:

@@ -113,9 +113,10 @@ class CMA(Update):
         y = (points - self._mean) / (self.sigma * self.scale)  # ~ N(0, C)
         z = (y @ self._axes) / self._lengths  # ~ N(0, I), in the axes of C
         # Points from elsewhere (told by the user, or drawn long ago) count as if they were on the rim [Ha11].
-        far = np.sqrt((z * z).sum(axis=1)) / (math.sqrt(self.size) + 3.0)
-        if (far > 1.0).any():
-            y, z = y / np.maximum(far, 1.0)[:, None], z / np.maximum(far, 1.0)[:, None]
+        squares, rim = np.einsum("ij,ij->i", z, z), math.sqrt(self.size) + 3.0
+        if squares.max() > rim * rim:
+            shrink = np.minimum(1.0, rim / np.sqrt(np.maximum(squares, rim)))
+            y, z, squares = y * shrink[:, None], z * shrink[:, None], squares * shrink * shrink
         self.generation += 1
         parents = self._recombination
 
@@ -142,7 +143,7 @@ class CMA(Update):
             self._path += math.sqrt(c * (2.0 - c) * self._mu_eff) * step
         weights = self._weights[: len(y)].copy()
         worse = weights < 0.0  # scaled to the length sqrt(d), so that a far sample cannot make C indefinite
-        weights[worse] *= self.size / np.maximum((z[worse] ** 2).sum(axis=1), 1e-300)
+        weights[worse] *= self.size / np.maximum(squares[worse], 1e-300)
         lost = 0.0 if warm else self._c_one * c * (2.0 - c)
         self.covariance *= 1.0 + lost - self._c_one - self._c_mu * self._weight_sum
         self.covariance += np.outer(self._c_one * self._path, self._path)

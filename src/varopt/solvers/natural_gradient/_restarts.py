@@ -12,6 +12,8 @@ from varopt.solvers.natural_gradient._update import Array, Update
 
 __all__ = ["Restarts"]
 
+MOST_DOUBLINGS = 9  # of the population; beyond, a generation is longer than most budgets
+
 Factory = Callable[[Array, float, int], Update]
 
 
@@ -71,7 +73,7 @@ class Restarts(Update):
             population = int(self._first_population * max(1.0, ratio) ** (u * u))
             self._begin(mean, self._sigma * 10.0 ** (-2.0 * rng.random()), population, self._large_budget / 2)
         else:
-            self._doublings += 1
+            self._doublings = min(self._doublings + 1, MOST_DOUBLINGS)
             self._begin(mean, self._sigma, self._first_population * 2**self._doublings, math.inf)
 
     def sample(self, rng: np.random.Generator, count: int) -> Array:
