@@ -196,6 +196,96 @@ def test_colon(shared_data, loss):
     assert r.status is Status.OPTIMAL
 
 
+RIDGES = {
+    "ridge": lambda w, g: 0.3 * vo.sum_squares(w),
+    "weights": lambda w, g: g.uniform(0.01, 3.0, w.shape[0]) @ vo.square(w),
+    "towards a point, with a linear part": lambda w, g: (
+        vo.sum_squares(w - 0.1 * g.standard_normal(w.shape[0])) + g.standard_normal(w.shape[0]) @ w
+    ),
+    "as a form": lambda w, g: vo.quad_form(w, sp.diags_array(g.uniform(0.1, 1.0, w.shape[0]))),
+    "not on all": lambda w, g: vo.sum_squares(w[3:]) + 0.2 * vo.sum_squares(w[100:]),
+}
+
+
+@pytest.mark.parametrize("form", ["dense", "sparse"])
+@pytest.mark.parametrize("penalty", RIDGES)
+@pytest.mark.parametrize("loss", [name for name in LOSSES if name != "squares"])
+def test_a_ridge_is_solved_in_the_range_of_the_rows(loss, penalty, form):
+    g = np.random.default_rng([list(LOSSES).index(loss), list(RIDGES).index(penalty)])
+    X, y, t = wide(14, 240, g, "duplicate and zero columns")
+    X[3] = X[2]  # the rows are dependent
+    w, b = vo.Variable(240), vo.Variable()
+    f = LOSSES[loss](sp.csr_array(X) if form == "sparse" else X, y, t, w, b) + RIDGES[penalty](w, g)
+    r, optimum = vo.minimize(f), explicit_optimum(f)
+    slack = 1e-7 * max(1.0, abs(optimum))
+    assert r.method == "range"
+    assert r.status is Status.OPTIMAL
+    assert r.lower - slack <= optimum <= r.upper + slack
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("form", ["dense", "sparse", "operator"])
+def test_ridge_regression_has_a_closed_form(form, intercept, rng):
+    X, y, _ = wide(15, 300, rng)
+    kinds = {"dense": X, "sparse": sp.csr_array(X), "operator": aslinearoperator(X)}
+    w, b = vo.Variable(300), vo.Variable()
+    f = vo.sum_squares(y - kinds[form] @ w - (b if intercept else 0.0)) + 0.7 * vo.sum_squares(w)
+    r = vo.minimize(f)
+    centre = np.eye(15) - intercept / 15
+    exact = X.T @ centre @ np.linalg.solve(centre @ X @ X.T @ centre + 0.7 * np.eye(15), centre @ y)
+    assert r.method == "range"
+    assert r.status is Status.OPTIMAL
+    np.testing.assert_allclose(r[w], exact, atol=1e-9)
+
+
+def test_curved_losses_with_a_ridge(rng):
+    X, y, t = wide(15, 300, rng)
+    w, b = vo.Variable(300), vo.Variable()
+    for loss in (vo.sum(vo.huber(y - X @ w - b, 0.4)), vo.sum(vo.squared_hinge(t * (X @ w + b)))):
+        r = vo.minimize(loss + 0.05 * vo.sum_squares(w))
+        assert r.method == "range"
+        assert r.status is Status.OPTIMAL
+
+
+def test_the_range_is_refused_in_a_sentence(rng):
+    X, y, _ = wide(5, 300, rng)
+    w = vo.Variable(300)
+    loss = vo.norm1(y - X @ w)
+    for f, words in (
+        (loss + vo.norm1(w) + vo.sum_squares(w), "kinks of single variables"),
+        (loss + vo.quad_form(w, np.eye(300) + 0.1), "couples variables"),
+        (loss, "no ridge"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            vo.minimize(f, method="range")
+
+
+def test_a_ridge_on_many_sparse_columns_stays_sparse(rng):
+    X = sp.random_array((100, 30_000), density=0.01, rng=rng, format="csr")
+    t = np.where(rng.random(100) < 0.5, 1.0, -1.0)
+    w, b = vo.Variable(30_000), vo.Variable()
+    tracemalloc.start()
+    r = vo.minimize(0.5 * vo.sum_squares(w) + vo.sum(vo.hinge(t * (X @ w + b))))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert r.status is Status.OPTIMAL
+    assert peak < 60 * 8 * 30_000
+
+
+@pytest.mark.parametrize("weight", [1e-9, 1e-6, 1.0, 1e3])
+@pytest.mark.parametrize("loss", ["pinball", "epsilon-insensitive", "hinge"])
+def test_colon_in_raw_units_with_a_ridge(shared_data, loss, weight):
+    # From weights that bind every row to weights seven orders beyond what the separable rows call for.
+    data = np.load(shared_data / "highdim" / "alon_colon.npz")
+    X, y = data["X"].astype(float), data["y"].astype(float)
+    t = np.where(y == y.max(), 1.0, -1.0)
+    w, b = vo.Variable(X.shape[1]), vo.Variable()
+    r = vo.minimize(weight * LOSSES[loss](X, t, t, w, b) + 0.5 * vo.sum_squares(w))
+    assert r.method == "range"
+    assert r.status is Status.OPTIMAL
+    assert r.gap <= 1e-3 * r.fun  # the optimum is far below one, to which tol is relative
+
+
 def test_restriction_keeps_the_value(rng):
     from varopt.solvers._working_set import restricted
 

@@ -11,6 +11,7 @@ from varopt.solvers._method import Method
 from varopt.solvers._newton import Newton
 from varopt.solvers._pivoting import Pivoting
 from varopt.solvers._program import Program
+from varopt.solvers._range import Range
 from varopt.solvers._recession import falls_for_ever
 from varopt.solvers._schedules import Adaptive, Every, Geometric, Schedule
 from varopt.solvers._settle import settle
@@ -34,6 +35,7 @@ __all__ = [
     "NotComposite",
     "Pivoting",
     "Program",
+    "Range",
     "Schedule",
     "State",
     "WorkingSet",

@@ -17,6 +17,7 @@ __all__ = ["box_by_active_set", "box_by_interior_point"]
 Vector = NDArray[np.float64]
 
 _SMALLEST = 1e-18  # mean complementarity beyond which rounding rules
+_FAR = 100.0  # natural sizes of a multiplier at which a bound is far away
 _TO_THE_END = 0.995  # share of the way to the first end that a step may go
 
 
@@ -80,13 +81,15 @@ def box_by_active_set(inner: Vector, linear: Vector, balance: Vector, target: Ve
     """Minimise ``1/2 u'Gu + l'u`` with u in [0, high] and ``B u = target``, by DAQP.
 
     Where G has too little curvature, by proximal steps. Multipliers are measured in units of their bounds, so that
-    weights of any size are alike.
+    weights of any size are alike; or, where the bounds are far away, in units of the size that the curvature allows.
     """
     import daqp
 
-    unit = np.where(high > 0, high, 1.0)
+    bent = inner.diagonal() > 0.0
+    natural = float(np.max(np.abs(linear[bent]) / inner.diagonal()[bent], initial=0.0))
+    unit = np.where(high > 0, np.minimum(high, _FAR * natural) if natural > 0.0 else high, 1.0)
     matrix, vector, constraint = unit[:, None] * inner * unit, unit * linear, balance * unit
-    top = np.where(high > 0, 1.0, 0.0)
+    top = np.where(high > 0, high / unit, 0.0)
     size = max(float(np.trace(matrix)) / high.size, float(np.abs(vector).max(initial=0.0)), 1e-300)
     matrix, vector = matrix / size, vector / size
     lengths = np.linalg.norm(constraint, axis=1)
@@ -108,7 +111,7 @@ def box_by_active_set(inner: Vector, linear: Vector, balance: Vector, target: Ve
             if change < 1e-9:
                 break
         if flag >= 1 and np.abs(constraint @ u - bound).max(initial=0.0) < 1e-7:
-            return np.clip(u, 0.0, 1.0) * unit * (high > 0)
+            return np.asarray(np.clip(u * unit, 0.0, high))
     return None
 
 

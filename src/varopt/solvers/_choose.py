@@ -11,14 +11,17 @@ from varopt.solvers._method import Method
 from varopt.solvers._newton import Newton
 from varopt.solvers._pivoting import Pivoting
 from varopt.solvers._program import Program
+from varopt.solvers._range import Range
 from varopt.solvers._working_set import WorkingSet
 
 __all__ = ["METHODS", "choose"]
 
-_METHODS = (Newton(), Pivoting(), Program(), WorkingSet(), InteriorPoint(), Graduated(), DiagonalNewton(), LBFGS())
+_METHODS = (
+    Newton(), Pivoting(), Program(), WorkingSet(), Range(), InteriorPoint(), Graduated(), DiagonalNewton(), LBFGS(),
+)  # fmt: skip
 METHODS: dict[str, Method] = {method.name: method for method in _METHODS}
 # In order: the first that suits the problem and does not refuse it is taken.
-_AUTO = ("working-set", "pivoting", "interior-point", "program", "newton", "graduated")
+_AUTO = ("working-set", "range", "pivoting", "interior-point", "program", "newton", "graduated")
 
 
 def choose(problem: Composite, *, but: str = "") -> Method:

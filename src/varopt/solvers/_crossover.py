@@ -231,26 +231,36 @@ def _polish(
     inside = _strictly_inside(u, high)
     count, free = int(inside.sum()), target.size
     fixed = np.where(u < high - u, 0.0, high)[~inside]
+    # In units in which curvature is one and balances are of length one: data may be in any.
+    diagonal = inner.diagonal()[inside]
+    unit = 1.0 / np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
+    across = balance[:, inside] * unit
+    lengths = np.linalg.norm(across, axis=1)
+    lengths = np.where(lengths > 1e-9 * lengths.max(initial=0.0), lengths, 1.0)  # what is rounding stays small
+    across = across / lengths[:, None]
     system = np.zeros((count + free, count + free))
-    system[:count, :count] = inner[np.ix_(inside, inside)]
-    system[:count, count:] = -balance[:, inside].T
-    system[count:, :count] = balance[:, inside]
+    system[:count, :count] = unit[:, None] * inner[np.ix_(inside, inside)] * unit
+    system[:count, count:] = -across.T
+    system[count:, :count] = across
     rhs = np.concatenate(
-        [-linear[inside] - inner[np.ix_(inside, ~inside)] @ fixed, target - balance[:, ~inside] @ fixed]
+        [
+            -unit * (linear[inside] + inner[np.ix_(inside, ~inside)] @ fixed),
+            (target - balance[:, ~inside] @ fixed) / lengths,
+        ]
     )
     # The smallest correction of what is known: where rows are dependent their multipliers are not unique.
-    solution = np.concatenate([u[inside], np.zeros(free)])
+    solution = np.concatenate([u[inside] / unit, np.zeros(free)])
     for _ in range(2 if rhs.size else 0):
         solution = solution + np.linalg.lstsq(system, rhs - system @ solution, rcond=1e-13)[0]
     polished = np.empty_like(u)
-    polished[inside], polished[~inside] = solution[:count], fixed
-    return np.clip(polished, 0.0, high), solution[count:]
+    polished[inside], polished[~inside] = unit * solution[:count], fixed
+    return np.clip(polished, 0.0, high), solution[count:] / lengths
 
 
 def _strictly_inside(u: Vector, high: Vector) -> NDArray[np.bool_]:
     """Multipliers of rows that rest on their kink, neither left nor right of it."""
-    margin = 1e-7 * high
-    return (u > margin) & (u < high - margin)
+    margin = 1e-7 * np.minimum(high, u.max(initial=0.0))  # bounds may be far from every multiplier
+    return np.asarray((u > margin) & (u < high - margin))
 
 
 def _slopes(

@@ -16,6 +16,7 @@ from varopt.solvers._state import Check, State
 __all__ = ["Program"]
 
 _LARGEST = 2000  # kinks up to which all are taken at once
+_LARGEST_CURVED = 500  # the same with a quadratic part
 
 
 @dataclass(frozen=True)
@@ -38,8 +39,9 @@ class Program(Method):
 
     def suits(self, problem: Composite) -> bool:
         """Whether it is small, has fewer rows than variables but for kinks of single ones, and no bent terms."""
+        curved = problem.matrix is not None or problem.squares
         return (
-            sum(len(r.kinks) * r.count for r in problem.rows) <= _LARGEST
+            sum(len(r.kinks) * r.count for r in problem.rows) <= (_LARGEST_CURVED if curved else _LARGEST)
             and sum(r.count for r in problem.rows if r.single is None) < problem.size
             and all(r.term.degree == 1 for r in problem.rows)
         )
