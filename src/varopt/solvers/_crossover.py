@@ -233,10 +233,12 @@ def _polish(
     fixed = np.where(u < high - u, 0.0, high)[~inside]
     # In units in which curvature is one and balances are of length one: data may be in any.
     diagonal = inner.diagonal()[inside]
-    unit = 1.0 / np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
+    largest = float(diagonal.max(initial=0.0))
+    unit = 1.0 / np.sqrt(np.maximum(diagonal, 1e-9 * largest if largest > 0.0 else 1.0))
     across = balance[:, inside] * unit
     lengths = np.linalg.norm(across, axis=1)
-    lengths = np.where(lengths > 1e-9 * lengths.max(initial=0.0), lengths, 1.0)  # what is rounding stays small
+    rounding = 1e-9 * float(np.linalg.norm(balance, axis=1).max(initial=0.0) * unit.max(initial=0.0))
+    lengths = np.where(lengths > rounding, lengths, 1.0)  # what is rounding stays small
     across = across / lengths[:, None]
     system = np.zeros((count + free, count + free))
     system[:count, :count] = unit[:, None] * inner[np.ix_(inside, inside)] * unit
@@ -259,7 +261,7 @@ def _polish(
 
 def _strictly_inside(u: Vector, high: Vector) -> NDArray[np.bool_]:
     """Multipliers of rows that rest on their kink, neither left nor right of it."""
-    margin = 1e-7 * np.minimum(high, u.max(initial=0.0))  # bounds may be far from every multiplier
+    margin = 1e-7 * np.clip(u.max(initial=0.0), 1e-5 * high, high)  # bounds may be far from every multiplier
     return np.asarray((u > margin) & (u < high - margin))
 
 

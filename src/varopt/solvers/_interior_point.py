@@ -243,8 +243,9 @@ class _Iterate:
         value = problem.value(self.x, positions)
         pulls = self._multipliers()
         for attempt in range(_REFINEMENTS):
-            gap, assumption = dual_gap(problem, self.x, positions, self._slopes(positions, pulls))
-            state.see(self.x, value, gap, assumption)
+            slopes = self._slopes(positions, pulls)
+            gap, assumption = dual_gap(problem, self.x, positions, slopes)
+            state.see(self.x, value, gap, assumption, dual=slopes)
             if gap <= 2.0 * self.total or attempt + 1 == _REFINEMENTS:
                 return
             # The stiffer the rows, the coarser what rounding leaves of dual feasibility: the last matrix restores it.

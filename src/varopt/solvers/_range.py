@@ -27,6 +27,8 @@ __all__ = ["Range"]
 Vector = NDArray[np.float64]
 
 _SMALL = 200  # variables up to which nothing is to be gained
+_WIDE = 2  # variables for each row beyond which it pays,
+_WIDE_SPARSE = 10  # and the same where sparse methods apply
 _INSIDE = 1e-6  # share of a kink by which a slope has to be inside it for the row to rest
 _PLENTY = 10.0  # times what is called for
 _RANK = 1e-14  # share of the largest eigenvalue below which one is rounding
@@ -58,9 +60,8 @@ class Range(Method):
     def suits(self, problem: Composite) -> bool:
         """Whether there are many more variables with a ridge than rows."""
         rows = sum(r.count for r in (*problem.rows, *problem.squares) if r.single is None)
-        return problem.size > max(_SMALL, 2 * rows) and bool(
-            2 * np.count_nonzero(_ridge(problem).matrix.diagonal()) > problem.size
-        )
+        wide = problem.size > max(_SMALL, (_WIDE_SPARSE if problem.is_sparse else _WIDE) * rows)
+        return wide and bool(2 * np.count_nonzero(_ridge(problem).matrix.diagonal()) > problem.size)
 
     def solve(self, problem: Composite, state: State, tol: float, check: Check) -> None:
         """Lower the bracket of `state`."""

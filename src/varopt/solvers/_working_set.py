@@ -26,6 +26,8 @@ __all__ = ["WorkingSet"]
 Vector = NDArray[np.float64]
 
 _SMALL = 200  # variables up to which all are taken at once
+_WIDE = 2  # variables for each row beyond which a few of them at a time pay,
+_WIDE_SPARSE = 10  # and the same where sparse methods apply
 _LARGE = 5000  # variables beyond which their matrix should not be formed
 _MARGIN = 1e-12  # share of a kink by which a variable at rest has to be pulled off it
 
@@ -58,7 +60,8 @@ class WorkingSet(Method):
         """Whether there are many more variables than rows, and most can rest."""
         kinks, others = problem.kinks
         rows = sum(r.count for r in (*others, *problem.squares) if r.single is None)
-        wide = problem.size > max(_SMALL, 2 * rows) or problem.size > _LARGE
+        wide = problem.size > max(_SMALL, (_WIDE_SPARSE if problem.is_sparse else _WIDE) * rows)
+        wide = wide or (problem.size > _LARGE and not others)
         return wide and rows > 0 and 2 * int(np.count_nonzero(kinks.free)) <= problem.size
 
     def solve(self, problem: Composite, state: State, tol: float, check: Check) -> None:
@@ -69,18 +72,20 @@ class WorkingSet(Method):
         x = state.x.copy()
         inside = kinks.free | (x != kinks.rest)
         slopes = _slopes(losses, x, State(x))
+        joining = np.flatnonzero(inside)
         while True:
             pull = prove(problem, x, slopes, state)
-            state.sigma, state.latest = 0.0, x
+            state.sigma = 0.0
             state.record()
             check(state)
             excess = np.maximum(-pull - kinks.high, kinks.low + pull) / np.maximum(kinks.high - kinks.low, 1e-300)
             pulled = np.flatnonzero(~inside & (excess > _MARGIN))
-            if state.reached(tol) or (state.steps and not pulled.size):
-                return
             most = max(self.first, int(np.count_nonzero(inside)))
-            inside[pulled[np.argsort(-excess[pulled], kind="stable")[:most]]] = True
-            index = np.flatnonzero(inside)
+            joining = np.union1d(joining, pulled[np.argsort(-excess[pulled], kind="stable")[:most]])
+            if state.reached(tol) or not joining.size:
+                break
+            inside[joining] = True
+            index, joining = np.flatnonzero(inside), joining[:0]
             small = restricted(problem, index, np.where(inside, 0.0, kinks.rest))
             plain = lifted(small)
             part = State(np.concatenate([x[index], np.zeros(plain.size - index.size)]))
@@ -89,6 +94,8 @@ class WorkingSet(Method):
             x = np.where(inside, 0.0, kinks.rest)
             x[index] = part.x[: index.size]
             slopes = _slopes(losses, x, part)
+        if not state.reached(tol) and problem.size <= _LARGE:  # a small problem was not solved well enough
+            choose(problem, but=self.name).solve(problem, state, tol, check)
 
 
 def _slopes(losses: tuple[Rows, ...], x: Vector, part: State) -> list[Vector]:
