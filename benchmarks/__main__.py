@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the suites asked for; 1 if a row failed, or in a full run missed its target."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--suite", choices=_registry.suites(), help="one suite (default: all)")
-    parser.add_argument("--only", default="", metavar="TEXT", help="only the benchmarks whose name contains this")
+    parser.add_argument("--only", default="", metavar="TEXT", help="only the benchmarks whose name begins with this")
     parser.add_argument("--quick", action="store_true", help="small sizes: shows that it runs, proves no target")
     parser.add_argument(
         "--output",
@@ -30,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         rows: list[_registry.Row] = []
         try:
             for function in _registry.load(suite):
-                for row in function(config) if options.only in function.__name__ else ():
+                for row in function(config) if function.__name__.startswith(options.only) else ():
                     print(f"  {row.problem}: {row.solver}", file=sys.stderr, flush=True)
                     rows.append(row)
         except KeyboardInterrupt:
@@ -45,4 +46,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # `timeout` too leaves what was measured by then
     sys.exit(main())

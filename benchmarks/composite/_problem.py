@@ -103,7 +103,7 @@ class Contest:
 
     def against(self, rivals: Iterable[tuple[Rival, float]], limit: float = 20.0) -> Iterator[Row]:
         """One row per rival: our seconds over theirs, with the most that passes."""
-        limit = self.config.pick(limit, 4.0)
+        limit = self.config.pick(limit, 2.0)
         for rival, target in rivals:
             yield self._row(rival, self.config.pick(target, math.inf), limit)
 
