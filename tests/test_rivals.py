@@ -109,6 +109,9 @@ def test_rival_out_of_time_bounds_the_ratio(contest, monkeypatch):
     assert row.note == "stopped after 0.5 s"
     assert row.ratio == pytest.approx(contest.our_seconds / 0.5)
     assert "at most" in row.ratio_of
+    monkeypatch.setattr(_problem, "LONGEST", 0.5)
+    (row,) = contest.against([(rival(lambda optimum: time.sleep(600)), 1e-9)], limit=0.5)
+    assert row.skipped == "too early to tell"
 
 
 def test_failing_rival_is_no_failure_of_ours(contest):

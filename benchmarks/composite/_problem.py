@@ -21,6 +21,7 @@ Vector = NDArray[np.float64]
 MEMORY = 3.0  # most memory at once, in sizes of the data
 SMALL = 10**6  # bytes of data below which memory is that of the interpreter's own objects
 ROUNDS = 5
+LONGEST = 150.0  # seconds that a rival may be given
 
 
 @dataclass(frozen=True)
@@ -115,6 +116,8 @@ class Contest:
             return replace(blank, skipped="compiles for longer than a quick run may take")
         if self.bracket is None or not math.isfinite(self.bracket.lower):
             return replace(blank, skipped="no certified bound to judge it by")
+        if math.isfinite(target):  # long enough for a rival without an answer to have lost by the target
+            limit = min(max(limit, 1.1 * self.our_seconds / target), LONGEST)
         objective, lower = self.problem.build(), self.bracket.lower
         outcome = challenge(
             rival, self.problem.data, lambda: vo.minimize(self.problem.build()), self.our_seconds,
@@ -122,12 +125,10 @@ class Contest:
         )  # fmt: skip
         row = replace(blank, ratio=outcome.ratio, note=outcome.remark, lower=lower, versions=rival.all_versions)
         if outcome.trial is None:
-            stopped = outcome.remark.startswith("stopped")
-            return (
-                replace(row, ratio_of="varopt's time / its time, at most")
-                if stopped
-                else replace(row, skipped="it failed")
-            )
+            if not outcome.remark.startswith("stopped"):
+                return replace(row, skipped="it failed")
+            row = replace(row, ratio_of="varopt's time / its time, at most")
+            return row if row.ratio <= target else replace(row, skipped="too early to tell")
         value = outcome.trial.value
         return replace(row, timing=outcome.timing, objective=value, gap=finite(value - lower))
 
