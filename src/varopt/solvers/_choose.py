@@ -29,8 +29,9 @@ def choose(problem: Composite, *, but: str = "") -> Method:
 
     A method that hands on a smaller problem does so to another than itself.
     """
-    refusals = {name: METHODS[name].refusal(problem) for name in _AUTO if name != but}
-    for name, reason in refusals.items():
-        if not reason and METHODS[name].suits(problem):
-            return METHODS[name]
-    raise ValueError(" ".join(dict.fromkeys(refusals.values())))
+    refusals = []
+    for method in (METHODS[name] for name in _AUTO if name != but):
+        refusals.append(method.refusal(problem))
+        if not refusals[-1] and method.suits(problem):
+            return method
+    raise ValueError(" ".join(dict.fromkeys(refusals)))

@@ -103,10 +103,15 @@ class Rows:
         explicit.sum_duplicates()
         return (explicit.indices, explicit.data) if np.all(np.diff(explicit.indptr) == 1) else None
 
+    @property
+    def curvature(self) -> Vector:
+        """The second derivatives of rows of one quadratic piece, with their weights."""
+        return np.asarray(2.0 * self.term.pieces[0][2] * self.weights)
+
     @cached_property
     def bend(self) -> Any:
         """The matrix of rows of one quadratic piece, multiplied out."""
-        return self.linear.gram(self.weights * self.term.derivative(self.offset, 2))
+        return self.linear.gram(self.curvature)
 
     @cached_property
     def pull_at_zero(self) -> Vector:
@@ -308,7 +313,7 @@ def composite(objective: Objective) -> Composite:
             part = _rows(block, variables)
             if block.term.knots or block.term.degree > 2:
                 rows.append(part)
-            elif np.all(part.weights >= 0.0) and np.all(part.term.derivative(part.offset, 2) > 0.0):
+            elif block.term.degree == 2 and np.all(part.weights >= 0.0) and np.all(block.term.pieces[0][2] > 0.0):
                 squares.append(part)
             else:
                 start = Composite(matrix, vector, scalar, (part,))

@@ -189,7 +189,7 @@ def _factor(problem: Composite, rest: Vector) -> tuple[Vector, Vector]:
         targets.append(-factors[-1] @ rest)
     for r in problem.squares:
         z = r.positions(rest)
-        root = np.sqrt(r.weights * r.term.derivative(z, 2))
+        root = np.sqrt(r.curvature)
         pull = r.weights * r.term.derivative(z)
         factors.append(root[:, None] * r.linear.dense())
         targets.append(-np.divide(pull, root, out=np.zeros_like(pull), where=root > 0.0))

@@ -55,7 +55,11 @@ class Range(Method):
             return "it has kinks of single variables."
         if problem.matrix is not None and not _is_diagonal(problem.matrix):
             return "its quadratic form couples variables."
-        return "" if np.any(_ridge(problem).matrix.diagonal() > 0.0) else "it has no ridge."
+        return (
+            ""
+            if problem.matrix is not None or any(r.single is not None for r in problem.squares)
+            else "it has no ridge."
+        )
 
     def suits(self, problem: Composite) -> bool:
         """Whether there are many more variables with a ridge than rows."""

@@ -90,6 +90,5 @@ def _columns(problem: Composite, index: NDArray[np.intp]) -> Vector:
     unit[index, np.arange(index.size)] = 1.0
     total = np.zeros_like(unit) if problem.matrix is None else np.asarray(problem.matrix @ unit)
     for r in problem.squares:
-        bend = r.weights * r.term.derivative(r.offset, 2)
-        total += r.linear.transpose_apply((bend[:, None] * r.linear.columns(index).dense()).T).T
+        total += r.linear.transpose_apply((r.curvature[:, None] * r.linear.columns(index).dense()).T).T
     return total

@@ -166,7 +166,7 @@ class PiecewisePolynomial:
         """Number of rows where parameters differ by row, else None."""
         return self.shape[0] if self.shape else None
 
-    @property
+    @cached_property
     def shape(self) -> tuple[int, ...]:
         """Shape of what differs by row: ``(rows,)``, or ``()`` where nothing does."""
         return next((tuple(c.shape) for c in self._leaves() if not isinstance(c, float)), ())
