@@ -44,7 +44,8 @@ def minimize(
         Relative: stop when ``upper - lower <= tol * max(1, |upper|)``.
     method : str or Method
         ``"auto"`` chooses, and `Result.method` says what it chose. By name: ``"newton"`` (path following, then an exact
-        crossover), ``"interior-point"`` (banded and sparse problems), ``"graduated"`` (objectives that are not convex),
+        crossover), ``"pivoting"`` (lassos), ``"working-set"`` and ``"range"`` (more variables than rows), ``"program"``
+        (small problems), ``"interior-point"`` (banded and sparse ones), ``"graduated"`` (what is not convex),
         ``"diagonal-newton"`` and ``"lbfgs"`` (the paper's), with their defaults; or a configuration such as
         ``vo.solvers.Newton(schedule=vo.solvers.Adaptive())``.
         For discrete variables: ``"free-energy"`` and the others in `varopt.solvers.discrete.SEARCHES`.
@@ -76,8 +77,8 @@ def minimize(
     Notes
     -----
     On tall data the path starts on samples of the rows, so that few passes touch all of them; far rows are frozen as
-    sigma falls. Memory: up to one copy of the data. The dense Hessian is p x p for p variables; nothing is n x n for n
-    rows.
+    sigma falls. Memory: up to one copy of the data. The dense Hessian is p x p for p variables, where they are
+    fewer than the rows, and n x n for n rows otherwise.
 
     Examples
     --------

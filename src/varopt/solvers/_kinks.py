@@ -3,8 +3,8 @@ r"""Kinks of single variables, as of the L1 norm, and the dual point that they a
     phi_i(x_i) = high_i (x_i - rest_i)_+ - low_i (rest_i - x_i)_+        (up to a constant),      low_i <= high_i
 
 A dual point is feasible just if its pull on every variable lies between the slopes of that variable's kink. Scaling
-down makes it so: that is the bracket of problems whose quadratic is singular, as with more variables than rows (Fercoq,
-Gramfort and Salmon 2015).
+down makes it so: that is the bracket of problems whose quadratic is singular, as with more variables than rows
+[FGS15].
 """
 
 from __future__ import annotations

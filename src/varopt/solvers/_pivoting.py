@@ -1,10 +1,9 @@
 r"""`pivoting`: a quadratic and a kink for each variable, as the lasso and the elastic net, solved exactly.
 
 Every variable rests on its kink or is left or right of it. For fixed sides the optimum is a linear system in the
-variables that do not rest; all that its solution shows on the wrong side change sides at once (Hintermueller, Ito and
-Kunisch 2002; Kim and Park 2011). On the Gram matrix that takes a handful of Cholesky factors of shrinking size. Where
-the quadratic is singular, or the sides do not settle, the dual is solved instead: the point of a polyhedron closest to
-the data, by a dual active set (DAQP).
+variables that do not rest; all that its solution shows on the wrong side change sides at once [HIK02, KP11]. On the
+Gram matrix that takes a handful of Cholesky factors of shrinking size. Where the quadratic is singular, or the sides do
+not settle, the dual is solved instead: the point of a polyhedron closest to the data, by a dual active set [DAQP].
 """
 
 from __future__ import annotations

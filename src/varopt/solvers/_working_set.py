@@ -2,8 +2,8 @@ r"""`working-set`: many more variables than rows, each with a kink that most of 
 
 The problem is solved for a few of its variables, the others at rest. The dual point of that solution pulls on the
 others; those that it would pull off their kinks join, and the rest are proved to be at rest once it is scaled to be
-feasible for all (Johnson and Guestrin 2015; Massias, Gramfort and Salmon 2018). The small problems go to whatever
-method suits them, so that any loss and any quadratic will do.
+feasible for all [Blitz, celer]. The small problems go to whatever method suits them, so that any loss and any quadratic
+will do.
 """
 
 from __future__ import annotations
