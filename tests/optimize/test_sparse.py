@@ -309,6 +309,35 @@ def test_every_form_of_a_matrix_solves_the_same_equations(rng):
             np.testing.assert_allclose(move, a @ expected, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("loss", ["hinge", "squared hinge", "epsilon-insensitive"])
+@pytest.mark.parametrize("ridge", [0.0, 0.5])
+def test_sparse_matrices_with_dense_products(loss, ridge, rng):
+    n, p = 300, 800
+    X = sp.random_array((n, p), density=0.05, rng=rng, format="csr")
+    X = sp.vstack([X, X[:20]]).tocsr()  # duplicate rows
+    w, b = vo.Variable(p), vo.Variable()
+    y = np.round(X @ np.where(rng.random(p) < 0.1, 1.0, 0.0) + rng.standard_normal(n + 20))
+    y -= np.median(y)
+    f = LOSSES[loss](y, X @ w + b, np.where(y > 0, 1.0, -1.0), rng) + 0.3 * vo.norm1(w) + ridge * vo.sum_squares(w)
+    assert type(normal(composite(f))).__name__ == "_Krylov"
+    r = vo.minimize(f)
+    assert (r.status, r.method) == (Status.OPTIMAL, "interior-point")
+    optimum = f(explicit_point(f))
+    assert r.lower - 1e-7 * optimum <= optimum
+    assert r.upper <= optimum * (1.0 + 1e-7)
+
+
+def test_the_papers_fused_lasso_on_dense_data(rng):
+    X = rng.standard_normal((400, 40))
+    y = X @ np.repeat([0.0, 5.0, -5.0, 0.0], 10) + rng.standard_normal(400)
+    w = vo.Variable(40)
+    f = vo.sum_squares(y - X @ w) + 500.0 * vo.norm1(w) + 200.0 * vo.norm1(vo.diff(w))
+    r = vo.minimize(f)
+    assert (r.status, r.method) == (Status.OPTIMAL, "interior-point")
+    assert r.upper <= f(explicit_point(f)) * (1.0 + 1e-8)
+    assert np.count_nonzero(np.diff(r.x) == 0.0) > 20
+
+
 def test_a_quadratic_without_rows_is_solved_at_once(rng):
     X = sp.random_array((800, 400), density=0.02, rng=rng, format="csr")
     y = rng.standard_normal(800)
@@ -349,7 +378,8 @@ def test_auto_takes_it_for_sparse_problems_and_newton_refers_to_it(signal):
     with pytest.raises(ValueError, match="interior-point"):
         vo.minimize(signal, method="newton")
     assert isinstance(METHODS["interior-point"], InteriorPoint)
-    assert not METHODS["interior-point"].suits(composite(vo.norm1(vo.diff(vo.Variable(20)))))
+    dense = vo.norm1(np.ones((5, 3)) @ vo.Variable(3))
+    assert not METHODS["interior-point"].suits(composite(dense))
 
 
 def test_a_stopped_run_has_a_bracket(signal):

@@ -33,10 +33,11 @@ _STALLED = 12  # steps without progress after which the method gives up
 class InteriorPoint(Method):
     r"""Mehrotra's predictor and corrector [Mehrotra92] on the kinks and quadratic pieces of the terms.
 
-    The step solves with ``H + A'DA``, D diagonal: a band for differences (total variation, trend filtering), else a
-    sparse or a small dense matrix. For trend filtering this is the method of [KKBG09], for quantile regression that of
-    [PK97]. The multipliers stay inside the domains of the conjugates, so that every iterate has a dual point; the last
-    steps converge so fast that a few more than the tolerance asks for make the point exact.
+    The step solves with ``H + A'DA``, D diagonal: a band for differences (total variation, trend filtering), a sparse
+    or a small dense matrix, or conjugate gradients where the product of sparse matrices would be dense. For trend
+    filtering this is the method of [KKBG09], for quantile regression that of [PK97]. The multipliers stay inside the
+    domains of the conjugates, so that every iterate has a dual point; the last steps converge so fast that a few more
+    than the tolerance asks for make the point exact.
 
     Parameters
     ----------
@@ -58,23 +59,24 @@ class InteriorPoint(Method):
         return problem.not_quadratic or problem.not_convex
 
     def suits(self, problem: Composite) -> bool:
-        """Whether its matrices are sparse."""
-        return problem.is_sparse
+        """Whether the matrices of the rows are sparse; that of the quadratic need not be, as in a fused lasso."""
+        return problem.is_sparse or (bool(problem.rows) and all(r.linear.storage == "sparse" for r in problem.rows))
 
     def solve(self, problem: Composite, state: State, tol: float, check: Check) -> None:
         """Lower the bracket of `state`."""
-        iterate = _Iterate(problem)
-        try:
-            _descend(iterate, state, tol, check, self.most)
-        except BaseException:  # whatever ends the run, the bracket is what is known by then
-            iterate.show(state)
-            raise
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # along a direction of unbounded descent
+            iterate = _Iterate(problem)
+            try:
+                _descend(iterate, state, tol, check, self.most)
+            except BaseException:  # whatever ends the run, the bracket is what is known by then
+                iterate.show(state)
+                raise
 
 
 def _descend(iterate: _Iterate, state: State, tol: float, check: Check, most: int) -> None:
     iterate.value(state)
     first, before, stalled = max(iterate.total, 1e-300), np.inf, 0
-    looks = [1e-1, 1e-4]  # shares of the objective at which the bracket is worth a look
+    looks = [1e-3]  # shares of the objective at which the bracket is worth a look
     least = 0 if iterate.products else 3  # a quadratic takes a step, and singular ones two more
     for k in range(most):
         state.sigma, state.latest = iterate.total / first, iterate.x
@@ -125,8 +127,7 @@ class _Iterate:
             self.x = self.matrices.solve(-self._residual(self._multipliers()))
         except np.linalg.LinAlgError:
             pass
-        with np.errstate(invalid="ignore", over="ignore"):
-            left = np.abs(self._residual(self._multipliers())).max(initial=0.0)
+        left = np.abs(self._residual(self._multipliers())).max(initial=0.0)
         feasible = bool(np.isfinite(left)) and left <= 1e-9 * max(np.abs(self.slope).max(initial=0.0), 1e-300)
         if not feasible:
             self.x = np.zeros(problem.size)
@@ -136,8 +137,12 @@ class _Iterate:
             for block, z, width in zip(self.blocks, positions, widths, strict=True):
                 for piece in block:
                     piece.soften(z, width)
-            self._factorise()
-            self.x = self.matrices.step(self._residual(self._multipliers()), self._pulls())[0]
+            try:
+                self._factorise()
+                x, _ = self.matrices.step(self._residual(self._multipliers()), self._pulls())
+                self.x = x if np.all(np.isfinite(x)) else self.x
+            except np.linalg.LinAlgError:  # nothing holds the variables
+                pass
             positions = self._positions()
         widths = self._widths(positions)
         self.total = sum(

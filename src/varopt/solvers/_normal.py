@@ -1,7 +1,8 @@
 r"""Normal matrices ``H + sum_b A_b' diag(d_b) A_b`` whose d changes and whose pattern does not.
 
 The form of the matrices decides how they are formed and factorised: as a band where the rows reach over few
-neighbouring variables, as a dense matrix where there are few variables, as a sparse one otherwise.
+neighbouring variables, as a dense matrix where there are few variables, as a sparse one otherwise; or not at all, where
+the product of sparse matrices would be dense.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 
 from varopt.solvers._augmented import Augmented
 from varopt.solvers._composite import Composite
+from varopt.solvers._gradients import ConjugateGradients
 from varopt.solvers._level import factorised_sparse
 
 __all__ = ["Normal", "normal"]
@@ -25,6 +27,7 @@ __all__ = ["Normal", "normal"]
 Vector = NDArray[np.float64]
 
 _BAND = 64  # widest band that is factorised as such
+_FILLED = 15  # entries that a product has for each entry of its factors, above which it counts as dense
 _DENSE = 600  # variables up to which a sparse problem is factorised as a dense one
 
 
@@ -82,7 +85,9 @@ def normal(problem: Composite) -> Normal:
         if width <= _BAND and problem.size > 4 * width:
             return _Banded(hessian, rows, width, problem.size)
         if problem.size > _DENSE:
-            return _Sparse(hessian, rows)
+            pairs = sum(float(np.sum(np.diff(a.indptr).astype(float) ** 2)) for a in rows)
+            filled = pairs > _FILLED * (problem.size + sum(a.nnz for a in rows))
+            return _Krylov(hessian, rows) if filled else _Sparse(hessian, rows)
     return _Dense(hessian, rows, problem.size)
 
 
@@ -296,3 +301,25 @@ class _Sparse(Normal):
 
     def solve(self, rhs: Vector) -> Vector:
         return self.factor(rhs)
+
+
+class _Krylov(Normal):
+    """Sparse matrices whose products are dense: conjugate gradients, and no more memory than the data need."""
+
+    def __init__(self, hessian: Any, rows: Sequence[Any]) -> None:
+        super().__init__(hessian, rows)
+        self.engine = ConjugateGradients(hessian, rows)
+
+    def add_transpose(self, block: int, values: Vector, into: Vector) -> None:
+        into += self.engine.transposes[block] @ values
+
+    def factorise(self, weights: Sequence[Vector], ridge: float = 0.0) -> None:
+        if not weights and (self.hessian is None or not np.all(self.hessian.diagonal() > 0)):
+            raise np.linalg.LinAlgError("the quadratic alone is singular")
+        self.engine.prepare(weights, ridge)
+
+    def solve(self, rhs: Vector) -> Vector:
+        return self.engine.solve(rhs, [np.zeros(a.shape[0]) for a in self.rows])[0]
+
+    def step(self, residual: Vector, pulls: Sequence[Vector]) -> tuple[Vector, list[Vector]]:
+        return self.engine.solve(-residual, pulls)

@@ -28,6 +28,8 @@ def falls_for_ever(problem: Composite) -> NDArray[np.float64] | None:
     curved = [] if problem.matrix is None else [problem.matrix]
     for rows in (*curved, *(r.linear.rows(np.flatnonzero(r.weights > 0.0)).explicit() for r in problem.squares)):
         matrix = sp.csr_array(rows)
+        if matrix.nnz == 0:
+            continue
         equal.append(sp.hstack([matrix / max(1e-300, float(np.abs(matrix).max())), sp.csr_array((matrix.shape[0], n))]))
     for r in problem.rows:
         rows = sp.csr_array(r.linear.explicit())
