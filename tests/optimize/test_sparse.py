@@ -191,9 +191,10 @@ def test_trend_filtering_is_optimal_in_its_cumulated_residuals(order, rng):
     for _ in range(order):
         u = np.cumsum(u)
     u, bends = (-1) ** order * u[: n - order], np.diff(r.x, order)
-    assert np.abs(u).max() <= penalty * (1.0 + 1e-4)
+    loss = {2: 1e-4, 3: 3e-3}[order]  # of digits: sums of sums multiply the last ones by powers of n
+    assert np.abs(u).max() <= penalty * (1.0 + loss)
     bent = np.abs(bends) > 1e-6
-    np.testing.assert_allclose(u[bent], penalty * np.sign(bends[bent]), rtol=1e-4)
+    np.testing.assert_allclose(u[bent], penalty * np.sign(bends[bent]), rtol=loss)
     assert 0 < bent.sum() < 300
 
 
@@ -281,7 +282,7 @@ def test_sparse_designs(loss, name, shape, rng):
     y = rng.standard_normal(shape[0])
     f = LOSSES[loss](y, X @ w + b, np.sign(y), rng) + 0.05 * vo.norm1(w) + 0.01 * vo.sum_squares(w)
     r = vo.minimize(f)
-    assert (r.status, r.method) == (Status.OPTIMAL, "interior-point")
+    assert (r.status, r.method) == (Status.OPTIMAL, "interior-point" if name == "tall" else "working-set")
     optimum = f(explicit_point(f))
     assert r.lower - 1e-7 * optimum <= optimum
     assert r.upper <= optimum * (1.0 + 1e-7)
@@ -320,8 +321,8 @@ def test_sparse_matrices_with_dense_products(loss, ridge, rng):
     y -= np.median(y)
     f = LOSSES[loss](y, X @ w + b, np.where(y > 0, 1.0, -1.0), rng) + 0.3 * vo.norm1(w) + ridge * vo.sum_squares(w)
     assert type(normal(composite(f))).__name__ == "_Krylov"
-    r = vo.minimize(f)
-    assert (r.status, r.method) == (Status.OPTIMAL, "interior-point")
+    r = vo.minimize(f, method="interior-point")
+    assert r.status is Status.OPTIMAL
     optimum = f(explicit_point(f))
     assert r.lower - 1e-7 * optimum <= optimum
     assert r.upper <= optimum * (1.0 + 1e-7)

@@ -116,6 +116,7 @@ class _Iterate:
             self.matrices.add_transpose(b, r.weights * line_slope(r), self.slope)
         diagonal = None if problem.hessian is None else problem.hessian.diagonal()
         self.curvature = diagonal if diagonal is not None and np.all(diagonal > 0) else None
+        self.expected = np.inf  # what a step should leave of the residual
         self._start()
 
     def _start(self) -> None:
@@ -195,8 +196,9 @@ class _Iterate:
             try:
                 return self.matrices.factorise(weights, ridge)
             except np.linalg.LinAlgError:
-                if self.matrices.augment():
-                    return self._factorise()
+                continue
+        if self.matrices.augment():
+            return self._factorise()
         raise np.linalg.LinAlgError("the matrix of a step is singular")
 
     # -- A step -------------------------------------------------------------------------------------------------------
@@ -205,8 +207,9 @@ class _Iterate:
         """Predict, correct and move; False where that was too little to matter."""
         pieces = [(b, piece) for b, block in enumerate(self.blocks) for piece in block]
         residual = self._residual(self._multipliers())
-        if self._harm(residual) > 0.01 * self.total:
-            self.matrices.augment()
+        size = float(np.linalg.norm(residual))
+        if size > 2.0 * self.expected and self._harm(residual) > 0.01 * self.total:
+            self.matrices.augment()  # what is left of the residual is rounding, and it matters
         for _, piece in pieces:
             piece.linearise()
         self._factorise()
@@ -223,7 +226,7 @@ class _Iterate:
         dx, moves = self.matrices.step(residual, self._pulls())
         reach = max((piece.measure(moves[b]) for b, piece in pieces), default=0.0)
         length = 1.0 if reach <= _SHARE else _SHARE / reach
-        self.x = self.x + length * dx
+        self.x, self.expected = self.x + length * dx, (1.0 - length) * size
         before, self.total = self.total, sum(piece.move(length) for _, piece in pieces)
         return self.total < 0.99 * before or length > 0.01
 

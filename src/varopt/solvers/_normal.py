@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ Vector = NDArray[np.float64]
 
 _BAND = 64  # widest band that is factorised as such
 _FILLED = 15  # entries that a product has for each entry of its factors, above which it counts as dense
+_JOINT = 4000  # rows of more than one variable up to which conjugate gradients may take over from factors
 _DENSE = 600  # variables up to which a sparse problem is factorised as a dense one
 
 
@@ -259,7 +260,40 @@ def _width(matrix: Any) -> int:
 # -- Matrices without a band ------------------------------------------------------------------------------------------
 
 
-class _Dense(Normal):
+class _Factored(Normal):
+    """Matrices that are formed and factorised, until rounding spoils them and conjugate gradients take over."""
+
+    augmented: _Krylov | None = None
+
+    @abstractmethod
+    def _factor(self, weights: Sequence[Vector], ridge: float) -> Callable[[Vector], Vector]:
+        """A solver for the given d."""
+
+    def factorise(self, weights: Sequence[Vector], ridge: float = 0.0) -> None:
+        if self.augmented is None:
+            self.solver = self._factor(weights, ridge)
+        else:
+            self.augmented.factorise(weights, ridge)
+
+    def solve(self, rhs: Vector) -> Vector:
+        return self.solver(rhs) if self.augmented is None else self.augmented.solve(rhs)
+
+    def step(self, residual: Vector, pulls: Sequence[Vector]) -> tuple[Vector, list[Vector]]:
+        return super().step(residual, pulls) if self.augmented is None else self.augmented.step(residual, pulls)
+
+    def augment(self) -> bool:
+        # Without a quadratic nothing is lost beside stiff rows.
+        sparse = sp.issparse(self.hessian) and all(sp.issparse(a) for a in self.rows)
+        if self.augmented is not None or not self.rows or not sparse:
+            return False
+        # Conjugate gradients take so many rows as stiff; in an image, say, most of them rest.
+        if sum(int(np.count_nonzero(np.diff(a.indptr) > 1)) for a in self.rows) > _JOINT:
+            return False
+        self.augmented = _Krylov(self.hessian, self.rows)
+        return True
+
+
+class _Dense(_Factored):
     """A dense matrix of the order of the variables, and LAPACK's Cholesky."""
 
     def __init__(self, hessian: Any, rows: Sequence[Any], size: int) -> None:
@@ -268,7 +302,7 @@ class _Dense(Normal):
         if sp.issparse(hessian):
             self.matrix = hessian.toarray()
 
-    def factorise(self, weights: Sequence[Vector], ridge: float = 0.0) -> None:
+    def _factor(self, weights: Sequence[Vector], ridge: float) -> Callable[[Vector], Vector]:
         total = np.array(self.matrix, dtype=np.float64, order="F")
         for a, d in zip(self.rows, weights, strict=False):
             if not sp.issparse(a):
@@ -278,16 +312,14 @@ class _Dense(Normal):
             total[gram.row, gram.col] += gram.data
         if ridge:
             total.flat[:: total.shape[0] + 1] += ridge * max(float(total.diagonal().mean()), 1e-300)
-        self.factor = scipy.linalg.cho_factor(total, lower=True, overwrite_a=True, check_finite=False)
-
-    def solve(self, rhs: Vector) -> Vector:
-        return np.asarray(scipy.linalg.cho_solve(self.factor, rhs, check_finite=False))
+        factor = scipy.linalg.cho_factor(total, lower=True, overwrite_a=True, check_finite=False)
+        return lambda rhs: np.asarray(scipy.linalg.cho_solve(factor, rhs, check_finite=False))
 
 
-class _Sparse(Normal):
+class _Sparse(_Factored):
     """A sparse matrix and SuperLU without pivoting, in a symmetric order of minimum degree."""
 
-    def factorise(self, weights: Sequence[Vector], ridge: float = 0.0) -> None:
+    def _factor(self, weights: Sequence[Vector], ridge: float) -> Callable[[Vector], Vector]:
         total = self.hessian
         for a, d in zip(self.rows, weights, strict=False):
             gram = a.T @ (sp.diags_array(d) @ a)
@@ -297,10 +329,7 @@ class _Sparse(Normal):
         if ridge:
             scale = max(float(total.diagonal().mean()), 1e-300)
             total = total + ridge * scale * sp.eye_array(total.shape[0])
-        self.factor = factorised_sparse(total)
-
-    def solve(self, rhs: Vector) -> Vector:
-        return self.factor(rhs)
+        return factorised_sparse(total)
 
 
 class _Krylov(Normal):
