@@ -274,15 +274,15 @@ def test_total_variation_of_an_image(rng):
     assert np.count_nonzero(grid(side) @ r.x == 0.0) > side * side
 
 
-@pytest.mark.parametrize(("name", "shape"), [("tall", (900, 350)), ("wide", (200, 700))])
+@pytest.mark.parametrize("shape", [(900, 350), (200, 700)])
 @pytest.mark.parametrize("loss", ["hinge", "squared hinge", "pinball", "huber"])
-def test_sparse_designs(loss, name, shape, rng):
+def test_sparse_designs(loss, shape, rng):
     X = sp.random_array(shape, density=0.01, rng=rng, format="csr")
     w, b = vo.Variable(shape[1]), vo.Variable()
     y = rng.standard_normal(shape[0])
     f = LOSSES[loss](y, X @ w + b, np.sign(y), rng) + 0.05 * vo.norm1(w) + 0.01 * vo.sum_squares(w)
     r = vo.minimize(f)
-    assert (r.status, r.method) == (Status.OPTIMAL, "interior-point" if name == "tall" else "working-set")
+    assert (r.status, r.method) == (Status.OPTIMAL, "interior-point")
     optimum = f(explicit_point(f))
     assert r.lower - 1e-7 * optimum <= optimum
     assert r.upper <= optimum * (1.0 + 1e-7)
