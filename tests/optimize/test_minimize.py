@@ -322,7 +322,7 @@ def test_data_are_not_changed(rng):
     ("make", "words"),
     [
         (lambda: vo.minimize(vo.sum(vo.ramp(vo.Variable(2))), method="newton"), "not known to be convex"),
-        (lambda: vo.minimize(vo.norm2(vo.Variable(2))), "norm2"),
+        (lambda: vo.minimize(vo.norm2(vo.Variable(2)), method="newton"), "norm2"),
         (lambda: vo.minimize(vo.sum(vo.Variable(2) ** 3), method="newton"), "degree 3"),
         (lambda: vo.minimize(lambda x: 0.0), "needs a space for a black box"),
         (lambda: vo.minimize(vo.sum(vo.Binary(2)) + vo.sum(vo.Variable(2))), "all real or all discrete"),

@@ -4,6 +4,7 @@ from varopt.solvers._choose import METHODS, choose
 from varopt.solvers._composite import Composite, NotComposite, composite, shared_rows
 from varopt.solvers._diagonal_newton import DiagonalNewton
 from varopt.solvers._graduated import Graduated
+from varopt.solvers._group_newton import GroupNewton
 from varopt.solvers._interior_point import InteriorPoint
 from varopt.solvers._kernel import KernelProblem, solve_kernel
 from varopt.solvers._lbfgs import LBFGS
@@ -28,6 +29,7 @@ __all__ = [
     "Every",
     "Geometric",
     "Graduated",
+    "GroupNewton",
     "InteriorPoint",
     "KernelProblem",
     "Method",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from varopt.solvers._composite import Composite
 from varopt.solvers._diagonal_newton import DiagonalNewton
 from varopt.solvers._graduated import Graduated
+from varopt.solvers._group_newton import GroupNewton
 from varopt.solvers._interior_point import InteriorPoint
 from varopt.solvers._lbfgs import LBFGS
 from varopt.solvers._method import Method
@@ -17,11 +18,12 @@ from varopt.solvers._working_set import WorkingSet
 __all__ = ["METHODS", "choose"]
 
 _METHODS = (
-    Newton(), Pivoting(), Program(), WorkingSet(), Range(), InteriorPoint(), Graduated(), DiagonalNewton(), LBFGS(),
+    Newton(), Pivoting(), Program(), WorkingSet(), Range(), InteriorPoint(), GroupNewton(), Graduated(),
+    DiagonalNewton(), LBFGS(),
 )  # fmt: skip
 METHODS: dict[str, Method] = {method.name: method for method in _METHODS}
 # In order: the first that suits the problem and does not refuse it is taken.
-_AUTO = ("working-set", "range", "pivoting", "interior-point", "program", "newton", "graduated")
+_AUTO = ("working-set", "range", "pivoting", "interior-point", "program", "newton", "group-newton", "graduated")
 
 
 def choose(problem: Composite, *, but: str = "") -> Method:

@@ -24,8 +24,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from varopt.model import Objective
-from varopt.model._blocks import AffineBlock, QuadraticBlock, TermBlock
+from varopt.model._blocks import AffineBlock, NormBlock, QuadraticBlock, TermBlock
 from varopt.model._maps import HStack, Map, Matrix, Scaled, Selection, Sparse
+from varopt.solvers._groups import Groups, groups_of
 from varopt.solvers._kinks import Kinks, split
 from varopt.terms import PiecewisePolynomial
 
@@ -142,6 +143,7 @@ class Composite:
     not_convex: str = ""  # the reason where it is not known to be convex, naming the block
     squares: tuple[Rows, ...] = ()  # rows of one quadratic piece, weights not negative
     indefinite: bool = False  # whether the quadratic may bend down
+    groups: tuple[Groups, ...] = ()  # norms
 
     @cached_property
     def hessian(self) -> Any:
@@ -168,7 +170,9 @@ class Composite:
 
     @property
     def not_quadratic(self) -> str:
-        """The reason where a term has pieces beyond degree 2."""
+        """The reason where a part is no piecewise quadratic: a norm, or a term with pieces beyond degree 2."""
+        if self.groups:
+            return "it has group norms (norm2), which only 'group-newton' handles."
         worst = max(self.rows, key=lambda r: r.term.degree, default=None)
         if worst is None or worst.term.degree <= 2:
             return ""
@@ -219,7 +223,8 @@ class Composite:
     def value(self, x: Vector, positions: Sequence[Vector] | None = None) -> float:
         """f(x)."""
         positions = self.positions(x) if positions is None else positions
-        return self.quadratic(x) + sum(r.total(z) for r, z in zip(self.rows, positions, strict=True))
+        norms = sum(group.total(group.positions(x)) for group in self.groups)
+        return self.quadratic(x) + sum(r.total(z) for r, z in zip(self.rows, positions, strict=True)) + norms
 
     def freeze(self, positions: Sequence[Vector], keep: Sequence[NDArray[np.bool_]]) -> Composite:
         """Rows not kept become part of the quadratic, as the polynomial of the piece they lie in."""
@@ -289,6 +294,7 @@ def composite(objective: Objective) -> Composite:
     size, variables = objective.size, objective.variables
     matrix: Any = None
     vector, scalar, rows, squares = np.zeros(size), 0.0, [], []
+    groups: list[Groups] = []
     not_convex, indefinite = "", False
     for block in objective.blocks:
         if not block.curvature.is_convex:
@@ -319,9 +325,13 @@ def composite(objective: Objective) -> Composite:
                 start = Composite(matrix, vector, scalar, (part,))
                 smooth = start.freeze([part.offset], [np.zeros(part.count, dtype=bool)])
                 matrix, vector, scalar = smooth.matrix, smooth.vector, smooth.scalar
+        elif isinstance(block, NormBlock):
+            linear = block.argument.stacked(variables)
+            offset = np.broadcast_to(np.asarray(block.argument.offset, dtype=np.float64), (linear.shape[0],))
+            groups.append(groups_of(linear, offset, block.groups, block.weights))
         else:
             raise NotComposite(f"{block.describe()} is no piecewise linear-quadratic term of an affine map.")
-    return Composite(matrix, vector, scalar, tuple(rows), not_convex, tuple(squares), indefinite)
+    return Composite(matrix, vector, scalar, tuple(rows), not_convex, tuple(squares), indefinite, tuple(groups))
 
 
 _SHARED: ContextVar[dict[int, tuple[TermBlock, Any, Rows]] | None] = ContextVar("rows shared by problems", default=None)

@@ -14,7 +14,7 @@ from varopt.solvers._composite import Composite, Rows, add
 from varopt.solvers._level import factorised, factorised_sparse, solve_definite
 from varopt.solvers._state import State
 
-__all__ = ["NEARBY", "STATIONARY", "bracket", "charge", "dual_gap", "young"]
+__all__ = ["NEARBY", "STATIONARY", "balanced", "bracket", "charge", "dual_gap", "young"]
 
 Vector = NDArray[np.float64]
 
@@ -26,7 +26,9 @@ NEARBY = (
 _MARGIN = 1e-9  # eigenvalues of a matrix of unit diagonal that are known to be larger are safely positive
 
 
-def dual_gap(problem: Composite, x: Vector, positions: Sequence[Vector], slopes: Sequence[Vector]) -> tuple[float, str]:
+def dual_gap(
+    problem: Composite, x: Vector, positions: Sequence[Vector], slopes: Sequence[Vector], cancelling: Any = 0.0
+) -> tuple[float, str]:
     r"""``f(x)`` minus the dual value of `slopes`, summed without cancellation, and what it assumes.
 
     With r the gradient of the quadratic plus :math:`A^T(w u)`, for every y
@@ -37,6 +39,7 @@ def dual_gap(problem: Composite, x: Vector, positions: Sequence[Vector], slopes:
     on the variables that it touches, their rest is at least :math:`-r'H^{-1}r/2`. For the others, as unpenalised
     intercepts, or for all, r has to vanish: where it is more than rounding the gap is infinite; as rounding it is
     charged with the distance to an optimum, assumed to be no farther from the point than twice its own coordinates.
+    `cancelling` is the size of what has cancelled in the slope of the quadratic already.
     """
     residual, gap = _residual(problem, x, slopes), 0.0
     for r, z, u in zip(problem.rows, positions, slopes, strict=True):
@@ -48,7 +51,7 @@ def dual_gap(problem: Composite, x: Vector, positions: Sequence[Vector], slopes:
     if not flat.any():
         return gap, ""
     residual = np.where(flat, residual, 0.0)
-    if np.any(np.abs(residual) > STATIONARY * _cancelling(problem, x)):
+    if np.any(np.abs(residual) > STATIONARY * (_cancelling(problem, x) + cancelling)):
         return np.inf, ""
     return gap + charge(residual, x), NEARBY
 
@@ -121,12 +124,12 @@ def bracket(problem: Composite, x: Vector, deviations: Sequence[Any], state: Sta
     slopes = [r.term.derivatives(z, s)[1] for r, z, s in zip(problem.rows, positions, deviations, strict=True)]
     gap, assumption = dual_gap(problem, x, positions, slopes)
     if balance and not np.isfinite(gap):
-        slopes = _balanced(problem, x, slopes)
+        slopes = balanced(problem, x, slopes)
         gap, assumption = dual_gap(problem, x, positions, slopes)
     state.see(x, problem.value(x, positions), gap, assumption, dual=slopes)
 
 
-def _balanced(problem: Composite, x: Vector, slopes: Sequence[Vector]) -> list[Vector]:
+def balanced(problem: Composite, x: Vector, slopes: Sequence[Vector]) -> list[Vector]:
     """Slopes near the given ones that balance the quadratic: each moves by a share of its distance from the ends."""
     slopes, size = list(slopes), _cancelling(problem, x)
     for _ in range(_CORRECTIONS):

@@ -77,8 +77,8 @@ class Graduated(Method):
             raise ValueError(f"effort must be a number >= 0; got {self.effort!r}.")
 
     def refusal(self, problem: Composite) -> str:
-        """Nothing is refused."""
-        return ""
+        """What the problem lacks."""
+        return "it has group norms (norm2), which only convex objectives may have." if problem.groups else ""
 
     def solve(self, problem: Composite, state: State, tol: float, check: Check) -> None:
         """Lower the bracket of `state`."""

@@ -56,8 +56,8 @@ class Pivoting(Method):
 
     def refusal(self, problem: Composite) -> str:
         """What the problem lacks."""
-        if problem.not_convex:
-            return problem.not_convex
+        if reason := problem.not_convex or problem.not_quadratic:
+            return reason
         kinks, others = problem.kinks
         if others:
             return "it has rows other than one kink for each variable."

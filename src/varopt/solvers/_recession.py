@@ -14,14 +14,14 @@ _MOST_ROWS = 20_000
 
 
 def falls_for_ever(problem: Composite) -> NDArray[np.float64] | None:
-    """A direction along which f falls without bound; None where there is none, or too many rows to tell.
+    """A direction along which f falls without bound; None where there is none, or too many rows or a norm to tell.
 
     Far out a row rises with its steepest slope, so f falls along d just if it does not curve there, ``Hd = 0``, and
     ``g'd + sum_k w_k max(low_k a_k'd, high_k a_k'd) < 0``.
     """
     from scipy.optimize import linprog
 
-    if problem.row_count > _MOST_ROWS:
+    if problem.row_count > _MOST_ROWS or problem.groups:
         return None
     p, n = problem.size, problem.row_count
     equal, above, position = [], [], p
