@@ -371,7 +371,7 @@ def test_memory_is_linear_in_the_points():
 def signal(rng):
     y = steps(1000, rng) + rng.standard_normal(1000)
     x = vo.Variable(1000)
-    return 0.5 * vo.sum_squares(y - x) + 3.0 * vo.norm1(vo.diff(x))
+    return 0.5 * vo.sum_squares(y - x) + 3.0 * vo.norm1(vo.diff(x, 2))
 
 
 def test_auto_takes_it_for_sparse_problems_and_newton_refers_to_it(signal):

@@ -654,7 +654,10 @@ def difference(size: int, order: int) -> Map:
     row = np.ones(1)
     for _ in range(order):
         row = np.convolve(row, [-1.0, 1.0])
-    band = sp.diags_array(list(row), offsets=range(order + 1), shape=(size - order, size), format="csr")
+    count = size - order
+    columns = np.arange(count, dtype=np.int32)[:, None] + np.arange(order + 1, dtype=np.int32)
+    starts = np.arange(0, row.size * count + 1, row.size, dtype=np.int32)
+    band = sp.csr_array((np.tile(row, count), columns.ravel(), starts), shape=(count, size))
     return Sparse(band, form="diff({})" if order == 1 else f"diff({{}}, {order})")
 
 

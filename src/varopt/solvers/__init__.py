@@ -17,6 +17,7 @@ from varopt.solvers._recession import falls_for_ever
 from varopt.solvers._schedules import Adaptive, Every, Geometric, Schedule
 from varopt.solvers._settle import settle
 from varopt.solvers._state import Check, State
+from varopt.solvers._taut_string import TautString
 from varopt.solvers._working_set import WorkingSet
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "Range",
     "Schedule",
     "State",
+    "TautString",
     "WorkingSet",
     "choose",
     "composite",

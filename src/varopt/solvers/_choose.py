@@ -13,17 +13,21 @@ from varopt.solvers._newton import Newton
 from varopt.solvers._pivoting import Pivoting
 from varopt.solvers._program import Program
 from varopt.solvers._range import Range
+from varopt.solvers._taut_string import TautString
 from varopt.solvers._working_set import WorkingSet
 
 __all__ = ["METHODS", "choose"]
 
 _METHODS = (
-    Newton(), Pivoting(), Program(), WorkingSet(), Range(), InteriorPoint(), GroupNewton(), Graduated(),
+    Newton(), Pivoting(), TautString(), Program(), WorkingSet(), Range(), InteriorPoint(), GroupNewton(), Graduated(),
     DiagonalNewton(), LBFGS(),
 )  # fmt: skip
 METHODS: dict[str, Method] = {method.name: method for method in _METHODS}
 # In order: the first that suits the problem and does not refuse it is taken.
-_AUTO = ("working-set", "range", "pivoting", "interior-point", "program", "newton", "group-newton", "graduated")
+_AUTO = (
+    "taut-string", "working-set", "range", "pivoting", "interior-point", "program", "newton", "group-newton",
+    "graduated",
+)  # fmt: skip
 
 
 def choose(problem: Composite, *, but: str = "") -> Method:

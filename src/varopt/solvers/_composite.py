@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from varopt.model import Objective
 from varopt.model._blocks import AffineBlock, NormBlock, QuadraticBlock, TermBlock
 from varopt.model._maps import HStack, Map, Matrix, Scaled, Selection, Sparse
+from varopt.solvers._chain import Chain, chained
 from varopt.solvers._groups import Groups, groups_of
 from varopt.solvers._kinks import Kinks, split
 from varopt.terms import PiecewisePolynomial
@@ -168,6 +169,11 @@ class Composite:
         """The kinks of single variables, and the rows that are none."""
         return split(self)
 
+    @cached_property
+    def chain(self) -> Chain | None:
+        """The chain that the problem is, or None."""
+        return chained(self)
+
     @property
     def not_quadratic(self) -> str:
         """The reason where a part is no piecewise quadratic: a norm, or a term with pieces beyond degree 2."""
@@ -200,16 +206,23 @@ class Composite:
 
     def quadratic(self, x: Vector) -> float:
         """The smooth part."""
-        if self.squares and "hessian" not in self.__dict__:
+        if self._as_squares:
             return self._explicit.quadratic(x) + sum(r.total(r.positions(x)) for r in self.squares)
         bend = 0.0 if self.hessian is None else 0.5 * float(x @ (self.hessian @ x))
         return self.constant + float(self.slope @ x) + bend
 
     def quadratic_slope(self, x: Vector) -> Vector:
         """Gradient of the smooth part."""
-        if self.squares and "hessian" not in self.__dict__:
+        if self._as_squares:
             return sum((r.pull(r.positions(x)) for r in self.squares), self._explicit.quadratic_slope(x))
         return self.slope if self.hessian is None else np.asarray(self.slope + self.hessian @ x)
+
+    @property
+    def _as_squares(self) -> bool:
+        """Whether squares are summed as such, which keeps their digits: until they are multiplied out, or if cheap."""
+        return bool(self.squares) and (
+            "hessian" not in self.__dict__ or all(r.single is not None for r in self.squares)
+        )
 
     @property
     def _explicit(self) -> Composite:

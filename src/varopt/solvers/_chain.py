@@ -1,0 +1,66 @@
+r"""Chains: every variable tied to a target of its own and, by a kink, to its neighbour.
+
+    1/2 sum_i c_i (x_i - y_i)^2 + sum_i phi_i(x_{i+1} - x_i) + sum_i psi(x_i),    phi_i(d) = high_i d_+ - low_i (-d)_+
+
+That is total variation where high = -low, and nearly isotonic regression where one of them is zero. The kinks psi of
+single variables, as of a fused lasso, are the same for all or none, and with them the weights c_i are: then they only
+shrink the optimum without them [FHHT07].
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from varopt.solvers._composite import Composite, Rows
+
+__all__ = ["Chain", "chained"]
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Weights and targets of the variables, and the slopes of the kinks between them."""
+
+    weights: Vector
+    targets: Vector
+    low: Vector
+    high: Vector
+    ties: Rows  # the rows of the kinks between neighbours,
+    place: NDArray[np.intp]  # where in the chain they are,
+    sign: Vector  # and the signs of their differences
+
+
+def chained(problem: Composite) -> Chain | None:
+    """The chain that a problem is, or None."""
+    kinks, others = problem.kinks
+    if len(others) != 1 or any(square.single is None for square in problem.squares):
+        return None
+    row = others[0]
+    if len(row.term.knots) != 1 or row.term.degree > 1 or row.linear.storage != "sparse" or row.count >= problem.size:
+        return None
+    if np.any(row.term.knots[0] != row.offset):
+        return None
+    ties = sp.csr_array(row.linear.explicit())
+    if ties.nnz != 2 * row.count or np.any(np.diff(ties.indptr) != 2):
+        return None
+    ends, values = ties.indices.reshape(-1, 2), ties.data.reshape(-1, 2)
+    step, place = ends[:, 1] - ends[:, 0], ends.min(axis=1).astype(np.intp)
+    if np.any(np.abs(step) != 1) or np.any(values[:, 0] != -values[:, 1]) or np.bincount(place).max() > 1:
+        return None
+    weights = np.zeros(1) if problem.hessian is None else np.asarray(problem.hessian.diagonal())
+    if not sp.issparse(problem.hessian) or problem.hessian.nnz > problem.size or not np.all(weights > 0.0):
+        return None
+    if len(problem.rows) > 1 and np.any([np.ptp(part) for part in (weights, kinks.rest, kinks.low, kinks.high)]):
+        return None
+    factor = row.weights * values[:, 1] * step
+    slopes = np.stack([np.broadcast_to(factor * end, (row.count,)) for end in row.term.slopes])
+    low, high = np.zeros((2, problem.size - 1))
+    low[place], high[place] = slopes.min(axis=0), slopes.max(axis=0)
+    return Chain(weights, -problem.slope / weights, low, high, row, place, np.sign(values[:, 1] * step))
