@@ -18,6 +18,7 @@ Vector = NDArray[np.float64]
 
 _SMALLEST = 1e-18  # mean complementarity beyond which rounding rules
 _FAR = 100.0  # natural sizes of a multiplier at which a bound is far away
+_RIDGE = 1e-13  # what is added to a matrix of unit size, for it may be singular
 _TO_THE_END = 0.995  # share of the way to the first end that a step may go
 
 
@@ -78,9 +79,9 @@ def box_by_interior_point(
 
 
 def box_by_active_set(inner: Vector, linear: Vector, balance: Vector, target: Vector, high: Vector) -> Vector | None:
-    """Minimise ``1/2 u'Gu + l'u`` with u in [0, high] and ``B u = target``, by DAQP.
+    """Minimise ``1/2 u'Gu + l'u`` with u in [0, high] and ``B u = target``, by DAQP; None where it loses its way.
 
-    Where G has too little curvature, by proximal steps. Multipliers are measured in units of their bounds, so that
+    Multipliers are measured in units of their bounds, so that
     weights of any size are alike; or, where the bounds are far away, in units of the size that the curvature allows.
     """
     import daqp
@@ -96,23 +97,14 @@ def box_by_active_set(inner: Vector, linear: Vector, balance: Vector, target: Ve
     usable = lengths > 1e-12 * max(1.0, float(lengths.max(initial=0.0)))
     constraint, bound = constraint[usable] / lengths[usable, None], target[usable] / lengths[usable]
     kinds = np.concatenate([np.zeros(high.size), np.full(bound.size, 5)]).astype(np.int32)
-    for proximal in (1e-13, 1e-8, 1e-4):
-        shifted = np.ascontiguousarray(matrix + proximal * np.eye(high.size))
-        u = np.zeros(high.size)
-        for _ in range(1 if proximal == 1e-13 else 50):
-            following, _, flag, _ = daqp.solve(
-                shifted, vector - (proximal * u if proximal > 1e-13 else 0.0), np.ascontiguousarray(constraint),
-                np.concatenate([top, bound]), np.concatenate([np.zeros(high.size), bound]), kinds, primal_tol=1e-10,
-                dual_tol=1e-13, iter_limit=20_000,
-            )  # fmt: skip
-            if flag < 1:
-                break
-            change, u = float(np.abs(following - u).max()), following
-            if change < 1e-9:
-                break
-        if flag >= 1 and np.abs(constraint @ u - bound).max(initial=0.0) < 1e-7:
-            return np.asarray(np.clip(u * unit, 0.0, high))
-    return None
+    u, _, flag, _ = daqp.solve(
+        np.ascontiguousarray(matrix + _RIDGE * np.eye(high.size)), vector, np.ascontiguousarray(constraint),
+        np.concatenate([top, bound]), np.concatenate([np.zeros(high.size), bound]), kinds, primal_tol=1e-10,
+        dual_tol=1e-13, iter_limit=1000 + 50 * high.size,
+    )  # fmt: skip
+    if flag < 1 or np.abs(constraint @ u - bound).max(initial=0.0) > 1e-7:
+        return None
+    return np.asarray(np.clip(u * unit, 0.0, high))
 
 
 def _longest(values: Vector, changes: Vector) -> float:

@@ -11,6 +11,7 @@ from varopt.certificates import DualGap
 from varopt.solvers._composite import Composite
 from varopt.solvers._crossover import cross_over
 from varopt.solvers._duality import bracket
+from varopt.solvers._interior_point import InteriorPoint
 from varopt.solvers._level import near, newton_level, typical_lengths
 from varopt.solvers._loop import Path, follow
 from varopt.solvers._method import Method
@@ -122,6 +123,8 @@ def _solve(problem: Composite, state: State, tol: float, check: Check, config: N
         if within_reach(path):
             bracket(problem, x, deviations, state, balance=False)
         for attempt, (reach, most) in enumerate(_ATTEMPTS):
+            if attempt == 1 and few and not proved():  # rows in such units that active sets lose their way
+                InteriorPoint().solve(problem, state, tol, check)
             if attempt and proved():  # once even so: exact zeros are worth it
                 break
             exact = cross_over(problem, x, [reach * s for s in deviations], tol, most=most)
