@@ -19,6 +19,7 @@ Vector = NDArray[np.float64]
 _SMALLEST = 1e-18  # mean complementarity beyond which rounding rules
 _FAR = 100.0  # natural sizes of a multiplier at which a bound is far away
 _RIDGE = 1e-13  # what is added to a matrix of unit size, for it may be singular
+_AT_HIGH, _AT_LOW, _EQUAL = 1, 3, 5  # how DAQP is told that a constraint holds with equality, at first or always
 _TO_THE_END = 0.995  # share of the way to the first end that a step may go
 
 
@@ -78,9 +79,12 @@ def box_by_interior_point(
     return v * unit, b * size / weight
 
 
-def box_by_active_set(inner: Vector, linear: Vector, balance: Vector, target: Vector, high: Vector) -> Vector | None:
+def box_by_active_set(
+    inner: Vector, linear: Vector, balance: Vector, target: Vector, high: Vector, sides: Vector | None = None
+) -> Vector | None:
     """Minimise ``1/2 u'Gu + l'u`` with u in [0, high] and ``B u = target``, by DAQP; None where it loses its way.
 
+    `sides` are -1 and 1 for multipliers that are expected at zero and at `high`: good guesses save most of the steps.
     Multipliers are measured in units of their bounds, so that
     weights of any size are alike; or, where the bounds are far away, in units of the size that the curvature allows.
     """
@@ -96,7 +100,9 @@ def box_by_active_set(inner: Vector, linear: Vector, balance: Vector, target: Ve
     lengths = np.linalg.norm(constraint, axis=1)
     usable = lengths > 1e-12 * max(1.0, float(lengths.max(initial=0.0)))
     constraint, bound = constraint[usable] / lengths[usable, None], target[usable] / lengths[usable]
-    kinds = np.concatenate([np.zeros(high.size), np.full(bound.size, 5)]).astype(np.int32)
+    kinds = np.concatenate([np.zeros(high.size), np.full(bound.size, _EQUAL)]).astype(np.int32)
+    if sides is not None:
+        kinds[: high.size] = np.choose(sides.astype(np.intp) + 1, (_AT_LOW, 0, _AT_HIGH))
     u, _, flag, _ = daqp.solve(
         np.ascontiguousarray(matrix + _RIDGE * np.eye(high.size)), vector, np.ascontiguousarray(constraint),
         np.concatenate([top, bound]), np.concatenate([np.zeros(high.size), bound]), kinds, primal_tol=1e-10,

@@ -152,6 +152,8 @@ class Composite:
         hessian = self.matrix
         for r in self.squares:
             hessian = add(hessian, r.bend)
+        if sp.issparse(hessian) and self.size <= _DENSE and any(r.linear.storage == "dense" for r in self.rows):
+            return hessian.toarray()  # the rows will make it dense sooner or later
         return hessian
 
     @cached_property

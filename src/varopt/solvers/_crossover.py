@@ -27,6 +27,8 @@ __all__ = ["Exact", "cross_over"]
 
 Vector = NDArray[np.float64]
 
+_RESTING = 1.0 / 3.0  # share of the reach within which a row is expected to come to rest
+
 Near = list[list[NDArray[np.bool_]]]  # for each block, for each of its kinks: the rows that may rest on it
 
 
@@ -63,14 +65,17 @@ def cross_over(
         [np.abs(z - t) <= d for t, _ in r.kinks] for r, z, d in zip(problem.rows, reference, reach, strict=True)
     ]
     best: Exact | None = None
+    positions, rests = reference, [_RESTING * d for d in reach]
     for _ in range(rounds):
         if sum(int(mask.sum()) for block in near for mask in block) > most:
             return best
-        solved = _solve_kinks(problem, reference, near)
+        sides = _sides(problem, positions, near, rests)
+        solved = _solve_kinks(problem, reference, near, sides)
         if solved is None:
             return best
         x, multipliers = solved
         positions = problem.positions(x)
+        rests = [1e-9 * float(np.abs(z).max(initial=0.0)) for z in positions]
         value = problem.value(x, positions)
         slopes = _slopes(problem, reference, positions, near, multipliers)
         gap, assumption = dual_gap(problem, x, positions, slopes)
@@ -79,6 +84,16 @@ def cross_over(
         if gap <= tol * max(1.0, abs(value)) or not _update(problem, reference, positions, near):
             return best
     return best
+
+
+def _sides(problem: Composite, positions: Sequence[Vector], near: Near, rests: Sequence[float]) -> Vector:
+    """On which side of its kink each near row seems to end up: -1 and 1, or 0 where it may come to rest."""
+    sides = [np.zeros(0)]
+    for r, z, masks, rest in zip(problem.rows, positions, near, rests, strict=True):
+        for (t, _), mask in zip(r.kinks, masks, strict=True):
+            away = (z - t)[mask]
+            sides.append(np.where(np.abs(away) > rest, np.sign(away), 0.0))
+    return np.concatenate(sides)
 
 
 def _update(problem: Composite, reference: list[Vector], positions: Sequence[Vector], near: Near) -> bool:
@@ -96,7 +111,7 @@ def _update(problem: Composite, reference: list[Vector], positions: Sequence[Vec
 
 
 def _solve_kinks(
-    problem: Composite, reference: Sequence[Vector], near: Near
+    problem: Composite, reference: Sequence[Vector], near: Near, sides: Vector
 ) -> tuple[Vector, list[list[Vector]]] | None:
     """Minimise with every near kink a function of its own and all else frozen; the point and the multipliers."""
     frozen = problem.freeze(reference, [np.zeros(z.shape, dtype=bool) for z in reference])
@@ -121,7 +136,7 @@ def _solve_kinks(
     solved = (
         _linear(slope, a, d, high, np.concatenate(distances))
         if frozen.hessian is None
-        else _quadratic(frozen.hessian, slope, a, d, high)
+        else _quadratic(frozen.hessian, slope, a, d, high, sides)
     )
     if solved is None or not np.all(np.isfinite(solved[0])):
         return None
@@ -162,7 +177,9 @@ def _linear(slope: Vector, a: Vector, d: Vector, high: Vector, distance: Vector)
     return np.asarray(result.eqlin.marginals) * gain / scale, u
 
 
-def _quadratic(matrix: Any, slope: Vector, a: Vector, d: Vector, high: Vector) -> tuple[Vector, Vector] | None:
+def _quadratic(
+    matrix: Any, slope: Vector, a: Vector, d: Vector, high: Vector, sides: Vector
+) -> tuple[Vector, Vector] | None:
     """The same with curvature H: ``min 1/2 (g + A'u)' H^+ (g + A'u) - d'u``, with ``g + A'u`` in the range of H."""
     hessian = matrix.toarray() if sp.issparse(matrix) else np.asarray(matrix)
     diagonal, columns = hessian.diagonal(), np.abs(a).max(axis=0, initial=0.0)
@@ -192,7 +209,7 @@ def _quadratic(matrix: Any, slope: Vector, a: Vector, d: Vector, high: Vector) -
     balance = (rows @ null).T  # pulls in directions without curvature must cancel the slope there
     target = -(null.T @ slope)
     linear = spread.T @ slope - d
-    u = box_by_active_set(inner, linear, balance, target, high)
+    u = box_by_active_set(inner, linear, balance, target, high, sides)
     if u is None:
         return None
     u, directions = _polish(u, inner, linear, balance, target, high)
@@ -253,10 +270,19 @@ def _polish(
     # The smallest correction of what is known: where rows are dependent their multipliers are not unique.
     solution = np.concatenate([u[inside] / unit, np.zeros(free)])
     for _ in range(2 if rhs.size else 0):
-        solution = solution + np.linalg.lstsq(system, rhs - system @ solution, rcond=1e-13)[0]
+        solution = solution + _least(system, rhs - system @ solution)
     polished = np.empty_like(u)
     polished[inside], polished[~inside] = unit * solution[:count], fixed
     return np.clip(polished, 0.0, high), solution[count:] / lengths
+
+
+def _least(system: Vector, rhs: Vector) -> Vector:
+    """The solution of a square system; the smallest one of the closest where it is singular."""
+    factor, _, solution, info = scipy.linalg.lapack.dgesv(system, rhs)
+    diagonal = np.abs(np.diagonal(factor))
+    if info == 0 and diagonal.min() > 1e-9 * diagonal.max():
+        return np.asarray(solution)
+    return np.asarray(np.linalg.lstsq(system, rhs, rcond=1e-13)[0])
 
 
 def _strictly_inside(u: Vector, high: Vector) -> NDArray[np.bool_]:
