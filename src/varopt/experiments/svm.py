@@ -328,6 +328,11 @@ def _draw(axes: Any, summaries: Any, plan: Plan, methods: Sequence[str]) -> None
         reached = [(size, seconds) for size, seconds in points if seconds is not None]
         axes.plot(*zip(*reached, strict=True) if reached else ([], []), marker=marker, ms=5, label=method)
     axes.set(xscale="log", yscale="log", xlabel="number of points N", ylabel="seconds")
-    axes.set_xticks(list(plan.repetitions), [str(size) for size in plan.repetitions])
+    labels: list[str] = []
+    last = 0.0
+    for size in sorted(plan.repetitions):  # a label only where it has room
+        labels.append(str(size) if size > 1.3 * last else "")
+        last = size if labels[-1] else last
+    axes.set_xticks(sorted(plan.repetitions), labels)
     axes.minorticks_off()
     axes.legend(loc="upper center", bbox_to_anchor=(0.45, -0.16), ncols=2)

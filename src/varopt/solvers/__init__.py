@@ -8,6 +8,7 @@ from varopt.solvers._group_newton import GroupNewton
 from varopt.solvers._interior_point import InteriorPoint
 from varopt.solvers._kernel import KernelProblem, solve_kernel
 from varopt.solvers._lbfgs import LBFGS
+from varopt.solvers._low_rank import LowRank
 from varopt.solvers._method import Method
 from varopt.solvers._newton import Newton
 from varopt.solvers._pivoting import Pivoting
@@ -33,6 +34,7 @@ __all__ = [
     "GroupNewton",
     "InteriorPoint",
     "KernelProblem",
+    "LowRank",
     "Method",
     "Newton",
     "NotComposite",

@@ -29,6 +29,7 @@ from varopt.model._maps import HStack, Map, Matrix, Scaled, Selection, Sparse
 from varopt.solvers._chain import Chain, chained
 from varopt.solvers._groups import Groups, groups_of
 from varopt.solvers._kinks import Kinks, split
+from varopt.solvers._span import spanned
 from varopt.terms import PiecewisePolynomial
 
 __all__ = ["Composite", "NotComposite", "Rows", "add", "composite", "shared_rows"]
@@ -175,6 +176,11 @@ class Composite:
     def chain(self) -> Chain | None:
         """The chain that the problem is, or None."""
         return chained(self)
+
+    @cached_property
+    def span(self) -> Vector | None:
+        """Orthonormal columns, far fewer than variables, of which all that the objective sees is made; or None."""
+        return spanned(self)
 
     @property
     def not_quadratic(self) -> str:
