@@ -52,7 +52,7 @@ class TorchSweeper(Sweeper):
             return torch.as_tensor(np.ascontiguousarray(matrix), device=self.device)
         rows = sp.csr_array(matrix)
         parts = (torch.as_tensor(a.astype(np.int64)) for a in (rows.indptr, rows.indices))
-        tensor = torch.sparse_csr_tensor(*parts, torch.as_tensor(rows.data), size=rows.shape)
+        tensor = torch.sparse_csr_tensor(*parts, torch.as_tensor(rows.data), size=rows.shape, check_invariants=False)
         return tensor.to(self.device)
 
     def state(self, x: Any) -> Any:
