@@ -328,6 +328,16 @@ def test_proven_instances(shared_data):
     assert isinstance(r.certificate, Exhaustive)
 
 
+def test_a_dense_problem_with_more_neighbours_than_a_float_has_exponents(rng):
+    n = 1100
+    Q = np.ones((n, n))
+    Q[0, 1:] = Q[1:, 0] = 0.0  # one site with few: the order of elimination has to look further
+    r = qubo(Q, time_limit=1.0, seed=0)
+    assert (r.fun, r.lower <= 0.0) == (0.0, True)
+    dense = qubo(rng.standard_normal((n, n)), time_limit=1.0, seed=0)
+    assert dense.lower <= dense.fun < 0.0
+
+
 def test_narrow_graphs_are_proved_at_any_length(rng):
     n = 3000
     diagonals = [rng.standard_normal(n - 1), rng.standard_normal(n - 2)]

@@ -16,7 +16,6 @@ DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("build", ENERGIES)
-@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
 def test_descent_is_that_of_numpy(build, device, rng):
     energy = build(rng)
     own = Sweeper(energy, 16, rng)
@@ -30,7 +29,6 @@ def test_descent_is_that_of_numpy(build, device, rng):
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("build", [integer_quadratic, choices])
-@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
 def test_sampling_is_the_boltzmann_distribution(build, device, rng):
     energy = build(rng)
     sweeper = TorchSweeper(energy, 4000, rng, device)
@@ -45,7 +43,6 @@ def test_sampling_is_the_boltzmann_distribution(build, device, rng):
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("build", ENERGIES)
-@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
 def test_search_finds_the_optimum_and_repeats_itself(build, device, rng):
     energy = build(rng)
     runs = []

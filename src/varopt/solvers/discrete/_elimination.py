@@ -51,6 +51,10 @@ def elimination_order(energy: Energy, entries: int = ENTRIES) -> list[int] | Non
     from scipy.sparse.csgraph import reverse_cuthill_mckee
 
     graph = energy.neighbours
+    if (
+        graph.shape[0] and np.diff(graph.indptr).min() > np.log2(entries) + 1.0
+    ):  # whichever is first has too many neighbours
+        return None
     strip = reverse_cuthill_mckee(sp.csr_matrix(graph), symmetric_mode=True).tolist()
     logs = np.log2(_states(np.bincount(energy.site, minlength=graph.shape[0]))).tolist()
     attempts = [_walk(graph, logs, entries, None), _walk(graph, logs, entries, strip)]
@@ -71,8 +75,10 @@ def _walk(graph: Any, logs: list[float], entries: int, given: list[int] | None) 
         if gone[i] or (given is None and degree != len(near[i])):
             continue  # its degree has changed since: it is in the heap again
         size = logs[i] + sum(logs[j] for j in near[i])
+        if size > limit:
+            return [], np.inf
         total += 2.0**size
-        if size > limit or total > _TOTAL:
+        if total > _TOTAL:
             return [], np.inf
         gone[i] = True
         order.append(i)

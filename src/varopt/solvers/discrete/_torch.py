@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -52,8 +53,11 @@ class TorchSweeper(Sweeper):
             return torch.as_tensor(np.ascontiguousarray(matrix), device=self.device)
         rows = sp.csr_array(matrix)
         parts = (torch.as_tensor(a.astype(np.int64)) for a in (rows.indptr, rows.indices))
-        tensor = torch.sparse_csr_tensor(*parts, torch.as_tensor(rows.data), size=rows.shape, check_invariants=False)
-        return tensor.to(self.device)
+        with warnings.catch_warnings():
+            warnings.simplefilter(
+                "ignore", UserWarning
+            )  # that they are young, and that what SciPy built is not checked
+            return torch.sparse_csr_tensor(*parts, torch.as_tensor(rows.data), size=rows.shape).to(self.device)
 
     def state(self, x: Any) -> Any:
         """A state on the device, from points in the energy's order."""
