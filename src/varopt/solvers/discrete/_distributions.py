@@ -60,7 +60,7 @@ class Distribution(ABC):
             p = self.descend(energy, p, steps, rng, expired)
             total += steps
             state = sweeper.state(p)
-            sweeper.descend(state)
+            sweeper.descend(state, expired=expired)
             x = sweeper.points(state).astype(np.float64)
             value = energy.value(x)
             k = int(value.argmin())

@@ -94,4 +94,4 @@ def anneal(
         if expired():
             break
         step(state, unit * schedule(k / max(1, sweeps - 1)))
-    sweeper.descend(state)
+    sweeper.descend(state, expired=expired)

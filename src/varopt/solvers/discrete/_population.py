@@ -59,7 +59,7 @@ def search(
     def settled(x: Vector, schedule: Geometric | None, count: int) -> tuple[Vector, Vector]:
         state = sweeper.uniform() if x.size == 0 else sweeper.state(x)
         if schedule is None:
-            sweeper.descend(state)
+            sweeper.descend(state, expired=expired)
         else:
             sweeper.refresh()
             anneal(sweeper, state, schedule, count, unit, expired=expired)

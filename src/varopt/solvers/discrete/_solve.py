@@ -70,7 +70,7 @@ class _Run:
         self.state.steps = steps
         if value < self.state.upper:
             start = self.polisher.state(x[:, None])
-            self.polisher.descend(start)
+            self.polisher.descend(start, expired=self.expired)
             polished = self.polisher.points(start)[:, 0].astype(np.float64)
             if (better := self.energy.value(polished)) <= value:
                 x, value = polished, better

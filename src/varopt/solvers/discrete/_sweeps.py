@@ -7,6 +7,7 @@ at T = 0 it is local search, and started from probabilities it is rounding by co
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -174,8 +175,8 @@ class Sweeper:
                 new = (power / power.sum(axis=1, keepdims=True)).reshape(g.shape)
             self._write(state, part.rows, new)
 
-    def descend(self, state: Array, passes: int = PASSES) -> None:
-        """Local search in place: every site to its best value given the others, until none changes.
+    def descend(self, state: Array, passes: int = PASSES, expired: Callable[[], bool] = lambda: False) -> None:
+        """Local search in place: every site to its best value given the others, until none changes or time is up.
 
         The first pass rounds: E is linear in every site, so no pass makes a replica worse, wherever it starts.
         """
@@ -187,7 +188,7 @@ class Sweeper:
                 if not np.array_equal(new, old):
                     changed = True
                     self._write(state, part.rows, new)
-            if not changed:
+            if not changed or expired():
                 return
 
     def _noise(self, temperature: float) -> dict[bool, Array]:

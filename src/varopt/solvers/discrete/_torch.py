@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -84,8 +85,8 @@ class TorchSweeper(Sweeper):
         """Not offered."""
         raise NotImplementedError("mean field runs on NumPy only.")
 
-    def descend(self, state: Any, passes: int = PASSES) -> None:
-        """Local search in place: every site to its best value given the others, until none changes."""
+    def descend(self, state: Any, passes: int = PASSES, expired: Callable[[], bool] = lambda: False) -> None:
+        """Local search in place: every site to its best value given the others, until none changes or time is up."""
         for _ in range(passes):
             changed = torch.zeros((), dtype=torch.bool, device=self.device)
             for part in self.sets:
@@ -93,7 +94,7 @@ class TorchSweeper(Sweeper):
                 new = self._best(part, self._fields(part, state), old)
                 changed |= (new != old).any()
                 self._write(state, part.rows, new)
-            if not bool(changed):
+            if not bool(changed) or expired():
                 return
 
     def refresh(self) -> None:
