@@ -12,14 +12,14 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-__all__ = ["box_by_active_set", "box_by_interior_point"]
+__all__ = ["EQUAL", "active", "box_by_active_set", "box_by_interior_point"]
 
 Vector = NDArray[np.float64]
 
 _SMALLEST = 1e-18  # mean complementarity beyond which rounding rules
 _FAR = 100.0  # natural sizes of a multiplier at which a bound is far away
 _RIDGE = 1e-13  # what is added to a matrix of unit size, for it may be singular
-_AT_HIGH, _AT_LOW, _EQUAL = 1, 3, 5  # how DAQP is told that a constraint holds with equality, at first or always
+EQUAL = 5  # how DAQP is told that a constraint always holds with equality
 _TO_THE_END = 0.995  # share of the way to the first end that a step may go
 
 
@@ -100,9 +100,9 @@ def box_by_active_set(
     lengths = np.linalg.norm(constraint, axis=1)
     usable = lengths > 1e-12 * max(1.0, float(lengths.max(initial=0.0)))
     constraint, bound = constraint[usable] / lengths[usable, None], target[usable] / lengths[usable]
-    kinds = np.concatenate([np.zeros(high.size), np.full(bound.size, _EQUAL)]).astype(np.int32)
+    kinds = np.concatenate([np.zeros(high.size), np.full(bound.size, EQUAL)]).astype(np.int32)
     if sides is not None:
-        kinds[: high.size] = np.choose(sides.astype(np.intp) + 1, (_AT_LOW, 0, _AT_HIGH))
+        kinds[: high.size] = active(sides)
     u, _, flag, _ = daqp.solve(
         np.ascontiguousarray(matrix + _RIDGE * np.eye(high.size)), vector, np.ascontiguousarray(constraint),
         np.concatenate([top, bound]), np.concatenate([np.zeros(high.size), bound]), kinds, primal_tol=1e-10,
@@ -111,6 +111,11 @@ def box_by_active_set(
     if flag < 1 or np.abs(constraint @ u - bound).max(initial=0.0) > 1e-7:
         return None
     return np.asarray(np.clip(u * unit, 0.0, high))
+
+
+def active(sides: Vector) -> NDArray[np.int32]:
+    """How DAQP is told which constraints to begin with: -1 and 1 for the lower and the upper end, 0 for neither."""
+    return np.choose(sides.astype(np.intp) + 1, (3, 0, 1)).astype(np.int32)
 
 
 def _longest(values: Vector, changes: Vector) -> float:

@@ -16,6 +16,7 @@ import scipy.linalg
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from varopt.solvers._box import EQUAL, active
 from varopt.solvers._composite import Composite
 from varopt.solvers._interior_point import InteriorPoint
 from varopt.solvers._kinks import Kinks
@@ -166,7 +167,8 @@ def _dual(problem: Composite, state: State) -> None:
     unit = max(float(np.abs(target).max(initial=0.0)), 1e-300)
     shape = lengths[live] * unit  # constraints of length one and a target of size one: DAQP's tolerances are absolute
     low, high = ((end + problem.vector)[live] / shape for end in (kinks.low, kinks.high))
-    kinds = np.where(kinks.free[live], 5, 0).astype(np.int32)
+    # Variables that are off their kinks already are the constraints to begin with.
+    kinds = np.where(kinks.free, EQUAL, active(np.sign(state.x - kinks.rest)))[live].astype(np.int32)
     constraints = np.ascontiguousarray((factor[:, live] / lengths[live]).T)
     _, _, flag, info = daqp.solve(
         np.eye(target.size), -target / unit, constraints, high, low, kinds, primal_tol=1e-11, dual_tol=1e-13,
