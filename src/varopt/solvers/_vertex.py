@@ -48,7 +48,9 @@ def best_vertex(slope: Vector, a: Vector, d: Vector, high: Vector, distance: Vec
         return None
     basis = order[:p].copy()
     for _ in range(p + 50):
-        factor = scipy.linalg.lu_factor(a[basis], check_finite=False)
+        *factor, singular = scipy.linalg.lapack.dgetrf(a[basis])
+        if singular:
+            return None
         x = scipy.linalg.lu_solve(factor, -d[basis], check_finite=False)
         z = a @ x + d
         z[basis] = 0.0
