@@ -64,7 +64,7 @@ def test_parallel_jobs_and_failing_trials():
 
 def test_another_sampler_learns_from_what_is_stored():
     storage = optuna.storages.InMemoryStorage()
-    for seed in range(2):  # the second knows nothing but the storage
+    for seed in (20, 21):  # the second knows nothing but the storage
         study = optuna.create_study(
             study_name="s", storage=storage, sampler=VariationalSampler(seed=seed), load_if_exists=True
         )

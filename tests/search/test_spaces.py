@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import varopt as vo
-from varopt.search._coding import Coding, reflect
+from varopt.search._coding import Coding
 from varopt.search._space import Layout, space_from_json
+from varopt.solvers.natural_gradient import reflect
 
 MIXED = vo.Space(
     {

@@ -10,6 +10,7 @@ from varopt.solvers.natural_gradient import (
     CMA,
     SNES,
     XNES,
+    Bounded,
     Categorical,
     Integers,
     LocalSearch,
@@ -129,6 +130,65 @@ def test_samples_have_the_mean_and_covariance_of_the_state(build, rng):
         expected = model.sigma**2 * factor @ factor.T
     covariance = x.T @ x / len(x)
     np.testing.assert_allclose(covariance, expected, atol=0.03 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("build", [CMA, XNES, SNES], ids=lambda build: build.__name__)
+def test_deviations_are_those_of_the_samples(build, rng):
+    model = build(np.full(4, 0.5), 0.3, 40)
+    for _ in range(10):
+        x = model.sample(rng, 40)
+        model.tell(x, (np.array([1.0, 4.0, 9.0, 16.0]) * (x - 0.4) ** 2).sum(axis=1))
+    if isinstance(model, CMA):
+        model._decompose()
+    np.testing.assert_allclose(model.deviations, model.sample(rng, 20_000).std(axis=0), rtol=0.03)
+
+
+def bounded_run(f, generations, rng, build=CMA):
+    model = Bounded(build(np.full(4, 0.5), 0.2, 12), np.arange(3))
+    for _ in range(generations):
+        x = model.sample(rng, 12)
+        evaluated = x.copy()
+        evaluated[:, :3] = np.clip(x[:, :3], 0, 1)
+        values = np.array([f(point) for point in evaluated])
+        told = x.copy()
+        model.tell(x, values)
+        np.testing.assert_array_equal(x, told)
+        farthest = 2 * model.inner.deviations[:3] * (1 + 1e-12)
+        assert np.all((model.mean[:3] >= -farthest) & (model.mean[:3] <= 1 + farthest))
+    return model, evaluated
+
+
+@pytest.mark.parametrize("build", [CMA, XNES, SNES, LowRank], ids=lambda build: build.__name__)
+def test_open_bounds_are_reached_and_closed_ones_take_the_mean_back(build, rng):
+    # an optimum on two bounds, inside in the third coordinate, unbounded in the fourth
+    def f(x):
+        return x[0] - 2 * x[1] + (x[2] - 0.3) ** 2 + (x[3] - 2.0) ** 2
+
+    model, evaluated = bounded_run(f, 14, rng, build)
+    assert (evaluated[:, 0] == 0).mean() > 0.4
+    assert (evaluated[:, 1] == 1).mean() > 0.4
+    assert model.mean[3] > 0.9
+    assert model.mean[0] < 0
+    assert not model.open
+    for _ in range(14):  # flat: nothing but the handicap moves it
+        model.tell(model.sample(rng, 12), np.zeros(12))
+    assert model.mean[0] > -model.inner.deviations[0]
+
+
+def test_bounds_keep_the_invariance_under_increasing_transformations():
+    def f(x):
+        return x[0] + (x[1] - 0.9) ** 2 + (x[2] - 0.1) ** 2 + x[3] ** 2
+
+    one, _ = bounded_run(f, 40, np.random.default_rng(3))
+    other, _ = bounded_run(lambda x: math.exp(5 * f(x)), 40, np.random.default_rng(3))
+    np.testing.assert_array_equal(one.mean, other.mean)
+
+
+def test_failed_points_rank_last_beyond_bounds(rng):
+    model = Bounded(CMA(np.full(2, 0.5), 0.2, 6), np.arange(2))
+    beyond = np.array([[0.0, -3.0], [0.0, 0.0], [0.0, 0.1], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]])
+    ranked = model._handicapped(beyond, np.array([0.0, math.inf, 1.0, 2.0, 3.0, 4.0]))
+    assert np.argsort(ranked).tolist() == [2, 3, 4, 5, 0, 1]
 
 
 def test_low_rank_whitens_by_the_exact_inverse(rng):

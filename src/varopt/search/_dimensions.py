@@ -102,8 +102,9 @@ class Box(Dimension):
 
     Notes
     -----
-    Samples beyond a bound are reflected back into the box. A wide distribution then covers the box evenly: nothing
-    piles up on the bounds, and the middle is not preferred either.
+    Samples beyond a bound are evaluated on it, and lose ranks the farther they are beyond, except where the
+    distribution has found that the bound is better than the inside: an optimum on a bound is reached and not only
+    approached, and one inside draws nothing to the bounds.
 
     Examples
     --------

@@ -14,7 +14,9 @@ from varopt.solvers.natural_gradient import (
     CMA,
     SNES,
     XNES,
+    Bounded,
     Categorical,
+    Gaussian,
     Integers,
     LocalSearch,
     LowRank,
@@ -80,20 +82,21 @@ def build(
         )
     integers = np.flatnonzero(np.isin(gaussian, layout.integer))
     grid = Integers(integers, functools.partial(coding.cells, gaussian[integers])) if integers.size else None
-    bounded = np.isin(gaussian, layout.real)
+    bounded = np.flatnonzero(np.isin(gaussian, layout.real))
     first_population = population or default_population(layout.columns, layout.integer.size)
 
     def factory(mean: Array, sigma: float, population: int) -> Update:
         center = mean[gaussian]
         match method:
             case "cma":
-                part: Update = CMA(center, sigma, population, integers=grid, bounded=bounded)
+                inner: Gaussian = CMA(center, sigma, population, integers=grid)
             case "low-rank":
-                part = LowRank(center, sigma, population)
+                inner = LowRank(center, sigma, population)
             case "snes":
-                part = SNES(center, sigma, population)
+                inner = SNES(center, sigma, population)
             case _:
-                part = XNES(center, sigma, population, raw=method == "nes")
+                inner = XNES(center, sigma, population, raw=method == "nes")
+        part = Bounded(inner, bounded, ranked=method != "nes") if bounded.size else inner
         if not layout.choice.size:
             return part
         # Of all samples of a distribution that has settled, 27 % still differ in some choice [Hm24].

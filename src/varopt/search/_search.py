@@ -175,11 +175,10 @@ class Search:
         wanted = len(self._queue) if count is None else count
         while len(self._queue) < wanted:
             self._draw(wanted - len(self._queue))
-        rows = np.empty((wanted, self._layout.columns))
-        for i in range(wanted):
-            batch, position = self._queue.popleft()
-            rows[i] = batch.rows[position]
-            self._pending.setdefault(rows[i].tobytes(), []).append((batch, position))
+        places = [self._queue.popleft() for _ in range(wanted)]
+        rows = np.array([batch.rows[position] for batch, position in places])
+        for key, place in zip(_keys(rows), places, strict=True):
+            self._pending.setdefault(key, []).append(place)
         return rows
 
     def _draw(self, count: int | None) -> None:
@@ -216,21 +215,19 @@ class Search:
 
     def _tell_rows(self, rows: Array, values: list[float], errors: list[str | None]) -> None:
         now = time.time()
-        number = len(self.records)
-        records, places = [], []
-        for row, value, error in zip(rows, values, errors, strict=True):
-            batch, position = self._claim(row)
-            places.append((batch, position))
-            candidate = -1 if batch is None else batch.first + position
-            records.append(Record(number, candidate, row, value, error, now))
-            number += 1
+        places = [self._claim(key) for key in _keys(rows)]
+        records = [
+            Record(number, -1 if batch is None else batch.first + position, row, value, error, now)
+            for number, ((batch, position), row, value, error) in enumerate(
+                zip(places, rows, values, errors, strict=True), len(self.records)
+            )
+        ]
         if self._journal is not None:
             self._journal.add(records)  # before any use
         for record, (batch, position) in zip(records, places, strict=True):
             self._use(record, batch, position)
 
-    def _claim(self, row: Array) -> tuple[Batch | None, int]:
-        key = row.tobytes()
+    def _claim(self, key: bytes) -> tuple[Batch | None, int]:
         waiting = self._pending.get(key)
         if not waiting:
             return None, -1
@@ -241,11 +238,11 @@ class Search:
 
     def _use(self, record: Record, batch: Batch | None, position: int) -> None:
         self.records.append(record)
-        failed = record.error is not None
-        self.failures = self.failures + 1 if failed else 0
-        value = math.inf if failed else self._sign * record.value
-        if not failed:
+        if record.error is None:
+            self.failures, value = 0, self._sign * record.value
             self._lowest.see(record.row, value, self._drawn if batch is None else record.candidate)
+        else:
+            self.failures, value = self.failures + 1, math.inf
         if batch is None:
             self._arrived.append((self._coding.latent(record.row[None])[0], value))
             self._average(record.row, value)
@@ -445,6 +442,12 @@ class Search:
         self.close()
 
 
+def _keys(rows: Array) -> list[bytes]:
+    """The bytes of every row: what a point is recognised by."""
+    data, width = rows.tobytes(), rows.shape[1] * rows.itemsize
+    return [data[start : start + width] for start in range(0, len(data), width)]
+
+
 def _average(values: Array) -> tuple[float, float]:
     if values.size == 0:
         return math.nan, math.nan
@@ -462,6 +465,9 @@ def _check_seed(seed: Any) -> int:
 
 
 def _check_values(ys: Any, count: int, errors: Any) -> tuple[list[float], list[str | None]]:
+    plain = errors is None and isinstance(ys, np.ndarray) and ys.dtype == np.float64 and ys.shape == (count,)
+    if plain and np.isfinite(ys).all():
+        return ys.tolist(), [None] * count
     given = list(ys) if hasattr(ys, "__len__") else [ys]
     if len(given) != count:
         raise ValueError(f"ys must have one value for each of the {count} points; got {len(given)}.")

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from varopt.solvers.natural_gradient._integers import Integers
-from varopt.solvers.natural_gradient._update import Array, Update
+from varopt.solvers.natural_gradient._update import Array, Gaussian
 from varopt.solvers.natural_gradient._weights import signed_log_weights
 
 __all__ = ["CMA", "default_population"]
@@ -19,7 +18,7 @@ def default_population(size: int, integers: int = 0) -> int:
     return int(6 + 3 * math.log(size * integers)) if integers else 4 + int(3 * math.log(size))
 
 
-class CMA(Update):
+class CMA(Gaussian):
     """x ~ N(mean, sigma^2 D C D): rank weights, two evolution paths, negative weights for the worse half.
 
     The rank-mu part of the update is a step along the natural gradient of the weighted average in (mean, covariance);
@@ -36,9 +35,6 @@ class CMA(Update):
         Samples of a generation; 4 + 3 log(d) by default.
     integers : Integers, optional
         Coordinates that stand for integers, inside (0, 1).
-    bounded : boolean array of shape (d,), optional
-        Coordinates with bounds at 0 and 1. While the mean is within a deviation of some, one sample in every other
-        generation lies on them: samples reflected at a bound come close to an optimum there, but never reach it.
 
     Notes
     -----
@@ -53,7 +49,6 @@ class CMA(Update):
         population: int | None = None,
         *,
         integers: Integers | None = None,
-        bounded: NDArray[np.bool_] | None = None,
     ) -> None:
         d = mean.size
         self.size = d
@@ -92,17 +87,11 @@ class CMA(Update):
         self._path_sigma, self._path = np.zeros(d), np.zeros(d)
         self.generation = 0
         self._integers = integers
-        self._bounded = np.zeros(d, dtype=bool) if bounded is None else bounded
 
     def sample(self, rng: np.random.Generator, count: int) -> Array:
         z = rng.standard_normal((count, self.size))  # ~ N(0, I)
         y = (z * self._lengths) @ self._axes.T  # ~ N(0, C)
-        points = np.asarray(self._mean + (self.sigma * self.scale) * y)
-        if count == self.population and self.generation % 2 and self._bounded.any():
-            bound = np.round(self._mean)
-            near = self._bounded & (np.abs(self._mean - bound) < self.deviations)
-            points[-1, near] = bound[near]
-        return points
+        return np.asarray(self._mean + (self.sigma * self.scale) * y)
 
     def tell(self, points: Array, values: Array) -> None:
         best_first = np.argsort(values, kind="stable")[: self.population]
@@ -145,9 +134,10 @@ class CMA(Update):
         worse = weights < 0.0  # scaled to the length sqrt(d), so that a far sample cannot make C indefinite
         weights[worse] *= self.size / np.maximum(squares[worse], 1e-300)
         lost = 0.0 if warm else self._c_one * c * (2.0 - c)
+        directions = np.vstack((y, self._path))
+        rates = np.append(self._c_mu * weights, self._c_one)
         self.covariance *= 1.0 + lost - self._c_one - self._c_mu * self._weight_sum
-        self.covariance += np.outer(self._c_one * self._path, self._path)
-        self.covariance += (y.T * (self._c_mu * weights)) @ y
+        self.covariance += (directions.T * rates) @ directions
         if self.generation % self._decompose_every == 0:
             self._decompose()
         if self._integers is not None:
@@ -161,12 +151,7 @@ class CMA(Update):
         self._lengths = np.sqrt(np.maximum(squares, 1e-30 * squares[-1]))
 
     @property
-    def mean(self) -> Array:
-        return self._mean
-
-    @property
     def deviations(self) -> Array:
-        """The standard deviation of every coordinate."""
         return np.asarray(self.sigma * self.scale * np.sqrt(np.maximum(self.covariance.diagonal(), 0.0)))
 
     @property

@@ -7,13 +7,13 @@ import math
 import numpy as np
 
 from varopt.solvers.natural_gradient._cma import default_population
-from varopt.solvers.natural_gradient._update import Array, Update
+from varopt.solvers.natural_gradient._update import Array, Gaussian
 from varopt.solvers.natural_gradient._weights import log_weights
 
 __all__ = ["LowRank"]
 
 
-class LowRank(Update):
+class LowRank(Gaussian):
     """x = mean + sigma M z, M a product of identities plus rank one: evolution paths of many time scales.
 
     Parameters
@@ -44,6 +44,7 @@ class LowRank(Update):
         self._c_path = np.minimum(0.9, self.population / (4.0**powers * d))
         self._mean, self.sigma = np.array(mean, dtype=np.float64), float(sigma)
         self._path_sigma, self._paths = np.zeros(d), np.zeros((rank, d))
+        self._deviations = np.full(d, self.sigma)
         self.generation = 0
 
     def sample(self, rng: np.random.Generator, count: int) -> Array:
@@ -56,6 +57,7 @@ class LowRank(Update):
         order = np.argsort(values, kind="stable")[: self._parents]
         weights = self._weights[: len(order)]
         y = (points[order] - self._mean) / self.sigma
+        self._deviations = np.sqrt(((points - self._mean) ** 2).mean(axis=0))  # as sampled: the factors are many
         step = weights @ y
         white = step.copy()  # M^-1 step, one factor after the other
         for c, path in reversed(self._factors()):
@@ -73,8 +75,8 @@ class LowRank(Update):
         return list(zip(self._c_direction, self._paths, strict=True))[: self.generation]
 
     @property
-    def mean(self) -> Array:
-        return self._mean
+    def deviations(self) -> Array:
+        return self._deviations
 
     @property
     def spread(self) -> float:

@@ -28,7 +28,7 @@ class Restarts(Update):
     factory : callable
         From a mean, a sigma and a population to an update.
     mean : array of shape (d,)
-        The first start; later ones are uniform in the unit box.
+        The first start; later ones are uniform in the unit box, less a tenth at every side [Ha09].
     sigma : float
         The first standard deviation.
     population : int
@@ -66,7 +66,7 @@ class Restarts(Update):
         if not self._small_regime:
             self._large_budget = self._run_used
         self._small_regime = self.epoch > 1 and self._used[True] < self._used[False]
-        mean = rng.random(self._size)
+        mean = 0.1 + 0.8 * rng.random(self._size)
         if self._small_regime:
             u = rng.random()
             ratio = 0.5 * 2.0**self._doublings

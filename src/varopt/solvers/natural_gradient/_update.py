@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Array", "Update"]
+__all__ = ["Array", "Gaussian", "Update"]
 
 Array = NDArray[np.float64]
 
@@ -53,3 +53,26 @@ class Update(ABC):
     def exhausted(self) -> str:
         """Why nothing more is to be expected from going on, or an empty string."""
         return ""
+
+
+class Gaussian(Update):
+    """An update of a Gaussian: besides what every update has, a deviation for each coordinate, and a mean to hold."""
+
+    _mean: Array
+
+    @property
+    def mean(self) -> Array:
+        return self._mean
+
+    @property
+    @abstractmethod
+    def deviations(self) -> Array:
+        """The standard deviation of every coordinate."""
+
+    def hold(self, columns: NDArray[np.intp] | slice, farthest: float) -> None:
+        """Keep the mean at most `farthest` deviations outside the unit interval in some coordinates."""
+        held = self._mean[columns]
+        if held.min() < 0.0 or held.max() > 1.0:
+            beyond = farthest * self.deviations[columns]
+            self._mean = self._mean.copy()
+            self._mean[columns] = np.clip(held, -beyond, 1.0 + beyond)

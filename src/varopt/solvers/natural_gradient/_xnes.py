@@ -7,13 +7,13 @@ import math
 import numpy as np
 
 from varopt.solvers.natural_gradient._cma import default_population
-from varopt.solvers.natural_gradient._update import Array, Update
+from varopt.solvers.natural_gradient._update import Array, Gaussian
 from varopt.solvers.natural_gradient._weights import nes_utilities, raw_weights
 
 __all__ = ["XNES"]
 
 
-class XNES(Update):
+class XNES(Gaussian):
     """x = mean + sigma B z, z ~ N(0, I), det B = 1; mean, log sigma and log B follow the natural gradient.
 
     Parameters
@@ -60,8 +60,8 @@ class XNES(Update):
         self._shape = self._shape @ ((axes * np.exp(np.clip(squares, -1.0, 1.0))) @ axes.T)
 
     @property
-    def mean(self) -> Array:
-        return self._mean
+    def deviations(self) -> Array:
+        return np.asarray(self.sigma * np.linalg.norm(self._shape, axis=1))
 
     @property
     def spread(self) -> float:
