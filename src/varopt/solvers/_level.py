@@ -84,7 +84,7 @@ def _freeze_far(path: Path) -> None:
 
 
 def _descend(path: Path, most: int = 25) -> int:
-    """Newton steps until what is left to gain is small against the smoothing gap itself; says how many."""
+    """Newton steps until what was left to gain is less than the smoothing gap itself; says how many."""
     problem, x = path.problem, path.x
     positions = problem.positions(x)
     bound = _evaluated(path, x, positions)
@@ -103,7 +103,7 @@ def _descend(path: Path, most: int = 25) -> int:
         decrement = -float(slope @ step)
         if not decrement > _ROUNDING * abs(bound.value):
             break
-        last = decrement <= 0.02 * gap
+        last = decrement <= gap
         x, positions, bound = _search(path, x, positions, step, bound.value, decrement, last)
         if last:
             break
