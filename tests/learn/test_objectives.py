@@ -204,3 +204,13 @@ def test_data_far_from_the_origin():
     assert far.intercept_ - near.intercept_ == pytest.approx(1e6, rel=1e-9)
     assert far.gap_ <= 1e-9 * far.objective_
     np.testing.assert_allclose(far.coef_, near.coef_, rtol=1e-5)
+
+
+def test_a_wide_problem_with_centred_targets_is_certified():
+    """The pull on the intercept is a sum that cancels: its rounding must not pass for a force."""
+    rng = np.random.RandomState(42)
+    X, y = rng.rand(15, 30), rng.randint(0, 3, 15).astype(float)
+    for alpha, fusion in ((0.1, 0.1), (0.03, 0.02), (1e-4, 0.2)):
+        model = learn.FusedLasso(alpha=alpha, fusion=fusion).fit(X, y - y.mean())
+        assert model.gap_ <= 1e-9 * model.objective_
+        assert model.n_iter_ < 50

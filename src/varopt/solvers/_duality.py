@@ -66,7 +66,13 @@ def _residual(problem: Composite, x: Vector, slopes: Sequence[Vector]) -> Vector
 
 def _cancelling(problem: Composite, x: Vector) -> Vector:
     """The size of what cancels in the residual, for its rounding."""
-    return sum((r.largest_pull for r in problem.rows), np.abs(problem.slope) + np.abs(problem.quadratic_slope(x)))
+    size = np.abs(problem.slope) + np.abs(problem.quadratic_slope(x))
+    if problem.hessian is not None:
+        # Targets of mean zero pull on an intercept with forces that cancel before they are added up: a sum of squares
+        # q has forces whose sizes add up to at most sqrt(2 q H_jj), by Cauchy and Schwarz.
+        squares = np.asarray(problem.hessian.diagonal()) * max(2.0 * problem.quadratic(x), 0.0)
+        size = size + np.sqrt(np.maximum(squares, 0.0))
+    return sum((r.largest_pull for r in problem.rows), size)
 
 
 def _inverse_energy(hessian: Any, residual: Vector) -> tuple[float, NDArray[np.bool_]]:
