@@ -98,7 +98,8 @@ class Certified(BaseEstimator):
     def _read(self, X: Any, y: Any, sample_weight: Any, **checks: Any) -> tuple[Any, Any, Vector]:
         """Data, targets and weights as scikit-learn checks them, in NumPy or SciPy."""
         X, y, sample_weight = to_numpy(X, y, sample_weight)
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=(np.float64, np.float32), **checks)
+        sparse = "csr" if self.__sklearn_tags__().input_tags.sparse else False
+        X, y = validate_data(self, X, y, accept_sparse=sparse, dtype=(np.float64, np.float32), **checks)
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         return X, y, weight
 

@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 from sklearn.linear_model._base import LinearClassifierMixin, LinearModel
 from sklearn.metrics import check_scoring, mean_pinball_loss
+from sklearn.utils import compute_class_weight
 from sklearn.utils._param_validation import Interval
 
 from varopt.learn._arrays import followers
 from varopt.learn._classification import LinearSVC
 from varopt.learn._linear import SHARE, ElasticNet, Lasso
-from varopt.learn._quantile import QuantileRegressor
+from varopt.learn._quantile import QuantileRegressor, QuantileScore
 from varopt.learn._selection import Path, PathCV, checked, grid, pulls
 from varopt.learn._structured import FusedLasso
 
@@ -116,7 +117,7 @@ class ElasticNetCV(RegressorMixin, PathCV, LinearModel):
         """The certified gap, by the name that scikit-learn gives to its own."""
         return self.gap_
 
-    def _fixed(self) -> dict[str, Any]:
+    def _fixed(self, y: Any, weight: Vector) -> dict[str, Any]:
         return {"l1_ratio": float(np.ravel(self.l1_ratio)[0])}
 
     def _paths(self, X: Any, y: Vector, weight: Vector) -> list[Path]:
@@ -218,7 +219,7 @@ class LassoCV(ElasticNetCV):
         )  # fmt: skip
         del self.l1_ratio
 
-    def _fixed(self) -> dict[str, Any]:
+    def _fixed(self, y: Any, weight: Vector) -> dict[str, Any]:
         return {}
 
     def _paths(self, X: Any, y: Vector, weight: Vector) -> list[Path]:
@@ -315,7 +316,7 @@ class FusedLassoCV(RegressorMixin, PathCV, LinearModel):
         self.alpha_, self.fusion_ = chosen["alpha"], chosen["fusion"]
 
 
-class QuantileRegressorCV(RegressorMixin, PathCV, LinearModel):
+class QuantileRegressorCV(QuantileScore, RegressorMixin, PathCV, LinearModel):
     """`QuantileRegressor` with `alpha` chosen by cross-validation.
 
     Minimises the objective of `QuantileRegressor`, for the alpha of least mean pinball loss over the folds.
@@ -370,7 +371,6 @@ class QuantileRegressorCV(RegressorMixin, PathCV, LinearModel):
         | {name: ElasticNetCV._parameter_constraints[name] for name in ("alphas", "eps")}
     )
     _model: ClassVar[type[Any]] = QuantileRegressor
-    score = QuantileRegressor.score
 
     def __init__(
         self, *, quantile: Any = 0.5, alphas: Any = 20, eps: float = 1e-3, penalty: str = "l1", l1_ratio: float = 0.5,
@@ -497,6 +497,14 @@ class LinearSVCCV(LinearClassifierMixin, PathCV):
 
     def _read_targets(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Vector]:
         return self._read(X, y, sample_weight)
+
+    def _fixed(self, y: Any, weight: Vector) -> dict[str, Any]:
+        # Classes are balanced over all rows, once, and not anew in every fold.
+        classes = np.unique(y[weight > 0.0])
+        balance = compute_class_weight(
+            self.class_weight, classes=classes, y=y[weight > 0.0], sample_weight=weight[weight > 0.0]
+        )
+        return {"class_weight": dict(zip(classes.tolist(), balance.tolist(), strict=True))}
 
     def _paths(self, X: Any, y: Vector, weight: Vector) -> list[Path]:
         values: Any = (

@@ -18,14 +18,30 @@ from varopt.learn._linear import NON_NEGATIVE, SHARE, LinearRegressor
 from varopt.learn._problem import LinearProblem, penalty
 from varopt.learn._rows import Rows
 
-__all__ = ["QuantileRegressor"]
+__all__ = ["QuantileRegressor", "QuantileScore"]
 
 Vector = NDArray[np.float64]
 
 _PENALTIES = {"l1", "l2", "elasticnet"}
 
 
-class QuantileRegressor(LinearRegressor):
+class QuantileScore:
+    """The score of one level or of several."""
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """The coefficient of determination of one level; of several, the mean of their D^2 pinball scores."""
+        levels = np.asarray(self.quantile, dtype=np.float64)  # type: ignore[attr-defined]
+        if levels.ndim == 0:
+            return float(super().score(X, y, sample_weight))  # type: ignore[misc]
+        predictions = self.predict(X)  # type: ignore[attr-defined]
+        scores = [
+            d2_pinball_score(y, predictions[:, k], sample_weight=sample_weight, alpha=float(level))
+            for k, level in enumerate(levels)
+        ]
+        return float(np.mean(scores))
+
+
+class QuantileRegressor(QuantileScore, LinearRegressor):
     """Linear regression of quantiles with a penalty, and a certified gap.
 
     Minimises for each level q::
@@ -116,18 +132,6 @@ class QuantileRegressor(LinearRegressor):
         self.time_limit = time_limit
         self.warm_start = warm_start
         self.verbose = verbose
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """The coefficient of determination of one level; of several, the mean of their D^2 pinball scores."""
-        if np.ndim(self.quantile) == 0:
-            return float(super().score(X, y, sample_weight))
-        predictions = self.predict(X)
-        levels = np.asarray(self.quantile, dtype=float)
-        scores = [
-            d2_pinball_score(y, predictions[:, k], sample_weight=sample_weight, alpha=float(level))
-            for k, level in enumerate(levels)
-        ]
-        return float(np.mean(scores))
 
     def _levels(self) -> list[float]:
         levels = np.atleast_1d(np.asarray(self.quantile, dtype=np.float64))

@@ -73,7 +73,7 @@ class PathCV(Certified):
         )
         folds = list(splitter.split(data, targets, **routed.splitter.split))
         shared = {name: value for name, value in self.get_params().items() if name in self._model().get_params()}
-        model = self._model(**(shared | self._fixed()))
+        model = self._model(**(shared | self._fixed(targets, weight)))
         paths = self._paths(data, targets, weight)
         losses = Parallel(n_jobs=self.n_jobs, prefer="threads")(
             delayed(_walk)(self, model, path, data, targets, weight, train, test)
@@ -92,7 +92,7 @@ class PathCV(Certified):
             setattr(self, name, value)
         return self
 
-    def _fixed(self) -> dict[str, Any]:
+    def _fixed(self, y: Any, weight: Vector) -> dict[str, Any]:
         """Settings of the model that are no parameters of the search."""
         return {}
 
