@@ -15,6 +15,7 @@ from varopt.learn._classification import CompositeClassifier, LinearSVC
 from varopt.learn._huber import HuberRegressor
 from varopt.learn._kernel import SVC, SVR
 from varopt.learn._linear import ElasticNet, LADRegressor, Lasso, LinearSVR
+from varopt.learn._nonconvex import RampClassifier, ZeroOneClassifier
 from varopt.learn._paths import ElasticNetCV, FusedLassoCV, LassoCV, LinearSVCCV, QuantileRegressorCV
 from varopt.learn._quantile import QuantileRegressor
 from varopt.learn._structured import CompositeRegressor, FusedLasso, GeneralizedLasso
@@ -39,5 +40,7 @@ __all__ = [
     "LinearSVR",
     "QuantileRegressor",
     "QuantileRegressorCV",
+    "RampClassifier",
     "TrendFilter",
+    "ZeroOneClassifier",
 ]
