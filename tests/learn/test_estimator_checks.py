@@ -1,0 +1,95 @@
+"""scikit-learn's own checks of estimators: none may fail, and none is expected to."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from sklearn.utils._testing import SkipTest
+from sklearn.utils.estimator_checks import estimator_checks_generator
+
+from varopt import learn
+
+# Short grids and few steps: a check fits dozens of times.
+SHORT = {
+    "ElasticNetCV": {"alphas": 2, "cv": 3},
+    "FusedLassoCV": {"alphas": 2, "fusions": 2, "cv": 3},
+    "LassoCV": {"alphas": 2, "cv": 3},
+    "LinearSVCCV": {"Cs": 2, "cv": 3},
+    "QuantileRegressorCV": {"alphas": 2, "cv": 3},
+    "RampClassifier": {"max_iter": 30},
+}
+
+# The kernel machines are scikit-learn's own classes with another finish; they have a test file of their own.
+NAMES = [name for name in learn.__all__ if name not in ("SVC", "SVR")]
+ESTIMATORS = [getattr(learn, name)(**SHORT.get(name, {})) for name in NAMES]
+
+# Variants whose code differs from that of the defaults, for the checks that look at the numbers.
+VARIANTS = [
+    learn.ElasticNet(positive=True),
+    learn.Lasso(fit_intercept=False),
+    learn.LinearSVC(loss="hinge", penalty="l1"),
+    learn.LinearSVC(penalize_intercept=True, class_weight="balanced"),
+    learn.LinearSVR(loss="squared_epsilon_insensitive", epsilon=0.1, penalize_intercept=True),
+    learn.QuantileRegressor(quantile=0.8, penalty="l2"),
+    learn.GeneralizedLasso(loss="absolute_error", alpha=0.01),
+    learn.CompositeRegressor(loss="huber", penalty="fused", alpha=0.01),
+    learn.TrendFilter(order=0, alpha=0.01),
+]
+
+
+def checks():
+    for estimator in [*ESTIMATORS, *VARIANTS]:
+        for number, (instance, check) in enumerate(estimator_checks_generator(estimator)):
+            name = getattr(check, "func", check).__name__
+            if "array_api" in name and instance.__sklearn_tags__().array_api_support:
+                continue  # below
+            if estimator in ESTIMATORS or "weight_equivalence" in name or "invariance" in name or "train" in name:
+                yield pytest.param(instance, check, id=f"{estimator!r:.60}-{name}-{number}")
+
+
+@pytest.mark.filterwarnings("ignore")  # the checks provoke warnings of many kinds
+@pytest.mark.parametrize(("estimator", "check"), list(checks()))
+def test_check(estimator, check):
+    try:
+        check(estimator)
+    except SkipTest as skipped:
+        pytest.skip(str(skipped))
+
+
+ARRAY_API = """
+import sys, warnings
+warnings.simplefilter("ignore")
+from sklearn.utils._testing import SkipTest
+from sklearn.utils.estimator_checks import estimator_checks_generator
+from varopt import learn
+
+short, names = %r
+ran, failed = set(), []
+for name in names:
+    for estimator, check in estimator_checks_generator(getattr(learn, name)(**short.get(name, {}))):
+        if "array_api" in getattr(check, "func", check).__name__:
+            try:
+                check(estimator)
+                ran |= {name}
+            except SkipTest:
+                pass
+            except Exception as error:
+                failed.append((name, check, error))
+print(len(ran))
+sys.exit("\\n".join(map(str, failed)))
+"""
+
+
+def test_arrays_of_other_libraries():
+    """With the switch that SciPy reads when it is imported; PyTorch takes part where it is installed."""
+    environment = os.environ | {"SCIPY_ARRAY_API": "1"}
+    run = subprocess.run(
+        [sys.executable, "-c", ARRAY_API % ((SHORT, NAMES),)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    assert int(run.stdout) == len(NAMES)
