@@ -1,0 +1,143 @@
+"""Estimators beside scikit-learn's: what a certified fit costs a user, validation and all."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import math
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import varopt as vo
+from benchmarks._measure import compare, peak_memory
+from benchmarks._registry import Config, Row, benchmark
+from benchmarks.composite import _data
+
+Vector = NDArray[np.float64]
+
+
+def california_housing() -> tuple[Vector, Vector] | None:
+    """20,433 x 8 in raw units, rows with missing values left out; None where the file is absent."""
+    path = _data.shared_file("regression/california_housing.csv.gz")
+    if path is None:
+        return None
+    with gzip.open(path, "rt") as file:
+        rows = [row[:9] for row in list(csv.reader(file))[1:]]
+    table = np.array([[float(value) for value in row] for row in rows if "" not in row])
+    return table[:, :8], table[:, 8]
+
+
+@benchmark
+def nineteen_quantiles(config: Config) -> Iterator[Row]:
+    """All of 0.05 .. 0.95 on every row, against one level of scikit-learn on 5,000 rows."""
+    from sklearn.linear_model import QuantileRegressor
+
+    from varopt import learn
+
+    name, data = "quantiles 0.05 .. 0.95, california_housing", california_housing()
+    if data is None:
+        yield Row(name, "varopt.learn", "", math.nan, 1.0, skipped="no file california_housing beside the project")
+        return
+    X, y = (values[: config.pick(len(data[1]), 500)] for values in data)
+    few = config.pick(5_000, 100)
+    levels = np.round(np.arange(0.05, 0.96, 0.05), 2)
+    model = learn.QuantileRegressor(quantile=levels, alpha=0.0).fit(X, y)
+    timed = compare(
+        lambda: learn.QuantileRegressor(quantile=levels, alpha=0.0).fit(X, y),
+        lambda: QuantileRegressor(quantile=0.5, alpha=0.0).fit(X[:few], y[:few]),
+        rounds=config.pick(3, 1),
+    )
+    worst = int(np.argmax(model.gap_ / model.objective_))
+    yield Row(
+        name, "varopt.learn", f"19 levels, {len(y)} rows / scikit-learn, 1 level, {few} rows", timed.ratio,
+        config.pick(1.0, math.inf), timing=timed.candidate, baseline=timed.baseline, objective=model.objective_[worst],
+        lower=model.lower_bound_[worst], gap=model.gap_[worst],
+        status="ok" if model.gap_[worst] <= 1e-9 * model.objective_[worst] else "a gap is above 1e-9",
+    )  # fmt: skip
+
+
+@benchmark
+def estimator_over_engine(config: Config) -> Iterator[Row]:
+    """Many rows: what validation, merging of equal rows and the rest add to the solve."""
+    from varopt import learn
+
+    n, p = config.pick((1_000_000, 20), (5_000, 5))
+    X, y = _data.heavy_tails(n, p)
+
+    def engine() -> Any:
+        w, b = vo.Variable(p), vo.Variable()
+        return vo.minimize((1.0 / n) * vo.sum(vo.pinball(y - X @ w - b, 0.7)))
+
+    def estimator() -> Any:
+        return learn.QuantileRegressor(quantile=0.7, alpha=0.0).fit(X, y)
+
+    timed = compare(estimator, engine, rounds=config.pick(3, 1))
+    model = estimator()
+    yield Row(
+        f"quantile regression {n} x {p}", "varopt.learn", "estimator / engine", timed.ratio, config.pick(3.0, math.inf),
+        timing=timed.candidate, baseline=timed.baseline, objective=model.objective_, lower=model.lower_bound_,
+        gap=model.gap_, peak_bytes=peak_memory(estimator), data_bytes=X.nbytes,
+        memory_target=config.pick(3.0, math.inf),
+    )  # fmt: skip
+
+
+@benchmark
+def linear_support_vectors(config: Config) -> Iterator[Row]:
+    """scikit-learn's objective, raw or sparse data, against LIBLINEAR at the tolerance that makes it as accurate."""
+    from sklearn.svm import LinearSVC
+
+    from varopt import learn
+
+    for source in config.pick(["breast_cancer", "german.numer", "a9a.bz2", "ijcnn1.bz2", "reuters.bz2"], []):
+        for cost in (0.01, 1.0, 100.0):
+            name = f"LinearSVC, {source}, C = {cost:g}"
+            loaded = _sparse(source)
+            if loaded is None:
+                yield Row(name, "varopt.learn", "", math.nan, 1.0, skipped=f"no file {source} beside the project")
+                continue
+            X, y = loaded
+            ours = learn.LinearSVC(loss="hinge", C=cost, tol=1e-6, penalize_intercept=True, time_limit=120.0)
+            ours.fit(X, y)
+
+            def objective(model: Any, X: Any = X, y: Any = y, cost: float = cost) -> float:
+                coef = np.append(model.coef_, model.intercept_)
+                return float(0.5 * coef @ coef + cost * np.maximum(1.0 - y * model.decision_function(X), 0.0).sum())
+
+            chosen, excess = None, math.inf
+            for tolerance in (1e-4, 1e-7):
+                theirs = LinearSVC(loss="hinge", C=cost, tol=tolerance, max_iter=20_000, random_state=0)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    excess = objective(theirs.fit(X, y)) / ours.lower_bound_ - 1.0
+                chosen = theirs
+                if excess <= 1e-6:
+                    break
+
+            def rival(model: Any = chosen, X: Any = X, y: Any = y) -> Any:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    return model.fit(X, y)
+
+            timed = compare(lambda ours=ours, X=X, y=y: ours.fit(X, y), rival, rounds=1)  # type: ignore[misc]
+            yield Row(
+                name, "varopt.learn", "ours / LIBLINEAR", timed.ratio, 1.0 if excess <= 1e-6 else math.inf,
+                timing=timed.candidate, baseline=timed.baseline, objective=ours.objective_, lower=ours.lower_bound_,
+                gap=ours.gap_, status="ok" if ours.gap_ <= 1e-6 * ours.objective_ else "the gap is above 1e-6",
+                note=f"LIBLINEAR ends {excess:.1e} above the bound",
+            )  # fmt: skip
+
+
+def _sparse(source: str) -> tuple[Any, Vector] | None:
+    if source == "breast_cancer":
+        return _data.breast_cancer()
+    path = _data.shared_file(f"libsvm/{source}")
+    if path is None:
+        return None
+    from sklearn.datasets import load_svmlight_file
+
+    X, y = load_svmlight_file(str(path))
+    return X, np.asarray(y, dtype=np.float64)
