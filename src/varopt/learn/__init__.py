@@ -18,7 +18,7 @@ from varopt.learn._linear import ElasticNet, LADRegressor, Lasso, LinearSVR
 from varopt.learn._nonconvex import RampClassifier, ZeroOneClassifier
 from varopt.learn._paths import ElasticNetCV, FusedLassoCV, LassoCV, LinearSVCCV, QuantileRegressorCV
 from varopt.learn._quantile import QuantileRegressor
-from varopt.learn._structured import CompositeRegressor, FusedLasso, GeneralizedLasso
+from varopt.learn._structured import CompositeRegressor, FusedLasso, GeneralizedLasso, GroupLasso
 from varopt.learn._trend import TrendFilter
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "FusedLasso",
     "FusedLassoCV",
     "GeneralizedLasso",
+    "GroupLasso",
     "HuberRegressor",
     "LADRegressor",
     "Lasso",
