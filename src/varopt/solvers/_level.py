@@ -130,16 +130,18 @@ def _evaluated(path: Path, x: Vector, positions: list[Vector], derivatives: bool
 def _search(
     path: Path, x: Vector, positions: list[Vector], step: Vector, value: float, decrement: float, last: bool
 ) -> tuple[Vector, list[Vector], _Bound]:
-    """Halve the step until the bound falls enough; the products with the data are made once.
+    """Halve the step until the bound falls enough, or does not move the point; products with the data are made once.
 
+    Where the curvature is singular but for rounding a step can be longer than the way to any optimum by many orders.
     Unless the step is the last of its level, what the next one needs is evaluated with the bound itself.
     """
     length = 1.0
+    shortest = 1e-10 * min(1.0, max(1.0, float(np.abs(x).max())) / float(np.abs(step).max()))
     moves = [r.linear.apply(step) for r in path.problem.rows]
     while True:
         trial = [z + length * move for z, move in zip(positions, moves, strict=True)]
         bound = _evaluated(path, x + length * step, trial, derivatives=not last)
-        if bound.value <= value - _DESCENT * length * decrement + _ROUNDING * abs(value) or length < 1e-10:
+        if bound.value <= value - _DESCENT * length * decrement + _ROUNDING * abs(value) or length < shortest:
             return x + length * step, trial, bound
         length *= 0.5
 
