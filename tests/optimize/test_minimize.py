@@ -349,3 +349,12 @@ def test_plot_draws_bracket_and_sigma(regression):
     axes = vo.minimize(f).plot()
     assert axes.shape == (2, 2)
     assert [line.get_label() for line in axes[0, 0].lines] == ["upper", "lower"]
+
+
+def test_a_start_where_every_part_is_lowest_is_the_end(rng):
+    X, w = rng.normal(size=(300, 3)), vo.Variable(3)
+    for f in (vo.norm1(X @ w) + vo.sum_squares(w), vo.sum(vo.hinge(2.0 + X @ w)) + 1.0):
+        r = vo.minimize(f)
+        assert (r.status, r.nit, r.gap) == (Status.OPTIMAL, 0, 0.0)
+        np.testing.assert_array_equal(r.x, 0.0)
+    assert vo.minimize(vo.norm1(X @ w - 1.0) + vo.sum_squares(w), x0=rng.normal(size=3)).nit > 0

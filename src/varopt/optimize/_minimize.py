@@ -15,7 +15,18 @@ from varopt.certificates import NoCertificate
 from varopt.model import Expression, Objective, Parametric, as_objective
 from varopt.model._points import split
 from varopt.optimize._result import Result, Status
-from varopt.solvers import METHODS, Composite, Method, NotComposite, State, choose, composite, falls_for_ever, settle
+from varopt.solvers import (
+    METHODS,
+    Composite,
+    Method,
+    NotComposite,
+    State,
+    choose,
+    composite,
+    falls_for_ever,
+    rests,
+    settle,
+)
 
 __all__ = ["maximize", "minimize"]
 
@@ -128,7 +139,11 @@ def minimize(
 
     status: Status | None = None
     try:
-        solver.solve(problem, state, tol, check)
+        if rests(problem, state.x):
+            state.see(state.x, float(objective(state.x)), 0.0)
+            state.record()
+        else:
+            solver.solve(problem, state, tol, check)
     except (_TimeUp, KeyboardInterrupt, StopIteration) as reason:
         status = Status.TIME_LIMIT if isinstance(reason, _TimeUp) else Status.INTERRUPTED
         settle(problem, state)
