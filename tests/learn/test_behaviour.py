@@ -255,3 +255,26 @@ def test_data_are_not_changed(rng):
         learn.Lasso(0.1, copy_X=False).fit(X, y, sample_weight=weight)
     for given, copy in zip((X, y, weight), copies, strict=True):
         np.testing.assert_array_equal(given, copy)
+
+
+def test_a_huber_fit_warns_once_and_of_what_stopped_it():
+    X, y = make_regression(300, 10, noise=3.0, random_state=0)
+    for limits, advice in (({"max_iter": 1}, "Raise max_iter, now 1."), ({"time_limit": 1e-9}, "Raise time_limit")):
+        with pytest.warns(ConvergenceWarning, match=advice) as caught:
+            model = learn.HuberRegressor(**limits).fit(X, y)
+        assert len(caught) == 1
+        assert model.lower_bound_ <= learn.HuberRegressor().fit(X, y).objective_ <= model.objective_
+
+
+@pytest.mark.parametrize("container", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize("shape", [(5, 20), (40, 3)])
+def test_an_exact_fit_is_that_of_least_norm(shape, container, rng):
+    """Its scale is zero: the limit of Huber's objective, with every residual on its kink."""
+    X = rng.standard_normal(shape)
+    y = 2.0 + X @ rng.standard_normal(shape[1])
+    model = learn.HuberRegressor().fit(container(X), y)
+    centred = X - X.mean(axis=0)
+    least = np.linalg.pinv(centred) @ (y - y.mean())
+    np.testing.assert_allclose(model.coef_, least, rtol=1e-5, atol=1e-6)
+    assert model.scale_ <= 1e-10
+    assert model.gap_ <= 1e-9 * y.std()

@@ -29,13 +29,13 @@ from varopt.model import Objective, Variable
 from varopt.optimize import Status, minimize
 from varopt.solvers import State
 
-__all__ = ["Certified", "Clock", "Fit", "Solved"]
+__all__ = ["SMALLEST_SHARE", "Certified", "Clock", "Fit", "Solved"]
 
 Vector = NDArray[np.float64]
 
 #: The gap is relative to the objective, but never to less than this share of the objective without a model: an exact
 #: fit has an objective of zero, and no number is accurate relative to zero.
-_SMALLEST_SHARE = 2.0**-12
+SMALLEST_SHARE = 2.0**-12
 _ROUNDING = 1e-12  # share of the objective without a model below which a gap is rounding, and no reason to warn
 _NEIGHBOUR = 1 / 16  # relative sigma at which a neighbour's solution is taken up: farther in, too few rows may move
 
@@ -71,6 +71,11 @@ class Clock:
     def left(self) -> float | None:
         """Seconds until the limit, a little where none is left: a solve still returns its first point."""
         return None if self.limit is None else max(1e-3, self.limit - (time.perf_counter() - self.started))
+
+    @property
+    def is_up(self) -> bool:
+        """Whether the limit was reached."""
+        return self.limit is not None and time.perf_counter() - self.started >= self.limit
 
 
 class Certified(BaseEstimator):
@@ -137,7 +142,7 @@ class Certified(BaseEstimator):
     def _minimize(self, objective: Objective, start: Mapping[Variable, Any] | None, clock: Clock) -> Solved:
         # The engine's tolerance is relative above one: in units of the smallest share it is relative all the way down.
         null = float(objective(np.zeros(objective.size)))
-        unit = 2.0 ** math.floor(math.log2(null * _SMALLEST_SHARE)) if 0.0 < null < math.inf else 1.0
+        unit = 2.0 ** math.floor(math.log2(null * SMALLEST_SHARE)) if 0.0 < null < math.inf else 1.0
         stopped = False
 
         def limit(state: Any) -> None:

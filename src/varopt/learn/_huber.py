@@ -3,28 +3,35 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.optimize import brentq
+from scipy.sparse.linalg import lsmr
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval
 
 import varopt.model as vo
 from varopt.certificates import DualGap
 from varopt.learn._arrays import followers
-from varopt.learn._base import Clock, Fit
+from varopt.learn._base import SMALLEST_SHARE, Clock, Fit
 from varopt.learn._linear import NON_NEGATIVE, LinearRegressor
 from varopt.learn._problem import LinearProblem, penalty
 from varopt.learn._rows import Rows
+from varopt.optimize import Status
 
 __all__ = ["HuberRegressor"]
 
 Vector = NDArray[np.float64]
 
 _PERFECT = 1e-12  # a scale below this share of that of the targets is an exact fit
+_SMALL = 1e-3  # and below this one it may become one
+_NEAR = 0.2  # logarithms of scales this close have much the same fit
 
 
 @dataclass(frozen=True)
@@ -102,29 +109,38 @@ class HuberRegressor(LinearRegressor):
         self.verbose = verbose
 
     def _objective(self, problem: LinearProblem, **options: Any) -> Any:
-        """The objective at a scale, less its constant, times half the scale."""
+        """The objective at a scale, less its constant, times half the scale; without a scale its limit, halved."""
         scale = options["scale"]
-        return problem.total(vo.huber(problem.residual, self.epsilon * scale)) + penalty(
-            "l2", problem.w, self.alpha * scale
-        )
+        if scale == 0.0:
+            return self.epsilon * problem.total(vo.abs(problem.residual)) + penalty("l2", problem.w, self.alpha)
+        ridge = penalty("l2", problem.w, self.alpha * scale)
+        return problem.total(vo.huber(problem.residual, self.epsilon * scale)) + ridge
 
     def _fit_target(self, rows: Rows, y: Any, start: tuple[Vector, float] | None, clock: Clock, **options: Any) -> Fit:
         problem, shift = self._problem(rows, y)
         typical = math.sqrt(float(rows.weight @ problem.y**2) / rows.total)
         if typical == 0.0:
             fit = self._fit_problem(problem, start, clock, shift, scale=1.0)
-            return self._concluded(problem, fit, _PERFECT, shift)
+            return self._concluded(problem, fit, _PERFECT, shift, clock)
         floor, low, high = math.log(_PERFECT * typical), -math.inf, math.inf
         x = math.log(self._scale_of(problem.y, rows.weight) or typical)
         before: tuple[float, float] | None = None
+        limit: Fit | None = None
         while True:
             # The slope of the objective in the scale, which increases with it; zero at the optimum.
-            fit = self._fit_problem(problem, start, clock, shift, scale=math.exp(x))
+            near = before is None or abs(x - before[0]) < _NEAR
+            fit = self._fit_at(math.exp(x), problem, start if near else None, clock, shift)
             start = (fit.coef, fit.intercept)
             residual = self._residual(problem, fit, shift)
             relative = np.minimum((residual / math.exp(x)) ** 2, self.epsilon**2)
             slope = 1.0 - float(rows.weight @ relative) / rows.total
             low, high = (low, x) if slope > 0.0 else (x, high)
+            if slope > 0.0 and limit is None and math.exp(x) < _SMALL * typical:
+                # Is there a scale at all? The limit tells: its residuals vanish exactly.
+                limit = self._fit_at(0.0, problem, None, clock, shift)
+                largest = float(np.abs(self._residual(problem, limit, shift)).max())
+                if largest <= _PERFECT * typical:
+                    return self._concluded(problem, limit, max(largest, 1e-16 * typical), shift, clock)
             secant = x - slope * (x - before[0]) / (slope - before[1]) if before and slope != before[1] else math.nan
             if not low < secant < high:
                 # The best scale for these residuals is nearer to the optimum, though not much.
@@ -133,8 +149,8 @@ class HuberRegressor(LinearRegressor):
                 if not low < secant < high:
                     secant = 0.5 * (max(low, x - 4.0) + min(high, x + 4.0))
             before = (x, slope)
-            if abs(slope) < 1e-10 or abs(secant - x) < 1e-12 or x < floor:
-                return self._concluded(problem, fit, math.exp(x), shift)
+            if abs(slope) < 1e-10 or abs(secant - x) < 1e-12 or x < floor or clock.is_up:
+                return self._concluded(problem, fit, math.exp(x), shift, clock)
             x = min(max(secant, x - 5.0), x + 5.0)
 
     def _scale_of(self, residual: Vector, weight: Vector) -> float:
@@ -151,10 +167,18 @@ class HuberRegressor(LinearRegressor):
     def _residual(self, problem: LinearProblem, fit: Fit, shift: float) -> Vector:
         return np.asarray(problem.y - problem.X @ fit.coef - (fit.intercept - shift if self.fit_intercept else 0.0))
 
-    def _concluded(self, problem: LinearProblem, fit: Fit, scale: float, shift: float) -> Fit:
+    def _fit_at(
+        self, scale: float, problem: LinearProblem, start: tuple[Vector, float] | None, clock: Clock, shift: float
+    ) -> Fit:
+        """The fit at a scale on the way, whose own gap is nobody's concern: what counts is that of the last."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            return self._fit_problem(problem, start, clock, shift, scale=scale)
+
+    def _concluded(self, problem: LinearProblem, fit: Fit, scale: float, shift: float, clock: Clock) -> Fit:
         """The fit with the objective of coefficients and scale together, and its dual bound."""
         weight, residual = problem.weight, self._residual(problem, fit, shift)
-        slope = np.clip(2.0 * residual / scale, -2.0 * self.epsilon, 2.0 * self.epsilon)
+        slope = np.clip(self._slopes(problem, fit, residual, scale), -2.0 * self.epsilon, 2.0 * self.epsilon)
         inside = np.abs(residual) <= self.epsilon * scale
         losses = np.where(inside, residual**2 / scale, 2.0 * self.epsilon * np.abs(residual) - self.epsilon**2 * scale)
         ridge = self.alpha * float(fit.coef @ fit.coef)
@@ -164,10 +188,22 @@ class HuberRegressor(LinearRegressor):
         drag = float(pull @ pull) / (4.0 * self.alpha) if self.alpha > 0.0 else 0.0
         lower = shrink * float(weight @ (slope * problem.y)) - shrink**2 * drag
         certificate = DualGap(min(lower, objective), objective, "slopes of the losses balance up to rounding")
-        if certificate.gap > (wanted := self.tol * max(abs(objective), float(weight.sum()) * scale)):
-            self._warn(objective, certificate.gap, wanted, None, False)
+        null = 2.0 * math.sqrt(float(weight.sum()) * float(weight @ problem.y**2))  # without coefficients or outliers
+        if certificate.gap > (wanted := self.tol * max(abs(objective), SMALLEST_SHARE * null)):
+            stopped = fit.solved.n_iter >= self.max_iter
+            status = Status.TIME_LIMIT if clock.is_up else Status.INTERRUPTED if stopped else None
+            self._warn(objective, certificate.gap, wanted, status, stopped)
         solved = replace(fit.solved, objective=objective, certificate=certificate)
         return _ScaledFit(fit.coef, fit.intercept, solved, scale)
+
+    def _slopes(self, problem: LinearProblem, fit: Fit, residual: Vector, scale: float) -> Vector:
+        """Slopes of the losses; of an exact fit, whose residuals do not tell, those that balance the penalty."""
+        if np.abs(residual).max() > scale or self.alpha == 0.0:
+            return 2.0 * residual / scale
+        ones = np.ones((problem.y.size, int(self.fit_intercept)))
+        X = sp.hstack([problem.X, ones], format="csr") if sp.issparse(problem.X) else np.hstack([problem.X, ones])
+        wanted = np.append(2.0 * self.alpha * fit.coef, ones[0] * 0.0)
+        return np.asarray(lsmr(X.T, wanted, atol=1e-15, btol=1e-15, conlim=0.0)[0]) / problem.weight
 
     def _publish_linear(self, fits: list[Fit], many: bool, X: Any, data: Any, targets: Any) -> None:
         super()._publish_linear(fits, many, X, data, targets)
