@@ -9,7 +9,6 @@ import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier
-from sklearn.metrics import mean_squared_error
 from sklearn.model_selection import check_cv
 from sklearn.utils import Bunch, check_scalar, column_or_1d
 from sklearn.utils._metadata_requests import _raise_for_params, _routing_enabled
@@ -42,7 +41,7 @@ class PathCV(Certified):
         raise NotImplementedError
 
     def _loss(self, model: Any, X: Any, y: Any, weight: Vector) -> float:
-        return float(mean_squared_error(y, model.predict(X), sample_weight=weight))
+        return float(np.average((y - model.predict(X)) ** 2, weights=weight))
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, **params: Any) -> Any:
         """Choose the settings by cross-validation and fit the model with them.
