@@ -1,0 +1,100 @@
+"""Classifiers without a convex objective, against every answer there is."""
+
+import itertools
+
+import clarabel
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from varopt import learn
+
+
+def noisy(seed, n=24):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, 2))
+    y = np.where(X @ [1.0, -2.0] + 0.3 > 0, 1, -1)
+    y[rng.choice(n, n // 6, replace=False)] *= -1
+    return X, y
+
+
+def fewest_errors(X, y, cost):
+    """Some optimal line can be moved until it touches two points, which then may lie on either side of it."""
+    best = min(cost[y == 1].sum(), cost[y == -1].sum())
+    for i, j in itertools.combinations(range(len(y)), 2):
+        normal = np.array([X[j, 1] - X[i, 1], X[i, 0] - X[j, 0]])
+        side = (X - X[i]) @ normal
+        side[[i, j]] = 0.0
+        others = np.delete(np.arange(len(y)), [i, j])
+        for sign in (1, -1):
+            wrong = cost[others] @ (np.sign(side[others]) * sign != y[others])
+            # A line through two points may be tilted about a point between them: every labelling of the two is had.
+            best = min(best, wrong)
+    return best
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_fewest_errors_of_any_line(seed, weighted):
+    X, y = noisy(seed)
+    weight = np.random.default_rng(seed).uniform(0.5, 2.0, y.size) if weighted else np.ones(y.size)
+    model = learn.ZeroOneClassifier().fit(X, y, sample_weight=weight)
+    stated = np.average(model.predict(X) != y, weights=weight)
+    assert model.objective_ == pytest.approx(stated, abs=1e-12)
+    optimum = fewest_errors(X, y, weight) / weight.sum()
+    assert model.lower_bound_ <= optimum + 1e-12
+    assert model.objective_ == pytest.approx(optimum, abs=1e-12)
+
+
+def capped_optimum(X, y, C):
+    """Over every set of samples that is given up: what is left is a support vector machine."""
+    n, p = X.shape
+    best = np.inf
+    for kept in itertools.product([False, True], repeat=n):
+        rows = np.flatnonzero(kept)
+        m = len(rows)
+        P = sp.diags_array(np.concatenate([np.ones(p), np.zeros(1 + m)]))
+        G = np.vstack([
+            np.hstack([-y[rows, None] * X[rows], -y[rows, None], -np.eye(m)]),
+            np.hstack([np.zeros((m, p + 1)), -np.eye(m)]),
+        ])  # fmt: skip
+        cost = np.concatenate([np.zeros(p + 1), np.full(m, C)])
+        limit = np.concatenate([-np.ones(m), np.zeros(m)])
+        settings = clarabel.DefaultSettings()
+        settings.verbose = False
+        cones = [clarabel.NonnegativeConeT(2 * m)]
+        if m:
+            solved = clarabel.DefaultSolver(sp.csc_matrix(P), cost, sp.csc_matrix(G), limit, cones, settings).solve()
+            best = min(best, solved.obj_val + C * (n - m))
+        else:
+            best = min(best, C * n)
+    return best
+
+
+@pytest.mark.parametrize("C", [0.3, 5.0])
+@pytest.mark.parametrize("seed", range(2))
+def test_the_capped_loss_over_every_set_of_outliers(seed, C):
+    X, y = noisy(seed, 9)
+    model = learn.RampClassifier(C=C).fit(X, y)
+    loss = np.clip(1.0 - y * model.decision_function(X), 0.0, 1.0).sum()
+    assert model.objective_ == pytest.approx(0.5 * np.sum(model.coef_**2) + C * loss, rel=1e-9)
+    optimum = capped_optimum(X, y, C)
+    assert model.lower_bound_ <= optimum + 1e-6
+    assert model.objective_ == pytest.approx(optimum, rel=1e-5)
+
+
+@pytest.mark.parametrize("model", [learn.ZeroOneClassifier(), learn.RampClassifier(C=10.0)])
+def test_outliers_that_rule_the_hinge_are_given_up(model):
+    X, y = noisy(5, 60)
+    X[:6], y[:6] = [30.0, -60.0], -1  # far on the wrong side
+    hinge = learn.LinearSVC(loss="hinge").fit(X, y)
+    assert np.mean(model.fit(X, y).predict(X[6:]) == y[6:]) > np.mean(hinge.predict(X[6:]) == y[6:])
+
+
+def test_many_classes_and_sparse_data(rng):
+    X = np.vstack([rng.standard_normal((8, 2)) + center for center in ([0, 4], [4, -2], [-4, -2])])
+    y = np.repeat(["a", "b", "c"], 8)
+    for model in (learn.ZeroOneClassifier(), learn.RampClassifier()):
+        assert model.fit(sp.csr_array(X), y).score(X, y) >= 0.95
+        assert model.coef_.shape == (3, 2)
+        assert model.gap_.shape == (3,)
