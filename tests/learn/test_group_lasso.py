@@ -56,7 +56,7 @@ def test_the_cone_programme(alpha, weights, ratio, container, data):
     assert model.lower_bound_ <= optimum * (1 + 1e-8)
     assert model.gap_ <= 1e-9 * model.objective_
     residual = y - model.predict(X)
-    norms = [np.linalg.norm(model.coef_[LABELS == name]) for name in "abc"]
+    norms = [np.linalg.norm(model.coef_[name == LABELS]) for name in "abc"]
     penalty = (1 - ratio) * np.dot(known, norms) + ratio * np.abs(model.coef_).sum()
     stated = 0.5 * np.average(residual**2, weights=weight) + alpha * penalty
     assert model.objective_ == pytest.approx(stated, rel=1e-9)
@@ -65,8 +65,8 @@ def test_the_cone_programme(alpha, weights, ratio, container, data):
 def test_groups_vanish_as_a_whole(data):
     X, y, _ = data
     model = learn.GroupLasso(0.5, groups=LABELS).fit(X, y)
-    gone = [np.all(model.coef_[LABELS == name] == 0.0) for name in "abc"]
-    some = [np.any(model.coef_[LABELS == name] == 0.0) for name in "abc"]
+    gone = [np.all(model.coef_[name == LABELS] == 0.0) for name in "abc"]
+    some = [np.any(model.coef_[name == LABELS] == 0.0) for name in "abc"]
     assert gone == some == [True, True, False]
 
 

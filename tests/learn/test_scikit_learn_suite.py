@@ -20,7 +20,7 @@ import varopt.learn as learn
 
 SWAPPED = {
     sklearn.linear_model: ("ElasticNet", "ElasticNetCV", "HuberRegressor", "Lasso", "LassoCV", "QuantileRegressor"),
-    sklearn.svm: ("LinearSVC", "LinearSVR"),
+    sklearn.svm: ("SVC", "SVR", "LinearSVC", "LinearSVR"),
 }
 
 MODULES = (
@@ -50,6 +50,7 @@ EXCLUDED = {
     "test_warm_start_convergence": _STEPS,
     "test_warm_start_convergence_with_regularizer_decrement": _STEPS,
     "test_enet_coordinate_descent_raises_convergence": _STEPS,
+    "test_sparse_enet_coordinate_descent": _STEPS,
     "test_sparse_input_convergence_warning": _STEPS,
     "test_linear_svm_convergence_warnings": _STEPS,
     "test_huber_max_iter": _STEPS,
@@ -65,15 +66,17 @@ EXCLUDED = {
 
 
 # Cross-validation over a hundred strengths, dozens of times: minutes. VAROPT_SLOW=1 runs them too.
-SLOW = {
-    "test_enet_alpha_max",
-    "test_enet_cv_grid_search",
-    "test_enet_cv_sample_weight_consistency",
-    "test_enet_cv_sample_weight_correctness",
-    "test_lasso_cv_with_some_model_selection",
-    "test_linear_models_cv_fit_with_loky",
-    "test_same_output_sparse_dense_lasso_and_enet_cv",
-}
+SLOW = re.compile(
+    "test_enet_alpha_max|test_enet_cv_grid_search|test_enet_cv_sample_weight|test_lasso_cv_with_some_model_selection"
+    "|test_linear_models_cv_fit_with_loky|test_same_output_sparse_dense_lasso_and_enet_cv"
+    r"|test_sparse_dense_equality.*CV\]"
+)
+
+
+@pytest.fixture(autouse=True)
+def only_the_quick_ones(request):
+    if SLOW.match(request.node.name) and "VAROPT_SLOW" not in os.environ:
+        pytest.skip("slow: set VAROPT_SLOW=1")
 
 
 def load(name):
@@ -90,13 +93,9 @@ def load(name):
     names = re.compile(rf"\b({'|'.join(name for group in SWAPPED.values() for name in group)})\b")
     for key, value in vars(module).items():
         if key.startswith("test_") and inspect.isfunction(value) and names.search(inspect.getsource(value)):
-            yield f"{key}__{name.rsplit('.', 1)[1]}", mark(value, EXCLUDED.get(key) or slow(key))
+            yield f"{key}__{name.rsplit('.', 1)[1]}", mark(value, EXCLUDED.get(key))
         elif type(value).__name__ == "FixtureFunctionDefinition":
             yield key, value
-
-
-def slow(test):
-    return "slow: set VAROPT_SLOW=1" if test in SLOW and "VAROPT_SLOW" not in os.environ else None
 
 
 def ours(module):
