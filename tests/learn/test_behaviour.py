@@ -6,12 +6,17 @@ import sys
 import warnings
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 import scipy.sparse as sp
-from sklearn.base import clone
+import sklearn
+from sklearn.base import clone, is_classifier
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_iris, make_classification, make_regression
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.feature_selection import SelectFromModel
+from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, GroupKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -153,32 +158,75 @@ def test_many_classes_are_fitted_one_against_the_rest():
     np.testing.assert_allclose(model.decision_function(X)[:, 2], single.decision_function(X), atol=1e-5)
 
 
-def test_probabilities_come_from_calibration():
-    X, y = make_classification(200, random_state=0)
-    model = CalibratedClassifierCV(learn.LinearSVC(), cv=3).fit(X, y)
-    assert model.predict_proba(X).shape == (200, 2)
+@pytest.mark.parametrize(
+    "model", [learn.LinearSVC(), learn.SVC(), learn.CompositeClassifier(loss="hinge")],
+    ids=lambda model: type(model).__name__,
+)  # fmt: skip
+def test_probabilities_come_from_calibration(model):
+    X, y = make_classification(120, 4, n_informative=3, n_redundant=0, random_state=0)
+    calibrated = CalibratedClassifierCV(model, cv=2).fit(X, y)
+    probabilities = calibrated.predict_proba(X)
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1.0)
+    assert log_loss(y, probabilities) < log_loss(y, np.full(len(y), y.mean()))
 
 
-def test_pipelines_searches_pickles_and_names():
-    pandas = pytest.importorskip("pandas")
+def test_pipelines_searches_and_pickles():
     X, y = make_regression(80, 4, noise=3.0, random_state=0)
-    frame = pandas.DataFrame(X, columns=list("abcd"))
     search = GridSearchCV(make_pipeline(StandardScaler(), learn.QuantileRegressor()), {
         "quantileregressor__alpha": [0.01, 0.1]
-    }, cv=3).fit(frame, y)  # fmt: skip
+    }, cv=3).fit(X, y)  # fmt: skip
     restored = pickle.loads(pickle.dumps(search))
-    np.testing.assert_array_equal(restored.predict(frame), search.predict(frame))
-    model = learn.Lasso().fit(frame, y)
-    assert list(model.feature_names_in_) == list("abcd")
+    np.testing.assert_array_equal(restored.predict(X), search.predict(X))
+
+
+@pytest.mark.parametrize("library", [pd, pl], ids=["pandas", "polars"])
+@pytest.mark.parametrize(
+    "model",
+    [
+        learn.Lasso(),
+        learn.SVR(C=100.0),
+        learn.TrendFilter(alpha=0.01),
+        learn.GroupLasso(0.1, groups=pd.Series(["x", "y", "x"])),
+        learn.LassoCV(alphas=3, cv=3),
+        learn.LinearSVC(),
+        learn.ZeroOneClassifier(),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_frames_have_names(library, model):
+    X, y = make_regression(30, 3, noise=1.0, random_state=0)
+    names = ["age", "height", "weight"]
+    frame = library.DataFrame(dict(zip(names, X.T, strict=True)))
+    y = y > 0 if is_classifier(model) else y
+    fitted = clone(model).fit(frame, library.Series(y))
+    assert list(fitted.feature_names_in_) == names
+    np.testing.assert_allclose(fitted.predict(frame), clone(model).fit(X, y).predict(X))
     with pytest.raises(ValueError, match="feature names should match"):
-        model.predict(frame.rename(columns={"a": "z"}))
+        fitted.predict(library.DataFrame(dict(zip("abc", X.T, strict=True))))
 
 
-def test_polars_frames():
-    polars = pytest.importorskip("polars")
-    X, y = make_regression(40, 2, random_state=0)
-    model = learn.Lasso().fit(polars.DataFrame(X, schema=["a", "b"]), y)
-    assert list(model.feature_names_in_) == ["a", "b"]
+@pytest.mark.parametrize("container", ["pandas", "polars"])
+def test_outputs_are_the_frames_that_were_asked_for(container):
+    X, y = make_regression(60, 4, n_informative=2, noise=1.0, random_state=0)
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    model = make_pipeline(StandardScaler(), SelectFromModel(learn.Lasso(5.0))).set_output(transform=container)
+    kept = np.flatnonzero(np.abs(learn.Lasso(5.0).fit(StandardScaler().fit_transform(X), y).coef_) > 1e-5)
+    chosen = model.fit_transform(frame, y)
+    assert type(chosen).__module__.split(".")[0] == container
+    assert list(chosen.columns) == [list("abcd")[k] for k in kept]
+
+
+def test_weights_are_routed():
+    X, y = make_regression(60, 3, noise=5.0, random_state=0)
+    weight = np.arange(60) % 3
+    with sklearn.config_context(enable_metadata_routing=True):
+        lasso = learn.Lasso().set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
+        search = GridSearchCV(make_pipeline(StandardScaler().set_fit_request(sample_weight=False), lasso), {
+            "lasso__alpha": [0.1, 10.0]
+        }, cv=3).fit(X, y, sample_weight=weight)  # fmt: skip
+        model = search.best_estimator_[-1]
+    direct = learn.Lasso(model.alpha).fit(StandardScaler().fit_transform(X), y, sample_weight=weight)
+    np.testing.assert_allclose(model.coef_, direct.coef_)
 
 
 CV = [
@@ -212,8 +260,6 @@ def test_cross_validation_is_a_grid_search(model):
 
 
 def test_groups_reach_the_splitter():
-    import sklearn
-
     X, y = make_regression(60, 3, noise=1.0, random_state=0)
     with sklearn.config_context(enable_metadata_routing=True):
         model = learn.LassoCV(alphas=3, cv=GroupKFold(3).set_split_request(groups=True))

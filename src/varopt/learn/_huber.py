@@ -30,7 +30,8 @@ __all__ = ["HuberRegressor"]
 Vector = NDArray[np.float64]
 
 _PERFECT = 1e-12  # a scale below this share of that of the targets is an exact fit
-_SMALL = 1e-3  # and below this one it may become one
+_SMALL = 1e-3  # and below this one the best scale may be zero
+_KINK = 1e-9  # share of the targets within which a residual of a fit without a scale vanishes
 _NEAR = 0.2  # logarithms of scales this close have much the same fit
 
 
@@ -125,7 +126,7 @@ class HuberRegressor(LinearRegressor):
         floor, low, high = math.log(_PERFECT * typical), -math.inf, math.inf
         x = math.log(self._scale_of(problem.y, rows.weight) or typical)
         before: tuple[float, float] | None = None
-        limit: Fit | None = None
+        small = False
         while True:
             # The slope of the objective in the scale, which increases with it; zero at the optimum.
             near = before is None or abs(x - before[0]) < _NEAR
@@ -135,12 +136,10 @@ class HuberRegressor(LinearRegressor):
             relative = np.minimum((residual / math.exp(x)) ** 2, self.epsilon**2)
             slope = 1.0 - float(rows.weight @ relative) / rows.total
             low, high = (low, x) if slope > 0.0 else (x, high)
-            if slope > 0.0 and limit is None and math.exp(x) < _SMALL * typical:
-                # Is there a scale at all? The limit tells: its residuals vanish exactly.
-                limit = self._fit_at(0.0, problem, None, clock, shift)
-                largest = float(np.abs(self._residual(problem, limit, shift)).max())
-                if largest <= _PERFECT * typical:
-                    return self._concluded(problem, limit, max(largest, 1e-16 * typical), shift, clock)
+            if slope > 0.0 and not small and math.exp(x) < _SMALL * typical:
+                small = True
+                if (exact := self._without_scale(problem, clock, shift, typical)) is not None:
+                    return exact
             secant = x - slope * (x - before[0]) / (slope - before[1]) if before and slope != before[1] else math.nan
             if not low < secant < high:
                 # The best scale for these residuals is nearer to the optimum, though not much.
@@ -175,10 +174,12 @@ class HuberRegressor(LinearRegressor):
             warnings.simplefilter("ignore", ConvergenceWarning)
             return self._fit_problem(problem, start, clock, shift, scale=scale)
 
-    def _concluded(self, problem: LinearProblem, fit: Fit, scale: float, shift: float, clock: Clock) -> Fit:
+    def _concluded(
+        self, problem: LinearProblem, fit: Fit, scale: float, shift: float, clock: Clock, slope: Vector | None = None
+    ) -> Fit:
         """The fit with the objective of coefficients and scale together, and its dual bound."""
         weight, residual = problem.weight, self._residual(problem, fit, shift)
-        slope = np.clip(self._slopes(problem, fit, residual, scale), -2.0 * self.epsilon, 2.0 * self.epsilon)
+        slope = np.clip(2.0 * residual / scale if slope is None else slope, -2.0 * self.epsilon, 2.0 * self.epsilon)
         inside = np.abs(residual) <= self.epsilon * scale
         losses = np.where(inside, residual**2 / scale, 2.0 * self.epsilon * np.abs(residual) - self.epsilon**2 * scale)
         ridge = self.alpha * float(fit.coef @ fit.coef)
@@ -196,14 +197,30 @@ class HuberRegressor(LinearRegressor):
         solved = replace(fit.solved, objective=objective, certificate=certificate)
         return _ScaledFit(fit.coef, fit.intercept, solved, scale)
 
-    def _slopes(self, problem: LinearProblem, fit: Fit, residual: Vector, scale: float) -> Vector:
-        """Slopes of the losses; of an exact fit, whose residuals do not tell, those that balance the penalty."""
-        if np.abs(residual).max() > scale or self.alpha == 0.0:
-            return 2.0 * residual / scale
-        ones = np.ones((problem.y.size, int(self.fit_intercept)))
-        X = sp.hstack([problem.X, ones], format="csr") if sp.issparse(problem.X) else np.hstack([problem.X, ones])
-        wanted = np.append(2.0 * self.alpha * fit.coef, ones[0] * 0.0)
-        return np.asarray(lsmr(X.T, wanted, atol=1e-15, btol=1e-15, conlim=0.0)[0]) / problem.weight
+    def _without_scale(self, problem: LinearProblem, clock: Clock, shift: float, typical: float) -> Fit | None:
+        """The fit whose scale is zero, the limit of small ones, where that is the optimum.
+
+        Losses are then absolute values. Slopes of those that vanish are whatever balances the rest, the least of them:
+        the scale stays at zero if ``sum_i (1 - u_i^2 / 4)`` is not negative.
+        """
+        fit = self._fit_at(0.0, problem, None, clock, shift)
+        residual, weight = self._residual(problem, fit, shift), problem.weight
+        kinks = np.flatnonzero(np.abs(residual) <= _KINK * typical)
+        slope = 2.0 * self.epsilon * np.sign(residual)
+        slope[kinks] = 0.0
+        pull, total = 2.0 * self.alpha * fit.coef - problem.X.T @ (weight * slope), -float(weight @ slope)
+        root = np.sqrt(weight[kinks])[:, None]
+        ones = np.ones((kinks.size, int(self.fit_intercept)))
+        if sp.issparse(problem.X):
+            rows = sp.hstack([problem.X[kinks].multiply(root), root * ones], format="csr")
+        else:
+            rows = root * np.hstack([problem.X[kinks], ones])
+        balance = np.append(pull, total * ones[:1])
+        slope[kinks] = _least(rows.T, balance) / root[:, 0]
+        held = np.abs(slope).max() <= 2.0 * self.epsilon * (1.0 + _KINK)
+        if not held or weight @ (1.0 - slope**2 / 4.0) < 0.0:
+            return None
+        return self._concluded(problem, fit, 1e-16 * typical, shift, clock, slope)
 
     def _publish_linear(self, fits: list[Fit], many: bool, X: Any, data: Any, targets: Any) -> None:
         super()._publish_linear(fits, many, X, data, targets)
@@ -211,3 +228,10 @@ class HuberRegressor(LinearRegressor):
         self.scale_ = fit.scale if isinstance(fit, _ScaledFit) else 1.0
         residual = np.abs(targets - data @ fit.coef - fit.intercept)
         self.outliers_ = followers(X, {"outliers_": residual > self.epsilon * self.scale_})["outliers_"]
+
+
+def _least(matrix: Any, wanted: Vector) -> Vector:
+    """The shortest v with ``matrix @ v`` as wanted, or nearly so."""
+    if sp.issparse(matrix):
+        return np.asarray(lsmr(matrix, wanted, atol=1e-15, btol=1e-15, conlim=0.0)[0])
+    return np.asarray(np.linalg.lstsq(matrix, wanted, rcond=None)[0])
