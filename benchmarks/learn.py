@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import varopt as vo
-from benchmarks._measure import compare, peak_memory
+from benchmarks._measure import Timing, compare, peak_memory, seconds
 from benchmarks._registry import Config, Row, benchmark
 from benchmarks.composite import _data
 
@@ -87,48 +87,90 @@ def estimator_over_engine(config: Config) -> Iterator[Row]:
 
 @benchmark
 def linear_support_vectors(config: Config) -> Iterator[Row]:
-    """scikit-learn's objective, raw or sparse data, against LIBLINEAR at the tolerance that makes it as accurate."""
+    """scikit-learn's objective, raw or sparse data, against LIBLINEAR where it becomes as accurate."""
     from sklearn.svm import LinearSVC
 
     from varopt import learn
 
     for source in config.pick(["breast_cancer", "german.numer", "a9a.bz2", "ijcnn1.bz2", "reuters.bz2"], []):
         for cost in (0.01, 1.0, 100.0):
-            name = f"LinearSVC, {source}, C = {cost:g}"
-            loaded = _sparse(source)
-            if loaded is None:
+            name, data = f"LinearSVC, {source}, C = {cost:g}", _sparse(source)
+            if data is None:
                 yield Row(name, "varopt.learn", "", math.nan, 1.0, skipped=f"no file {source} beside the project")
                 continue
-            X, y = loaded
+            X, y = data
             ours = learn.LinearSVC(loss="hinge", C=cost, tol=1e-6, penalize_intercept=True, time_limit=120.0)
-            ours.fit(X, y)
-
-            def objective(model: Any, X: Any = X, y: Any = y, cost: float = cost) -> float:
-                coef = np.append(model.coef_, model.intercept_)
-                return float(0.5 * coef @ coef + cost * np.maximum(1.0 - y * model.decision_function(X), 0.0).sum())
-
-            chosen, excess = None, math.inf
-            for tolerance in (1e-4, 1e-7):
-                theirs = LinearSVC(loss="hinge", C=cost, tol=tolerance, max_iter=20_000, random_state=0)
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")
-                    excess = objective(theirs.fit(X, y)) / ours.lower_bound_ - 1.0
-                chosen = theirs
-                if excess <= 1e-6:
+            cold, warm = seconds(lambda ours=ours, X=X, y=y: _quiet(ours, X, y)), math.inf  # type: ignore[misc]
+            if cold < 20.0:
+                warm = seconds(lambda ours=ours, X=X, y=y: _quiet(ours, X, y))  # type: ignore[misc]
+            best, spent, excess = min(cold, warm), math.inf, math.inf
+            # It climbs until it is as accurate, or has taken five times as long and has lost.
+            for tolerance, steps in ((1e-4, 1_000), (1e-7, 1_000), (1e-7, 10_000), (1e-9, 100_000)):
+                theirs = LinearSVC(loss="hinge", C=cost, tol=tolerance, max_iter=steps, random_state=0)
+                spent = seconds(lambda theirs=theirs, X=X, y=y: _quiet(theirs, X, y))  # type: ignore[misc]
+                coef = np.append(theirs.coef_, theirs.intercept_)
+                losses = np.maximum(1.0 - y * theirs.decision_function(X), 0.0)
+                excess = (0.5 * coef @ coef + cost * losses.sum()) / ours.lower_bound_ - 1.0
+                if excess <= 1e-6 or spent > 5.0 * best:
                     break
-
-            def rival(model: Any = chosen, X: Any = X, y: Any = y) -> Any:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")
-                    return model.fit(X, y)
-
-            timed = compare(lambda ours=ours, X=X, y=y: ours.fit(X, y), rival, rounds=1)  # type: ignore[misc]
             yield Row(
-                name, "varopt.learn", "ours / LIBLINEAR", timed.ratio, 1.0 if excess <= 1e-6 else math.inf,
-                timing=timed.candidate, baseline=timed.baseline, objective=ours.objective_, lower=ours.lower_bound_,
-                gap=ours.gap_, status="ok" if ours.gap_ <= 1e-6 * ours.objective_ else "the gap is above 1e-6",
+                name, "varopt.learn", "ours / LIBLINEAR", best / spent, 1.0 if excess <= 1e-6 else math.inf,
+                timing=Timing(cold, (best,)), baseline=Timing(spent, (spent,)), objective=ours.objective_,
+                lower=ours.lower_bound_, gap=ours.gap_,
+                status="ok" if ours.gap_ <= 1e-6 * ours.objective_ else "the gap is above 1e-6",
                 note=f"LIBLINEAR ends {excess:.1e} above the bound",
             )  # fmt: skip
+
+
+@benchmark
+def kernel_support_vectors(config: Config) -> Iterator[Row]:
+    """An RBF kernel, against LIBSVM with scikit-learn's default tolerance, which is far less accurate."""
+    from sklearn.svm import SVC
+
+    from varopt import learn
+
+    for source in config.pick(["heart_scale", "german.numer", "splice", "10,000 x 20"], ["200 x 5"]):
+        generated = " x " in source
+        name, data = f"SVC, RBF, {source}", None
+        if generated:
+            n, p = (int(size.replace(",", "")) for size in source.split(" x "))
+            data = _data.two_gaussians(n, p)
+        elif (path := _data.shared_file(f"libsvm/{source}")) is not None:
+            data = _data.svmlight(path)
+        if data is None:
+            yield Row(name, "varopt.learn", "", math.nan, 1.0, skipped=f"no file {source} beside the project")
+            continue
+        X, y = data
+        for tolerance in (1e-3, 1e-7):
+            ours, theirs = learn.SVC(), SVC(tol=tolerance)
+            timed = compare(
+                lambda ours=ours, X=X, y=y: ours.fit(X, y), lambda theirs=theirs, X=X, y=y: theirs.fit(X, y),  # type: ignore[misc]
+                rounds=config.pick(3, 1),
+            )  # fmt: skip
+            reached = _primal(theirs, X, y)
+            worse = ours.objective_ > reached * (1.0 + 1e-6)
+            yield Row(
+                name, "varopt.learn", f"ours / LIBSVM at {tolerance:g}", timed.ratio,
+                2.0 if len(y) >= 10_000 and tolerance == 1e-3 else math.inf, timing=timed.candidate,
+                baseline=timed.baseline, objective=ours.objective_, lower=ours.lower_bound_, gap=ours.gap_,
+                status="the objective is above that of LIBSVM" if worse else "ok",
+                note=f"LIBSVM ends {reached / ours.objective_ - 1.0:.1e} above",
+            )  # fmt: skip
+
+
+def _primal(model: Any, X: Vector, y: Vector) -> float:
+    """The objective of an RBF machine of two classes."""
+    from sklearn.metrics.pairwise import rbf_kernel
+
+    beta = model.dual_coef_[0]
+    norm = beta @ rbf_kernel(model.support_vectors_, gamma=model._gamma) @ beta
+    return float(0.5 * norm + model.C * np.maximum(1.0 - y * model.decision_function(X), 0.0).sum())
+
+
+def _quiet(model: Any, X: Any, y: Vector) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return model.fit(X, y)
 
 
 def _sparse(source: str) -> tuple[Any, Vector] | None:
