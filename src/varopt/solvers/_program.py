@@ -48,6 +48,8 @@ class Program(Method):
 
     def solve(self, problem: Composite, state: State, tol: float, check: Check) -> None:
         """Lower the bracket of `state`."""
+        path = Newton()
+        start, sigma = state.begin(path.schedule.start)
         exact = cross_over(problem, state.x, [np.inf] * len(problem.rows), tol, most=_LARGEST)
         if exact is not None:
             state.see(exact.x, exact.value, exact.gap, exact.assumption, dual=exact.slopes)
@@ -55,4 +57,6 @@ class Program(Method):
         state.record()
         check(state)
         if not state.reached(tol):
-            Newton().solve(problem, state, tol, check)
+            # From where the programme began: at what it found, lengths are those of its errors.
+            state.latest, state.sigma = start, sigma
+            path.solve(problem, state, tol, check)
