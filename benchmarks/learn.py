@@ -182,4 +182,5 @@ def _sparse(source: str) -> tuple[Any, Vector] | None:
     from sklearn.datasets import load_svmlight_file
 
     X, y = load_svmlight_file(str(path))
+    X.indices, X.indptr = X.indices.astype(np.int32), X.indptr.astype(np.int32)  # all that LIBLINEAR takes
     return X, np.asarray(y, dtype=np.float64)
