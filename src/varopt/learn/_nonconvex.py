@@ -121,5 +121,10 @@ class ZeroOneClassifier(LinearClassifier):
         self.warm_start = warm_start
         self.verbose = verbose
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.poor_score = True  # errors are counted as they are: no margin is kept for new data
+        return tags
+
     def _objective(self, problem: LinearProblem, **options: Any) -> Any:
         return problem.mean(vo.zero_one(problem.margin))
