@@ -53,3 +53,12 @@ def test_distinct_rows_are_all_kept(rng):
     rows = distinct_rows(X, y)
     assert sorted(rows.index) == list(range(1000))
     np.testing.assert_array_equal(rows.X, X[rows.index])
+
+
+def test_sparse_rows_stay_sparse_unless_they_are_full(rng):
+    thin = sp.random_array((40, 10), density=0.1, rng=rng, format="csr")
+    full = sp.random_array((40, 10), density=0.6, rng=rng, format="csr")
+    y = rng.standard_normal(40)
+    assert sp.issparse(distinct_rows(thin, y).X)
+    rows = distinct_rows(full, y)
+    np.testing.assert_array_equal(rows.X, full.toarray()[rows.index])

@@ -19,6 +19,7 @@ __all__ = ["Rows", "distinct_rows"]
 Vector = NDArray[np.float64]
 
 _BLOCK = 1 << 16  # entries hashed at a time: they stay in the cache
+_FULL = 3.0  # entries of a sparse matrix take half as much again as dense ones, for their indices
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,12 @@ def distinct_rows(X: Any, y: NDArray[Any], weight: Vector | None = None) -> Rows
     starts = np.delete(np.arange(order.size), same)
     kept = order[starts]
     merged = np.add.reduceat(weight[order], starts) if same.size else weight[order]
-    return Rows(X[kept] if sp.issparse(X) else np.take(X, kept, axis=0), y[kept], merged, kept)
+    return Rows(_compact(X[kept]) if sp.issparse(X) else np.take(X, kept, axis=0), y[kept], merged, kept)
+
+
+def _compact(X: Any) -> Any:
+    """Sparse rows as they are, or dense where that takes at most twice the memory: dense methods are faster."""
+    return X.toarray() if X.shape[0] * X.shape[1] <= _FULL * X.nnz else X
 
 
 def _constants(count: int, salt: int) -> NDArray[np.uint64]:
