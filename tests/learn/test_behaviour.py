@@ -22,6 +22,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from varopt import learn
+from varopt.solvers import _newton
 
 
 @pytest.fixture
@@ -324,3 +325,41 @@ def test_an_exact_fit_is_that_of_least_norm(shape, container, rng):
     np.testing.assert_allclose(model.coef_, least, rtol=1e-5, atol=1e-6)
     assert model.scale_ <= 1e-10
     assert model.gap_ <= 1e-9 * y.std()
+
+
+@pytest.mark.parametrize("y", [np.ones(20), np.zeros(20)])
+def test_constant_targets_are_no_reason_to_warn(y, rng):
+    X = rng.standard_normal((20, 3))
+    for name in learn.__all__:
+        model = getattr(learn, name)()
+        if not is_classifier(model) and not name.endswith("CV"):
+            np.testing.assert_allclose(model.fit(X, y).predict(X), y, atol=1e-9)
+
+
+def test_what_is_not_finite_is_refused_as_scikit_learn_refuses_it(rng):
+    X, y = rng.standard_normal((20, 3)), np.arange(20) % 2
+    for value, name in ((np.nan, "NaN"), (np.inf, "infinity")):
+        holes = X.copy()
+        holes[3, 1] = value
+        for model in (learn.Lasso(), learn.LinearSVC(), learn.SVC(), learn.GroupLasso(), learn.ZeroOneClassifier()):
+            with pytest.raises(ValueError, match=f"Input X contains {name}"):
+                model.fit(holes, y)
+
+
+def test_an_interrupt_keeps_the_best_so_far(rng, monkeypatch):
+    X, y = rng.standard_normal((400, 8)), rng.standard_normal(400)
+    calls = 0
+
+    def interrupt(*args, **kwargs):
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            raise KeyboardInterrupt
+        return level(*args, **kwargs)
+
+    level = _newton.newton_level
+    monkeypatch.setattr(_newton, "newton_level", interrupt)
+    with pytest.warns(ConvergenceWarning, match="The fit was interrupted"):
+        model = learn.LADRegressor().fit(X, y)
+    monkeypatch.undo()
+    assert model.lower_bound_ <= learn.LADRegressor().fit(X, y).objective_ <= model.objective_

@@ -190,7 +190,7 @@ class HuberRegressor(LinearRegressor):
         lower = shrink * float(weight @ (slope * problem.y)) - shrink**2 * drag
         certificate = DualGap(min(lower, objective), objective, "slopes of the losses balance up to rounding")
         null = 2.0 * math.sqrt(float(weight.sum()) * float(weight @ problem.y**2))  # without coefficients or outliers
-        if certificate.gap > (wanted := self.tol * max(abs(objective), SMALLEST_SHARE * null)):
+        if null > 0.0 and certificate.gap > (wanted := self.tol * max(abs(objective), SMALLEST_SHARE * null)):
             stopped = fit.solved.n_iter >= self.max_iter
             status = Status.TIME_LIMIT if clock.is_up else Status.INTERRUPTED if stopped else None
             self._warn(objective, certificate.gap, wanted, status, stopped)
