@@ -116,6 +116,14 @@ def pbo(function: int, instance: int, budget: int) -> Counted:
     return Counted(lambda x: float(problem(x.tolist())), 0.0, -np.inf, budget, sign=-1.0)
 
 
+def pbo_optimum(function: int, instance: int) -> float:
+    """The optimum that `ioh` states, to rounding: to be trusted for OneMax and LeadingOnes."""
+    import ioh
+
+    optimum = float(ioh.get_problem(function, instance, 64, ioh.ProblemClass.PBO).optimum.y)
+    return optimum - 1e-9 * abs(optimum)
+
+
 def varopt_bits(objective: Objective, seed: int) -> None:
     """Ours, by default."""
     vo.minimize(_passing(lambda x: objective(x.astype(int))), vo.Boolean(64), seed=seed, budget=10**9)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import itertools
 import os
 import statistics
 import tempfile
@@ -54,10 +55,10 @@ def versions(*names: str) -> dict[str, str]:
     return {name: importlib.metadata.version(PACKAGES.get(name, name)) for name in names}
 
 
-def _real(job: tuple[str, int, int, int]) -> tuple[float, int, bool]:
-    name, function, instance, dimension = job
+def _real(job: tuple[str, int, int, int, int]) -> tuple[float, int, bool]:
+    name, function, instance, dimension, repetition = job
     warnings.simplefilter("ignore")  # pycma's, on its way to a restart
-    done = rivals.run(REAL[name], rivals.bbob(function, instance, dimension), dimension, instance)
+    done = rivals.run(REAL[name], rivals.bbob(function, instance, dimension), dimension, instance + 100 * repetition)
     return done.best, done.evaluations, done.solved
 
 
@@ -93,13 +94,13 @@ def reals(config: Config) -> Iterator[Row]:
         yield absent("ioh or cma", "BBOB")
         return
     dimensions, instances = config.pick([2, 5, 10], [2]), config.pick(range(1, 6), range(1, 2))
-    functions = config.pick(range(1, 15), range(1, 3))
-    jobs = [(s, f, i, d) for s in REAL for d in dimensions for f in functions for i in instances]
+    functions, seeds = config.pick(range(1, 15), range(1, 3)), config.pick(range(3), range(1))
+    jobs = [(s, f, i, d, k) for s in REAL for d in dimensions for f in functions for i in instances for k in seeds]
     done = spread(_real, [job for job in jobs if job[0] != "pycma, bounds" or job[1] == ON_THE_BOUND])
 
     def runtime(name: str, function: int, dimension: int) -> float:
         """Expected evaluations to the target: all that were spent, over the runs that reached it."""
-        runs: list[tuple[float, int, bool]] = [done[name, function, i, dimension] for i in instances]
+        runs: list[tuple[float, int, bool]] = [done[name, function, i, dimension, k] for i in instances for k in seeds]
         return sum(evaluations for _, evaluations, _ in runs) / max(1, sum(solved for _, _, solved in runs))
 
     for function in (f for f in UNIMODAL if f in functions):
@@ -111,12 +112,13 @@ def reals(config: Config) -> Iterator[Row]:
                 "expected evaluations to 1e-8 / rival's, geometric mean over d", statistics.geometric_mean(ratios), 1.2,
                 versions=versions("pycma", "ioh"),
             )  # fmt: skip
-    for d in dimensions:
+    for chosen in [*([d] for d in dimensions), dimensions]:
         reached = dict.fromkeys(REAL, 0)
-        for (s, _, _, e), (best, _, _) in done.items():
-            reached[s] += int((best <= TARGETS).sum()) if e == d else 0
+        for (s, _, _, d, _), (best, _, _) in done.items():
+            reached[s] += int((best <= TARGETS).sum()) if d in chosen else 0
         yield Row(
-            f"BBOB, all functions, d = {d}: {reached['varopt']} targets, pycma {reached['pycma']}", "varopt",
+            f"BBOB, all functions, d = {', '.join(map(str, chosen))}, {len(seeds)} seeds: {reached['varopt']} targets, "
+            f"pycma {reached['pycma']}", "varopt",
             "pycma's targets reached / ours", reached["pycma"] / reached["varopt"], 1.0,
             versions=versions("pycma", "ioh"),
         )  # fmt: skip
@@ -131,7 +133,7 @@ def bits(config: Config) -> Iterator[Row]:
     instances = config.pick(range(1, 6), range(1, 2))
     for function, name, limit in ((1, "OneMax", 450), (2, "LeadingOnes", 4000)):
         done = spread(_bits, [("varopt", function, i, 3 * limit) for i in instances])
-        solved = all(best == 64 for best, _ in done.values())
+        solved = all(best >= rivals.pbo_optimum(function, i) for (_, _, i, _), (best, _) in done.items())
         yield Row(
             f"PBO {name}, n = 64", "varopt", f"mean evaluations to the optimum / {limit}",
             statistics.mean(at for _, at in done.values()) / limit, 1.0,
@@ -228,7 +230,7 @@ def overhead(config: Config) -> Iterator[Row]:
 
 @benchmark
 def nothing_lost(config: Config) -> Iterator[Row]:
-    """What must be the same: a run that was stopped and resumed, and runs with 1, 2 and 4 workers."""
+    """What must be the same: a run stopped and resumed, and with 1, 2 and 4 workers. What must be kept: failures."""
 
     def f(x: Any) -> float:
         return float((x * x).sum() + np.cos(9.0 * x).sum())
@@ -251,3 +253,19 @@ def nothing_lost(config: Config) -> Iterator[Row]:
         with ThreadPoolExecutor(workers) as pool:
             other = vo.minimize(f, box, budget=budget, seed=0, executor=pool)
         yield Row(f"{workers} workers", "varopt", "histories that differ", differences(other), 0.0)
+
+    count = itertools.count()
+
+    def failing(x: Any) -> float:
+        if next(count) % 5 == 0:
+            raise RuntimeError("injected")
+        return f(x)
+
+    seen: list[vo.Search] = []
+    vo.minimize(failing, box, budget=budget // 2, seed=0, callback=seen.append)
+    told = seen[-1].records
+    failed = sum(record.error is not None for record in told)
+    yield Row(
+        f"{budget // 10} injected failures in {budget // 2} evaluations", "varopt",
+        "evaluations or errors not recorded", float(abs(budget // 2 - len(told)) + abs(budget // 10 - failed)), 0.0,
+    )  # fmt: skip
