@@ -102,9 +102,9 @@ class Box(Dimension):
 
     Notes
     -----
-    Samples beyond a bound are evaluated on it, and lose ranks the farther they are beyond, except where the
+    Alone, samples beyond a bound are evaluated on it, and lose ranks the farther they are beyond, except where the
     distribution has found that the bound is better than the inside: an optimum on a bound is reached and not only
-    approached, and one inside draws nothing to the bounds.
+    approached, and one inside draws nothing to the bounds. Beside integers and choices samples are reflected.
 
     Examples
     --------

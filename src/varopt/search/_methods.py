@@ -82,7 +82,6 @@ def build(
         )
     integers = np.flatnonzero(np.isin(gaussian, layout.integer))
     grid = Integers(integers, functools.partial(coding.cells, gaussian[integers])) if integers.size else None
-    bounded = np.flatnonzero(np.isin(gaussian, layout.real))
     first_population = population or default_population(layout.columns, layout.integer.size)
 
     def factory(mean: Array, sigma: float, population: int) -> Update:
@@ -96,12 +95,13 @@ def build(
                 inner = SNES(center, sigma, population)
             case _:
                 inner = XNES(center, sigma, population, raw=method == "nes")
-        part = Bounded(inner, bounded, ranked=method != "nes") if bounded.size else inner
+        if layout.real.size == layout.columns:
+            return Bounded(inner, layout.real, ranked=method != "nes")
         if not layout.choice.size:
-            return part
+            return inner
         # Of all samples of a distribution that has settled, 27 % still differ in some choice [Hm24].
         share = 1.0 - 0.73 ** (1.0 / layout.choice.size)
-        return Product([(gaussian, part), (layout.choice, adaptive(layout.options[layout.choice], population, share))])
+        return Product([(gaussian, inner), (layout.choice, adaptive(layout.options[layout.choice], population, share))])
 
     center = np.full(layout.columns, 0.5) if start is None else start
     discrete = layout.real.size < layout.columns

@@ -28,7 +28,8 @@ class Restarts(Update):
     factory : callable
         From a mean, a sigma and a population to an update.
     mean : array of shape (d,)
-        The first start; later ones are uniform in the unit box, less a tenth at every side [Ha09].
+        The first start; later ones are uniform in the unit box, less a tenth at every side unless
+        there are integers or choices [Ha09].
     sigma : float
         The first standard deviation.
     population : int
@@ -40,6 +41,7 @@ class Restarts(Update):
 
     def __init__(self, factory: Factory, mean: Array, sigma: float, population: int, *, discrete: bool = False) -> None:
         self._flat_for = 30 if discrete else 2
+        self._margin = 0.0 if discrete else 0.1
         self._factory, self._sigma, self._first_population = factory, sigma, population
         self._size = mean.size
         self._best = math.inf
@@ -66,7 +68,7 @@ class Restarts(Update):
         if not self._small_regime:
             self._large_budget = self._run_used
         self._small_regime = self.epoch > 1 and self._used[True] < self._used[False]
-        mean = 0.1 + 0.8 * rng.random(self._size)
+        mean = self._margin + (1.0 - 2.0 * self._margin) * rng.random(self._size)
         if self._small_regime:
             u = rng.random()
             ratio = 0.5 * 2.0**self._doublings
