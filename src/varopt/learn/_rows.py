@@ -19,7 +19,7 @@ __all__ = ["Rows", "distinct_rows"]
 Vector = NDArray[np.float64]
 
 _BLOCK = 1 << 16  # entries hashed at a time: they stay in the cache
-_FULL = 3.0  # entries of a sparse matrix take half as much again as dense ones, for their indices
+_FULL = 2.0  # entries of a sparse matrix take half as much again as dense ones, for their indices
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def distinct_rows(X: Any, y: NDArray[Any], weight: Vector | None = None) -> Rows
 
 
 def _compact(X: Any) -> Any:
-    """Sparse rows as they are, or dense where that takes at most twice the memory: dense methods are faster."""
+    """Sparse rows as they are, or dense where that takes at most a third more memory: dense methods are faster."""
     return X.toarray() if X.shape[0] * X.shape[1] <= _FULL * X.nnz else X
 
 
