@@ -105,7 +105,7 @@ def _solve(problem: Composite, state: State, tol: float, check: Check, config: N
         lengths, sigma = typical_lengths(problem, x), min(sigma, 0.5 * rough)
         sample *= _GROWTH
 
-    few = 3 * p + 50
+    few = 2 * p + 50
 
     def settled(path: Path) -> bool:
         level(path)
