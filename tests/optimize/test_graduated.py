@@ -15,7 +15,7 @@ from varopt.optimize import Status
 from varopt.solvers import Geometric, Graduated, composite
 from varopt.solvers._cells import cells
 from varopt.solvers._convexify import canonical, convex_part, majorant, relaxation
-from varopt.solvers._graduated import _spread
+from varopt.solvers._graduated_run import _spread
 from varopt.solvers._line import Moving, best_step
 
 QUICK = Graduated(starts=2, effort=0.1, schedule=Geometric(2.0, 0.3))

@@ -47,14 +47,12 @@ class Certificate:
         return f"{text}; assumes that {self.assumption}" if self.assumption else text
 
 
-@dataclass(frozen=True)
 class DualGap(Certificate):
     """A point and a dual point: slopes of the terms, inside the domains of their conjugates."""
 
     rests_on: ClassVar[str] = "weak duality, with slopes of the terms as the dual point"
 
 
-@dataclass(frozen=True)
 class SmoothingGap(Certificate):
     """What is known a priori: E exceeds f by its largest gap at most, so ``f* >= min E - max gap``.
 
@@ -87,35 +85,30 @@ class SmoothingGap(Certificate):
         )
 
 
-@dataclass(frozen=True)
 class NoCertificate(Certificate):
     """One side only: the value of the best point found."""
 
     rests_on: ClassVar[str] = "the best point found; nothing is known of the other side"
 
 
-@dataclass(frozen=True)
 class Relaxation(Certificate):
     """A point, and the optimum of an easier problem: a semidefinite programme with a dual point, or branches of it."""
 
     rests_on: ClassVar[str] = "weak duality of a relaxation, with the rounding of its eigenvalues accounted for"
 
 
-@dataclass(frozen=True)
 class Exhaustive(Certificate):
     """All states were compared, one group of neighbours at a time."""
 
     rests_on: ClassVar[str] = "a comparison of all states, by dynamic programming"
 
 
-@dataclass(frozen=True)
 class ConvexRelaxation(Relaxation):
     """The optimum of a convex problem below the objective: terms that are not convex at their least values."""
 
     rests_on: ClassVar[str] = "a convex relaxation, with terms that are not convex at their least values"
 
 
-@dataclass(frozen=True)
 class EveryCell(Exhaustive):
     """Every cell that the knots cut the space into was looked at, at one of its corners."""
 

@@ -1,7 +1,7 @@
 """Kernel machines: scikit-learn's own, with LIBSVM as the pilot and an exact, certified finish.
 
 The classes are subclasses of scikit-learn's, so that kernels, one-vs-one, sparse input and prediction are theirs.
-LIBSVM's SMO comes close quickly and then crawls; it is stopped early, and `varopt.solvers.solve_kernel` finishes.
+LIBSVM's SMO comes close quickly and then crawls; it is stopped early, and `varopt.solvers._kernel` finishes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from varopt import terms
 from varopt.certificates import Certificate, DualGap, NoCertificate
 from varopt.learn._arrays import to_numpy
 from varopt.learn._docs import filled
-from varopt.solvers import KernelProblem, State, solve_kernel
+from varopt.solvers import State
+from varopt.solvers._kernel import KernelProblem, solve_kernel
 
 __all__ = ["SVC", "SVR"]
 

@@ -6,7 +6,6 @@ from varopt.solvers._diagonal_newton import DiagonalNewton
 from varopt.solvers._graduated import Graduated
 from varopt.solvers._group_newton import GroupNewton
 from varopt.solvers._interior_point import InteriorPoint
-from varopt.solvers._kernel import KernelProblem, solve_kernel
 from varopt.solvers._lbfgs import LBFGS
 from varopt.solvers._low_rank import LowRank
 from varopt.solvers._method import Method
@@ -33,7 +32,6 @@ __all__ = [
     "Graduated",
     "GroupNewton",
     "InteriorPoint",
-    "KernelProblem",
     "LowRank",
     "Method",
     "Newton",
@@ -51,5 +49,4 @@ __all__ = [
     "rests",
     "settle",
     "shared_rows",
-    "solve_kernel",
 ]
