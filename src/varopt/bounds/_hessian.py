@@ -76,7 +76,7 @@ class Congruence:
         linear = self.linear
         if isinstance(linear, HStack):
             total = np.zeros(linear.shape[1])
-            for part, inner in linear._live():
+            for part, inner in linear.live():
                 total[part] = Congruence(inner, self.inner, self.factor).diagonal()
             return total
         if isinstance(linear, Scaled) and np.ndim(linear.scale) == 0:

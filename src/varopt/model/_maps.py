@@ -349,11 +349,15 @@ class Selection(Map):
         columns = np.arange(self.shape[1]) if self.index is None else np.ascontiguousarray(self.index)
         return sp.csr_array((np.ones(self.shape[0]), columns, np.arange(self.shape[0] + 1)), shape=self.shape)
 
+    def dense(self) -> Vector:
+        return np.ones(self.shape) if self.shape[1] == 1 else super().dense()
+
     def _squares_times(self, vector: Vector) -> Vector:
         return np.array(self.apply(vector))
 
     def gram(self, weights: Vector) -> Any:
-        return sp.diags_array(self.gram_diagonal(weights))
+        diagonal = self.gram_diagonal(weights)
+        return diagonal[:, None] if diagonal.size == 1 else sp.diags_array(diagonal)
 
     def gram_diagonal(self, weights: Vector) -> Vector:
         return np.array(self.transpose_apply(np.asarray(weights, dtype=np.float64)))
@@ -403,6 +407,9 @@ class Scaled(Map):
         if np.ndim(self.scale) == 0:
             return self.scale * inner
         return sp.diags_array(self.scale) @ inner if sp.issparse(inner) else np.asarray(self.scale)[:, None] * inner
+
+    def dense(self) -> Vector:
+        return np.asarray(np.asarray(self.scale)[..., None] * self.inner.dense())
 
     def check(self, name: str) -> None:
         self.inner.check(name)
@@ -524,16 +531,17 @@ class HStack(Map):
         elif 4 * sum(columns for kind, columns in kinds if kind == "dense") <= self.shape[1]:
             self.storage = "sparse"
 
-    def _live(self) -> list[tuple[slice, Map]]:
+    def live(self) -> list[tuple[slice, Map]]:
+        """The blocks that are not zero, and the columns that each of them takes."""
         return [(s, m) for s, (m, _) in zip(self.slices, self.parts, strict=True) if m is not None]
 
     def apply(self, points: Vector) -> Vector:
         total: Any = np.zeros((*points.shape[:-1], self.shape[0]))
-        return sum((inner.apply(points[..., part]) for part, inner in self._live()), total)
+        return sum((inner.apply(points[..., part]) for part, inner in self.live()), total)
 
     def transpose_apply(self, values: Vector) -> Vector:
         out = np.zeros((*values.shape[:-1], self.shape[1]))
-        for part, inner in self._live():
+        for part, inner in self.live():
             out[..., part] = inner.transpose_apply(values)
         return out
 
@@ -554,21 +562,24 @@ class HStack(Map):
                 [sp.csr_array((self.shape[0], c)) if m is None else sp.csr_array(m.explicit()) for m, c in self.parts],
                 format="csr",
             )
-        return np.hstack([np.zeros((self.shape[0], c)) if m is None else m.dense() for m, c in self.parts])
+        out = np.zeros(self.shape)
+        for part, inner in self.live():
+            out[:, part] = inner.dense()
+        return out
 
     def check(self, name: str) -> None:
-        for _, inner in self._live():
+        for _, inner in self.live():
             inner.check(name)
 
     @cached_property
     def _row_squares(self) -> Vector:
-        return np.asarray(sum((m._row_squares for _, m in self._live()), np.zeros(self.shape[0])))
+        return np.asarray(sum((m._row_squares for _, m in self.live()), np.zeros(self.shape[0])))
 
     def _squares_times(self, vector: Vector) -> Vector:
-        return np.asarray(sum((m._squares_times(vector[s]) for s, m in self._live()), np.zeros(self.shape[0])))
+        return np.asarray(sum((m._squares_times(vector[s]) for s, m in self.live()), np.zeros(self.shape[0])))
 
     def gram(self, weights: Vector) -> Any:
-        live = self._live()
+        live = self.live()
         if self.storage != "sparse":
             total = np.zeros((self.shape[1], self.shape[1]))
             for k, (s, m) in enumerate(live):
@@ -596,7 +607,7 @@ class HStack(Map):
 
     def gram_diagonal(self, weights: Vector) -> Vector:
         out = np.zeros(self.shape[1])
-        for part, inner in self._live():
+        for part, inner in self.live():
             out[part] = inner.gram_diagonal(weights)
         return out
 

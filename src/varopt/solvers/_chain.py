@@ -39,6 +39,8 @@ class Chain:
 
 def chained(problem: Composite) -> Chain | None:
     """The chain that a problem is, or None."""
+    if all(row.linear.storage != "sparse" for row in problem.rows):
+        return None  # as most problems are not, which costs them nothing
     kinks, others = problem.kinks
     if len(others) != 1 or any(square.single is None for square in problem.squares):
         return None

@@ -93,12 +93,19 @@ class Rows:
     @cached_property
     def single(self) -> tuple[NDArray[np.intp], Vector] | None:
         """Where every row is of one variable: of which, and times what; else None."""
-        scale, linear = (
-            (self.linear.scale, self.linear.inner) if isinstance(self.linear, Scaled) else (1.0, self.linear)
-        )
+        scale: Any = 1.0
+        start, linear = 0, self.linear
+        while isinstance(linear, (Scaled, HStack)):
+            if isinstance(linear, Scaled):
+                scale, linear = scale * linear.scale, linear.inner
+                continue
+            live = linear.live()
+            if len(live) != 1:
+                break
+            start, linear = start + live[0][0].start, live[0][1]
         if isinstance(linear, Selection):
             index = np.arange(self.count) if linear.index is None else linear.index
-            return index, np.broadcast_to(scale, (self.count,))
+            return start + index, np.broadcast_to(scale, (self.count,))
         # A few rows tell most problems apart without a copy of the data.
         if self.linear.storage != "sparse" or (self.count > 64 and self.take(np.arange(8)).single is None):
             return None
@@ -114,7 +121,10 @@ class Rows:
     @cached_property
     def bend(self) -> Any:
         """The matrix of rows of one quadratic piece, multiplied out."""
-        return self.linear.gram(self.curvature)
+        if self.single is None:
+            return self.linear.gram(self.curvature)
+        index, factor = self.single
+        return sp.diags_array(np.bincount(index, self.curvature * factor**2, minlength=self.linear.shape[1]))
 
     @cached_property
     def pull_at_zero(self) -> Vector:
