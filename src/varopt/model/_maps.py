@@ -83,6 +83,8 @@ class Map(ABC):
 
     def dense(self) -> Vector:
         """The matrix as a dense array."""
+        if self.shape[1] == 1:
+            return np.asarray(self.apply(np.ones(1)))[:, None]
         explicit = self.explicit()
         return explicit.toarray() if sp.issparse(explicit) else np.asarray(explicit)
 
@@ -146,6 +148,8 @@ class Map(ABC):
 
     def gram_diagonal(self, weights: Vector) -> Vector:
         """The diagonal of `gram`, without forming it."""
+        if self.shape[1] == 1:
+            return np.asarray(weights @ np.square(self.dense()))
         if self.storage == "sparse":
             return np.asarray(_squares(self.explicit()).T @ weights)
         total = np.zeros(self.shape[1])
@@ -200,6 +204,9 @@ class Matrix(Map):
 
     def explicit(self) -> Any:
         return self.array if self.array.dtype.kind == "f" else self.array.astype(np.float64)
+
+    def dense(self) -> Vector:
+        return np.asarray(self.explicit())
 
     def _columns(self) -> Iterator[tuple[slice, Vector]]:
         for part in _parts(self.shape[1], _CHUNK // self.shape[0]):
@@ -348,9 +355,6 @@ class Selection(Map):
     def explicit(self) -> Any:
         columns = np.arange(self.shape[1]) if self.index is None else np.ascontiguousarray(self.index)
         return sp.csr_array((np.ones(self.shape[0]), columns, np.arange(self.shape[0] + 1)), shape=self.shape)
-
-    def dense(self) -> Vector:
-        return np.ones(self.shape) if self.shape[1] == 1 else super().dense()
 
     def _squares_times(self, vector: Vector) -> Vector:
         return np.array(self.apply(vector))
@@ -547,7 +551,8 @@ class HStack(Map):
 
     def rows(self, index: Any) -> Map:
         parts = [(m if m is None else m.rows(index), columns) for m, columns in self.parts]
-        return HStack(np.arange(self.shape[0])[index].size, parts)
+        count = len(range(self.shape[0])[index]) if isinstance(index, slice) else len(index)
+        return HStack(count, parts)
 
     def columns(self, index: NDArray[np.intp]) -> Map:
         parts: list[tuple[Map | None, int]] = []

@@ -65,6 +65,8 @@ class Rows:
 
     def positions(self, x: Vector) -> Vector:
         """``z = A x + d``."""
+        if not x.any():
+            return self.offset.copy()
         return np.asarray(self.linear.apply(x) + self.offset, dtype=np.float64)
 
     def total(self, z: Vector) -> float:
@@ -248,8 +250,18 @@ class Composite:
         return Composite(self.matrix, self.vector, self.scalar, ())
 
     def positions(self, x: Vector) -> list[Vector]:
-        """The z of all rows."""
-        return [r.positions(x) for r in self.rows]
+        """The z of all rows; those of the latest x are kept, and handed out for it again."""
+        latest = self._latest
+        if not latest or not np.array_equal(latest[0], x):
+            latest[:] = x.copy(), *(r.positions(x) for r in self.rows)
+            for z in latest[1:]:
+                z.flags.writeable = False
+        return latest[1:]
+
+    @cached_property
+    def _latest(self) -> list[Vector]:
+        """A point and the z of all rows there."""
+        return []
 
     def value(self, x: Vector, positions: Sequence[Vector] | None = None) -> float:
         """f(x)."""
@@ -262,15 +274,19 @@ class Composite:
         hessian, slope, constant, rows = self.hessian, self.slope.copy(), self.constant, []
         for r, z, kept in zip(self.rows, positions, keep, strict=True):
             weights = np.where(kept, 0.0, r.weights)
-            first, second = r.term.derivative(z), r.term.derivative(z, 2)
             # rho(v) = rho(z) + rho'(z) (v - z) + rho''(z) (v - z)^2 / 2 on the piece, with v = a'x + d written out in
             # x.
             reach = z - r.offset
-            slope += r.linear.transpose_apply(weights * (first - second * reach))
-            constant += float(weights @ (r.term.value(z) - first * reach + 0.5 * second * reach**2))
-            bent = np.flatnonzero(weights * second)
-            if bent.size:
-                hessian = add(hessian, r.linear.rows(bent).gram((weights * second)[bent]))
+            first = r.term.derivative(z)
+            constant += float(weights @ (r.term.value(z) - first * reach))
+            if r.term.degree > 1:
+                second = r.term.derivative(z, 2)
+                first = first - second * reach
+                constant += 0.5 * float(weights @ (second * reach**2))
+                bent = np.flatnonzero(weights * second)
+                if bent.size:
+                    hessian = add(hessian, r.linear.rows(bent).gram((weights * second)[bent]))
+            slope += r.linear.transpose_apply(weights * first)
             if np.any(kept):
                 rows.append(r.take(np.flatnonzero(kept)))
         return Composite(hessian, slope, constant, tuple(rows))
@@ -390,6 +406,6 @@ def _rows(block: TermBlock, variables: Any) -> Rows:
 
 def _new_rows(block: TermBlock, variables: Any) -> Rows:
     linear = block.argument.stacked(variables)
-    offset = np.array(np.broadcast_to(np.asarray(block.argument.offset, dtype=np.float64), (linear.shape[0],)))
-    weights = np.array(np.broadcast_to(np.asarray(block.weights, dtype=np.float64), offset.shape))
+    offset = np.broadcast_to(np.asarray(block.argument.offset, dtype=np.float64), (linear.shape[0],))
+    weights = np.broadcast_to(np.asarray(block.weights, dtype=np.float64), offset.shape)
     return Rows(linear, offset, block.term, weights)

@@ -104,9 +104,10 @@ def _update(problem: Composite, reference: list[Vector], positions: Sequence[Vec
             passed = ~near[b][j] & ((z >= t) != (z0 >= t))
             near[b][j] = near[b][j] | passed
             changed = changed or bool(passed.any())
-        bent = r.term.derivative(z, 2) != r.term.derivative(z0, 2)
-        reference[b] = np.where(bent, z, z0)
-        changed = changed or bool(bent.any())
+        if r.term.degree > 1:
+            bent = r.term.derivative(z, 2) != r.term.derivative(z0, 2)
+            reference[b] = np.where(bent, z, z0)
+            changed = changed or bool(bent.any())
     return changed
 
 
@@ -301,7 +302,7 @@ def _slopes(
     """A dual point: multipliers on near kinks, else the slope of a linear piece as frozen, of a curved one as now."""
     slopes = []
     for r, z0, z, masks, parts in zip(problem.rows, reference, positions, near, multipliers, strict=True):
-        at = np.where(r.term.derivative(z0, 2) == 0.0, z0, z)
+        at = z0 if r.term.degree <= 1 else np.where(r.term.derivative(z0, 2) == 0.0, z0, z)
         slope = np.array(r.term.derivative(at))
         for (t, jump), mask, u in zip(r.kinks, masks, parts, strict=True):
             slope -= np.where(mask & (at >= t), jump, 0.0)

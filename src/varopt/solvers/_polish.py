@@ -44,7 +44,7 @@ class Walk:
     def put(self, x: Vector) -> None:
         """Go to x."""
         self.x = x
-        self.z = self.problem.positions(x)
+        self.z = [z.copy() for z in self.problem.positions(x)]
         self.pull = self.problem.quadratic_slope(x)
         self.value = self.problem.value(x, self.z)
 

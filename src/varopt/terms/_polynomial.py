@@ -44,7 +44,7 @@ def differentiate(polynomial: Polynomial) -> Polynomial:
 def evaluate(polynomial: Polynomial, x: Array) -> Array:
     """Horner's rule."""
     polynomial = trim(polynomial)
-    return reduce(lambda total, c: total * x + c, polynomial[-2::-1], polynomial[-1])
+    return reduce(lambda total, c: total * x if is_zero(c) else total * x + c, polynomial[-2::-1], polynomial[-1])
 
 
 def shift(polynomial: Polynomial, offset: Coefficient) -> Polynomial:
