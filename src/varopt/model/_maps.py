@@ -39,6 +39,7 @@ Vector = NDArray[np.floating[Any]]
 
 _CHUNK = 1 << 20  # entries of a dense temporary where matrices are multiplied piece by piece
 _CACHED = 1 << 16  # the same where vectors are, and the piece should stay in the cache
+_TALL = 1 << 12  # rows at a time of a transposed product, on which BLAS would waste its threads
 _EAGER = 1 << 20  # matrices up to this many entries are checked for NaN when handed over, larger ones at first use
 
 
@@ -183,7 +184,9 @@ class Matrix(Map):
 
     def transpose_apply(self, values: Vector) -> Vector:
         if self._fits(values):
-            return np.asarray(values @ self.array)
+            if values.ndim > 1 or self.shape[0] <= 2 * _TALL or not self.array.flags.c_contiguous:
+                return np.asarray(values @ self.array)
+            return np.asarray(sum(values[part] @ self.array[part] for part in _parts(self.shape[0], _TALL)))
         out = np.zeros((*values.shape[:-1], self.shape[1]))
         for part, block in self._row_blocks():
             out += values[..., part] @ block
