@@ -19,6 +19,7 @@ __all__ = ["NEARBY", "STATIONARY", "balanced", "bracket", "charge", "dual_gap", 
 Vector = NDArray[np.float64]
 
 STATIONARY = 1e-12  # share of what cancels in a residual below which it counts as rounding
+_CHUNK = 1 << 15  # rows at a time where each needs a few numbers that the cache should hold
 _CORRECTIONS = 8  # rounds in which slopes are moved until they balance
 NEARBY = (
     "an optimum lies within twice the coordinates of the point found (which absorbs that it is stationary to rounding)"
@@ -43,9 +44,13 @@ def dual_gap(
     """
     residual, gap = _residual(problem, x, slopes), 0.0
     for r, z, u in zip(problem.rows, positions, slopes, strict=True):
-        open_rows = np.flatnonzero((u != r.term.derivative(z)) & (r.weights > 0))
-        if open_rows.size:
-            gap += float(r.weights[open_rows] @ young(r, z, u, open_rows))
+        for start in range(0, r.count, _CHUNK):
+            part = slice(start, start + _CHUNK)
+            open_rows = start + np.flatnonzero(
+                (u[part] != r.term.take(part).derivative(z[part])) & (r.weights[part] > 0)
+            )
+            if open_rows.size:
+                gap += float(r.weights[open_rows] @ young(r, z, u, open_rows))
     energy, flat = _inverse_energy(problem.hessian, residual)
     gap += 0.5 * energy
     if not flat.any():
@@ -84,7 +89,7 @@ def _inverse_energy(hessian: Any, residual: Vector) -> tuple[float, NDArray[np.b
     curved = diagonal > 0
     # A zero on the diagonal of a positive semidefinite matrix makes row and column zero.
     if sp.issparse(hessian) and hessian.nnz <= np.count_nonzero(curved):
-        return float(residual[curved] @ (residual[curved] / diagonal[curved])), ~curved
+        return float(residual @ np.divide(residual, diagonal, out=np.zeros(residual.size), where=curved)), ~curved
     if not curved.all():
         part = np.flatnonzero(curved)
         hessian = sp.csr_array(hessian)[part][:, part] if sp.issparse(hessian) else hessian[np.ix_(part, part)]

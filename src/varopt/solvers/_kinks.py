@@ -49,7 +49,8 @@ class Kinks:
 
 def split(problem: Composite) -> tuple[Kinks, tuple[Rows, ...]]:
     """The kinks of single variables, one for each at most, and the rows that are none."""
-    rest, low, high = np.zeros(problem.size), np.zeros(problem.size), np.zeros(problem.size)
+    nothing = np.broadcast_to(0.0, (problem.size,))  # most problems without kinks are large, and pay for none
+    rest = low = high = nothing
     taken, others = np.zeros(problem.size, dtype=bool), []
     for r in problem.rows:
         if len(r.term.knots) != 1 or r.term.degree > 1 or r.single is None:
@@ -67,6 +68,8 @@ def split(problem: Composite) -> tuple[Kinks, tuple[Rows, ...]]:
         if not np.array_equal(candidate[index], at):  # two kinks of one variable
             others.append(r)
             continue
+        if rest is nothing:
+            low, high = np.zeros((2, problem.size))
         rest = candidate
         taken[index] = True
         ends = factor * r.weights[live] * np.stack([left, right])
