@@ -223,6 +223,28 @@ def test_the_scale_of_the_objective_does_not_matter(scale, rng):
     np.testing.assert_allclose(scaled.fun, scale * plain.fun, rtol=1e-9)
 
 
+@pytest.mark.parametrize("weight", [10.0, 200.0, 1e4, 1e6])
+def test_large_weights_that_cancel_leave_their_difference(weight):
+    # Rows 0 and 1 pull in opposite directions but for a share of 1e-8 or less, which the ridge asks for.
+    X, t = np.array([[400.0, 1e-3], [400.0, 1e-3], [-60.0, 20.0]]), np.array([1.0, 1.2, -0.3])
+    w, b = vo.Variable(2), vo.Variable()
+    r = vo.minimize(weight * vo.sum(vo.abs(t - X @ w - b)) + 0.5 * vo.sum_squares(w))
+    # One of rows 0 and 1 costs what lies between them wherever b is; the others are met exactly by the smallest w.
+    away = X[2] - X[0]
+    nearest = min((t[2] - end) ** 2 for end in t[:2])
+    assert r.gap <= 1e-15 * weight
+    assert r.fun == pytest.approx(0.2 * weight + 0.5 * nearest / (away @ away), rel=1e-15 * 64, abs=0.0)
+
+
+def test_rows_met_exactly_under_large_weights(rng):
+    X, t = rng.standard_normal((10, 30)) * 10.0 ** rng.uniform(-3, 3, 30), rng.standard_normal(10)
+    w, b = vo.Variable(30), vo.Variable()
+    f = 700.0 * vo.sum(vo.abs(t - X @ w - b)) + vo.norm1(w) + 0.5 * vo.sum_squares(w)
+    r = vo.minimize(f)
+    assert r.gap <= 1e-11
+    assert r.fun == pytest.approx(explicit_optimum(f), rel=1e-6)
+
+
 def test_unbounded_objectives_are_named():
     w = vo.Variable(2)
     cases = [

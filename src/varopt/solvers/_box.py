@@ -80,21 +80,24 @@ def box_by_interior_point(
 
 
 def box_by_active_set(
-    inner: Vector, linear: Vector, balance: Vector, target: Vector, high: Vector, sides: Vector | None = None
-) -> Vector | None:
-    """Minimise ``1/2 u'Gu + l'u`` with u in [0, high] and ``B u = target``, by DAQP; None where it loses its way.
+    inner: Vector, linear: Vector, balance: Vector, target: Vector, low: Vector, high: Vector,
+    sides: Vector | None = None,
+) -> Vector | None:  # fmt: skip
+    """Minimise ``1/2 u'Gu + l'u`` with u in [low, high] and ``B u = target``, by DAQP; None where it loses its way.
 
-    `sides` are -1 and 1 for multipliers that are expected at zero and at `high`: good guesses save most of the steps.
-    Multipliers are measured in units of their bounds, so that
-    weights of any size are alike; or, where the bounds are far away, in units of the size that the curvature allows.
+    `sides` are -1 and 1 for multipliers that are expected at `low` and at `high`: good guesses save most of the steps.
+    What is returned at an end is held there, what is not is free, however near it may be. Multipliers are measured in
+    units of their bounds, so that weights of any size are alike; or, where the bounds are far away, in units of the
+    size that the curvature allows.
     """
     import daqp
 
-    bent = inner.diagonal() > 0.0
-    natural = float(np.max(np.abs(linear[bent]) / inner.diagonal()[bent], initial=0.0))
-    unit = np.where(high > 0, np.minimum(high, _FAR * natural) if natural > 0.0 else high, 1.0)
+    ends = np.maximum(np.abs(low), np.abs(high))
+    bend = np.sqrt(np.maximum(inner.diagonal(), 0.0))
+    natural = float(np.max(np.abs(linear[bend > 0.0]) / bend[bend > 0.0], initial=0.0))
+    far = np.divide(_FAR * natural, bend, out=np.full(high.size, np.inf), where=bend > 0.0)
+    unit = np.where(ends > 0, np.minimum(ends, far) if natural > 0.0 else ends, 1.0)
     matrix, vector, constraint = unit[:, None] * inner * unit, unit * linear, balance * unit
-    top = np.where(high > 0, high / unit, 0.0)
     size = max(float(np.trace(matrix)) / high.size, float(np.abs(vector).max(initial=0.0)), 1e-300)
     matrix, vector = matrix / size, vector / size
     lengths = np.linalg.norm(constraint, axis=1)
@@ -103,14 +106,15 @@ def box_by_active_set(
     kinds = np.concatenate([np.zeros(high.size), np.full(bound.size, EQUAL)]).astype(np.int32)
     if sides is not None:
         kinds[: high.size] = active(sides)
-    u, _, flag, _ = daqp.solve(
+    u, _, flag, facts = daqp.solve(
         np.ascontiguousarray(matrix + _RIDGE * np.eye(high.size)), vector, np.ascontiguousarray(constraint),
-        np.concatenate([top, bound]), np.concatenate([np.zeros(high.size), bound]), kinds, primal_tol=1e-10,
+        np.concatenate([high / unit, bound]), np.concatenate([low / unit, bound]), kinds, primal_tol=1e-10,
         dual_tol=1e-13, iter_limit=1000 + 50 * high.size,
     )  # fmt: skip
     if flag < 1 or np.abs(constraint @ u - bound).max(initial=0.0) > 1e-7:
         return None
-    return np.asarray(np.clip(u * unit, 0.0, high))
+    held = np.sign(facts["lam"][: high.size])
+    return np.where(held == 0.0, np.clip(u * unit, low, high), np.where(held > 0.0, high, low))
 
 
 def active(sides: Vector) -> NDArray[np.int32]:

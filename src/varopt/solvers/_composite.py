@@ -269,15 +269,20 @@ class Composite:
         norms = sum(group.total(group.positions(x)) for group in self.groups)
         return self.quadratic(x) + sum(r.total(z) for r, z in zip(self.rows, positions, strict=True)) + norms
 
-    def freeze(self, positions: Sequence[Vector], keep: Sequence[NDArray[np.bool_]]) -> Composite:
-        """Rows not kept become part of the quadratic, as the polynomial of the piece they lie in."""
+    def freeze(
+        self, positions: Sequence[Vector], keep: Sequence[NDArray[np.bool_]], tilts: Sequence[Any] | None = None
+    ) -> Composite:
+        """Rows not kept become part of the quadratic, as the polynomial of the piece they lie in.
+
+        With `tilts` its slope differs from that by so much, and the constant of the quadratic is of no use.
+        """
         hessian, slope, constant, rows = self.hessian, self.slope.copy(), self.constant, []
-        for r, z, kept in zip(self.rows, positions, keep, strict=True):
+        for r, z, kept, tilt in zip(self.rows, positions, keep, tilts or [0.0] * len(self.rows), strict=True):
             weights = np.where(kept, 0.0, r.weights)
             # rho(v) = rho(z) + rho'(z) (v - z) + rho''(z) (v - z)^2 / 2 on the piece, with v = a'x + d written out in
             # x.
             reach = z - r.offset
-            first = r.term.derivative(z)
+            first = r.term.derivative(z) + tilt
             constant += float(weights @ (r.term.value(z) - first * reach))
             if r.term.degree > 1:
                 second = r.term.derivative(z, 2)

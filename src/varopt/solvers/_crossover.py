@@ -8,7 +8,7 @@ that passed a kink are added, and the solve is repeated.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -115,29 +115,28 @@ def _solve_kinks(
     problem: Composite, reference: Sequence[Vector], near: Near, sides: Vector
 ) -> tuple[Vector, list[list[Vector]]] | None:
     """Minimise with every near kink a function of its own and all else frozen; the point and the multipliers."""
-    frozen = problem.freeze(reference, [np.zeros(z.shape, dtype=bool) for z in reference])
-    slope = frozen.slope.copy()
-    matrices, offsets, highs, distances, counts = [], [np.zeros(0)], [np.zeros(0)], [np.zeros(0)], []
+    matrices, offsets, highs, distances, counts, tilts = [], [np.zeros(0)], [np.zeros(0)], [np.zeros(0)], [], []
     for r, z, masks in zip(problem.rows, reference, near, strict=True):
+        tilt = np.zeros(z.shape)  # from the side that a row lies on to the middle of the jump at its kink
         for (t, jump), mask in zip(r.kinks, masks, strict=True):
             index = np.flatnonzero(mask)
             counts.append(index.size)
             part = r.linear.rows(index).explicit()
             matrices.append(part.toarray() if sp.issparse(part) else np.asarray(part, dtype=np.float64))
-            knot = np.broadcast_to(np.asarray(t, dtype=np.float64), z.shape)[index]
-            weight = r.weights[index] * np.broadcast_to(np.asarray(jump, dtype=np.float64), z.shape)[index]
-            right = z[index] >= knot
-            slope -= matrices[-1].T @ (weight * right)  # what freezing on the right of the kink has put there
+            knot, height = (np.broadcast_to(np.asarray(v, dtype=np.float64), z.shape)[index] for v in (t, jump))
+            tilt[index] += np.where(z[index] >= knot, -0.5, 0.5) * height
             offsets.append(r.offset[index] - knot)
             away = np.abs(z[index] - knot)
             distances.append(away / max(float(away.max(initial=0.0)), 1e-300))
-            highs.append(weight)
+            highs.append(r.weights[index] * height)
+        tilts.append(tilt)
+    frozen = problem.freeze(reference, [np.zeros(z.shape, dtype=bool) for z in reference], tilts)
     d, high = np.concatenate(offsets), np.concatenate(highs)
     a = np.vstack(matrices) if matrices else np.zeros((0, problem.size))
     solved = (
-        _linear(slope, a, d, high, np.concatenate(distances))
+        _linear(frozen.slope - 0.5 * high @ a, a, d, high, np.concatenate(distances))
         if frozen.hessian is None
-        else _quadratic(frozen.hessian, slope, a, d, high, sides)
+        else _quadratic(frozen.hessian, frozen.slope, a, d, high, sides)
     )
     if solved is None or not np.all(np.isfinite(solved[0])):
         return None
@@ -181,11 +180,16 @@ def _linear(slope: Vector, a: Vector, d: Vector, high: Vector, distance: Vector)
 def _quadratic(
     matrix: Any, slope: Vector, a: Vector, d: Vector, high: Vector, sides: Vector
 ) -> tuple[Vector, Vector] | None:
-    """The same with curvature H: ``min 1/2 (g + A'u)' H^+ (g + A'u) - d'u``, with ``g + A'u`` in the range of H."""
+    """The same with curvature H: ``min 1/2 (g + A'u)' H^+ (g + A'u) - d'u``, with ``g + A'u`` in the range of H.
+
+    Multipliers are counted from the middle of their range, where large weights pull in neither direction: counted from
+    an end, what they leave of each other would be lost to rounding. The slope g is that with all of them there.
+    """
     hessian = matrix.toarray() if sp.issparse(matrix) else np.asarray(matrix)
     diagonal, columns = hessian.diagonal(), np.abs(a).max(axis=0, initial=0.0)
     flat = np.where(columns > 0, columns, 1.0)
     scale = 1.0 / np.where(diagonal > 0, np.sqrt(np.maximum(diagonal, 1e-300)), flat)  # variables in any units
+    half = 0.5 * high
     rows, slope = a * scale, scale * slope
     scaled = scale[:, None] * hessian * scale
     factor = factorised(scaled)
@@ -204,24 +208,28 @@ def _quadratic(
             return np.asarray(basis @ ((basis.T @ v).T / curvature).T)
 
     if not d.size:
-        return -scale * invert(slope), np.zeros(0)
+        return -scale * invert(slope), high
     spread = invert(rows.T)
     inner = rows @ spread
     balance = (rows @ null).T  # pulls in directions without curvature must cancel the slope there
     target = -(null.T @ slope)
     linear = spread.T @ slope - d
-    u = box_by_active_set(inner, linear, balance, target, high, sides)
-    if u is None:
+    v = box_by_active_set(inner, linear, balance, target, -half, half, sides)
+    if v is None:
         return None
-    u, directions = _polish(u, inner, linear, balance, target, high)
-    y = -invert(slope + rows.T @ u)
-    if null.shape[1] and np.linalg.matrix_rank(balance[:, _strictly_inside(u, high)]) < null.shape[1]:
+
+    def point(v: Vector) -> Vector:
+        return -invert(slope + rows.T @ v)
+
+    v, finer, directions = _polish(v, lambda v: rows @ point(v) + d, inner, balance, target, half)
+    y = point(v) - spread @ finer
+    if null.shape[1] and np.linalg.matrix_rank(balance[:, np.abs(v) < half]) < null.shape[1]:
         # No resting row fixes these directions.
-        found = _along(null.T @ slope, balance.T, rows @ y + d, high)
+        found = _along(null.T @ slope - balance @ half, balance.T, rows @ y + d, high)
         if found is None:
             return None
         directions = found
-    return scale * (y + null @ directions), u
+    return scale * (y + null @ directions), half + v
 
 
 def _along(slope: Vector, a: Vector, d: Vector, high: Vector) -> Vector | None:
@@ -240,15 +248,17 @@ def _along(slope: Vector, a: Vector, d: Vector, high: Vector) -> Vector | None:
 
 
 def _polish(
-    u: Vector, inner: Vector, linear: Vector, balance: Vector, target: Vector, high: Vector
-) -> tuple[Vector, Vector]:
+    v: Vector, distance: Callable[[Vector], Vector], inner: Vector, balance: Vector, target: Vector, half: Vector
+) -> tuple[Vector, Vector, Vector]:
     """Multipliers to full accuracy once it is known which lie inside: those rows rest exactly on their kinks.
 
-    Also returns the components of the point in directions without curvature, which these rows fix.
+    Also returns what they lack that is finer than their own rounding, which the point shall not lack; and the
+    components of the point in directions without curvature, which these rows fix. `distance` is that of the rows from
+    their kinks but for these directions, from the sum of all pulls: only there do large ones cancel as well as they
+    can.
     """
-    inside = _strictly_inside(u, high)
+    inside = np.abs(v) < half
     count, free = int(inside.sum()), target.size
-    fixed = np.where(u < high - u, 0.0, high)[~inside]
     # In units in which curvature is one and balances are of length one: data may be in any.
     diagonal = inner.diagonal()[inside]
     largest = float(diagonal.max(initial=0.0))
@@ -262,19 +272,15 @@ def _polish(
     system[:count, :count] = unit[:, None] * inner[np.ix_(inside, inside)] * unit
     system[:count, count:] = -across.T
     system[count:, :count] = across
-    rhs = np.concatenate(
-        [
-            -unit * (linear[inside] + inner[np.ix_(inside, ~inside)] @ fixed),
-            (target - balance[:, ~inside] @ fixed) / lengths,
-        ]
-    )
     # The smallest correction of what is known: where rows are dependent their multipliers are not unique.
-    solution = np.concatenate([u[inside] / unit, np.zeros(free)])
-    for _ in range(2 if rhs.size else 0):
-        solution = solution + _least(system, rhs - system @ solution)
-    polished = np.empty_like(u)
-    polished[inside], polished[~inside] = unit * solution[:count], fixed
-    return np.clip(polished, 0.0, high), solution[count:] / lengths
+    polished, finer, directions = v, np.zeros_like(v), np.zeros(free)
+    for _ in range(3 if count + free else 0):
+        polished = np.clip(polished + finer, -half, half)
+        rest = unit * distance(polished)[inside] + across.T @ directions
+        step = _least(system, np.concatenate([rest, (target - balance @ polished) / lengths]))
+        finer[inside] = unit * step[:count]
+        directions += step[count:]
+    return polished, finer, directions / lengths
 
 
 def _least(system: Vector, rhs: Vector) -> Vector:
@@ -284,12 +290,6 @@ def _least(system: Vector, rhs: Vector) -> Vector:
     if info == 0 and diagonal.min() > 1e-9 * diagonal.max():
         return np.asarray(solution)
     return np.asarray(np.linalg.lstsq(system, rhs, rcond=1e-13)[0])
-
-
-def _strictly_inside(u: Vector, high: Vector) -> NDArray[np.bool_]:
-    """Multipliers of rows that rest on their kink, neither left nor right of it."""
-    margin = 1e-7 * np.clip(u.max(initial=0.0), 1e-5 * high, high)  # bounds may be far from every multiplier
-    return np.asarray((u > margin) & (u < high - margin))
 
 
 def _slopes(

@@ -172,7 +172,7 @@ def _rest(part: KernelProblem, kernel: Vector, pull: Vector, beta: Vector, z: Ve
             inner, total = part.scale[:, None] * kernel * part.scale, float((beta - base).sum())
             v = None
             if part.size <= _SMALL:
-                v = box_by_active_set(inner, linear, -part.scale[None, :], np.array([total]), high)
+                v = box_by_active_set(inner, linear, -part.scale[None, :], np.array([total]), np.zeros_like(high), high)
             if v is None:
                 v, _ = box_by_interior_point(inner, linear, high, -part.scale, total)
             beta = base - part.scale * v
