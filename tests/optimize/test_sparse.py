@@ -4,70 +4,17 @@ from __future__ import annotations
 
 import tracemalloc
 
-import clarabel
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 import varopt as vo
+from tests.optimize.explicit import explicit_point
 from varopt.optimize import Status
 from varopt.solvers import METHODS, Composite, InteriorPoint, composite
 from varopt.solvers._normal import normal
 
 # -- Independent optima -----------------------------------------------------------------------------------------------
-
-
-def explicit_point(f):
-    """A near-optimal point by Clarabel, quadratic pieces included.
-
-    A term is a line and, at every knot t, a kink of height h or a slope that rises at rate c, by h in all: of
-    ``y = z - t`` these are ``min { h a + c v^2 / 2 : v >= y - a, a >= 0, v >= 0 }``, with a only where h is finite, and
-    v only where c is not infinite.
-    """
-    problem = composite(f)
-    size, slope, parts = problem.size, problem.slope.copy(), []
-    for r in problem.rows:
-        a, term = sp.csr_array(r.linear.explicit()), r.term
-        slope += a.T @ (r.weights * term.subdifferential(np.asarray(term.knots[0], dtype=float))[0])
-        curvatures = [2.0 * np.asarray(piece[2]) if len(piece) > 2 else np.zeros(()) for piece in term.pieces]
-        ends = [*term.knots[1:], np.inf]
-        found = [(-1.0, term.knots[0], np.inf, curvatures[0])]
-        for knot, end, jump, curvature in zip(term.knots, ends, term.jumps, curvatures[1:], strict=True):
-            found.append((1.0, knot, jump[1] if len(jump) > 1 else 0.0, np.inf))
-            found.append((1.0, knot, np.inf if np.all(np.isinf(end)) else curvature * (end - knot), curvature))
-        for sign, knot, high, curvature in found:
-            if np.any(high) and np.any(curvature):
-                used = np.flatnonzero(r.weights)
-                high, curvature = (np.broadcast_to(v, (r.count,))[used] * r.weights[used] for v in (high, curvature))
-                parts.append((sign * a[used], (sign * (r.offset - knot))[used], high, curvature))
-    hessian = sp.csr_array((size, size)) if problem.hessian is None else sp.csr_array(problem.hessian)
-    costs, bends, columns, limits = [slope], [np.zeros(size)], [], []
-    for a, d, high, curvature in parts:
-        identity = sp.eye_array(a.shape[0])
-        mine = []
-        for cost, bend in ((high, np.zeros_like(d)), (np.zeros_like(d), curvature)):
-            if np.all(np.isfinite(cost)) and np.all(np.isfinite(bend)):
-                costs.append(cost)
-                bends.append(bend)
-                mine.append(len(columns) + len(mine))
-        columns += [identity] * len(mine)
-        limits.append((a, d, mine))
-    counts = [c.shape[0] for c in columns]
-    rows = []
-    for a, _, mine in limits:
-        rows.append([a, *(-columns[k] if k in mine else sp.csr_array((a.shape[0], n)) for k, n in enumerate(counts))])
-    lifted = sp.block_diag([hessian, sp.csr_array((sum(counts), sum(counts)))]) + sp.diags_array(np.concatenate(bends))
-    positive = sp.hstack([sp.csr_array((sum(counts), size)), -sp.eye_array(sum(counts))])
-    constraint = sp.vstack([sp.block_array(rows), positive])
-    bound = np.concatenate([*(-d for _, d, _ in limits), np.zeros(sum(counts))])
-    settings = clarabel.DefaultSettings()
-    settings.verbose = False
-    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-11
-    cones = [clarabel.NonnegativeConeT(bound.size)]
-    solver = clarabel.DefaultSolver(
-        sp.csc_matrix(sp.triu(lifted)), np.concatenate(costs), sp.csc_matrix(constraint), bound, cones, settings
-    )
-    return np.array(solver.solve().x)[:size]
 
 
 def taut_string(y, penalty):

@@ -91,10 +91,17 @@ def _codes(X: Any) -> NDArray[np.uint64]:
     if not sp.issparse(X):
         return _dense_codes(X, salt=0)
     entries = X.tocsr()
-    # An absent entry and a stored zero are the same: neither counts.
-    mixed = np.where(entries.data != 0, _mixed(entries.data, _constants(X.shape[1], 0)[entries.indices]), np.uint64(0))
-    sums = np.concatenate([[np.uint64(0)], np.cumsum(mixed, dtype=np.uint64)])
-    return np.asarray(sums[entries.indptr[1:]] - sums[entries.indptr[:-1]])
+    factors, mixed = _constants(X.shape[1], 0), np.empty(entries.nnz, dtype=np.uint64)
+    for start in range(0, mixed.size, _BLOCK):
+        part = slice(start, start + _BLOCK)
+        mixed[part] = _mixed(entries.data[part], factors[entries.indices[part]])
+    if not np.all(entries.data):
+        mixed[entries.data == 0] = 0  # an absent entry and a stored zero are the same: neither counts
+    codes = np.zeros(X.shape[0], dtype=np.uint64)
+    filled = np.flatnonzero(np.diff(entries.indptr))
+    if filled.size:
+        codes[filled] = np.add.reduceat(mixed, entries.indptr[filled])
+    return codes
 
 
 def _dense_codes(values: NDArray[Any], salt: int) -> NDArray[np.uint64]:

@@ -413,7 +413,11 @@ class Scaled(Map):
         inner = self.inner.explicit()
         if np.ndim(self.scale) == 0:
             return self.scale * inner
-        return sp.diags_array(self.scale) @ inner if sp.issparse(inner) else np.asarray(self.scale)[:, None] * inner
+        if not sp.issparse(inner):
+            return np.asarray(self.scale)[:, None] * inner
+        rows = sp.csr_array(inner)
+        scaled = rows.data * np.repeat(self.scale, np.diff(rows.indptr))
+        return sp.csr_array((scaled, rows.indices, rows.indptr), shape=rows.shape)
 
     def dense(self) -> Vector:
         return np.asarray(np.asarray(self.scale)[..., None] * self.inner.dense())

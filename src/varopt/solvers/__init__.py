@@ -9,6 +9,7 @@ from varopt.solvers._interior_point import InteriorPoint
 from varopt.solvers._lbfgs import LBFGS
 from varopt.solvers._low_rank import LowRank
 from varopt.solvers._method import Method
+from varopt.solvers._multipliers import Multipliers
 from varopt.solvers._newton import Newton
 from varopt.solvers._pivoting import Pivoting
 from varopt.solvers._program import Program
@@ -34,6 +35,7 @@ __all__ = [
     "InteriorPoint",
     "LowRank",
     "Method",
+    "Multipliers",
     "Newton",
     "NotComposite",
     "Pivoting",

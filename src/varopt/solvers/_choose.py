@@ -10,6 +10,7 @@ from varopt.solvers._interior_point import InteriorPoint
 from varopt.solvers._lbfgs import LBFGS
 from varopt.solvers._low_rank import LowRank
 from varopt.solvers._method import Method
+from varopt.solvers._multipliers import Multipliers
 from varopt.solvers._newton import Newton
 from varopt.solvers._pivoting import Pivoting
 from varopt.solvers._program import Program
@@ -20,14 +21,14 @@ from varopt.solvers._working_set import WorkingSet
 __all__ = ["METHODS", "choose"]
 
 _METHODS = (
-    Newton(), Pivoting(), TautString(), Program(), WorkingSet(), Range(), LowRank(), InteriorPoint(), GroupNewton(),
-    Graduated(), DiagonalNewton(), LBFGS(),
+    Newton(), Pivoting(), TautString(), Program(), WorkingSet(), Range(), LowRank(), Multipliers(), InteriorPoint(),
+    GroupNewton(), Graduated(), DiagonalNewton(), LBFGS(),
 )  # fmt: skip
 METHODS: dict[str, Method] = {method.name: method for method in _METHODS}
 # In order: the first that suits the problem and does not refuse it is taken.
 _AUTO = (
-    "taut-string", "working-set", "range", "low-rank", "pivoting", "interior-point", "program", "newton",
-    "group-newton", "graduated",
+    "taut-string", "working-set", "range", "low-rank", "pivoting", "multipliers", "interior-point", "program",
+    "newton", "group-newton", "graduated",
 )  # fmt: skip
 
 

@@ -108,12 +108,15 @@ class Rows:
         if isinstance(linear, Selection):
             index = np.arange(self.count) if linear.index is None else linear.index
             return start + index, np.broadcast_to(scale, (self.count,))
-        # A few rows tell most problems apart without a copy of the data.
-        if self.linear.storage != "sparse" or (self.count > 64 and self.take(np.arange(8)).single is None):
+        if self.linear.storage != "sparse":
             return None
-        explicit = sp.csr_array(self.linear.explicit())
-        explicit.sum_duplicates()
-        return (explicit.indices, explicit.data) if np.all(np.diff(explicit.indptr) == 1) else None
+        # A few rows tell most problems apart without a copy of the data.
+        for linear in (self.linear.rows(np.arange(min(self.count, 8))), self.linear):
+            explicit = sp.csr_array(linear.explicit(), copy=True)  # what follows changes it
+            explicit.sum_duplicates()
+            if np.any(np.diff(explicit.indptr) != 1):
+                return None
+        return explicit.indices, explicit.data
 
     @property
     def curvature(self) -> Vector:
@@ -193,6 +196,20 @@ class Composite:
     def span(self) -> Vector | None:
         """Orthonormal columns, far fewer than variables, of which all that the objective sees is made; or None."""
         return spanned(self)
+
+    @cached_property
+    def ridge(self) -> Composite:
+        """The problem with squares of single variables multiplied out, a diagonal matrix, and all others as rows."""
+        diagonal = np.zeros(self.size) if self.matrix is None else np.array(self.matrix.diagonal())
+        vector, scalar, others = self.vector, self.scalar, []
+        for r in self.squares:
+            if r.single is None:
+                others.append(r)
+                continue
+            index, factor = r.single
+            diagonal += np.bincount(index, r.curvature * np.square(factor), minlength=self.size)
+            vector, scalar = vector + r.pull_at_zero, scalar + r.total(r.offset)
+        return Composite(sp.diags_array(diagonal), vector, scalar, (*self.rows, *others))
 
     @property
     def not_quadratic(self) -> str:

@@ -22,7 +22,7 @@ from varopt.solvers._duality import dual_gap
 from varopt.solvers._method import Method
 from varopt.solvers._state import Check, State
 
-__all__ = ["Range"]
+__all__ = ["Range", "ridge_refusal"]
 
 Vector = NDArray[np.float64]
 
@@ -49,29 +49,19 @@ class Range(Method):
 
     def refusal(self, problem: Composite) -> str:
         """What the problem lacks."""
-        if lacks := problem.not_quadratic or problem.not_convex:
-            return lacks
-        if not np.all(problem.kinks[0].free):
-            return "it has kinks of single variables."
-        if problem.matrix is not None and not _is_diagonal(problem.matrix):
-            return "its quadratic form couples variables."
-        return (
-            ""
-            if problem.matrix is not None or any(r.single is not None for r in problem.squares)
-            else "it has no ridge."
-        )
+        return ridge_refusal(problem)
 
     def suits(self, problem: Composite) -> bool:
         """Whether there are many more variables with a ridge than rows."""
         rows = sum(r.count for r in (*problem.rows, *problem.squares) if r.single is None)
         wide = problem.size > max(_SMALL, (_WIDE_SPARSE if problem.is_sparse else _WIDE) * rows)
-        return wide and bool(2 * np.count_nonzero(_ridge(problem).matrix.diagonal()) > problem.size)
+        return wide and bool(2 * np.count_nonzero(problem.ridge.matrix.diagonal()) > problem.size)
 
     def solve(self, problem: Composite, state: State, tol: float, check: Check) -> None:
         """Lower the bracket of `state`."""
         from varopt.solvers._choose import choose
 
-        whole = _ridge(problem)
+        whole = problem.ridge
         reduced, expand = _reduced(whole)
         for tried in _capped(reduced):
             part = State(np.zeros(reduced.size))
@@ -94,17 +84,21 @@ class Range(Method):
         check(state)
 
 
+def ridge_refusal(problem: Composite) -> str:
+    """What a problem lacks to be a ridge and rows."""
+    if lacks := problem.not_quadratic or problem.not_convex:
+        return lacks
+    if not np.all(problem.kinks[0].free):
+        return "it has kinks of single variables."
+    if problem.matrix is not None and not _is_diagonal(problem.matrix):
+        return "its quadratic form couples variables."
+    if problem.matrix is None and all(r.single is None for r in problem.squares):
+        return "it has no ridge."
+    return ""
+
+
 def _is_diagonal(matrix: Any) -> bool:
     return bool(sp.issparse(matrix) and (matrix - sp.diags_array(matrix.diagonal())).nnz == 0)
-
-
-def _ridge(problem: Composite) -> Composite:
-    """The problem with squares of single variables multiplied out, a diagonal matrix, and all others as rows."""
-    single = tuple(r for r in problem.squares if r.single is not None)
-    ridge = Composite(problem.matrix, problem.vector, problem.scalar, (), squares=single)
-    diagonal = np.zeros(problem.size) if ridge.hessian is None else ridge.hessian.diagonal()
-    others = tuple(r for r in problem.squares if r.single is None)
-    return Composite(sp.diags_array(diagonal), ridge.slope, ridge.constant, (*problem.rows, *others))
 
 
 def _reduced(whole: Composite) -> tuple[Composite, Any]:

@@ -1,0 +1,243 @@
+r"""Rows whose kinks are smoothed around multipliers, in coordinates in which the ridge is half a squared length.
+
+A convex piecewise term is a smooth one and kinks, and a kink of height h at t is smoothed to
+
+    h max_u { u (z - t) - width / 2 (u - centre)^2,  0 <= u <= 1 },        u = clip(centre + (z - t) / width, 0, 1),
+
+its average under uniform noise of that width whose mean is shifted by ``width (centre - 1/2)``, up to a constant: the
+bound of [SB12] with a mean of its own for every row. Where the centre is the multiplier at an optimum, the optimum of
+the smoothed problem is that of the problem itself, and the width need not vanish (the method of multipliers,
+[Rockafellar76]).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from varopt.model._maps import HStack, Map, Scaled
+from varopt.solvers._composite import Composite, Rows
+
+__all__ = ["Envelope", "Smoothed", "smooth_slope"]
+
+Vector = NDArray[np.float64]
+Index = NDArray[np.intp]
+
+_NARROW = 8  # columns of a part up to which they are treated as dense ones
+_CORRECTIONS = 8  # rounds in which multipliers are moved until they balance
+_BALANCED = 1e-14  # share of what cancels that counts as balance
+
+
+class Smoothed(NamedTuple):
+    """The smoothed rows at a point: multipliers (kinks by rows), forces and curvatures, and the Fenchel-Young gaps."""
+
+    multipliers: Vector
+    force: Vector
+    bend: Vector
+    young: float
+
+
+@dataclass(frozen=True)
+class Envelope:
+    """Some rows of a problem, the others a constant pull.
+
+    A point is ``(t, b)``: t the variables of sparse columns, each times the root of its curvature, and b those of a few
+    dense columns, an intercept say, whose curvature may be zero. The rows are ``scale (A (t / root)) + dense b``.
+    """
+
+    matrix: Any  # (n, m) CSR, the user's own where it can be
+    scale: Any  # a number, or one a row
+    root: Vector  # (m,)
+    dense: Vector  # (n, f)
+    curvature: Vector  # (f,)
+    offset: Vector
+    knots: Vector  # (kinks, n)
+    heights: Vector  # (kinks, n), zero where a row has fewer kinks
+    unit: Any  # width at a relative width of one: a number, or one a row
+    steady: Vector  # (m + f), the pull of all else
+    idle: Vector  # (kinks, n), multipliers at which the rows pull as little as they can
+    curved: tuple[tuple[slice, Rows], ...]  # rows with pieces that are not linear, and where they are
+
+    @classmethod
+    def of(cls, problem: Composite) -> tuple[Envelope, Index]:
+        """All rows of a problem whose quadratic is diagonal, and the order of the variables in a point."""
+        diagonal = problem.matrix.diagonal()
+        scale, matrix, columns, order = _factors([r.linear for r in problem.rows], np.flatnonzero(diagonal <= 0.0))
+        m, n, diagonal = matrix.shape[1], problem.row_count, diagonal[order]
+        most = max(len(r.kinks) for r in problem.rows)
+        knots, heights, lines, curved, start = np.zeros((most, n)), np.zeros((most, n)), np.zeros(n), [], 0
+        for r in problem.rows:
+            part = slice(start, start + r.count)
+            for j, (knot, jump) in enumerate(r.kinks):
+                knots[j, part], heights[j, part] = knot, r.weights * jump
+            if r.term.degree > 1:
+                curved.append((part, r))
+            else:
+                lines[part] = r.weights * r.term.slopes[0]
+            start = part.stop
+        idle, pull = np.zeros((most, n)), lines.copy()
+        for j, height in enumerate(heights):
+            idle[j] = np.clip(np.divide(-pull, height, out=np.zeros(n), where=height > 0.0), 0.0, 1.0)
+            pull += height * idle[j]
+        root = np.sqrt(diagonal[:m])
+        offset = np.concatenate([r.offset for r in problem.rows])
+        steady = np.concatenate([problem.vector[order[:m]] / root, problem.vector[order[m:]]])
+        rows = cls(
+            matrix, scale, root, columns, diagonal[m:], offset, knots, heights, 1.0, steady, idle, tuple(curved)
+        )  # fmt: skip
+        return replace(rows, unit=rows._units(problem), steady=rows.steady + rows.pull(lines)), order
+
+    def _units(self, problem: Composite) -> Any:
+        """How far a row is moved by a multiplier of its own, on average over its block."""
+        squares = np.square(self.scale) * (_squared(self.matrix) @ np.square(1.0 / self.root))
+        squares += np.square(self.dense) @ np.where(self.curvature > 0.0, self.curvature, np.inf) ** -1.0
+        units, start = [], 0
+        for r in problem.rows:
+            part = slice(start, start + r.count)
+            units.append(max(float(self.heights[:, part].sum(axis=0).mean() * squares[part].mean()), 1e-300))
+            start = part.stop
+        return units[0] if len(units) == 1 else np.repeat(units, [r.count for r in problem.rows])
+
+    @property
+    def count(self) -> int:
+        """Number of rows."""
+        return int(self.offset.size)
+
+    @cached_property
+    def _transpose(self) -> Any:
+        return self.matrix.T
+
+    def take(self, index: Index, force: Vector) -> Envelope:
+        """Some of the rows, none with curved pieces; the others pull with their force."""
+        rest = force.copy()
+        rest[index] = 0.0
+        return replace(
+            self, matrix=self.matrix[index], scale=_at(self.scale, index), dense=self.dense[index],
+            offset=self.offset[index], knots=self.knots[:, index], heights=self.heights[:, index],
+            unit=_at(self.unit, index), steady=self.steady + self.pull(rest),
+        )  # fmt: skip
+
+    def explicit(self, index: Index) -> Any:
+        """Some of the sparse rows, in the coordinates t."""
+        rows = self.matrix[index]
+        if self._is_scaled:
+            rows.data /= self.root[rows.indices]
+        rows.data *= np.repeat(np.broadcast_to(self.scale, self.count)[index], np.diff(rows.indptr))
+        return rows
+
+    @cached_property
+    def _is_scaled(self) -> bool:
+        return bool(np.any(self.root != 1.0))
+
+    def move(self, step: Vector) -> Vector:
+        """How far the rows move with a step."""
+        m = self.root.size
+        return np.asarray(self.scale * (self.matrix @ (step[:m] / self.root)) + self.dense @ step[m:])
+
+    def pull(self, force: Vector) -> Vector:
+        """The pull of forces of the rows on the point."""
+        return np.concatenate([(self._transpose @ (self.scale * force)) / self.root, self.dense.T @ force])
+
+    def slope(self, x: Vector, force: Vector) -> Vector:
+        """The gradient of all there is, with forces of the rows."""
+        m = self.root.size
+        slope = self.pull(force)
+        slope += self.steady
+        slope[:m] += x[:m]
+        slope[m:] += self.curvature * x[m:]
+        return slope
+
+    def multipliers(self, z: Vector, centres: Vector, width: float) -> Vector:
+        """Where the multipliers would be without their bounds."""
+        out = z - self.knots
+        out /= width * self.unit
+        out += centres
+        return np.asarray(out)
+
+    def force(self, z: Vector, multipliers: Vector) -> Vector:
+        """The forces of the rows at z, given those of their kinks."""
+        force: Vector = np.einsum("kn,kn->n", self.heights, multipliers)
+        for part, r in self.curved:
+            force[part] += r.weights * smooth_slope(r, z[part])
+        return force
+
+    def at(self, z: Vector, centres: Vector, width: float) -> Smoothed:
+        """The smoothed rows at z."""
+        free = self.multipliers(z, centres, width)
+        u = np.clip(free, 0.0, 1.0)
+        bend = np.einsum("kn,kn->n", self.heights, free == u) / (width * self.unit)
+        for part, r in self.curved:
+            bend[part] += r.weights * r.term.derivative(z[part], 2)
+        away = z - self.knots
+        young = np.einsum("kn,kn,kn->", self.heights, (away >= 0.0) - u, away)
+        return Smoothed(u, self.force(z, u), bend, float(young))
+
+    def balanced(self, z: Vector, multipliers: Vector) -> Vector:
+        """Multipliers near the given ones that balance the variables without a ridge."""
+        flat = np.flatnonzero(self.curvature == 0.0)
+        columns, steady = self.dense[:, flat], self.steady[self.root.size + flat]
+        size = np.abs(steady) + np.abs(columns).T @ np.abs(self.force(z, multipliers))
+        for _ in range(_CORRECTIONS if flat.size else 0):
+            residual = steady + columns.T @ self.force(z, multipliers)
+            if np.all(np.abs(residual) <= _BALANCED * size):
+                break
+            room = np.minimum(multipliers, 1.0 - multipliers)  # none is moved beyond its bounds
+            matrix = columns.T @ (np.einsum("kn,kn->n", self.heights, room)[:, None] * columns)
+            shift = np.linalg.lstsq(matrix, -residual, rcond=1e-13)[0]
+            multipliers = multipliers + room * np.clip(columns @ shift, -0.9, 0.9)
+        return multipliers
+
+
+def smooth_slope(r: Rows, z: Vector) -> Vector:
+    """The slope of a term without its kinks."""
+    slope = np.array(r.term.derivative(z))
+    for knot, jump in r.kinks:
+        slope -= np.where(z >= knot, jump, 0.0)
+    return slope
+
+
+def _at(values: Any, index: Index) -> Any:
+    return values[index] if np.ndim(values) else values
+
+
+def _squared(matrix: Any) -> Any:
+    return sp.csr_array((np.square(matrix.data), matrix.indices, matrix.indptr), matrix.shape)
+
+
+def _factors(maps: list[Map], flat: Index) -> tuple[Any, Any, Vector, Index]:
+    """Rows as ``diag(scale) A`` and dense columns, A the user's own matrix where it can be, and the order of columns.
+
+    The variables in `flat` come as dense columns, whatever they are.
+    """
+    scale, matrix, dense, columns = _split(maps[0])
+    if len(maps) > 1 or np.setdiff1d(flat, columns).size:
+        matrix = sp.vstack([sp.csr_array(linear.explicit()) for linear in maps], format="csc")
+        scale, dense, columns = 1.0, matrix[:, flat].toarray(), flat
+        matrix = matrix[:, np.setdiff1d(np.arange(matrix.shape[1]), flat)]
+    others = np.delete(np.arange(maps[0].shape[1]), columns)
+    return scale, sp.csr_array(matrix, dtype=np.float64), dense, np.concatenate([others, columns])
+
+
+def _split(linear: Map) -> tuple[Any, Any, Vector, Index]:
+    """A map as a scale of its rows, a sparse matrix, dense columns, and which columns these are."""
+    if isinstance(linear, Scaled):
+        scale, matrix, dense, columns = _split(linear.inner)
+        return linear.scale * scale, matrix, np.reshape(linear.scale, (-1, 1)) * dense, columns
+    parts = list(zip(linear.slices, linear.parts, strict=True)) if isinstance(linear, HStack) else []
+    wide = [(part.start, inner) for part, (inner, size) in parts if size > _NARROW]
+    start, inner = wide[0] if len(wide) == 1 else (0, None)
+    if inner is None:
+        return 1.0, linear.explicit(), np.zeros((linear.shape[0], 0)), np.zeros(0, dtype=np.intp)
+    scale, matrix, dense, columns = _split(inner)
+    blocks: list[Any] = [dense]
+    index = [start + columns]
+    for part, (narrow, size) in parts:
+        if part.start != start:
+            blocks.append(np.zeros((linear.shape[0], size)) if narrow is None else narrow.dense())
+            index.append(np.arange(part.start, part.stop))
+    return scale, matrix, np.hstack(blocks), np.concatenate(index)

@@ -1,0 +1,252 @@
+r"""`multipliers`: sparse rows and a ridge. Newton's method on rows smoothed around multipliers, which move.
+
+    f(x) = 1/2 x'Dx + v'x + sum_k w_k rho_k(a_k'x + d_k),        D diagonal and positive but for a few variables
+
+Smoothing with a width and no centres is accurate only as the width vanishes, and the equations with it. Around the
+multipliers of the level before (`_envelope`) a level is accurate at a width that does not, and only the rows within
+that width have curvature: Newton's equations are those of a few active rows (`_active`). This is the augmented
+Lagrangian method with semismooth Newton steps of [LST18].
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from varopt.solvers._active import ActiveRows
+from varopt.solvers._composite import Composite
+from varopt.solvers._duality import dual_gap
+from varopt.solvers._envelope import Envelope, smooth_slope
+from varopt.solvers._interior_point import InteriorPoint
+from varopt.solvers._method import Method
+from varopt.solvers._range import ridge_refusal
+from varopt.solvers._state import Check, State
+
+__all__ = ["Multipliers"]
+
+Vector = NDArray[np.float64]
+
+_FLAT = 8  # most variables without a ridge
+_SHRINKS = (0.25, 0.25, 0.5)  # what of the width is left after a level of no step, of one, of more
+_LEVELS = 60
+_STEPS = 30  # most of a level
+_REACH = 4.0  # widths from its kink at which a row is frozen
+_LIVE = 0.5  # share of rows in play below which a copy of them pays
+_FLATTENED, _SEARCH = 0.1, 50  # share of the slope along a step that a search may leave, and the lengths it tries
+_FLOOR = 1e-13  # relative width below which it does not fall,
+_RESUMED = 1e-3  # and below which no run begins
+_IDLE = 8  # levels without much gain after which to give up
+_LONG = 0.5  # seconds after which the bracket is worth a look at every level
+_SAMPLE = 64  # rows looked at to tell their kind
+_SHORT, _NEIGHBOURS = 4, 64  # entries of short rows, and how far those of neighbouring variables reach
+
+
+@dataclass(frozen=True)
+class Multipliers(Method):
+    """The method of multipliers with Newton steps on the few rows near a kink.
+
+    Notes
+    -----
+    Some 15 to 40 steps of two products with the rows in play and the solution of equations of the order of the rows at
+    rest, or of the variables where these are fewer. Memory: up to two copies of the data, and the square of that
+    order; sparse rows are not made dense.
+    """
+
+    name: ClassVar[str] = "multipliers"
+
+    def refusal(self, problem: Composite) -> str:
+        """What the problem lacks."""
+        if lacks := ridge_refusal(problem):
+            return lacks
+        if np.count_nonzero(problem.ridge.matrix.diagonal() <= 0.0) > _FLAT:
+            return f"more than {_FLAT} variables have no ridge."
+        return "" if problem.rows else "it has no rows with knots."
+
+    def suits(self, problem: Composite) -> bool:
+        """Whether the rows are sparse, but longer than those of differences and not of neighbouring variables."""
+        return all(r.linear.storage == "sparse" for r in problem.rows) and not _is_local(problem)
+
+    def solve(self, problem: Composite, state: State, tol: float, check: Check) -> None:
+        """Lower the bracket of `state`."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            run = _Run(problem, state, tol, check)
+            try:
+                run.descend()
+            except BaseException:  # whatever ends the run, the bracket is what is known by then
+                run.show()
+                raise
+        if not state.reached(tol):
+            InteriorPoint().solve(problem, state, tol, check)
+
+
+def _is_local(problem: Composite) -> bool:
+    """Whether rows are short, or of neighbouring variables: then a band or a sparse matrix is factorised in no time."""
+    entries, pairs, reach = 0, 0.0, 0
+    for r in problem.rows:
+        sample = np.unique(np.linspace(0, r.count - 1, _SAMPLE).astype(np.intp))
+        rows = sp.csr_array(r.linear.rows(sample).explicit())
+        lengths = np.diff(rows.indptr)
+        starts = rows.indptr[:-1][lengths > 0]
+        entries, pairs = entries + rows.nnz, pairs + float(np.square(lengths, dtype=np.float64).sum())
+        if starts.size:
+            ends = np.maximum.reduceat(rows.indices, starts) - np.minimum.reduceat(rows.indices, starts)
+            reach = max(reach, int(ends.max()))
+    return pairs <= _SHORT * entries or (reach <= _NEIGHBOURS and problem.size > 4 * reach)
+
+
+class _Run:
+    """A point, the multipliers, and the rows in play: the others are frozen, their multipliers at a bound."""
+
+    def __init__(self, problem: Composite, state: State, tol: float, check: Check) -> None:
+        self.given, self.problem, self.state, self.tol, self.check = problem, problem.ridge, state, tol, check
+        self.rows, self.order = Envelope.of(self.problem)
+        self.active, self.m = ActiveRows(self.rows), self.rows.root.size
+        start, share = state.begin(1.0)
+        self.width = min(max(share, _RESUMED), 1.0)
+        self.x = start[self.order]
+        self.x[: self.m] *= self.rows.root
+        self.multipliers = self.rows.idle.copy()
+        if state.resumes:  # the multipliers that smoothing without centres gives
+            z = self.rows.move(self.x) + self.rows.offset
+            self.multipliers = np.clip(self.rows.multipliers(z, np.full_like(self.multipliers, 0.5), self.width), 0, 1)
+        # The curvature of the variables of dense columns if every row were active at a width of one.
+        self.most = np.square(self.rows.dense).T @ (self.rows.heights / self.rows.unit).sum(axis=0)
+        self._thaw()
+
+    def descend(self) -> None:
+        """Level after level, until the gap is closed or stays as it is."""
+        state, least, idle = self.state, np.inf, 0
+        x = self._outward()
+        state.see(x, self.problem.value(x))
+        for _ in range(_LEVELS):
+            before = state.steps
+            gap = self._level()
+            state.sigma, state.latest = self.width, self._outward()
+            closed = gap <= self.tol * max(1.0, abs(state.upper))
+            if (closed or state.elapsed > _LONG) and self._is_settled():
+                self.show()
+            state.record()
+            self.check(state)
+            idle = 0 if gap < 0.5 * least else idle + (state.steps > before)
+            least = min(least, gap)
+            if state.reached(self.tol) or not np.all(np.isfinite(self.x)):
+                break
+            if idle > _IDLE or (state.steps == before and self.width <= _FLOOR):
+                self.show()
+                break
+            shrink = _SHRINKS[min(state.steps - before, len(_SHRINKS) - 1)]
+            self.width = max(shrink * self.width, _FLOOR)
+            self._freeze()
+        state.sigma = 0.0 if state.reached(self.tol) else state.sigma
+        state.record()
+
+    # -- The rows in play ---------------------------------------------------------------------------------------------
+
+    def _thaw(self) -> None:
+        """All rows in play."""
+        self.part, self.index = self.rows, np.arange(self.rows.count)
+
+    def _freeze(self) -> None:
+        """Leave out rows far from their kinks, with multipliers at the bounds there, if those are most."""
+        part, centres = self.part, self.multipliers[:, self.index]
+        if self.rows.curved:
+            return
+        free = part.multipliers(self.z, centres, self.width)
+        near = (np.abs(free - 0.5) < _REACH) | (np.clip(free, 0.0, 1.0) != centres)
+        live = np.flatnonzero(np.any(near & (part.heights > 0.0), axis=0))
+        if live.size < _LIVE * part.count:
+            self.part = part.take(live, part.force(self.z, centres))
+            self.index = self.index[live]
+
+    def _is_settled(self) -> bool:
+        """Whether the frozen rows are where their multipliers have them; else all are in play again."""
+        if self.part is self.rows:
+            return True
+        z = self.rows.move(self.x) + self.rows.offset
+        frozen = np.ones(self.rows.count, dtype=bool)
+        frozen[self.index] = False
+        side = (z >= self.rows.knots) == (self.multipliers > 0.5)
+        if np.all(side[:, frozen] | (self.rows.heights[:, frozen] == 0.0)):
+            return True
+        self._thaw()
+        self.z = z
+        return False
+
+    # -- A level ------------------------------------------------------------------------------------------------------
+
+    def _level(self) -> float:
+        """Newton steps until what is left to gain is less than the gaps of the rows; what the multipliers prove."""
+        rows, centres = self.part, self.multipliers[:, self.index]
+        enough = 0.5 * self.tol * max(1.0, abs(self.state.upper))
+        self.z = rows.move(self.x) + rows.offset  # what steps add up is off by the rounding of the longest
+        for count in range(_STEPS + 1):
+            smoothed = rows.at(self.z, centres, self.width)
+            slope = rows.slope(self.x, smoothed.force)
+            harm = self._harm(slope)
+            if harm <= max(smoothed.young, enough) or count == _STEPS or not np.isfinite(harm):
+                break
+            step = self.active.step(self.index, smoothed.bend, slope, self.most / self.width)
+            move = rows.move(step)
+            length = self._search(centres, slope, step, move)
+            self.x, self.z = self.x + length * step, self.z + length * move
+            self.state.steps += 1
+        self.multipliers[:, self.index] = smoothed.multipliers
+        return smoothed.young + harm
+
+    def _harm(self, slope: Vector) -> float:
+        """What a slope costs the dual value."""
+        own, other = slope[: self.m], np.abs(slope[self.m :])
+        flat = self.rows.curvature == 0.0
+        charge = np.where(flat, 1.0 + np.abs(self.x[self.m :]), 0.5 * other / np.where(flat, 1.0, self.rows.curvature))
+        return 0.5 * float(own @ own) + float(other @ charge)
+
+    def _search(self, centres: Vector, slope: Vector, step: Vector, move: Vector) -> float:
+        """The length at which the slope along the step has all but vanished, at most one if it had begun to."""
+        rows = self.part
+        ridge = np.concatenate([step[: self.m], rows.curvature * step[self.m :]])
+        bent, start = float(ridge @ step), float(slope @ step)
+        steady = float(rows.steady @ step + self.x @ ridge)
+        length, low, at_low, high, at_high = 1.0, 0.0, start, np.inf, np.nan
+        for _ in range(_SEARCH):
+            z = self.z + length * move
+            u = np.clip(rows.multipliers(z, centres, self.width), 0.0, 1.0)
+            left = steady + length * bent + float(rows.force(z, u) @ move)
+            if abs(left) <= _FLATTENED * abs(start) or (high == np.inf and 0.0 >= left >= 0.5 * start):
+                break
+            if left > 0.0:
+                high, at_high = length, left
+            else:
+                low, at_low = length, left
+            if high == np.inf:  # no curvature yet: rows are to come within reach
+                length *= 4.0
+            else:
+                length = low + (high - low) * float(np.clip(at_low / (at_low - at_high), 0.1, 0.9))
+        return length
+
+    # -- What is known ------------------------------------------------------------------------------------------------
+
+    def _outward(self) -> Vector:
+        """The point in the variables of the problem."""
+        x = np.empty(self.problem.size)
+        x[self.order] = np.concatenate([self.x[: self.m] / self.rows.root, self.x[self.m :]])
+        return x
+
+    def show(self) -> None:
+        """Show the state the point, with the gap that its multipliers prove."""
+        problem, x = self.problem, self._outward()
+        if not np.all(np.isfinite(x)):
+            return
+        positions = problem.positions(x)
+        balanced, slopes, start = self.rows.balanced(np.concatenate(positions), self.multipliers), [], 0
+        for r, z in zip(problem.rows, positions, strict=True):
+            slope = smooth_slope(r, z)
+            for j, (_, jump) in enumerate(r.kinks):
+                slope += jump * balanced[j, start : start + r.count]
+            slopes.append(np.clip(slope, *r.term.slopes))
+            start += r.count
+        gap, assumption = dual_gap(problem, x, positions, slopes)
+        self.state.see(x, problem.value(x, positions), gap, assumption, dual=slopes[: len(self.given.rows)])
