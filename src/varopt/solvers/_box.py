@@ -20,6 +20,7 @@ _SMALLEST = 1e-18  # mean complementarity beyond which rounding rules
 _FAR = 100.0  # natural sizes of a multiplier at which a bound is far away
 _RIDGE = 1e-13  # what is added to a matrix of unit size, for it may be singular
 EQUAL = 5  # how DAQP is told that a constraint always holds with equality
+_WORK = 25_000_000  # entries that an active set may touch, a tenth of a second, where it needs many steps a variable
 _TO_THE_END = 0.995  # share of the way to the first end that a step may go
 
 
@@ -109,7 +110,7 @@ def box_by_active_set(
     u, _, flag, facts = daqp.solve(
         np.ascontiguousarray(matrix + _RIDGE * np.eye(high.size)), vector, np.ascontiguousarray(constraint),
         np.concatenate([high / unit, bound]), np.concatenate([low / unit, bound]), kinds, primal_tol=1e-10,
-        dual_tol=1e-13, iter_limit=1000 + 50 * high.size,
+        dual_tol=1e-13, iter_limit=min(1000 + 50 * high.size, max(5 * high.size, _WORK // high.size**2)),
     )  # fmt: skip
     if flag < 1 or np.abs(constraint @ u - bound).max(initial=0.0) > 1e-7:
         return None

@@ -30,11 +30,12 @@ _BAND = 64  # widest band that is factorised as such
 
 
 def near(path: Path) -> int:
-    """Rows within four standard deviations of a knot."""
+    """Knots with a row within four standard deviations, each counted as often as there are such rows."""
     positions = path.problem.positions(path.x)
     return sum(
-        int(np.count_nonzero(r.knot_distance(z) < 4.0 * deviation))
+        int(np.count_nonzero(np.abs(z - t) < 4.0 * deviation))
         for r, z, deviation in zip(path.problem.rows, positions, path.deviations, strict=True)
+        for t in r.term.knots
     )
 
 
@@ -133,7 +134,7 @@ def _evaluated(path: Path, x: Vector, positions: list[Vector], derivatives: bool
 def _search(
     path: Path, x: Vector, positions: list[Vector], step: Vector, value: float, decrement: float, last: bool
 ) -> tuple[Vector, list[Vector], _Bound]:
-    """Halve the step until the bound falls enough, or does not move the point; products with the data are made once.
+    """Shorten the step until the bound falls enough, or does not move the point; products with the data are made once.
 
     Where the curvature is singular but for rounding a step can be longer than the way to any optimum by many orders.
     Unless the step is the last of its level, what the next one needs is evaluated with the bound itself.
@@ -146,7 +147,7 @@ def _search(
         bound = _evaluated(path, x + length * step, trial, derivatives=not last)
         if bound.value <= value - _DESCENT * length * decrement + _ROUNDING * abs(value) or length < shortest:
             return x + length * step, trial, bound
-        length *= 0.5
+        length *= 0.5 if length > 0.1 else 0.1
 
 
 def solve_definite(matrix: Any, rhs: Vector) -> Vector:
