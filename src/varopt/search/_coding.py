@@ -37,11 +37,11 @@ class Coding:
         """What latent vectors stand for, of the same shape."""
         layout = self.layout
         if self._plain:
-            inside = np.minimum(np.maximum(latent, 0.0), 1.0)  # np.clip takes twice as long for a few numbers
-            rows = self._low + self._width * inside
+            rows = self._low + self._width * latent
             if self._log:
+                rows = np.minimum(np.maximum(rows, self._low), self._low + self._width)  # nothing overflows
                 rows[:, layout.log] = np.exp(rows[:, layout.log])
-            return np.minimum(np.maximum(rows, layout.low), layout.high)
+            return np.minimum(np.maximum(rows, layout.low), layout.high)  # np.clip takes twice as long for few numbers
         rows = latent.copy()
         numeric = np.concatenate((layout.real, layout.integer))
         if numeric.size:

@@ -8,7 +8,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -52,7 +52,7 @@ class Best:
     evaluations: int
 
 
-@dataclass
+@dataclass(eq=False)
 class Batch:
     """Candidates that were drawn together: a generation, or what one asynchronous `ask` got."""
 
@@ -152,7 +152,7 @@ class Search:
         self.failures = 0
         self.generation = 0
         self._trace: list[tuple[float, ...]] = []
-        self._bound = Sampled(-math.inf, math.inf)
+        self._sampled = (math.nan, math.nan, 0)  # of the last generation: its average, the standard error, its size
         self._journal: Journal | None = None
         if journal is not None:
             self._journal = Journal.create(Path(journal), self._meta())
@@ -176,7 +176,9 @@ class Search:
         while len(self._queue) < wanted:
             self._draw(wanted - len(self._queue))
         places = [self._queue.popleft() for _ in range(wanted)]
-        rows = np.array([batch.rows[position] for batch, position in places])
+        first = places[0][0]
+        whole_batch = wanted == len(first.rows) and places[-1][0] is first
+        rows = first.rows.copy() if whole_batch else np.array([batch.rows[position] for batch, position in places])
         for key, place in zip(_keys(rows), places, strict=True):
             self._pending.setdefault(key, []).append(place)
         return rows
@@ -224,8 +226,23 @@ class Search:
         ]
         if self._journal is not None:
             self._journal.add(records)  # before any use
-        for record, (batch, position) in zip(records, places, strict=True):
-            self._use(record, batch, position)
+        batch, start = places[0] if places else (None, -1)
+        in_order = [(batch, start + k) for k in range(len(places))]
+        if batch is None or self.asynchronous or any(errors) or places != in_order:
+            for record, (batch, position) in zip(records, places, strict=True):
+                self._use(record, batch, position)
+        else:
+            self._use_together(records, batch, start, self._sign * np.array(values))
+
+    def _use_together(self, records: list[Record], batch: Batch, start: int, values: Array) -> None:
+        """What `_use` does with one record after the other, for a stretch of a batch in which nothing failed."""
+        self.records += records
+        self.failures = 0
+        best = int(values.argmin())  # the first of equals
+        self._lowest.see(records[best].row, float(values[best]), records[best].candidate)
+        batch.values[start : start + values.size] = values
+        batch.missing -= values.size
+        self._advance()
 
     def _claim(self, key: bytes) -> tuple[Batch | None, int]:
         waiting = self._pending.get(key)
@@ -258,10 +275,15 @@ class Search:
             if len(self._arrived) >= self._model.population:
                 self._update(np.empty((0, self._layout.columns)), np.empty(0))
             return
+        self._advance()
+
+    def _advance(self) -> None:
+        """Learn from the batches that are complete, in the order in which they were drawn."""
         while self._open and self._open[0].missing == 0:
             done = self._open.popleft()
-            for row, value in zip(done.rows, done.values, strict=True):
-                self._average(row, value)
+            if self._averaged is not None:
+                for row, value in zip(done.rows, done.values, strict=True):
+                    self._average(row, value)
             self._update(done.latent, done.values[: done.fresh])
 
     def _average(self, row: Array, value: float) -> None:
@@ -285,7 +307,7 @@ class Search:
         mean, error = _average(finite)
         best = self._incumbent
         upper = math.inf if best is None else best.value
-        self._bound = Sampled(-math.inf, upper, "", mean, error, finite.size)
+        self._sampled = (mean, error, finite.size)
         self._trace.append((len(self.records), upper, mean, error, self._model.spread, time.time()))
 
     # What is known -------------------------------------------------------------------------------------------------
@@ -309,7 +331,7 @@ class Search:
         """The best value, and the average of f under the distribution with its standard error: an estimate."""
         best = self._incumbent
         upper = math.inf if best is None else best.value
-        bound = replace(self._bound, upper=upper, assumption=self._assumption)
+        bound = Sampled(-math.inf, upper, self._assumption, *self._sampled)
         return bound.mirrored() if self._sign < 0.0 else bound
 
     @property

@@ -12,10 +12,17 @@ from varopt.solvers.natural_gradient._weights import signed_log_weights
 
 __all__ = ["CMA", "default_population"]
 
+NEARLY_HELD = 0.95  # least deviation over deviation: so close to it, the next generations would take it below
+
 
 def default_population(size: int, integers: int = 0) -> int:
     """4 + 3 log(size), the usual number of samples of a generation; more if some coordinates are integers [Ma24]."""
     return int(6 + 3 * math.log(size * integers)) if integers else 4 + int(3 * math.log(size))
+
+
+def expected_norm(size: int) -> float:
+    """The average length of a standard normal vector, by its expansion in 1 / size [H16]."""
+    return math.sqrt(size) * (1.0 - 1.0 / (4.0 * size) + 1.0 / (21.0 * size * size))
 
 
 class CMA(Gaussian):
@@ -73,9 +80,10 @@ class CMA(Gaussian):
             1.0 + 2.0 * mu_eff_minus / (mu_eff + 2.0),
             (1.0 - self._c_one - self._c_mu) / (d * self._c_mu),
         )
-        self._weights = np.where(weights > 0.0, weights, alpha * weights)
-        self._weight_sum = float(self._weights.sum())
-        self._expected_norm = math.sqrt(d) * (1.0 - 1.0 / (4.0 * d) + 1.0 / (21.0 * d * d))
+        weights = np.where(weights > 0.0, weights, alpha * weights)
+        self._rates = self._c_mu * weights
+        self._decay = self._c_one + float(self._rates.sum())
+        self._expected_norm = expected_norm(d)
         self._decompose_every = math.ceil(1.0 / (2.0 * d * (self._c_one + self._c_mu)))
 
         # State.
@@ -87,6 +95,7 @@ class CMA(Gaussian):
         self._path_sigma, self._path = np.zeros(d), np.zeros(d)
         self.generation = 0
         self._integers = integers
+        self._free = np.ones(d, dtype=bool)  # coordinates that no least deviation keeps from becoming narrower
 
     def sample(self, rng: np.random.Generator, count: int) -> Array:
         z = rng.standard_normal((count, self.size))  # ~ N(0, I)
@@ -99,7 +108,8 @@ class CMA(Gaussian):
         if self._integers is not None:
             columns, better = self._integers.columns, slice(None, self._parents)
             points[better, columns] = self._integers.center(points[better, columns], self._mean[columns])
-        y = (points - self._mean) / (self.sigma * self.scale)  # ~ N(0, C)
+        width = self.sigma * self.scale
+        y = (points - self._mean) / width  # ~ N(0, C)
         z = (y @ self._axes) / self._lengths  # ~ N(0, I), in the axes of C
         # Points from elsewhere (told by the user, or drawn long ago) count as if they were on the rim [Ha11].
         squares, rim = np.einsum("ij,ij->i", z, z), math.sqrt(self.size) + 3.0
@@ -111,7 +121,7 @@ class CMA(Gaussian):
 
         # The mean, by the weighted average of the better half.
         step = parents @ y[: self._parents]
-        self._mean = self._mean + (self.sigma * self.scale) * step
+        self._mean = self._mean + width * step
 
         # The step size: longer if the whitened steps agree, shorter if they cancel.
         c = self._c_sigma
@@ -119,7 +129,11 @@ class CMA(Gaussian):
             self._axes @ (parents @ z[: self._parents])
         )
         length = math.sqrt(self._path_sigma @ self._path_sigma)
-        self.sigma *= math.exp(min(1.0, (c / self._damping) * (length / self._expected_norm - 1.0)))
+        excess = length / self._expected_norm - 1.0
+        if self._integers is not None:  # sigma cannot narrow what is held, so that this has no say in it [Ha11b]
+            path = self._path_sigma[self._free]
+            excess = math.sqrt(path @ path) / expected_norm(path.size) - 1.0 if path.size else 0.0
+        self.sigma *= math.exp(min(1.0, (c / self._damping) * excess))
 
         # The covariance: the path's direction, and the weighted samples.
         warm = (
@@ -130,20 +144,21 @@ class CMA(Gaussian):
         self._path = (1.0 - c) * self._path
         if warm:
             self._path += math.sqrt(c * (2.0 - c) * self._mu_eff) * step
-        weights = self._weights[: len(y)].copy()
-        worse = weights < 0.0  # scaled to the length sqrt(d), so that a far sample cannot make C indefinite
-        weights[worse] *= self.size / np.maximum(squares[worse], 1e-300)
+        rates = self._rates[: len(y)].copy()
+        worse = slice(self._parents, None)  # scaled to length sqrt(d), so that a far sample cannot make C indefinite
+        rates[worse] *= self.size / np.maximum(squares[worse], 1e-300)
         lost = 0.0 if warm else self._c_one * c * (2.0 - c)
-        directions = np.vstack((y, self._path))
-        rates = np.append(self._c_mu * weights, self._c_one)
-        self.covariance *= 1.0 + lost - self._c_one - self._c_mu * self._weight_sum
-        self.covariance += (directions.T * rates) @ directions
+        self.covariance *= 1.0 + lost - self._decay
+        self.covariance += (y.T * rates) @ y
+        self.covariance += (self._c_one * self._path[:, None]) * self._path
         if self.generation % self._decompose_every == 0:
             self._decompose()
         if self._integers is not None:
             columns = self._integers.columns
             least = self._integers.least_deviation(self._mean[columns], min(0.2, self._mu_eff / self.size))
-            self.scale[columns] *= np.maximum(1.0, least / self.deviations[columns])
+            widen = least / self.deviations[columns]
+            self.scale[columns] *= np.maximum(1.0, widen)
+            self._free[columns] = widen < NEARLY_HELD
 
     def _decompose(self) -> None:
         self.covariance = 0.5 * (self.covariance + self.covariance.T)
