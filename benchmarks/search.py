@@ -69,11 +69,11 @@ def _bits(job: tuple[str, int, int, int]) -> tuple[float, int]:
     return -done.best, done.best_at
 
 
-def _mixed(job: tuple[str, int, int, int]) -> float:
-    name, function, instance, dimension = job
+def _mixed(job: tuple[str, int, int, int, int]) -> float:
+    name, function, instance, dimension, repetition = job
     warnings.simplefilter("ignore")
     objective, mixed = rivals.mixint(function, instance, dimension, 1000 * dimension)
-    return rivals.run(MIXED[name], objective, mixed, instance).best
+    return rivals.run(MIXED[name], objective, mixed, instance + 100 * repetition).best
 
 
 def spread(function: Callable[[Any], Any], jobs: list[Any]) -> dict[Any, Any]:
@@ -166,13 +166,13 @@ def mixed_integers(config: Config) -> Iterator[Row]:
         yield absent("coco-experiment", "bbob-mixint")
         return
     names, instances = present(MIXED), config.pick(range(1, 4), range(1, 2))
-    functions = config.pick(range(1, 25), range(1, 3))
+    functions, seeds = config.pick(range(1, 25), range(1, 3)), config.pick(range(3), range(1))
     for d in config.pick([5, 10], [5]):
-        done = spread(_mixed, [(s, f, i, d) for s in names for f in functions for i in instances])
+        done = spread(_mixed, [(s, f, i, d, k) for s in names for f in functions for i in instances for k in seeds])
         reached = {s: sum(int((best <= TARGETS).sum()) for job, best in done.items() if job[0] == s) for s in names}
         for s in names[1:]:
             yield Row(
-                f"bbob-mixint, d = {d}: {reached['varopt']} targets, {s} {reached[s]}", "varopt",
+                f"bbob-mixint, d = {d}, {len(seeds)} seeds: {reached['varopt']} targets, {s} {reached[s]}", "varopt",
                 "rival's targets reached / ours", reached[s] / reached["varopt"], 1.0,
                 versions=versions(s, "coco-experiment"),
             )  # fmt: skip

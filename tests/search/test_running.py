@@ -119,7 +119,11 @@ def test_joblib_gives_the_same():
     joblib = pytest.importorskip("joblib", reason="joblib is not installed")
     alone = outcome(vo.minimize(sphere, BOX, budget=60, seed=1))
     parallel = joblib.Parallel(n_jobs=2, backend="threading")
-    assert outcome(vo.minimize(sphere, BOX, budget=60, seed=1, executor=parallel)) == alone
+    for _ in range(2):  # what it was lent is given back
+        assert outcome(vo.minimize(sphere, BOX, budget=60, seed=1, executor=parallel)) == alone
+    with joblib.Parallel(n_jobs=2, backend="threading") as kept:
+        assert outcome(vo.minimize(sphere, BOX, budget=60, seed=1, executor=kept)) == alone
+        assert kept([(abs, (-1,), {})]) == [1]
 
 
 @pytest.mark.filterwarnings("ignore")  # of the cluster's own making
@@ -128,6 +132,48 @@ def test_dask_gives_the_same():
     alone = outcome(vo.minimize(sphere, BOX, budget=60, seed=1))
     with distributed.Client(processes=False, n_workers=1, threads_per_worker=2, dashboard_address=None) as client:
         assert outcome(vo.minimize(sphere, BOX, budget=60, seed=1, executor=client)) == alone
+
+
+@pytest.fixture(scope="module")
+def ray():
+    ray = pytest.importorskip("ray", reason="Ray is not installed")
+    ray.init(num_cpus=2, include_dashboard=False, logging_level="error", log_to_driver=False)
+    yield ray
+    ray.shutdown()
+
+
+@pytest.mark.filterwarnings("ignore")  # of the cluster's own making
+@pytest.mark.parametrize("workers", [1, 2])
+def test_ray_gives_the_same(ray, workers):
+    from ray.util.joblib import register_ray
+    from ray.util.multiprocessing import Pool
+
+    joblib = pytest.importorskip("joblib", reason="joblib is not installed")
+    alone = outcome(vo.minimize(sphere, BOX, budget=30, seed=1))
+    with Pool(workers) as pool:
+        assert outcome(vo.minimize(sphere, BOX, budget=30, seed=1, executor=pool)) == alone
+    register_ray()
+    with joblib.parallel_config(backend="ray"):
+        parallel = joblib.Parallel(n_jobs=workers)
+    assert outcome(vo.minimize(sphere, BOX, budget=30, seed=1, executor=parallel)) == alone
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_workers_that_die_on_ray_are_replaced(ray, tmp_path):
+    from ray.util.multiprocessing import Pool
+
+    died = tmp_path / "died"
+
+    def fatal_once(x):
+        if not died.exists():
+            died.touch()
+            os._exit(1)
+        return sphere(x)
+
+    alone = outcome(vo.minimize(sphere, BOX, budget=30, seed=1))
+    with Pool(2) as pool:
+        assert outcome(vo.minimize(fatal_once, BOX, budget=30, seed=1, executor=pool)) == alone
+    assert died.exists()
 
 
 def test_asynchronous_blocks_nobody():

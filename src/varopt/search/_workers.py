@@ -104,11 +104,17 @@ class Vectorized(Workers):
 
 
 class Joblib(Workers):
-    """A `joblib.Parallel`, batch by batch; Ray and Dask register themselves as its backends."""
+    """A `joblib.Parallel`, batch by batch; Ray and Dask register themselves as its backends.
+
+    Its workers stay for the whole run: starting them takes seconds on Ray.
+    """
 
     def __init__(self, function: Callable[[Any], Any], parallel: Any) -> None:
         self._guarded, self._parallel = Guarded(function), parallel
         self._todo: list[tuple[int, Any]] = []
+        self._owned = not getattr(parallel, "_managed_backend", False)  # else the caller's `with` keeps them
+        if self._owned:
+            parallel.__enter__()
 
     def start(self, number: int, point: Any) -> None:
         self._todo.append((number, point))
@@ -117,6 +123,10 @@ class Joblib(Workers):
         todo, self._todo = self._todo, []
         results = self._parallel((self._guarded, (point,), {}) for _, point in todo)
         return [(number, *result) for (number, _), result in zip(todo, results, strict=True)]
+
+    def close(self) -> None:
+        if self._owned:
+            self._parallel.__exit__(None, None, None)
 
 
 @dataclass
@@ -253,6 +263,8 @@ class Futures(Workers):
             _kill(old)
         elif isinstance(old, futures.ThreadPoolExecutor):
             new = futures.ThreadPoolExecutor(old._max_workers)
+        elif isinstance(old, _PoolExecutor) and old.is_ray:
+            new = old.anew()
         else:
             return False
         old.shutdown(wait=False, cancel_futures=True)
@@ -286,13 +298,30 @@ class _PoolExecutor(futures.Executor):
 
     def __init__(self, pool: Any) -> None:
         self._pool = pool
-        self._max_workers = getattr(pool, "_processes", None)
+        self.is_ray = hasattr(pool, "_actor_pool")
+        self._max_workers = len(pool._actor_pool) if self.is_ray else getattr(pool, "_processes", None)
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> futures.Future[Any]:
         future: futures.Future[Any] = futures.Future()
         future.set_running_or_notify_cancel()
-        self._pool.apply_async(fn, args, kwargs, callback=future.set_result, error_callback=future.set_exception)
+
+        def fail(error: BaseException) -> None:
+            died = any(kind.__name__ == "RayActorError" for kind in type(error).__mro__)
+            future.set_exception(futures.BrokenExecutor(str(error)) if died else error)
+
+        self._pool.apply_async(fn, args, kwargs, callback=future.set_result, error_callback=fail)
         return future
+
+    def anew(self) -> _PoolExecutor:
+        """Another pool of Ray's like this one: it would go on sending work to actors that have died."""
+        old = self._pool
+        again = type(old)(
+            self._max_workers, old._initializer, old._initargs, ray_remote_args=getattr(old, "_ray_remote_args", None)
+        )
+        return _PoolExecutor(again)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        self._pool.terminate()
 
 
 def workers_for(
