@@ -164,13 +164,14 @@ def test_open_bounds_are_reached_and_closed_ones_take_the_mean_back(build, rng):
     def f(x):
         return x[0] - 2 * x[1] + (x[2] - 0.3) ** 2 + (x[3] - 2.0) ** 2
 
-    model, evaluated = bounded_run(f, 14, rng, build)
+    turn = 10 + 2 * 4
+    model, evaluated = bounded_run(f, turn, rng, build)
     assert (evaluated[:, 0] == 0).mean() > 0.4
     assert (evaluated[:, 1] == 1).mean() > 0.4
     assert model.mean[3] > 0.9
     assert model.mean[0] < 0
     assert not model.open
-    for _ in range(14):  # flat: nothing but the handicap moves it
+    for _ in range(turn):  # flat: nothing but the handicap moves it
         model.tell(model.sample(rng, 12), np.zeros(12))
     assert model.mean[0] > -model.inner.deviations[0]
 
@@ -234,6 +235,15 @@ def test_integer_centring_moves_to_the_middle_and_keeps_the_average(rng):
     alone = np.array([[0.51], [0.52]])
     np.testing.assert_array_equal(grid.center(alone, mean), alone)
     np.testing.assert_allclose(grid.least_deviation(mean, 0.2), 0.02)
+
+
+def test_held_integers_do_not_slow_the_reals_down(rng):
+    model = CMA(np.full(6, 0.55), 0.05, 12, integers=Integers(np.arange(5), cells_of_tenths))
+    for _ in range(100):  # with all coordinates in the step size's path it takes 110 to 140
+        x = model.sample(rng, 12)
+        model.tell(x, ((np.floor(10 * x[:, :5]) - 5) ** 2).sum(axis=1) + (x[:, 5] - 0.3) ** 2)
+    assert model.deviations[5] < 1e-8
+    assert np.all(model.deviations[:5] > 0.019)  # a fifth of a cell, still
 
 
 def test_restarts_take_turns_and_grow(rng):

@@ -32,8 +32,9 @@ class Bounded(Update):
 
     The farther beyond, in deviations, the more ranks a sample loses: half the population for sqrt(d) squared
     deviations. While the bounds are *open* that ends, for a coordinate, as soon as the mean itself is beyond; while
-    they are *closed* it does not, and takes the mean back. Generations are open and closed in turns of 10 + d. Ranks
-    and positions are all that counts, so that invariance under increasing transformations of f is kept.
+    they are *closed* it does not, and takes the mean back. Generations are open and closed in turns of 10 + 2 d, in
+    which a corner is reached from the middle. Ranks and positions are all that counts, so that invariance under
+    increasing transformations of f is kept.
 
     Parameters
     ----------
@@ -49,7 +50,7 @@ class Bounded(Update):
         self.inner, self._ranked = inner, ranked
         self._columns = slice(None) if columns.size == inner.mean.size else columns  # a view, where all are bounded
         self.population = inner.population
-        self._turn = 10 + inner.mean.size
+        self._turn = 10 + 2 * inner.mean.size
         self._generation = 0
 
     @property
