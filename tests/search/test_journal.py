@@ -1,5 +1,6 @@
 """Journals: nothing is lost, a resumed search is the uninterrupted one, damage is found, two writers are refused."""
 
+import contextlib
 import json
 import os
 import signal
@@ -176,6 +177,19 @@ def test_torn_write_ahead_log_loses_the_torn_records_only(tmp_path):
     search.close()
 
 
+def test_journal_of_a_process_killed_before_it_began_is_begun_anew(tmp_path):
+    for content in ("nothing", "a header"):
+        path = tmp_path / content
+        path.touch()
+        if content == "a header":
+            with contextlib.closing(sqlite3.connect(path)) as database:
+                database.execute("PRAGMA journal_mode = WAL")
+            assert path.stat().st_size > 0
+        vo.minimize(cost, SPACES["box"], budget=20, seed=0, journal=path)
+        with vo.Search.load(path, read_only=True) as search:
+            assert search.evaluations == 20
+
+
 def test_two_writers_are_refused_and_readers_are_not(tmp_path):
     path = tmp_path / "a.db"
     search = vo.Search(SPACES["box"], seed=2, journal=path)
@@ -199,6 +213,8 @@ def test_wrong_files_and_settings_get_a_sentence(tmp_path):
         vo.Search(SPACES["box"], journal=path)
     with pytest.raises(ValueError, match="does not exist"):
         vo.Search.load(tmp_path / "none.db")
+    with pytest.raises(ValueError, match="is a folder"):
+        vo.minimize(cost, SPACES["box"], journal=tmp_path)
     with pytest.raises(ValueError, match="there is no folder"):
         vo.Search(SPACES["box"], journal=tmp_path / "no" / "a.db")
     with pytest.raises(ValueError, match="is not a journal of varopt"):

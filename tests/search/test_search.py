@@ -52,6 +52,25 @@ def test_full_covariance_solves_a_rotated_ellipsoid(rng):
     assert run(vo.Search(vo.Box(-5, 5, size=6), seed=0), f, 6000).best.fun < 1e-8
 
 
+@pytest.mark.parametrize("method", ["cma", "low-rank", "xnes", "snes", "nes"])
+def test_gaussian_methods_solve_one_dimension(method):
+    r = vo.minimize(lambda x: float((x[0] - 1.0) ** 2), vo.Box(-5, 5, size=1), budget=400, seed=0, method=method)
+    assert r.fun < 1e-6
+
+
+@pytest.mark.parametrize("method", ["cma", "nes"])
+def test_values_near_the_largest_number_are_survived(method):
+    r = vo.minimize(lambda x: 1.7e308 * np.sign(x[0] - 1.0), vo.Box(-5, 5, size=3), budget=300, seed=0, method=method)
+    assert r.fun == -1.7e308
+    assert r.nfev == 300
+
+
+def test_logarithmic_box_over_all_numbers():
+    box = vo.Box(5e-324, 1e308, log=True, size=2)
+    r = vo.minimize(lambda x: float(np.abs(np.log10(x) + 200.0).sum()), box, budget=800, seed=0)
+    assert r.fun < 1e-3
+
+
 def test_optimum_on_a_bound_is_found():
     best = run(vo.Search(vo.Box(-5, 5, size=4), seed=0), lambda x: float(x[0] - x[1] + abs(x[2:] - 1).sum()), 4000).best
     assert best.fun < -10 + 1e-6

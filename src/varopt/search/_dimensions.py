@@ -141,7 +141,7 @@ class Box(Dimension):
         if not np.all(self.low < self.high):
             i = int(np.argmin(self.low < self.high))
             raise ValueError(f"low must be below high; got {self.low[i]:g} and {self.high[i]:g} at index {i}.")
-        if not np.all(np.isfinite(self.high - self.low)):
+        if np.any(self.high / 2 - self.low / 2 > np.finfo(np.float64).max / 2):
             raise ValueError("high - low must not overflow; narrow the bounds.")
         if np.any(self.log & (self.low <= 0.0)):
             raise ValueError(f"low must be positive where log is true; got {self.low[self.log].min():g}.")

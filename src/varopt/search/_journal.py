@@ -19,7 +19,7 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["FORMAT", "Journal", "Record"]
+__all__ = ["FORMAT", "Journal", "Record", "is_blank"]
 
 FORMAT = 1
 
@@ -66,14 +66,18 @@ class Journal:
     @classmethod
     def create(cls, path: Path, meta: dict[str, str]) -> Self:
         """A new journal; a `ValueError` if the file is there already."""
-        if path.exists():
-            raise ValueError(f"journal {path} exists already; go on with it by Search.load, or name another file.")
         if not path.parent.is_dir():
             raise ValueError(f"journal {path} cannot be written: there is no folder {path.parent}.")
+        _refuse_existing(path)
         lock = _locked(path)
+        try:
+            _refuse_existing(path)  # another process may have made it in the meantime
+        except ValueError:
+            lock.close()
+            raise
         database = _connect(path)
-        with database:
-            database.executescript(_TABLES)
+        with database:  # in one transaction: whoever is killed here leaves a blank file
+            database.executescript("BEGIN;" + _TABLES)
             database.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
         return cls(path, database, lock)
 
@@ -81,7 +85,7 @@ class Journal:
     def open(cls, path: Path, *, read_only: bool = False) -> Self:
         """An existing journal, to go on with or to read."""
         if not path.is_file():
-            raise ValueError(f"journal {path} does not exist.")
+            raise ValueError(f"journal {path} {'is a folder; name a file' if path.is_dir() else 'does not exist'}.")
         lock = None if read_only else _locked(path)
         journal = cls(path, _connect(path), lock)
         try:
@@ -145,6 +149,26 @@ class Journal:
         if self._lock is not None:
             self._lock.close()  # its file stays: removing it would race with whoever opens it now
             self._lock = None
+
+
+def is_blank(path: Path) -> bool:
+    """Whether a journal can begin at `path`: nothing is there, or what a process killed before it began left."""
+    if not path.exists():
+        return True
+    if path.is_dir():
+        return False
+    database = sqlite3.connect(path.resolve().as_uri() + "?mode=ro", uri=True)
+    try:
+        return not database.execute("SELECT name FROM sqlite_master").fetchall()
+    except sqlite3.DatabaseError:
+        return False
+    finally:
+        database.close()
+
+
+def _refuse_existing(path: Path) -> None:
+    if not is_blank(path):
+        raise ValueError(f"journal {path} exists already; go on with it by Search.load, or name another file.")
 
 
 def _connect(path: Path) -> sqlite3.Connection:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import numbers
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ import numpy as np
 
 from varopt.optimize import Result, Status
 from varopt.search._checks import positive, whole
+from varopt.search._journal import is_blank
 from varopt.search._search import Search
 from varopt.search._space import as_space
 from varopt.search._workers import Workers, workers_for
@@ -125,8 +127,8 @@ def minimize_black_box(
         raise ValueError(f"f must be a function of a point; got {f!r}.")
     limit = math.inf if time_limit is None else positive("time_limit", time_limit, "a positive number of seconds")
     timeout = None if timeout is None else positive("timeout", timeout, "a positive number of seconds")
-    if target is not None and not math.isfinite(float(target)):
-        raise ValueError(f"target must be finite; got {target!r}.")
+    if target is not None and not (isinstance(target, numbers.Real) and math.isfinite(target)):
+        raise ValueError(f"target must be a finite number; got {target!r}.")
     if callback is not None and not callable(callback):
         raise ValueError(f"callback must be a function of the search; got {callback!r}.")
     max_failures = whole("max_failures", max_failures, 1)
@@ -213,7 +215,7 @@ class _Run:
 
 
 def _begin(space: Any, journal: str | Path | None, settings: dict[str, Any]) -> Search:
-    if journal is None or not Path(journal).exists():
+    if journal is None or is_blank(Path(journal)):
         return Search(space, journal=journal, **settings)
     search = Search.load(journal, space)
     fresh = Search(space, **{**settings, "seed": search.seed if settings["seed"] is None else settings["seed"]})

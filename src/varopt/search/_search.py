@@ -473,11 +473,12 @@ def _keys(rows: Array) -> list[bytes]:
 def _average(values: Array) -> tuple[float, float]:
     if values.size == 0:
         return math.nan, math.nan
-    mean = float(values.sum()) / values.size
-    if values.size == 1:
-        return mean, math.nan
-    deviations = values - mean
-    return mean, math.sqrt(float(deviations @ deviations) / (values.size - 1) / values.size)
+    with np.errstate(over="ignore", invalid="ignore"):  # of values near the largest number: infinite, and no more
+        mean = float(values.sum()) / values.size
+        if values.size == 1:
+            return mean, math.nan
+        deviations = values - mean
+        return mean, math.sqrt(float(deviations @ deviations) / (values.size - 1) / values.size)
 
 
 def _check_seed(seed: Any) -> int:

@@ -40,7 +40,7 @@ class LowRank(Gaussian):
         rank = default_population(d)
         self._c_sigma = min(0.9, 2.0 * self.population / d)
         powers = np.arange(rank)
-        self._c_direction = 1.0 / (1.5**powers * d)
+        self._c_direction = np.minimum(0.5, 1.0 / (1.5**powers * d))  # one dimension would leave nothing of the rest
         self._c_path = np.minimum(0.9, self.population / (4.0**powers * d))
         self._mean, self.sigma = np.array(mean, dtype=np.float64), float(sigma)
         self._path_sigma, self._paths = np.zeros(d), np.zeros((rank, d))

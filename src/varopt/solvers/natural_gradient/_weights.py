@@ -48,5 +48,6 @@ def raw_weights(values: Array) -> Array:
     if not finite.any():
         return np.zeros_like(values)
     filled = np.where(finite, values, values[finite].max())
+    filled = filled / max(1.0, np.abs(filled).max())  # so that no square overflows
     spread = filled.std()
     return np.asarray((filled.mean() - filled) / (spread * values.size)) if spread > 0.0 else np.zeros_like(values)
