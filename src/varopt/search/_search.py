@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from varopt._version import __version__
 from varopt.certificates import Sampled
-from varopt.search._checks import positive, whole
+from varopt.search._checks import as_values, positive, whole
 from varopt.search._coding import Coding
 from varopt.search._dimensions import Dimension
 from varopt.search._incumbent import Averaged, Contender, Lowest
@@ -25,7 +25,7 @@ from varopt.search._journal import FORMAT, Journal, Record
 from varopt.search._methods import build
 from varopt.search._space import Layout, Space, as_space, space_from_json
 
-__all__ = ["Best", "Search", "as_value"]
+__all__ = ["Best", "Search"]
 
 Array = NDArray[np.float64]
 
@@ -213,7 +213,7 @@ class Search:
             What went wrong with those that failed, for the journal.
         """
         rows = self._layout.rows(xs)
-        self._tell_rows(rows, *_check_values(ys, len(rows), errors))
+        self._tell_rows(rows, *as_values(ys, len(rows), errors))
 
     def _tell_rows(self, rows: Array, values: list[float], errors: list[str | None]) -> None:
         now = time.time()
@@ -485,38 +485,3 @@ def _check_seed(seed: Any) -> int:
     if seed is None:
         return int(np.random.SeedSequence().entropy)  # type: ignore[arg-type]
     return whole("seed", seed, 0)
-
-
-def _check_values(ys: Any, count: int, errors: Any) -> tuple[list[float], list[str | None]]:
-    plain = errors is None and isinstance(ys, np.ndarray) and ys.dtype == np.float64 and ys.shape == (count,)
-    if plain and np.isfinite(ys).all():
-        return ys.tolist(), [None] * count
-    given = list(ys) if hasattr(ys, "__len__") else [ys]
-    if len(given) != count:
-        raise ValueError(f"ys must have one value for each of the {count} points; got {len(given)}.")
-    notes = [None] * count if errors is None else list(errors)
-    if len(notes) != count:
-        raise ValueError(f"errors must have one entry for each of the {count} points; got {len(notes)}.")
-    values: list[float] = []
-    texts: list[str | None] = []
-    for y, note in zip(given, notes, strict=True):
-        value, text = as_value(y)
-        values.append(value)
-        texts.append(text if note is None else note)
-    return values, texts
-
-
-def as_value(y: Any) -> tuple[float, str | None]:
-    """A value as a float, and what is wrong with it, if anything is."""
-    if isinstance(y, float) and math.isfinite(y):
-        return float(y), None
-    if isinstance(y, BaseException):
-        return math.nan, f"{type(y).__name__}: {y}"
-    if y is None:
-        return math.nan, "no value"
-    array = np.asarray(y)
-    if array.size != 1 or array.dtype.kind not in "fiub":
-        what = f"shape {array.shape}" if array.dtype.kind in "fiub" else f"a {type(y).__name__}"
-        return math.nan, f"the value must be one real number; got {what}"
-    value = float(array.reshape(()))
-    return (value, None) if math.isfinite(value) else (math.nan, f"the value is {value}")

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from varopt.search._search import as_value
+from varopt.search._checks import as_value
 
 __all__ = ["Outcome", "Workers", "workers_for"]
 
