@@ -363,3 +363,27 @@ def test_an_interrupt_keeps_the_best_so_far(rng, monkeypatch):
         model = learn.LADRegressor().fit(X, y)
     monkeypatch.undo()
     assert model.lower_bound_ <= learn.LADRegressor().fit(X, y).objective_ <= model.objective_
+
+
+@pytest.mark.filterwarnings("ignore::scipy.sparse.SparseEfficiencyWarning")  # of making a DIA matrix
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_sparse_data_of_every_form_give_the_same_machine(loss, rng):
+    X = sp.random_array((200, 40), density=0.1, rng=rng, format="csr", data_sampler=rng.standard_normal)
+    y = np.where(X @ rng.standard_normal(40) > 0.0, 1, 0)
+    expected = learn.LinearSVC(loss=loss).fit(X.toarray(), y)
+    wide = sp.csr_array((X.data, X.indices.astype(np.int64), X.indptr.astype(np.int64)), shape=X.shape)
+    mirrored = sp.csr_array(X[:, ::-1])[:, ::-1]  # indices in falling order
+    split = sp.coo_array((np.tile(0.5 * X.data, 2), np.tile(X.tocoo().coords, 2)), shape=X.shape)  # entries given twice
+    for data in (X, X.tocsc(), X.tocoo(), X.todia(), X.tolil(), X.tobsr(), X.todok(), wide, mirrored, split):
+        model = learn.LinearSVC(loss=loss).fit(data, y)
+        np.testing.assert_allclose(model.objective_, expected.objective_, rtol=1e-8)
+        np.testing.assert_allclose(model.coef_, expected.coef_, rtol=1e-3, atol=1e-4)
+        assert model.gap_ <= 1e-9 * model.objective_
+
+
+@pytest.mark.parametrize("density", [0.4, 1.0])
+def test_data_whose_products_overflow_are_refused_as_scikit_learn_refuses_them(density, rng):
+    X = 1e200 * sp.random_array((60, 20), density=density, rng=rng, format="csr", data_sampler=rng.standard_normal)
+    y = np.where(rng.random(60) < 0.5, 1, 0)
+    with pytest.raises(ValueError, match="iterations resulted in non-finite parameter values"):
+        learn.LinearSVC(loss="hinge").fit(X, y)

@@ -236,6 +236,8 @@ def _along(slope: Vector, a: Vector, d: Vector, high: Vector) -> Vector | None:
     """``argmin slope'x + sum high (Ax + d)_+`` over a few directions, as a linear programme in epigraph form."""
     from scipy.optimize import linprog
 
+    if not all(np.all(np.isfinite(part)) for part in (slope, a, d)):
+        raise np.linalg.LinAlgError("products of the data overflow")
     count, size = a.shape
     result = linprog(
         np.concatenate([slope, high]),

@@ -101,6 +101,8 @@ class Envelope:
             part = slice(start, start + r.count)
             units.append(max(float(self.heights[:, part].sum(axis=0).mean() * squares[part].mean()), 1e-300))
             start = part.stop
+        if not np.all(np.isfinite(units)):
+            raise np.linalg.LinAlgError("products of the data overflow")
         return units[0] if len(units) == 1 else np.repeat(units, [r.count for r in problem.rows])
 
     @property
