@@ -39,7 +39,7 @@ _LIVE = 0.5  # share of rows in play below which a copy of them pays
 _FLATTENED, _SEARCH = 0.1, 50  # share of the slope along a step that a search may leave, and the lengths it tries
 _FLOOR = 1e-13  # relative width below which it does not fall,
 _RESUMED = 1e-3  # and below which no run begins
-_IDLE = 8  # levels without much gain after which to give up
+_IDLE, _UNFINISHED = 16, 4  # levels without much gain after which to give up, and as how many an unfinished one counts
 _LONG = 0.5  # seconds after which the bracket is worth a look at every level
 _SAMPLE = 64  # rows looked at to tell their kind
 _SHORT, _NEIGHBOURS = 4, 64  # entries of short rows, and how far those of neighbouring variables reach
@@ -131,14 +131,15 @@ class _Run:
                 self.show()
             state.record()
             self.check(state)
-            idle = 0 if gap < 0.5 * least else idle + (state.steps > before)
+            steps = state.steps - before
+            idle = 0 if gap < 0.5 * least else idle + (_UNFINISHED if steps == _STEPS else min(steps, 1))
             least = min(least, gap)
             if state.reached(self.tol) or not np.all(np.isfinite(self.x)):
                 break
-            if idle > _IDLE or (state.steps == before and self.width <= _FLOOR):
+            if idle > _IDLE or (steps == 0 and self.width <= _FLOOR):
                 self.show()
                 break
-            shrink = _SHRINKS[min(state.steps - before, len(_SHRINKS) - 1)]
+            shrink = _SHRINKS[min(steps, len(_SHRINKS) - 1)]
             self.width = max(shrink * self.width, _FLOOR)
             self._freeze()
         state.sigma = 0.0 if state.reached(self.tol) else state.sigma
