@@ -206,8 +206,7 @@ class Composite:
             if r.single is None:
                 others.append(r)
                 continue
-            index, factor = r.single
-            diagonal += np.bincount(index, r.curvature * np.square(factor), minlength=self.size)
+            diagonal += r.bend.diagonal()
             vector, scalar = vector + r.pull_at_zero, scalar + r.total(r.offset)
         return Composite(sp.diags_array(diagonal), vector, scalar, (*self.rows, *others))
 
