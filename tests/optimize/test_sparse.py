@@ -85,6 +85,17 @@ def draw(loss, g):
 # -- Brackets ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(("loss", "drawn"), [("squares", 70), ("absolute", 123), ("squared hinge", 63)])
+def test_where_rounding_spoils_the_multipliers_the_point_is_finished_exactly(loss, drawn):
+    g = np.random.default_rng(100)
+    f = [draw(loss, g) for _ in range(drawn + 1)][-1]
+    r = vo.minimize(f, method="interior-point")
+    assert r.status is Status.OPTIMAL
+    optimum = f(explicit_point(f))
+    assert r.lower - 1e-7 <= optimum
+    assert r.upper <= optimum + 1e-7
+
+
 @pytest.mark.parametrize("loss", LOSSES)
 def test_the_bracket_holds_the_optimum_of_the_explicit_programme(loss):
     g = np.random.default_rng(list(LOSSES).index(loss))

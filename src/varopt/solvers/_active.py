@@ -16,8 +16,8 @@ import scipy.linalg
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from varopt.solvers._definite import solve_definite
 from varopt.solvers._envelope import Envelope
-from varopt.solvers._level import solve_definite
 
 __all__ = ["ActiveRows"]
 

@@ -27,6 +27,7 @@ from varopt.model import Objective
 from varopt.model._blocks import AffineBlock, NormBlock, QuadraticBlock, TermBlock
 from varopt.model._maps import HStack, Map, Matrix, Scaled, Selection, Sparse
 from varopt.solvers._chain import Chain, chained
+from varopt.solvers._definite import InverseEnergy
 from varopt.solvers._groups import Groups, groups_of
 from varopt.solvers._kinks import Kinks, split
 from varopt.solvers._span import spanned
@@ -171,6 +172,11 @@ class Composite:
         if sp.issparse(hessian) and self.size <= _DENSE and any(r.linear.storage == "dense" for r in self.rows):
             return hessian.toarray()  # the rows will make it dense sooner or later
         return hessian
+
+    @cached_property
+    def inverse_energy(self) -> InverseEnergy:
+        """What a residual costs the dual value, for each residual."""
+        return InverseEnergy(self.hessian)
 
     @cached_property
     def slope(self) -> Vector:

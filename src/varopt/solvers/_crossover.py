@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from varopt.solvers._box import box_by_active_set
 from varopt.solvers._composite import Composite
+from varopt.solvers._definite import factorised
 from varopt.solvers._duality import dual_gap
-from varopt.solvers._level import factorised
 from varopt.solvers._vertex import best_vertex
 
 __all__ = ["Exact", "cross_over"]

@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import scipy.linalg
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from varopt.solvers._composite import Composite, Rows, add
-from varopt.solvers._level import factorised, factorised_sparse, solve_definite
+from varopt.solvers._definite import solve_definite
 from varopt.solvers._state import State
 
 __all__ = ["NEARBY", "STATIONARY", "balanced", "bracket", "charge", "dual_gap", "young"]
@@ -24,7 +22,6 @@ _CORRECTIONS = 8  # rounds in which slopes are moved until they balance
 NEARBY = (
     "an optimum lies within twice the coordinates of the point found (which absorbs that it is stationary to rounding)"
 )
-_MARGIN = 1e-9  # eigenvalues of a matrix of unit diagonal that are known to be larger are safely positive
 
 
 def dual_gap(
@@ -51,7 +48,7 @@ def dual_gap(
             )
             if open_rows.size:
                 gap += float(r.weights[open_rows] @ young(r, z, u, open_rows))
-    energy, flat = _inverse_energy(problem.hessian, residual)
+    energy, flat = problem.inverse_energy(residual)
     gap += 0.5 * energy
     if not flat.any():
         return gap, ""
@@ -78,45 +75,6 @@ def _cancelling(problem: Composite, x: Vector) -> Vector:
         squares = np.asarray(problem.hessian.diagonal()) * max(2.0 * problem.quadratic(x), 0.0)
         size = size + np.sqrt(np.maximum(squares, 0.0))
     return sum((r.largest_pull for r in problem.rows), size)
-
-
-def _inverse_energy(hessian: Any, residual: Vector) -> tuple[float, NDArray[np.bool_]]:
-    """``r'H^{-1}r`` on the variables where H is safely positive definite, and which are the others."""
-    everything = np.ones(residual.size, dtype=bool)
-    if hessian is None:
-        return 0.0, everything
-    diagonal = np.asarray(hessian.diagonal())
-    curved = diagonal > 0
-    # A zero on the diagonal of a positive semidefinite matrix makes row and column zero.
-    if sp.issparse(hessian) and hessian.nnz <= np.count_nonzero(curved):
-        return float(residual @ np.divide(residual, diagonal, out=np.zeros(residual.size), where=curved)), ~curved
-    if not curved.all():
-        part = np.flatnonzero(curved)
-        hessian = sp.csr_array(hessian)[part][:, part] if sp.issparse(hessian) else hessian[np.ix_(part, part)]
-        residual, diagonal = residual[part], diagonal[part]
-    scale = 1.0 / np.sqrt(diagonal)
-    scaled = scale * residual
-    if sp.issparse(hessian):
-        energy = _sparse_energy(sp.csr_array(sp.diags_array(scale) @ hessian @ sp.diags_array(scale)), scaled)
-    else:
-        factor = factorised(scale[:, None] * hessian * scale)
-        energy = None if factor is None else float(scaled @ scipy.linalg.cho_solve(factor, scaled, check_finite=False))
-    return (0.0, everything) if energy is None else (energy, ~curved)
-
-
-def _sparse_energy(unit: Any, residual: Vector) -> float | None:
-    r"""An upper bound on ``r'U^{-1}r`` for a sparse matrix of unit diagonal; None where it may be singular.
-
-    Where ``U - margin I`` has a Cholesky factor, no eigenvalue of U is below the margin, up to rounding that is far
-    smaller than it. For whatever y then ``r'U^{-1}r <= 2 r'y - y'Uy + |r - Uy|^2 / margin``.
-    """
-    try:
-        y = factorised_sparse(unit - _MARGIN * sp.eye_array(residual.size))(residual)
-    except np.linalg.LinAlgError:
-        return None
-    product = unit @ y
-    missing = residual - product
-    return max(float(2.0 * (residual @ y) - y @ product + missing @ missing / _MARGIN), 0.0)
 
 
 def young(r: Rows, z: Vector, u: Vector, index: NDArray[np.intp] | slice = slice(None)) -> Vector:

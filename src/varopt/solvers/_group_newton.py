@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from varopt.solvers._composite import Composite, add
+from varopt.solvers._definite import solve_definite
 from varopt.solvers._duality import balanced
 from varopt.solvers._face import Face, below, group_gap
-from varopt.solvers._level import solve_definite, typical_lengths
+from varopt.solvers._level import typical_lengths
 from varopt.solvers._loop import Path, follow
 from varopt.solvers._method import Method
 from varopt.solvers._schedules import Geometric, Schedule

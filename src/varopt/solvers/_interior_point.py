@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from varopt.solvers._composite import Composite
+from varopt.solvers._crossover import cross_over
 from varopt.solvers._duality import dual_gap
 from varopt.solvers._method import Method
 from varopt.solvers._normal import normal
@@ -25,6 +26,8 @@ _RIDGES = (0.0, 1e-14, 1e-12, 1e-10, 1e-8, 1e-6)  # shares of the diagonal, trie
 _SHARE = 0.995  # of the way to the boundary that a step may take
 _EXACT = 1e-13  # share of the objective below which the products count as zero
 _REST = (1e-6, 1e-9)  # shares of the rows' distance from a kink at which one may count as at rest; the first that fits
+_NEAR = (1e-6, 1e-3)  # shares of it within which a row may rest, where the multipliers prove too little
+_SMALL = 600  # variables up to which that is tried
 _REFINEMENTS = 4  # attempts at a dual point that is feasible to rounding
 _STALLED = 12  # steps without progress after which the method gives up
 
@@ -71,6 +74,8 @@ class InteriorPoint(Method):
             except BaseException:  # whatever ends the run, the bracket is what is known by then
                 iterate.show(state)
                 raise
+            if not state.reached(tol) and problem.size <= _SMALL:
+                iterate.cross_over(state, tol)
 
 
 def _descend(iterate: _Iterate, state: State, tol: float, check: Check, most: int) -> None:
@@ -271,6 +276,19 @@ class _Iterate:
             slope = np.where(r.weights > 0, line_slope(r) + pull / weights, r.term.derivative(z))
             slopes.append(np.clip(slope, *r.term.slopes))
         return slopes
+
+    def cross_over(self, state: State, tol: float) -> None:
+        """Show `state` the exact optimum near the point: rounding may spoil multipliers before they prove enough."""
+        x = self.x if np.all(np.isfinite(self.x)) else state.x
+        widths = self._widths(self.problem.positions(x))
+        for share in _NEAR:
+            exact = cross_over(self.problem, x, [share * width for width in widths], tol)
+            if exact is not None:
+                state.see(exact.x, exact.value, exact.gap, exact.assumption, dual=exact.slopes)
+            if state.reached(tol):
+                state.sigma = 0.0
+                state.record()
+                return
 
     def snap(self, state: State) -> None:
         """Show `state` the point with what rests on a kink at zero exactly there, where that is no worse."""

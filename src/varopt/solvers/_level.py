@@ -7,18 +7,17 @@ polynomial to machine precision and are frozen, so that the work of a level is t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
-import scipy.linalg
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from varopt.solvers._composite import Composite, add
+from varopt.solvers._definite import solve_definite
 from varopt.solvers._loop import Path
 
-__all__ = ["factorised", "factorised_sparse", "near", "newton_level", "solve_definite", "typical_lengths"]
+__all__ = ["near", "newton_level", "typical_lengths"]
 
 Vector = NDArray[np.float64]
 
@@ -26,7 +25,6 @@ FAR = 16.0  # standard deviations from a knot at which a row is frozen: its tail
 _DESCENT = 1e-4  # Armijo's constant
 _ROUNDING = 64 * float(np.finfo(np.float64).eps)
 _MEDIAN = 100_000  # rows whose median is as good as that of more
-_BAND = 64  # widest band that is factorised as such
 
 
 def near(path: Path) -> int:
@@ -148,72 +146,3 @@ def _search(
         if bound.value <= value - _DESCENT * length * decrement + _ROUNDING * abs(value) or length < shortest:
             return x + length * step, trial, bound
         length *= 0.5 if length > 0.1 else 0.1
-
-
-def solve_definite(matrix: Any, rhs: Vector) -> Vector:
-    """Solve with a positive semidefinite matrix, dense, banded or sparse; with a small ridge where it is singular."""
-    if matrix is None:
-        return np.zeros_like(rhs)
-    scale = float(np.abs(matrix.diagonal()).mean()) or 1.0
-    solvers = {True: _solve_sparse, False: _solve_dense}
-    for ridge in (0.0, 1e-14, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4):
-        try:
-            return solvers[bool(sp.issparse(matrix))](matrix, rhs, ridge * scale)
-        except np.linalg.LinAlgError:
-            continue
-    return rhs / scale
-
-
-def factorised(matrix: Vector) -> Any:
-    """A Cholesky factor, or None where the matrix is singular or nearly so."""
-    try:
-        factor = scipy.linalg.cho_factor(matrix, lower=True, check_finite=False)
-    except np.linalg.LinAlgError:
-        return None
-    pivots = np.diagonal(factor[0])
-    return factor if pivots.min(initial=1.0) > 1e-6 * pivots.max(initial=1.0) else None
-
-
-def _solve_dense(matrix: Vector, rhs: Vector, ridge: float) -> Vector:
-    shifted = matrix if ridge == 0.0 else matrix + ridge * np.eye(matrix.shape[0])
-    factor = scipy.linalg.cho_factor(shifted, lower=True, check_finite=False)
-    return np.asarray(scipy.linalg.cho_solve(factor, rhs, check_finite=False))
-
-
-def _solve_sparse(matrix: Any, rhs: Vector, ridge: float) -> Vector:
-    return np.asarray(factorised_sparse(matrix + ridge * sp.eye_array(matrix.shape[0]))(rhs))
-
-
-def factorised_sparse(matrix: Any) -> Callable[[Vector], Vector]:
-    """A solver for a sparse symmetric matrix, banded where it is; `LinAlgError` where it is not positive definite."""
-    band = as_band(matrix)
-    if band is not None:
-        factor = scipy.linalg.cholesky_banded(band, lower=True, overwrite_ab=True, check_finite=False)
-        return lambda rhs: np.asarray(scipy.linalg.cho_solve_banded((factor, True), rhs, check_finite=False))
-    from scipy.sparse.linalg import splu
-
-    try:
-        # In a symmetric order and without pivoting these are Cholesky's pivots: positive just if the matrix is.
-        factors = splu(
-            sp.csc_matrix(matrix), permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True}
-        )
-    except RuntimeError as error:  # exactly singular
-        raise np.linalg.LinAlgError(str(error)) from None
-    if not (np.array_equal(factors.perm_r, factors.perm_c) and np.all(factors.U.diagonal() > 0.0)):
-        raise np.linalg.LinAlgError("the matrix is not positive definite")
-    return lambda rhs: np.asarray(factors.solve(rhs))
-
-
-def as_band(matrix: Any) -> Vector | None:
-    """The lower band of a symmetric sparse matrix, or None where it is too wide to be treated as one."""
-    if matrix.format == "dia":
-        matrix = matrix.tocsr()
-    entries = matrix.tocoo()
-    width = int(np.max(np.abs(entries.row - entries.col), initial=0))
-    if width > _BAND:
-        return None
-    band = np.zeros((width + 1, matrix.shape[0]))
-    for k in range(width + 1):
-        diagonal = matrix.diagonal(-k)
-        band[k, : diagonal.size] = diagonal
-    return band

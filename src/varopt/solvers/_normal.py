@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from varopt.solvers._augmented import Augmented
 from varopt.solvers._composite import Composite
+from varopt.solvers._definite import factorised_sparse
 from varopt.solvers._gradients import ConjugateGradients
-from varopt.solvers._level import factorised_sparse
 
 __all__ = ["Normal", "normal"]
 
@@ -29,6 +29,7 @@ Vector = NDArray[np.float64]
 _BAND = 64  # widest band that is factorised as such
 _FILLED = 15  # entries that a product has for each entry of its factors, above which it counts as dense
 _JOINT = 4000  # rows of more than one variable up to which conjugate gradients may take over from factors
+_SHORT = 8  # entries of a row up to which the products of all their pairs are kept
 _DENSE = 600  # variables up to which a sparse problem is factorised as a dense one
 
 
@@ -218,20 +219,9 @@ class _Scattered:
 
     def __init__(self, a: Any, width: int) -> None:
         self.matrix, self.transpose, size = a, a.T.tocsr(), a.shape[1]
-        lengths = np.diff(a.indptr)
-        entries, sources, products = [np.zeros(0, dtype=np.intp)], [np.zeros(0, dtype=np.intp)], [np.zeros(0)]
-        for length in np.unique(lengths[lengths > 0]):
-            rows = np.flatnonzero(lengths == length)
-            at = a.indptr[rows][:, None] + np.arange(length)
-            columns, values = a.indices[at], a.data[at]
-            for i in range(length):
-                for j in range(i, length):
-                    first = np.minimum(columns[:, i], columns[:, j]).astype(np.intp)
-                    entries.append(np.abs(columns[:, i] - columns[:, j]) * size + first)
-                    sources.append(rows)
-                    products.append(values[:, i] * values[:, j])
+        first, second, rows, products = _pairs(a)
         shape = ((width + 1) * size, a.shape[0])
-        self.gram = sp.csr_array((np.concatenate(products), (np.concatenate(entries), np.concatenate(sources))), shape)
+        self.gram = sp.csr_array((products, ((second - first) * size + first, rows)), shape)
 
     def apply(self, x: Vector) -> Vector:
         return np.asarray(self.matrix @ x)
@@ -241,6 +231,22 @@ class _Scattered:
 
     def add_gram(self, weights: Vector, band: Vector) -> None:
         band += (self.gram @ weights).reshape(band.shape)
+
+
+def _pairs(a: Any) -> tuple[Any, Any, Any, Vector]:
+    """For every row and every pair of its entries: the columns in order, the row, and the product of the entries."""
+    lengths = np.diff(a.indptr)
+    found = [(np.zeros(0, dtype=np.intp),) * 3 + (np.zeros(0),)]
+    for length in np.unique(lengths[lengths > 0]):
+        rows = np.flatnonzero(lengths == length)
+        at = a.indptr[rows][:, None] + np.arange(length)
+        columns, values = a.indices[at].astype(np.intp), a.data[at]
+        for i in range(length):
+            for j in range(i, length):
+                left, right = columns[:, i], columns[:, j]
+                found.append((np.minimum(left, right), np.maximum(left, right), rows, values[:, i] * values[:, j]))
+    first, second, rows, products = (np.concatenate(part) for part in zip(*found, strict=True))
+    return first, second, rows, products
 
 
 def _reach(a: Any) -> int:
@@ -298,22 +304,38 @@ class _Dense(_Factored):
 
     def __init__(self, hessian: Any, rows: Sequence[Any], size: int) -> None:
         super().__init__(hessian, rows)
-        self.matrix: Any = np.zeros((size, size)) if hessian is None else hessian
-        if sp.issparse(hessian):
-            self.matrix = hessian.toarray()
+        matrix = np.zeros((size, size)) if hessian is None else hessian.toarray() if sp.issparse(hessian) else hessian
+        self.matrix = np.asarray(matrix.T, dtype=np.float64)  # symmetric, and in LAPACK's order if it was in C's
+        self.grams = [_few_entries(a) if sp.issparse(a) else None for a in rows]
 
     def _factor(self, weights: Sequence[Vector], ridge: float) -> Callable[[Vector], Vector]:
-        total = np.array(self.matrix, dtype=np.float64, order="F")
-        for a, d in zip(self.rows, weights, strict=False):
-            if not sp.issparse(a):
+        total = np.array(self.matrix, order="F")
+        for a, gram, d in zip(self.rows, self.grams, weights, strict=False):
+            if gram is not None:
+                places, products = gram
+                total[places] += products @ d
+            elif not sp.issparse(a):
                 total += a.T @ (d[:, None] * a)
-                continue
-            gram = (a.T @ (sp.diags_array(d) @ a)).tocoo()
-            total[gram.row, gram.col] += gram.data
+            else:
+                entries = (a.T @ (sp.diags_array(d) @ a)).tocoo()
+                total[entries.row, entries.col] += entries.data
         if ridge:
             total.flat[:: total.shape[0] + 1] += ridge * max(float(total.diagonal().mean()), 1e-300)
         factor = scipy.linalg.cho_factor(total, lower=True, overwrite_a=True, check_finite=False)
         return lambda rhs: np.asarray(scipy.linalg.cho_solve(factor, rhs, check_finite=False))
+
+
+def _few_entries(a: Any) -> tuple[tuple[Any, Any], Any] | None:
+    """For short rows, as of differences: the entries of the lower triangle that ``A'DA`` has, and what makes them of d.
+
+    None where rows are so long that a product of sparse matrices is the better way.
+    """
+    if np.diff(a.indptr).max(initial=0) > _SHORT:
+        return None
+    first, second, rows, products = _pairs(a)
+    places, index = np.unique(first * a.shape[1] + second, return_inverse=True)
+    matrix = sp.csr_array((products, (index, rows)), shape=(places.size, a.shape[0]))
+    return (places % a.shape[1], places // a.shape[1]), matrix
 
 
 class _Sparse(_Factored):

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from varopt.solvers._box import EQUAL, active
 from varopt.solvers._composite import Composite
+from varopt.solvers._definite import solve_definite
 from varopt.solvers._interior_point import InteriorPoint
 from varopt.solvers._kinks import Kinks
-from varopt.solvers._level import solve_definite
 from varopt.solvers._method import Method
 from varopt.solvers._newton import Newton
 from varopt.solvers._scaled import prove

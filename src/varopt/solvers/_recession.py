@@ -40,7 +40,7 @@ def falls_for_ever(problem: Composite) -> NDArray[np.float64] | None:
         for end, sign in zip(r.term.slopes, (-1.0, 1.0), strict=True):
             slope = np.broadcast_to(np.asarray(end, dtype=np.float64), (r.count,))
             finite = np.isfinite(slope)
-            above.append(sp.diags_array(np.where(finite, r.weights * slope, 0.0)) @ wide - lift)
+            above.append(sp.diags_array(r.weights * np.where(finite, slope, 0.0)) @ wide - lift)
             if not finite.all():  # quadratic growth on that side: d may not point there
                 above.append(sign * wide[np.flatnonzero(~finite & (r.weights > 0))])
         position += r.count
