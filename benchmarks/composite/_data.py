@@ -61,6 +61,14 @@ def autoregressive(n: int, p: int, rho: float) -> tuple[Vector, Vector]:
     return X, clean + 0.1 * np.std(clean) * rng.standard_normal(n)
 
 
+def independent(n: int, p: int) -> tuple[Vector, Vector]:
+    """Independent columns, a tenth of the coefficients not zero, more noise than signal."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n, p))
+    w = np.where(rng.random(p) < 0.1, rng.standard_normal(p), 0.0)
+    return X, X @ w + 0.5 * np.sqrt(p) * rng.standard_normal(n)
+
+
 def spikes(dimension: int) -> tuple[Vector, Vector]:
     """[SB12, section 2.2]: N = 10 D, half of the coefficients zero, the others near 5 or -5, a tenth of noise."""
     rng = np.random.default_rng(0)

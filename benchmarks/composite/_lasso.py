@@ -64,6 +64,17 @@ def lasso_paper(config: Config) -> Iterator[Row]:
 
 
 @benchmark
+def lasso_large(config: Config) -> Iterator[Row]:
+    """So many columns that their Gram matrix takes longer than coordinate descent, and barely correlated ones."""
+    for n, p in config.pick([(20_000, 2_000), (8_000, 5_500)], [(300, 100)]):
+        X, y = _data.independent(n, p)
+        name = f"lasso {n} x {p}, lambda_max / 20"
+        contest = certify(problem(name, X, y, largest_penalty(X, y) / 20), None, 1.0, config)
+        yield contest.row
+        yield from contest.against(((rival, math.inf) for rival in rivals.TALL), limit=20.0)
+
+
+@benchmark
 def lasso_wide(config: Config) -> Iterator[Row]:
     """Riboflavin, 71 x 4088: centred, no intercept."""
     path = _data.shared_file("highdim/riboflavin.npz")

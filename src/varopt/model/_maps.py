@@ -62,8 +62,8 @@ class Map(ABC):
     def rows(self, index: Any) -> Map:
         """The map of the selected rows (a slice or an integer array)."""
 
-    def columns(self, index: NDArray[np.intp]) -> Map:
-        """The map of the selected coordinates of its argument, an increasing integer array."""
+    def columns(self, index: NDArray[np.intp] | slice) -> Map:
+        """The map of selected coordinates of its argument: increasing integers, or a slice (no copy if it is dense)."""
         if self.storage == "sparse":
             return Sparse(self.explicit().tocsc()[:, index])
         return Matrix(self.apply(np.eye(self.shape[1])[index]).T)
@@ -195,7 +195,7 @@ class Matrix(Map):
     def rows(self, index: Any) -> Map:
         return Matrix(self.array[index])
 
-    def columns(self, index: NDArray[np.intp]) -> Map:
+    def columns(self, index: NDArray[np.intp] | slice) -> Map:
         return Matrix(self.array[:, index])
 
     def gram(self, weights: Vector) -> Any:
@@ -258,7 +258,7 @@ class Sparse(Map):
     def rows(self, index: Any) -> Map:
         return Sparse(self.array[index])
 
-    def columns(self, index: NDArray[np.intp]) -> Map:
+    def columns(self, index: NDArray[np.intp] | slice) -> Map:
         return Sparse(self._by_column[:, index])
 
     @cached_property
@@ -406,7 +406,7 @@ class Scaled(Map):
     def rows(self, index: Any) -> Map:
         return Scaled(self.scale if np.ndim(self.scale) == 0 else np.asarray(self.scale)[index], self.inner.rows(index))
 
-    def columns(self, index: NDArray[np.intp]) -> Map:
+    def columns(self, index: NDArray[np.intp] | slice) -> Map:
         return Scaled(self.scale, self.inner.columns(index))
 
     def explicit(self) -> Any:
@@ -465,7 +465,7 @@ class Product(Map):
     def rows(self, index: Any) -> Map:
         return Product(self.outer.rows(index), self.inner)
 
-    def columns(self, index: NDArray[np.intp]) -> Map:
+    def columns(self, index: NDArray[np.intp] | slice) -> Map:
         return Product(self.outer, self.inner.columns(index))
 
     def explicit(self) -> Any:
@@ -507,7 +507,7 @@ class Sum(Map):
     def rows(self, index: Any) -> Map:
         return Sum([p.rows(index) for p in self.parts])
 
-    def columns(self, index: NDArray[np.intp]) -> Map:
+    def columns(self, index: NDArray[np.intp] | slice) -> Map:
         return Sum([p.columns(index) for p in self.parts])
 
     def explicit(self) -> Any:
@@ -561,11 +561,17 @@ class HStack(Map):
         count = len(range(self.shape[0])[index]) if isinstance(index, slice) else len(index)
         return HStack(count, parts)
 
-    def columns(self, index: NDArray[np.intp]) -> Map:
+    def columns(self, index: NDArray[np.intp] | slice) -> Map:
         parts: list[tuple[Map | None, int]] = []
         for part, (inner, _) in zip(self.slices, self.parts, strict=True):
-            inside = index[(index >= part.start) & (index < part.stop)] - part.start
-            parts.append((None if inner is None or not inside.size else inner.columns(inside), inside.size))
+            inside: NDArray[np.intp] | slice
+            if isinstance(index, slice):
+                first, last = max(index.start, part.start), min(index.stop, part.stop)
+                inside, count = slice(first - part.start, last - part.start), max(last - first, 0)
+            else:
+                inside = index[(index >= part.start) & (index < part.stop)] - part.start
+                count = inside.size
+            parts.append((None if inner is None or not count else inner.columns(inside), count))
         return HStack(self.shape[0], parts)
 
     def explicit(self) -> Any:

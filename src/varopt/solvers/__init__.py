@@ -1,5 +1,6 @@
 """Solvers: the composite form, the one loop and its schedules, the methods, and the crossover to the exact optimum."""
 
+from varopt.solvers._block_descent import BlockDescent
 from varopt.solvers._choose import METHODS, choose
 from varopt.solvers._composite import Composite, NotComposite, composite, shared_rows
 from varopt.solvers._diagonal_newton import DiagonalNewton
@@ -25,6 +26,7 @@ __all__ = [
     "LBFGS",
     "METHODS",
     "Adaptive",
+    "BlockDescent",
     "Check",
     "Composite",
     "DiagonalNewton",

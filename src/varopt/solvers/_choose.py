@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from varopt.solvers._block_descent import BlockDescent
 from varopt.solvers._composite import Composite
 from varopt.solvers._diagonal_newton import DiagonalNewton
 from varopt.solvers._graduated import Graduated
@@ -21,14 +22,14 @@ from varopt.solvers._working_set import WorkingSet
 __all__ = ["METHODS", "choose"]
 
 _METHODS = (
-    Newton(), Pivoting(), TautString(), Program(), WorkingSet(), Range(), LowRank(), Multipliers(), InteriorPoint(),
-    GroupNewton(), Graduated(), DiagonalNewton(), LBFGS(),
+    Newton(), Pivoting(), BlockDescent(), TautString(), Program(), WorkingSet(), Range(), LowRank(), Multipliers(),
+    InteriorPoint(), GroupNewton(), Graduated(), DiagonalNewton(), LBFGS(),
 )  # fmt: skip
 METHODS: dict[str, Method] = {method.name: method for method in _METHODS}
 # In order: the first that suits the problem and does not refuse it is taken.
 _AUTO = (
-    "taut-string", "working-set", "range", "low-rank", "pivoting", "multipliers", "interior-point", "program",
-    "newton", "group-newton", "graduated",
+    "taut-string", "block-descent", "working-set", "range", "low-rank", "pivoting", "multipliers",
+    "interior-point", "program", "newton", "group-newton", "graduated",
 )  # fmt: skip
 
 

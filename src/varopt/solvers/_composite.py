@@ -33,7 +33,7 @@ from varopt.solvers._kinks import Kinks, split
 from varopt.solvers._span import spanned
 from varopt.terms import PiecewisePolynomial
 
-__all__ = ["Composite", "NotComposite", "Rows", "add", "composite", "shared_rows"]
+__all__ = ["Composite", "NotComposite", "Rows", "add", "composite", "shared_rows", "sharing"]
 
 Vector = NDArray[np.float64]
 
@@ -419,6 +419,11 @@ def shared_rows() -> Iterator[None]:
         yield
     finally:
         _SHARED.reset(token)
+
+
+def sharing() -> bool:
+    """Whether what is computed of rows will be of use to other problems."""
+    return _SHARED.get() is not None
 
 
 def _rows(block: TermBlock, variables: Any) -> Rows:

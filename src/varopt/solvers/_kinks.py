@@ -37,7 +37,7 @@ class Kinks:
         """The variables without a kink."""
         return np.asarray(self.low == self.high)
 
-    def take(self, index: NDArray[np.intp]) -> Kinks:
+    def take(self, index: NDArray[np.intp] | slice) -> Kinks:
         """The kinks of some of the variables."""
         return Kinks(self.rest[index], self.low[index], self.high[index])
 

@@ -8,8 +8,9 @@ not settle, the dual is solved instead: the point of a polyhedron closest to the
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.linalg
@@ -26,12 +27,14 @@ from varopt.solvers._newton import Newton
 from varopt.solvers._scaled import prove
 from varopt.solvers._state import Check, State
 
-__all__ = ["Pivoting"]
+__all__ = ["Pivoting", "is_singular", "pivoted"]
 
 Vector = NDArray[np.float64]
+Solve = Callable[[Any, NDArray[np.intp], Vector], Vector | None]
 
 _LARGEST = 5000  # variables up to which the matrix of the quadratic is formed
 _MARGIN = 1e-12  # share of a kink by which a variable has to be on the wrong side of it
+_DEPENDENT = 1e-7  # share of a column's length that the columns before it leave, below which it is made of them
 _REFINEMENTS = 3  # corrections of a point by the rows, where the matrix is too inaccurate
 _ROUNDING = 8 * float(np.finfo(np.float64).eps)
 
@@ -88,32 +91,67 @@ class Pivoting(Method):
         matrix, slope = problem.hessian, problem.slope
         if kinks.rest.any():
             slope = slope + matrix @ kinks.rest
-        diagonal = np.asarray(matrix.diagonal())
         side = _first_sides(matrix, slope, kinks, state.x - kinks.rest)
-        fewest, patience = problem.size + 1, self.patience
-        while patience:
-            moving = np.flatnonzero(side)
-            away = np.zeros(problem.size)
-            push = np.where(side > 0, kinks.high, kinks.low)[moving]
-            solution = _solved(matrix, moving, -(slope[moving] + push))
-            if solution is None:
-                return
-            away[moving] = solution
-            bend = matrix @ away
-            pull = slope + bend
-            # What the variables at rest see, less what rounding may have done to it.
-            margin = _MARGIN * (kinks.high - kinks.low)
-            margin += _ROUNDING * (np.abs(slope) + np.sqrt(diagonal * max(float(away @ bend), 0.0)))
-            up, down = (side == 0) & (-pull > kinks.high + margin), (side == 0) & (-pull < kinks.low - margin)
-            back = (side * away < 0.0) & ~kinks.free
-            wrong = int(np.count_nonzero(up | down | back))
-            state.steps += 1
-            if not wrong:
-                _refined(problem, kinks.rest + away, moving, push, state, tol)
-                return
-            patience = self.patience if wrong < fewest else patience - 1
-            fewest = min(fewest, wrong)
-            side = np.where(back, 0, np.where(up, 1, np.where(down, -1, side)))
+        settled = pivoted(matrix, slope, kinks, side, self.patience)
+        if settled is not None:
+            state.steps += settled.rounds
+            _refined(problem, kinks.rest + settled.away, settled.moving, settled.push, state, tol)
+
+
+class Settled(NamedTuple):
+    """Variables on the right side of their kinks."""
+
+    away: Vector  # from the kinks
+    moving: NDArray[np.intp]  # those that do not rest,
+    push: Vector  # and the slopes of their kinks
+    rounds: int
+
+
+def pivoted(
+    matrix: Any, slope: Vector, kinks: Kinks, side: NDArray[Any], patience: int, solve: Solve | None = None
+) -> Settled | None:
+    """Minimise ``1/2 v'Mv + slope'v`` and the kinks of v by changing sides; None where they do not settle.
+
+    Parameters
+    ----------
+    matrix : array or sparse array
+        Positive semidefinite.
+    slope : array
+        The gradient of the quadratic at rest.
+    kinks : Kinks
+    side : array
+        Those to begin with: -1 and 1, and 0 at rest.
+    patience : int
+        Rounds without fewer variables on the wrong side after which they are taken not to settle.
+    solve : callable, optional
+        Solves with some rows and columns of the matrix, or says None where they are singular.
+    """
+    solve = solve or _solved
+    diagonal = np.asarray(matrix.diagonal())
+    fewest, left, rounds = side.size + 1, patience, 0
+    while left:
+        moving = np.flatnonzero(side)
+        away = np.zeros(side.size)
+        push = np.where(side > 0, kinks.high, kinks.low)[moving]
+        solution = solve(matrix, moving, -(slope[moving] + push))
+        if solution is None:
+            return None
+        away[moving] = solution
+        bend = matrix @ away
+        pull = slope + bend
+        # What the variables at rest see, less what rounding may have done to it.
+        margin = _MARGIN * (kinks.high - kinks.low)
+        margin += _ROUNDING * (np.abs(slope) + np.sqrt(diagonal * max(float(away @ bend), 0.0)))
+        up, down = (side == 0) & (-pull > kinks.high + margin), (side == 0) & (-pull < kinks.low - margin)
+        back = (side * away < 0.0) & ~kinks.free
+        wrong = int(np.count_nonzero(up | down | back))
+        rounds += 1
+        if not wrong:
+            return Settled(away, moving, push, rounds)
+        left = patience if wrong < fewest else left - 1
+        fewest = min(fewest, wrong)
+        side = np.where(back, 0, np.where(up, 1, np.where(down, -1, side)))
+    return None
 
 
 def _refined(problem: Composite, x: Vector, moving: NDArray[np.intp], push: Vector, state: State, tol: float) -> None:
@@ -149,8 +187,12 @@ def _solved(matrix: Any, index: NDArray[np.intp], rhs: Vector) -> Vector | None:
         return solve_definite(sp.csr_array(matrix)[index][:, index], rhs)
     block = matrix.T if index.size == rhs.size == matrix.shape[0] else matrix[np.ix_(index, index)].T
     factor, solution, info = scipy.linalg.lapack.dposv(block, rhs, lower=False)
-    pivots = np.diagonal(factor)
-    return np.asarray(solution) if info == 0 and pivots.min() > 1e-7 * pivots.max() else None
+    return None if info or is_singular(factor, block.diagonal()) else np.asarray(solution)
+
+
+def is_singular(factor: Vector, diagonal: Vector) -> bool:
+    """Whether a column is but for rounding made of those before it, by a Cholesky factor; whatever their units."""
+    return not bool(np.all(np.diagonal(factor) > _DEPENDENT * np.sqrt(diagonal)))
 
 
 def _dual(problem: Composite, state: State) -> None:
