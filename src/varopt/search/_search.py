@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,6 +67,41 @@ class Batch:
     def __post_init__(self) -> None:
         self.values = np.full(len(self.rows), np.nan)
         self.missing = len(self.rows)
+
+
+class Stretch(NamedTuple):
+    """Successive candidates of a batch, from `start` to before `stop`."""
+
+    batch: Batch
+    start: int
+    stop: int
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+        return self.stop - self.start
+
+    @property
+    def rows(self) -> Array:
+        """Their rows, as a view."""
+        return self.batch.rows[self.start : self.stop]
+
+
+class Told(NamedTuple):
+    """Evaluations told together, none of which failed: what their records are made of when someone looks."""
+
+    first: int  # the number of the first evaluation
+    candidate: int  # and that of its candidate
+    rows: Array
+    values: list[float]
+    time: float
+
+    def records(self) -> list[Record]:
+        """One record for each."""
+        return [
+            Record(self.first + k, self.candidate + k, row, value, None, self.time)
+            for k, (row, value) in enumerate(zip(self.rows, self.values, strict=True))
+        ]
 
 
 class Search:
@@ -143,16 +178,18 @@ class Search:
         self._lowest = Lowest()
         self._averaged = Averaged() if self.noisy else None
         self._open: deque[Batch] = deque()  # drawn, and not all values known
-        self._queue: deque[tuple[Batch, int]] = deque()  # drawn, and not handed out
+        self._queue: deque[Stretch] = deque()  # drawn, and not handed out
+        self._handed: deque[Stretch] = deque()  # handed out, to be recognised if told as they were asked for
         self._pending: dict[bytes, list[tuple[Batch, int]]] = {}  # handed out, by row
         self._arrived: list[tuple[Array, float]] = []  # to be used by the next update
         self._drawn = 0
-        self.records: list[Record] = []
+        self._evaluations = 0
+        self._records: list[Record] = []
+        self._unrecorded: list[Told] = []
         self._batches: list[tuple[int, int]] = []  # of every batch: its size, and how many evaluations were told before
         self.failures = 0
         self.generation = 0
-        self._trace: list[tuple[float, ...]] = []
-        self._sampled = (math.nan, math.nan, 0)  # of the last generation: its average, the standard error, its size
+        self._trace: list[tuple[int, float, Array, float, float]] = []  # of every update; see `history`
         self._journal: Journal | None = None
         if journal is not None:
             self._journal = Journal.create(Path(journal), self._meta())
@@ -172,16 +209,19 @@ class Search:
     def _ask_rows(self, count: int | None) -> Array:
         if not self._queue:
             self._draw(count)
-        wanted = len(self._queue) if count is None else count
-        while len(self._queue) < wanted:
-            self._draw(wanted - len(self._queue))
-        places = [self._queue.popleft() for _ in range(wanted)]
-        first = places[0][0]
-        whole_batch = wanted == len(first.rows) and places[-1][0] is first
-        rows = first.rows.copy() if whole_batch else np.array([batch.rows[position] for batch, position in places])
-        for key, place in zip(_keys(rows), places, strict=True):
-            self._pending.setdefault(key, []).append(place)
-        return rows
+        missing = sum(stretch.size for stretch in self._queue) if count is None else count
+        taken: list[Stretch] = []
+        while missing:
+            if not self._queue:
+                self._draw(missing)
+            batch, start, stop = self._queue.popleft()
+            if stop - start > missing:
+                self._queue.appendleft(Stretch(batch, start + missing, stop))
+                stop = start + missing
+            missing -= stop - start
+            taken.append(Stretch(batch, start, stop))
+        self._handed.extend(taken)
+        return taken[0].rows if len(taken) == 1 else np.concatenate([stretch.rows for stretch in taken])
 
     def _draw(self, count: int | None) -> None:
         if self._drawn == 0 and count is not None and self.settings["population"] is None and not self.asynchronous:
@@ -193,12 +233,12 @@ class Search:
         if self._averaged is not None and (again := self._averaged.doubtful()):
             rows = np.vstack((rows, again))
         batch = Batch(self._drawn, latent, rows, size, self._model.epoch)
-        self._batches.append((len(rows), len(self.records)))
+        self._batches.append((len(rows), self.evaluations))
         if self._journal is not None:
             self._journal.add_batch(len(self._batches) - 1, *self._batches[-1])
         self._drawn += len(rows)
         self._open.append(batch)
-        self._queue.extend((batch, position) for position in range(len(rows)))
+        self._queue.append(Stretch(batch, 0, len(rows)))
 
     def tell(self, xs: Any, ys: Any, *, errors: Sequence[str | None] | None = None) -> None:
         """Learn what points cost.
@@ -212,49 +252,67 @@ class Search:
         errors : sequence of str, optional
             What went wrong with those that failed, for the journal.
         """
-        rows = self._layout.rows(xs)
+        rows = xs if self._next_told(xs) else self._layout.rows(xs)
         self._tell_rows(rows, *as_values(ys, len(rows), errors))
 
     def _tell_rows(self, rows: Array, values: list[float], errors: list[str | None]) -> None:
         now = time.time()
-        places = [self._claim(key) for key in _keys(rows)]
+        if self._next_told(rows) and not self.asynchronous and not any(errors):
+            self._use_together(self._handed.popleft(), values, now)
+            return
+        places = self._claim(rows)
         records = [
             Record(number, -1 if batch is None else batch.first + position, row, value, error, now)
             for number, ((batch, position), row, value, error) in enumerate(
-                zip(places, rows, values, errors, strict=True), len(self.records)
+                zip(places, rows, values, errors, strict=True), self.evaluations
             )
         ]
         if self._journal is not None:
             self._journal.add(records)  # before any use
-        batch, start = places[0] if places else (None, -1)
-        in_order = [(batch, start + k) for k in range(len(places))]
-        if batch is None or self.asynchronous or any(errors) or places != in_order:
-            for record, (batch, position) in zip(records, places, strict=True):
-                self._use(record, batch, position)
-        else:
-            self._use_together(records, batch, start, self._sign * np.array(values))
+        for record, (batch, position) in zip(records, places, strict=True):
+            self._use(record, batch, position)
 
-    def _use_together(self, records: list[Record], batch: Batch, start: int, values: Array) -> None:
-        """What `_use` does with one record after the other, for a stretch of a batch in which nothing failed."""
-        self.records += records
+    def _next_told(self, rows: Any) -> bool:
+        """Whether these are, as a whole, the rows that were handed out first of all that are still unknown."""
+        if self._pending or not self._handed or not isinstance(rows, np.ndarray):
+            return False
+        asked = self._handed[0].rows
+        return rows.shape == asked.shape and rows.dtype == asked.dtype and rows.tobytes() == asked.tobytes()
+
+    def _claim(self, rows: Array) -> list[tuple[Batch | None, int]]:
+        """Where every row belongs: to the first candidate handed out of those with the same bytes, if there is one."""
+        while self._handed:
+            stretch = self._handed.popleft()
+            for position, row in enumerate(stretch.rows, stretch.start):
+                self._pending.setdefault(row.tobytes(), []).append((stretch.batch, position))
+        places: list[tuple[Batch | None, int]] = []
+        for row in rows:
+            key = row.tobytes()
+            waiting = self._pending.get(key)
+            places.append(waiting.pop(0) if waiting else (None, -1))
+            if not waiting:
+                self._pending.pop(key, None)
+        return places
+
+    def _use_together(self, stretch: Stretch, told: list[float], now: float) -> None:
+        """What `_use` does with one record after the other, for candidates told as asked of which none failed."""
+        batch, start, stop = stretch
+        entry = Told(self._evaluations, batch.first + start, stretch.rows, told, now)
+        if self._journal is not None:
+            self._journal.add(entry.records())  # before any use
+        self._unrecorded.append(entry)
+        self._evaluations += stretch.size
         self.failures = 0
+        values = self._sign * np.array(told)
         best = int(values.argmin())  # the first of equals
-        self._lowest.see(records[best].row, float(values[best]), records[best].candidate)
-        batch.values[start : start + values.size] = values
-        batch.missing -= values.size
+        self._lowest.see(entry.rows[best], float(values[best]), entry.candidate + best)
+        batch.values[start:stop] = values
+        batch.missing -= stretch.size
         self._advance()
-
-    def _claim(self, key: bytes) -> tuple[Batch | None, int]:
-        waiting = self._pending.get(key)
-        if not waiting:
-            return None, -1
-        place = waiting.pop(0)
-        if not waiting:
-            del self._pending[key]
-        return place
 
     def _use(self, record: Record, batch: Batch | None, position: int) -> None:
         self.records.append(record)
+        self._evaluations += 1
         if record.error is None:
             self.failures, value = 0, self._sign * record.value
             self._lowest.see(record.row, value, self._drawn if batch is None else record.candidate)
@@ -301,21 +359,26 @@ class Search:
             values = np.append(values, [value for _, value in self._arrived])
             self._arrived = []
         self.generation += 1
-        finite = values[np.isfinite(values)]
-        if finite.size:  # a generation that failed as a whole teaches nothing
+        if values.min() < math.inf:  # a generation that failed as a whole teaches nothing
             self._model.tell(latent, values)
-        mean, error = _average(finite)
         best = self._incumbent
         upper = math.inf if best is None else best.value
-        self._sampled = (mean, error, finite.size)
-        self._trace.append((len(self.records), upper, mean, error, self._model.spread, time.time()))
+        self._trace.append((self.evaluations, upper, values, self._model.spread, time.time()))
 
     # What is known -------------------------------------------------------------------------------------------------
 
     @property
     def evaluations(self) -> int:
         """How many evaluations were told, those that failed included."""
-        return len(self.records)
+        return self._evaluations
+
+    @property
+    def records(self) -> list[Record]:
+        """All evaluations in the order in which they were told."""
+        for told in self._unrecorded:
+            self._records += told.records()
+        self._unrecorded.clear()
+        return self._records
 
     @property
     def best(self) -> Best | None:
@@ -331,7 +394,8 @@ class Search:
         """The best value, and the average of f under the distribution with its standard error: an estimate."""
         best = self._incumbent
         upper = math.inf if best is None else best.value
-        bound = Sampled(-math.inf, upper, self._assumption, *self._sampled)
+        sampled = _average(self._trace[-1][2]) if self._trace else (math.nan, math.nan, 0)
+        bound = Sampled(-math.inf, upper, self._assumption, *sampled)
         return bound.mirrored() if self._sign < 0.0 else bound
 
     @property
@@ -342,7 +406,8 @@ class Search:
     def history(self) -> dict[str, Array]:
         """After every update: evaluations, best, mean, standard_error, sigma and time (seconds since the first)."""
         names = ("evaluations", "best", "mean", "standard_error", "sigma", "time")
-        columns = np.array(self._trace, dtype=np.float64).reshape(-1, len(names))
+        rows = [(told, best, *_average(values)[:2], *rest) for told, best, values, *rest in self._trace]
+        columns = np.array(rows, dtype=np.float64).reshape(-1, len(names))
         columns[:, 1:3] *= self._sign
         columns[:, -1] -= columns[0, -1] if len(columns) else 0.0
         return dict(zip(names, columns.T, strict=True))
@@ -431,11 +496,11 @@ class Search:
         places: list[tuple[Batch, int]] = []
         upcoming = deque(batches)
         for record in [*records, None]:
-            while upcoming and upcoming[0][1] <= len(self.records):
+            while upcoming and upcoming[0][1] <= self.evaluations:
                 size, _ = upcoming.popleft()
                 self._draw(size)
-                places.extend(self._queue)
-                self._queue.clear()
+                batch, start, stop = self._queue.pop()
+                places.extend((batch, position) for position in range(start, stop))
             if record is None:
                 break
             if record.candidate < 0:
@@ -449,7 +514,7 @@ class Search:
             self._use(record, batch, position)
         # What was handed out and never told is handed out again, in the order in which it was drawn.
         told = {record.candidate for record in records}
-        self._queue.extend(place for number, place in enumerate(places) if number not in told)
+        self._queue.extend(Stretch(b, i, i + 1) for number, (b, i) in enumerate(places) if number not in told)
 
     def close(self) -> None:
         """Close the journal, so that another process may open it."""
@@ -464,21 +529,18 @@ class Search:
         self.close()
 
 
-def _keys(rows: Array) -> list[bytes]:
-    """The bytes of every row: what a point is recognised by."""
-    data, width = rows.tobytes(), rows.shape[1] * rows.itemsize
-    return [data[start : start + width] for start in range(0, len(data), width)]
-
-
-def _average(values: Array) -> tuple[float, float]:
-    if values.size == 0:
-        return math.nan, math.nan
+def _average(values: Array) -> tuple[float, float, int]:
+    """The average of the values that are finite, its standard error, and how many there are."""
+    finite = values[np.isfinite(values)]
+    if finite.size == 0:
+        return math.nan, math.nan, 0
     with np.errstate(over="ignore", invalid="ignore"):  # of values near the largest number: infinite, and no more
-        mean = float(values.sum()) / values.size
-        if values.size == 1:
-            return mean, math.nan
-        deviations = values - mean
-        return mean, math.sqrt(float(deviations @ deviations) / (values.size - 1) / values.size)
+        mean = float(finite.sum()) / finite.size
+        if finite.size == 1:
+            return mean, math.nan, 1
+        deviations = finite - mean
+        error = math.sqrt(float(deviations @ deviations) / (finite.size - 1) / finite.size)
+        return mean, error, finite.size
 
 
 def _check_seed(seed: Any) -> int:

@@ -63,10 +63,12 @@ class Bounded(Update):
 
     def tell(self, points: Array, values: Array) -> None:
         coordinates = points[:, self._columns]
-        if self._ranked and (coordinates.min() < 0.0 or coordinates.max() > 1.0):
+        inside = coordinates.min() >= 0.0 and coordinates.max() <= 1.0
+        if self._ranked and not inside:
             values = self._handicapped(coordinates - np.clip(coordinates, 0.0, 1.0), values)
         self.inner.tell(points, values)
-        self.inner.hold(self._columns, FARTHEST)
+        if not inside:
+            self.inner.hold(self._columns, FARTHEST)
         self._generation += 1
 
     def _handicapped(self, beyond: Array, values: Array) -> Array:

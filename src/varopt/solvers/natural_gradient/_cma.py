@@ -91,7 +91,7 @@ class CMA(Gaussian):
         self.sigma = float(sigma)
         self.scale = np.ones(d)  # the diagonal of D
         self.covariance = np.eye(d)
-        self._axes, self._lengths = np.eye(d), np.ones(d)  # C = axes diag(lengths^2) axes'
+        self._decompose()
         self._path_sigma, self._path = np.zeros(d), np.zeros(d)
         self.generation = 0
         self._integers = integers
@@ -99,20 +99,20 @@ class CMA(Gaussian):
 
     def sample(self, rng: np.random.Generator, count: int) -> Array:
         z = rng.standard_normal((count, self.size))  # ~ N(0, I)
-        y = (z * self._lengths) @ self._axes.T  # ~ N(0, C)
+        y = z @ self._root.T  # ~ N(0, C)
         return np.asarray(self._mean + (self.sigma * self.scale) * y)
 
     def tell(self, points: Array, values: Array) -> None:
         best_first = np.argsort(values, kind="stable")[: self.population]
-        points = points[best_first]
+        points = points.take(best_first, axis=0)
         if self._integers is not None:
             columns, better = self._integers.columns, slice(None, self._parents)
             points[better, columns] = self._integers.center(points[better, columns], self._mean[columns])
         width = self.sigma * self.scale
         y = (points - self._mean) / width  # ~ N(0, C)
-        z = (y @ self._axes) / self._lengths  # ~ N(0, I), in the axes of C
+        z = y @ self._whitening  # ~ N(0, I), in the axes of C
         # Points from elsewhere (told by the user, or drawn long ago) count as if they were on the rim [Ha11].
-        squares, rim = np.einsum("ij,ij->i", z, z), math.sqrt(self.size) + 3.0
+        squares, rim = np.vecdot(z, z), math.sqrt(self.size) + 3.0
         if squares.max() > rim * rim:
             shrink = np.minimum(1.0, rim / np.sqrt(np.maximum(squares, rim)))
             y, z, squares = y * shrink[:, None], z * shrink[:, None], squares * shrink * shrink
@@ -161,9 +161,9 @@ class CMA(Gaussian):
             self._free[columns] = widen < NEARLY_HELD
 
     def _decompose(self) -> None:
-        self.covariance = 0.5 * (self.covariance + self.covariance.T)
-        squares, self._axes = np.linalg.eigh(self.covariance)
+        squares, self._axes = np.linalg.eigh(self.covariance)  # C = axes diag(lengths^2) axes', shortest first
         self._lengths = np.sqrt(np.maximum(squares, 1e-30 * squares[-1]))
+        self._root, self._whitening = self._axes * self._lengths, self._axes / self._lengths  # C = root root'
 
     @property
     def deviations(self) -> Array:
@@ -171,7 +171,7 @@ class CMA(Gaussian):
 
     @property
     def spread(self) -> float:
-        return float(self.sigma * self._lengths.max())
+        return float(self.sigma * self._lengths[-1])
 
     def exhausted(self) -> str:
         if self._lengths[-1] > 1e7 * self._lengths[0]:

@@ -87,7 +87,7 @@ class Restarts(Update):
         lowest = float(values.min())
         self._run_best, self._best = min(self._run_best, lowest), min(self._best, lowest)
         self._recent.append(lowest)
-        self._flat = self._flat + 1 if np.partition(values, values.size // 4)[values.size // 4] == lowest else 0
+        self._flat = self._flat + 1 if np.count_nonzero(values == lowest) > values.size // 4 else 0
         self._ended = self._why_end()
 
     def _why_end(self) -> str:
