@@ -193,7 +193,7 @@ class _Run:
         if not self.search.asynchronous:
             if not self.search._queue:
                 self.search._draw(None)
-            room = min(room, sum(stretch.size for stretch in self.search._queue))
+            room = min(room, self.search._queued)
         for row in self.search._ask_rows(room):
             self._flying[self._started] = row
             self.workers.start(self._started, self.search._layout.point(row))

@@ -8,15 +8,16 @@ import math
 import time
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from varopt._version import __version__
 from varopt.certificates import Sampled
+from varopt.search._batch import Batch, Stretch, Told
 from varopt.search._checks import as_values, positive, whole
 from varopt.search._coding import Coding
 from varopt.search._dimensions import Dimension
@@ -50,58 +51,6 @@ class Best:
     fun: float
     standard_error: float
     evaluations: int
-
-
-@dataclass(eq=False)
-class Batch:
-    """Candidates that were drawn together: a generation, or what one asynchronous `ask` got."""
-
-    first: int  # the number of its first candidate
-    latent: Array
-    rows: Array
-    fresh: int  # how many are samples of the distribution; the rest are re-evaluations
-    epoch: int  # the run of the restarts that drew it
-    values: Array = field(init=False)
-    missing: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.values = np.full(len(self.rows), np.nan)
-        self.missing = len(self.rows)
-
-
-class Stretch(NamedTuple):
-    """Successive candidates of a batch, from `start` to before `stop`."""
-
-    batch: Batch
-    start: int
-    stop: int
-
-    @property
-    def size(self) -> int:
-        """How many there are."""
-        return self.stop - self.start
-
-    @property
-    def rows(self) -> Array:
-        """Their rows, as a view."""
-        return self.batch.rows[self.start : self.stop]
-
-
-class Told(NamedTuple):
-    """Evaluations told together, none of which failed: what their records are made of when someone looks."""
-
-    first: int  # the number of the first evaluation
-    candidate: int  # and that of its candidate
-    rows: Array
-    values: list[float]
-    time: float
-
-    def records(self) -> list[Record]:
-        """One record for each."""
-        return [
-            Record(self.first + k, self.candidate + k, row, value, None, self.time)
-            for k, (row, value) in enumerate(zip(self.rows, self.values, strict=True))
-        ]
 
 
 class Search:
@@ -206,10 +155,15 @@ class Search:
         """
         return self._layout.decode(self._ask_rows(None if count is None else whole("count", count, 1)))
 
+    @property
+    def _queued(self) -> int:
+        """How many candidates are drawn and not handed out."""
+        return sum(stretch.size for stretch in self._queue)
+
     def _ask_rows(self, count: int | None) -> Array:
         if not self._queue:
             self._draw(count)
-        missing = sum(stretch.size for stretch in self._queue) if count is None else count
+        missing = self._queued if count is None else count
         taken: list[Stretch] = []
         while missing:
             if not self._queue:
@@ -233,7 +187,7 @@ class Search:
         if self._averaged is not None and (again := self._averaged.doubtful()):
             rows = np.vstack((rows, again))
         batch = Batch(self._drawn, latent, rows, size, self._model.epoch)
-        self._batches.append((len(rows), self.evaluations))
+        self._batches.append((len(rows), self._evaluations))
         if self._journal is not None:
             self._journal.add_batch(len(self._batches) - 1, *self._batches[-1])
         self._drawn += len(rows)
@@ -258,7 +212,7 @@ class Search:
     def _tell_rows(self, rows: Array, values: list[float], errors: list[str | None]) -> None:
         now = time.time()
         if self._next_told(rows) and not self.asynchronous and not any(errors):
-            self._use_together(self._handed.popleft(), values, now)
+            self._use_together(self._handed[0], values, now)
             return
         places = self._claim(rows)
         records = [
@@ -300,6 +254,7 @@ class Search:
         entry = Told(self._evaluations, batch.first + start, stretch.rows, told, now)
         if self._journal is not None:
             self._journal.add(entry.records())  # before any use
+        self._handed.popleft()
         self._unrecorded.append(entry)
         self._evaluations += stretch.size
         self.failures = 0

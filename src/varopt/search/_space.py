@@ -153,7 +153,7 @@ class Layout:
     def rows(self, points: Any) -> Array:
         """The rows of a batch of points."""
         if isinstance(self.space, Box):
-            array = np.asarray(points, dtype=np.float64)
+            array = np.array(points, dtype=np.float64)  # a copy: records are kept, and xs are the user's
             if array.ndim != 2 or array.shape[1] != self.columns:
                 raise ValueError(f"xs must have shape (n, {self.columns}) for this Box; got {array.shape}.")
             if not np.all((array >= self.low) & (array <= self.high)):

@@ -1,0 +1,67 @@
+"""Candidates on their way: drawn together, handed out in stretches, told again, and recorded when someone looks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from varopt.search._journal import Record
+
+__all__ = ["Batch", "Stretch", "Told"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(eq=False)
+class Batch:
+    """Candidates that were drawn together: a generation, or what one asynchronous `ask` got."""
+
+    first: int  # the number of its first candidate
+    latent: Array
+    rows: Array
+    fresh: int  # how many are samples of the distribution; the rest are re-evaluations
+    epoch: int  # the run of the restarts that drew it
+    values: Array = field(init=False)
+    missing: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.values = np.full(len(self.rows), np.nan)
+        self.missing = len(self.rows)
+
+
+class Stretch(NamedTuple):
+    """Successive candidates of a batch, from `start` to before `stop`."""
+
+    batch: Batch
+    start: int
+    stop: int
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+        return self.stop - self.start
+
+    @property
+    def rows(self) -> Array:
+        """Their rows, as a view."""
+        return self.batch.rows[self.start : self.stop]
+
+
+class Told(NamedTuple):
+    """Evaluations told together, none of which failed: what their records are made of when someone looks."""
+
+    first: int  # the number of the first evaluation
+    candidate: int  # and that of its candidate
+    rows: Array
+    values: list[float]
+    time: float
+
+    def records(self) -> list[Record]:
+        """One record for each."""
+        return [
+            Record(self.first + k, self.candidate + k, row, value, None, self.time)
+            for k, (row, value) in enumerate(zip(self.rows, self.values, strict=True))
+        ]
