@@ -130,6 +130,39 @@ def test_order_of_telling_within_a_generation_does_not_matter(rng):
     np.testing.assert_array_equal(one.best.x, other.best.x)
 
 
+def test_batches_may_be_told_in_any_order_and_in_parts(rng):
+    # whether points are told as they were asked for, and whether records are looked at in between, plays no part
+    searches = [vo.Search(vo.Box(-5, 5, size=3), seed=5) for _ in range(3)]
+    for _ in range(20):
+        for how, search in enumerate(searches):
+            batches = [search.ask() for _ in range(2)]
+            if how == 1:
+                batches.reverse()
+            if how == 2:
+                batches = [batches[0], batches[1][:3], batches[1][3:]]
+            for xs in batches:
+                search.tell(xs, [sphere(x) for x in xs])
+            assert how == 0 or len(search.records) == search.evaluations
+    one, *others = searches
+    following = one.ask()
+    for other in others:
+        np.testing.assert_array_equal(other.ask(), following)
+        assert {(r.candidate, r.row.tobytes(), r.value) for r in one.records} == {
+            (r.candidate, r.row.tobytes(), r.value) for r in other.records
+        }
+    assert [record.number for record in one.records] == list(range(one.evaluations))
+    assert [record.candidate for record in one.records] == list(range(one.evaluations))
+
+
+def test_records_are_not_changed_with_the_points_of_the_user():
+    search = vo.Search(vo.Box(-5, 5, size=3), seed=5)
+    for xs in (search.ask(), np.ones((2, 3))):
+        asked = xs.copy()
+        search.tell(xs, [sphere(x) for x in xs])
+        xs[:] = 7.0
+        np.testing.assert_array_equal([record.row for record in search.records[-len(xs) :]], asked)
+
+
 def test_asking_in_pieces_gives_the_same_points():
     whole, pieces = (vo.Search(vo.Box(-5, 5, size=3), seed=5) for _ in range(2))
     xs = whole.ask()
