@@ -46,7 +46,7 @@ class CMA(Gaussian):
     Notes
     -----
     A generation costs O(population d^2), and an eigendecomposition, O(d^3), every 1 / (d (c_1 + c_mu)) generations, in
-    which C changes by a share of 1 / d: both grow alike. Memory: 4 d^2 numbers.
+    which C changes by a share of at most 1 / d: both grow alike. Memory: 4 d^2 numbers.
     """
 
     def __init__(
@@ -68,17 +68,15 @@ class CMA(Gaussian):
         negative = np.minimum(weights, 0.0)
         mu_eff_minus = 1.0 / float((negative**2).sum())
 
-        # Learning rates [H16, eq. 47 to 61], two of which are larger than there, as was found to save evaluations: the
-        # path of the step size forgets sooner (3 in the place of 5), and C follows its path faster (by a half).
+        # Learning rates [H16, eq. 47 to 61].
         self._mu_eff = mu_eff
-        self._c_sigma = (mu_eff + 2.0) / (d + mu_eff + 3.0)
+        self._c_sigma = (mu_eff + 2.0) / (d + mu_eff + 5.0)
         self._damping = 1.0 + 2.0 * max(0.0, math.sqrt((mu_eff - 1.0) / (d + 1.0)) - 1.0) + self._c_sigma
         self._c_path = (4.0 + mu_eff / d) / (d + 4.0 + 2.0 * mu_eff / d)
-        c_one = 2.0 / ((d + 1.3) ** 2 + mu_eff)
-        self._c_one = 1.5 * c_one
+        self._c_one = 2.0 / ((d + 1.3) ** 2 + mu_eff)
         self._c_mu = min(1.0 - self._c_one, 2.0 * (0.25 + mu_eff + 1.0 / mu_eff - 2.0) / ((d + 2.0) ** 2 + mu_eff))
         alpha = min(
-            1.0 + c_one / self._c_mu,
+            1.0 + self._c_one / self._c_mu,
             1.0 + 2.0 * mu_eff_minus / (mu_eff + 2.0),
             (1.0 - self._c_one - self._c_mu) / (d * self._c_mu),
         )
@@ -86,7 +84,7 @@ class CMA(Gaussian):
         self._rates = self._c_mu * weights
         self._decay = self._c_one + float(self._rates.sum())
         self._expected_norm = expected_norm(d)
-        every = round(1.0 / (d * (self._c_one + self._c_mu)))
+        every = int(1.0 / (d * (self._c_one + self._c_mu)))
         self._decompose_every = max(1, min(d, every))  # in one dimension all that is worse shortens the same axis
 
         # State.
