@@ -88,7 +88,7 @@ def test_variables_without_a_ridge_inside_the_sparse_matrix(rng):
 def test_equations_agree_in_both_spaces_and_by_gradients(rng):
     rows, _ = Envelope.of(composite(machine(rng, rows=60, size=700, density=0.05)).ridge)
     bend, slope = rng.random(60) * (rng.random(60) < 0.5), rng.standard_normal(701)
-    dense = np.hstack([rows.explicit(np.arange(60)).toarray(), rows.dense])
+    dense = np.reshape(rows.scale, (-1, 1)) * np.hstack([rows.matrix.toarray(), rows.dense])
     matrix = np.diag(np.append(np.ones(700), 0.0)) + dense.T @ (bend[:, None] * dense)
     expected = np.linalg.solve(matrix, -slope)
     active = ActiveRows(rows)

@@ -54,16 +54,18 @@ def distinct_rows(X: Any, y: NDArray[Any], weight: Vector | None = None) -> Rows
     weight = np.ones(X.shape[0]) if weight is None else np.asarray(weight, dtype=np.float64)
     targets = np.asarray(y, dtype=np.float64).reshape(X.shape[0], -1)
     codes = _codes(X) + _dense_codes(targets, salt=1)
-    order = np.argsort(codes, kind="stable")
-    order = order[weight[order] > 0.0]
+    order = np.argsort(codes)
+    if not np.all(weight > 0.0):
+        order = order[weight[order] > 0.0]
     same = np.flatnonzero(codes[order[1:]] == codes[order[:-1]]) + 1
     if same.size:
         before = order[same - 1]
         equal = (targets[order[same]] == targets[before]).all(axis=1)
         same = same[equal & _equal_rows(X, order[same], before)]
-    starts = np.delete(np.arange(order.size), same)
-    kept = order[starts]
-    merged = np.add.reduceat(weight[order], starts) if same.size else weight[order]
+    kept, merged = order, weight[order]
+    if same.size:
+        starts = np.delete(np.arange(order.size), same)
+        kept, merged = np.minimum.reduceat(order, starts), np.add.reduceat(merged, starts)
     return Rows(_compact(X[kept]) if sp.issparse(X) else np.take(X, kept, axis=0), y[kept], merged, kept)
 
 
@@ -90,18 +92,15 @@ def _mixed(values: NDArray[Any], factors: NDArray[np.uint64]) -> NDArray[np.uint
 def _codes(X: Any) -> NDArray[np.uint64]:
     if not sp.issparse(X):
         return _dense_codes(X, salt=0)
+    # One product with random numbers. In the order of the columns its sums do not hang on how a row is laid out, and a
+    # stored zero adds nothing to them.
     entries = X.tocsr()
-    factors, mixed = _constants(X.shape[1], 0), np.empty(entries.nnz, dtype=np.uint64)
-    for start in range(0, mixed.size, _BLOCK):
-        part = slice(start, start + _BLOCK)
-        mixed[part] = _mixed(entries.data[part], factors[entries.indices[part]])
-    if not np.all(entries.data):
-        mixed[entries.data == 0] = 0  # an absent entry and a stored zero are the same: neither counts
-    codes = np.zeros(X.shape[0], dtype=np.uint64)
-    filled = np.flatnonzero(np.diff(entries.indptr))
-    if filled.size:
-        codes[filled] = np.add.reduceat(mixed, entries.indptr[filled])
-    return codes
+    if not entries.has_canonical_format:
+        entries = entries.copy()
+        entries.sum_duplicates()
+    factors = np.random.default_rng(64).uniform(1.0, 2.0, X.shape[1])
+    with np.errstate(over="ignore", invalid="ignore"):
+        return _mixed(entries @ factors, np.uint64(1))
 
 
 def _dense_codes(values: NDArray[Any], salt: int) -> NDArray[np.uint64]:
@@ -117,6 +116,9 @@ def _equal_rows(X: Any, first: NDArray[np.intp], second: NDArray[np.intp]) -> ND
     if not first.size:
         return np.zeros(0, dtype=bool)
     if sp.issparse(X):
-        difference = sp.csr_array(X[first] != X[second])
-        return np.asarray(np.diff(difference.indptr) == 0)
+        one, other = X[first], X[second]
+        if np.array_equal(one.indptr, other.indptr) and np.array_equal(one.indices, other.indices):
+            differs = np.concatenate([[0], np.cumsum(one.data != other.data)])  # entries up to each
+            return np.asarray(differs[one.indptr[1:]] == differs[one.indptr[:-1]])
+        return np.asarray(np.diff(sp.csr_array(one != other).indptr) == 0)
     return np.asarray((X[first] == X[second]).all(axis=1))

@@ -17,20 +17,20 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from varopt.solvers._definite import solve_definite
-from varopt.solvers._envelope import Envelope
+from varopt.solvers._envelope import Envelope, at
 
 __all__ = ["ActiveRows"]
 
 Vector = NDArray[np.float64]
 Index = NDArray[np.intp]
 
-_DENSE, _LARGE = 600, 3000  # variables up to which their matrix is formed in any case, and at all
+_LARGE = 3000  # variables up to which their matrix is formed
 _BLOCK = 2048  # rows made dense at a time for it
 _MOST, _KNOWN = 3000, 4000  # active rows up to which the matrix of their products is formed, and how many are kept
 # Nanoseconds of a product in a dense and in a sparse matrix, and of a step of conjugate gradients for each entry of the
 # rows, each variable, and in any case: only how they compare matters.
-_FLOP, _PRODUCT, _ENTRY, _VARIABLE, _CALL = 0.05, 5.0, 3.0, 10.0, 1e5
-_CLOSE, _FEWEST, _TRIES = 0.1, 10, 500  # relative residual, and the steps it may take
+_FLOP, _PRODUCT, _ENTRY, _VARIABLE, _CALL = 0.05, 5.0, 2.5, 6.0, 5e4
+_CLOSE, _FEWEST, _TRIES = 0.1, 5, 500  # relative residual, and the steps it may take
 _HELD = 1e-6  # share of the most curvature that rows can give a variable below which they do not hold it
 
 
@@ -53,15 +53,15 @@ class ActiveRows:
         `most` is the curvature of the variables of dense columns if every row were active.
         """
         active = np.flatnonzero(bend > 0.0)
-        index, bend = index[active], bend[active]
-        rows, dense = self.rows.explicit(index), self.rows.dense[index]
+        index, bend = index[active], bend[active] * np.square(at(self.rows.scale, index[active]))
+        rows, dense = self.rows.matrix[index], self.rows.dense[index]
         held = self.rows.curvature + np.square(dense).T @ bend
         ridge = self.rows.curvature + np.where(held > _HELD * most, 1e-13, 1.0) * most  # a small step where none holds
         if not index.size:
             return np.concatenate([-slope[: rows.shape[1]], -slope[rows.shape[1] :] / np.maximum(ridge, 1e-300)])
         primal, dual, gradients = _costs(rows)
-        if slope.size > _DENSE and (not self.stiff or min(primal, dual) == np.inf):
-            tries = min(max(min(primal, dual) / gradients, _FEWEST), _TRIES)
+        tries = min(min(primal, dual) / gradients, _TRIES)
+        if (tries >= _FEWEST and not self.stiff) or min(primal, dual) == np.inf:
             step, close = _gradients(rows, dense, bend, slope, ridge, int(tries))
             if close or min(primal, dual) == np.inf:
                 return step
@@ -87,7 +87,7 @@ class ActiveRows:
             count = self.known.size
             self.known = np.concatenate([self.known, new])
             self.place[new] = np.arange(count, self.known.size)
-            block = (self.rows.explicit(self.known) @ self.rows.explicit(new).T.tocsr()).toarray()
+            block = (self.rows.matrix[self.known] @ self.rows.matrix[new].T.tocsr()).toarray()
             grown = np.empty((self.known.size, self.known.size))
             grown[:count, :count], grown[:, count:], grown[count:, :count] = self.products, block, block[:count].T
             self.products = grown
@@ -121,16 +121,20 @@ def _primal(rows: Any, dense: Vector, bend: Vector, slope: Vector, ridge: Vector
 
 def _gradients(rows: Any, dense: Vector, bend: Vector, slope: Vector, ridge: Vector, most: int) -> tuple[Vector, bool]:
     """Conjugate gradients, and whether they came close."""
-    m, transpose = rows.shape[1], rows.T
-    squares = sp.csr_array((np.square(rows.data), rows.indices, rows.indptr), rows.shape)
-    diagonal = np.concatenate([1.0 + squares.T @ bend, np.square(dense).T @ bend + ridge])
+    m, transpose, columns = rows.shape[1], rows.T, dense.T
+    squares = np.square(rows.data) * np.repeat(bend, np.diff(rows.indptr))
+    diagonal = np.concatenate([np.bincount(rows.indices, squares, m) + 1.0, np.square(columns) @ bend + ridge])
     x, residual = np.zeros(slope.size), -slope
     g = residual / diagonal
     p, rho = g, float(residual @ g)
     target = _CLOSE**2 * rho
     for _ in range(most):
-        force = bend * (rows @ p[:m] + dense @ p[m:])
-        bent = np.concatenate([p[:m] + transpose @ force, dense.T @ force + ridge * p[m:]])
+        force = rows @ p[:m]
+        force += dense @ p[m:]
+        force *= bend
+        bent = p.copy()
+        bent[:m] += transpose @ force
+        bent[m:] = columns @ force + ridge * p[m:]
         length = rho / float(p @ bent)
         x += length * p
         residual = residual - length * bent

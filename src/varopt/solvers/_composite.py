@@ -111,12 +111,13 @@ class Rows:
             return start + index, np.broadcast_to(scale, (self.count,))
         if self.linear.storage != "sparse":
             return None
-        # A few rows tell most problems apart without a copy of the data.
-        for linear in (self.linear.rows(np.arange(min(self.count, 8))), self.linear):
-            explicit = sp.csr_array(linear.explicit(), copy=True)  # what follows changes it
-            explicit.sum_duplicates()
-            if np.any(np.diff(explicit.indptr) != 1):
-                return None
+        # The first row tells most problems apart without a copy of the data.
+        if self.count and np.count_nonzero(self.linear.rows(np.arange(1)).dense()) > 1:
+            return None
+        explicit = sp.csr_array(self.linear.explicit(), copy=True)  # what follows changes it
+        explicit.sum_duplicates()
+        if np.any(np.diff(explicit.indptr) != 1):
+            return None
         return explicit.indices, explicit.data
 
     @property
@@ -127,10 +128,15 @@ class Rows:
     @cached_property
     def bend(self) -> Any:
         """The matrix of rows of one quadratic piece, multiplied out."""
+        return self.linear.gram(self.curvature) if self.single is None else sp.diags_array(self.bend_diagonal)
+
+    @property
+    def bend_diagonal(self) -> Vector:
+        """The diagonal of that matrix, all that there is of it where every row is of one variable."""
         if self.single is None:
-            return self.linear.gram(self.curvature)
+            return np.asarray(self.bend.diagonal())
         index, factor = self.single
-        return sp.diags_array(np.bincount(index, self.curvature * factor**2, minlength=self.linear.shape[1]))
+        return np.bincount(index, self.curvature * factor**2, minlength=self.linear.shape[1])
 
     @cached_property
     def pull_at_zero(self) -> Vector:
@@ -212,7 +218,7 @@ class Composite:
             if r.single is None:
                 others.append(r)
                 continue
-            diagonal += r.bend.diagonal()
+            diagonal += r.bend_diagonal
             vector, scalar = vector + r.pull_at_zero, scalar + r.total(r.offset)
         return Composite(sp.diags_array(diagonal), vector, scalar, (*self.rows, *others))
 

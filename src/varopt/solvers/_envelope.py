@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from varopt.model._maps import HStack, Map, Scaled
 from varopt.solvers._composite import Composite, Rows
 
-__all__ = ["Envelope", "Smoothed", "smooth_slope"]
+__all__ = ["Envelope", "Smoothed", "at", "smooth_slope", "split_columns"]
 
 Vector = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -47,7 +47,7 @@ class Envelope:
     """Some rows of a problem, the others a constant pull.
 
     A point is ``(t, b)``: t the variables of sparse columns, each times the root of its curvature, and b those of a few
-    dense columns, an intercept say, whose curvature may be zero. The rows are ``scale (A (t / root)) + dense b``.
+    dense columns, an intercept say, whose curvature may be zero. The rows are ``scale (matrix t + dense b)``.
     """
 
     matrix: Any  # (n, m) CSR, the user's own where it can be
@@ -85,6 +85,8 @@ class Envelope:
             idle[j] = np.clip(np.divide(-pull, height, out=np.zeros(n), where=height > 0.0), 0.0, 1.0)
             pull += height * idle[j]
         root = np.sqrt(diagonal[:m])
+        if np.any(root != 1.0):
+            matrix = sp.csr_array((matrix.data / root[matrix.indices], matrix.indices, matrix.indptr), matrix.shape)
         offset = np.concatenate([r.offset for r in problem.rows])
         steady = np.concatenate([problem.vector[order[:m]] / root, problem.vector[order[m:]]])
         rows = cls(
@@ -94,12 +96,14 @@ class Envelope:
 
     def _units(self, problem: Composite) -> Any:
         """How far a row is moved by a multiplier of its own, on average over its block."""
-        squares = np.square(self.scale) * (_squared(self.matrix) @ np.square(1.0 / self.root))
-        squares += np.square(self.dense) @ np.where(self.curvature > 0.0, self.curvature, np.inf) ** -1.0
-        units, start = [], 0
+        narrow = np.square(self.dense) @ np.where(self.curvature > 0.0, self.curvature, np.inf) ** -1.0
+        units, start, pointers = [], 0, self.matrix.indptr
         for r in problem.rows:
             part = slice(start, start + r.count)
-            units.append(max(float(self.heights[:, part].sum(axis=0).mean() * squares[part].mean()), 1e-300))
+            entries = self.matrix.data[pointers[part.start] : pointers[part.stop]]
+            square = np.square(np.broadcast_to(self.scale, self.count)[part]).mean() / r.count
+            moved = float(square * (entries @ entries + narrow[part].sum()))
+            units.append(max(float(self.heights[:, part].sum(axis=0).mean()) * moved, 1e-300))
             start = part.stop
         if not np.all(np.isfinite(units)):
             raise np.linalg.LinAlgError("products of the data overflow")
@@ -119,31 +123,20 @@ class Envelope:
         rest = force.copy()
         rest[index] = 0.0
         return replace(
-            self, matrix=self.matrix[index], scale=_at(self.scale, index), dense=self.dense[index],
+            self, matrix=self.matrix[index], scale=at(self.scale, index), dense=self.dense[index],
             offset=self.offset[index], knots=self.knots[:, index], heights=self.heights[:, index],
-            unit=_at(self.unit, index), steady=self.steady + self.pull(rest),
+            unit=at(self.unit, index), steady=self.steady + self.pull(rest),
         )  # fmt: skip
-
-    def explicit(self, index: Index) -> Any:
-        """Some of the sparse rows, in the coordinates t."""
-        rows = self.matrix[index]
-        if self._is_scaled:
-            rows.data /= self.root[rows.indices]
-        rows.data *= np.repeat(np.broadcast_to(self.scale, self.count)[index], np.diff(rows.indptr))
-        return rows
-
-    @cached_property
-    def _is_scaled(self) -> bool:
-        return bool(np.any(self.root != 1.0))
 
     def move(self, step: Vector) -> Vector:
         """How far the rows move with a step."""
         m = self.root.size
-        return np.asarray(self.scale * (self.matrix @ (step[:m] / self.root)) + self.dense @ step[m:])
+        return np.asarray(self.scale * (self.matrix @ step[:m] + self.dense @ step[m:]))
 
     def pull(self, force: Vector) -> Vector:
         """The pull of forces of the rows on the point."""
-        return np.concatenate([(self._transpose @ (self.scale * force)) / self.root, self.dense.T @ force])
+        force = self.scale * force
+        return np.concatenate([self._transpose @ force, self.dense.T @ force])
 
     def slope(self, x: Vector, force: Vector) -> Vector:
         """The gradient of all there is, with forces of the rows."""
@@ -182,7 +175,8 @@ class Envelope:
     def balanced(self, z: Vector, multipliers: Vector) -> Vector:
         """Multipliers near the given ones that balance the variables without a ridge."""
         flat = np.flatnonzero(self.curvature == 0.0)
-        columns, steady = self.dense[:, flat], self.steady[self.root.size + flat]
+        columns = np.reshape(self.scale, (-1, 1)) * self.dense[:, flat]
+        steady = self.steady[self.root.size + flat]
         size = np.abs(steady) + np.abs(columns).T @ np.abs(self.force(z, multipliers))
         for _ in range(_CORRECTIONS if flat.size else 0):
             residual = steady + columns.T @ self.force(z, multipliers)
@@ -203,39 +197,40 @@ def smooth_slope(r: Rows, z: Vector) -> Vector:
     return slope
 
 
-def _at(values: Any, index: Index) -> Any:
+def at(values: Any, index: Index) -> Any:
     return values[index] if np.ndim(values) else values
 
 
-def _squared(matrix: Any) -> Any:
-    return sp.csr_array((np.square(matrix.data), matrix.indices, matrix.indptr), matrix.shape)
-
-
 def _factors(maps: list[Map], flat: Index) -> tuple[Any, Any, Vector, Index]:
-    """Rows as ``diag(scale) A`` and dense columns, A the user's own matrix where it can be, and the order of columns.
+    """Rows as ``diag(scale) [A, dense columns]``, A the user's own matrix where it can be, and the order of columns.
 
     The variables in `flat` come as dense columns, whatever they are.
     """
-    scale, matrix, dense, columns = _split(maps[0])
-    if len(maps) > 1 or np.setdiff1d(flat, columns).size:
+    scale, matrix, dense, columns = split_columns(maps[0])
+    if len(maps) > 1 or np.setdiff1d(flat, columns).size or not np.all(scale):
         matrix = sp.vstack([sp.csr_array(linear.explicit()) for linear in maps], format="csc")
         scale, dense, columns = 1.0, matrix[:, flat].toarray(), flat
         matrix = matrix[:, np.setdiff1d(np.arange(matrix.shape[1]), flat)]
     others = np.delete(np.arange(maps[0].shape[1]), columns)
-    return scale, sp.csr_array(matrix, dtype=np.float64), dense, np.concatenate([others, columns])
+    return (
+        scale,
+        sp.csr_array(matrix, dtype=np.float64),
+        dense / np.reshape(scale, (-1, 1)),
+        np.concatenate([others, columns]),
+    )
 
 
-def _split(linear: Map) -> tuple[Any, Any, Vector, Index]:
+def split_columns(linear: Map) -> tuple[Any, Any, Vector, Index]:
     """A map as a scale of its rows, a sparse matrix, dense columns, and which columns these are."""
     if isinstance(linear, Scaled):
-        scale, matrix, dense, columns = _split(linear.inner)
+        scale, matrix, dense, columns = split_columns(linear.inner)
         return linear.scale * scale, matrix, np.reshape(linear.scale, (-1, 1)) * dense, columns
     parts = list(zip(linear.slices, linear.parts, strict=True)) if isinstance(linear, HStack) else []
     wide = [(part.start, inner) for part, (inner, size) in parts if size > _NARROW]
     start, inner = wide[0] if len(wide) == 1 else (0, None)
     if inner is None:
         return 1.0, linear.explicit(), np.zeros((linear.shape[0], 0)), np.zeros(0, dtype=np.intp)
-    scale, matrix, dense, columns = _split(inner)
+    scale, matrix, dense, columns = split_columns(inner)
     blocks: list[Any] = [dense]
     index = [start + columns]
     for part, (narrow, size) in parts:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from varopt.solvers._active import ActiveRows
 from varopt.solvers._composite import Composite
 from varopt.solvers._duality import dual_gap
-from varopt.solvers._envelope import Envelope, smooth_slope
+from varopt.solvers._envelope import Envelope, smooth_slope, split_columns
 from varopt.solvers._interior_point import InteriorPoint
 from varopt.solvers._method import Method
 from varopt.solvers._range import ridge_refusal
@@ -34,8 +34,8 @@ _FLAT = 8  # most variables without a ridge
 _SHRINKS = (0.25, 0.25, 0.5)  # what of the width is left after a level of no step, of one, of more
 _LEVELS = 60
 _STEPS = 30  # most of a level
-_REACH = 4.0  # widths from its kink at which a row is frozen
-_LIVE = 0.5  # share of rows in play below which a copy of them pays
+_REACH = 3.0  # widths from its kink at which a row is frozen
+_LIVE = 0.8  # share of rows in play below which a copy of them pays
 _FLATTENED, _SEARCH = 0.1, 50  # share of the slope along a step that a search may leave, and the lengths it tries
 _FLOOR = 1e-13  # relative width below which it does not fall,
 _RESUMED = 1e-3  # and below which no run begins
@@ -88,11 +88,14 @@ def _is_local(problem: Composite) -> bool:
     entries, pairs, reach = 0, 0.0, 0
     for r in problem.rows:
         sample = np.unique(np.linspace(0, r.count - 1, _SAMPLE).astype(np.intp))
-        rows = sp.csr_array(r.linear.rows(sample).explicit())
-        lengths = np.diff(rows.indptr)
-        starts = rows.indptr[:-1][lengths > 0]
-        entries, pairs = entries + rows.nnz, pairs + float(np.square(lengths, dtype=np.float64).sum())
-        if starts.size:
+        matrix, dense = split_columns(r.linear.rows(sample))[1:3]
+        rows = sp.csr_array(matrix)
+        lengths = np.diff(rows.indptr) + dense.shape[1]
+        starts = rows.indptr[:-1][np.diff(rows.indptr) > 0]
+        entries, pairs = entries + int(lengths.sum()), pairs + float(np.square(lengths, dtype=np.float64).sum())
+        if dense.shape[1]:
+            reach = problem.size
+        elif starts.size:
             ends = np.maximum.reduceat(rows.indices, starts) - np.minimum.reduceat(rows.indices, starts)
             reach = max(reach, int(ends.max()))
     return pairs <= _SHORT * entries or (reach <= _NEIGHBOURS and problem.size > 4 * reach)
@@ -114,7 +117,8 @@ class _Run:
             z = self.rows.move(self.x) + self.rows.offset
             self.multipliers = np.clip(self.rows.multipliers(z, np.full_like(self.multipliers, 0.5), self.width), 0, 1)
         # The curvature of the variables of dense columns if every row were active at a width of one.
-        self.most = np.square(self.rows.dense).T @ (self.rows.heights / self.rows.unit).sum(axis=0)
+        bends = np.square(self.rows.scale) * (self.rows.heights / self.rows.unit).sum(axis=0)
+        self.most = np.square(self.rows.dense).T @ bends
         self._thaw()
 
     def descend(self) -> None:
@@ -126,8 +130,7 @@ class _Run:
             before = state.steps
             gap = self._level()
             state.sigma, state.latest = self.width, self._outward()
-            closed = gap <= self.tol * max(1.0, abs(state.upper))
-            if (closed or state.elapsed > _LONG) and self._is_settled():
+            if (self._closes(gap) or state.elapsed > _LONG) and self._is_settled():
                 self.show()
             state.record()
             self.check(state)
@@ -144,6 +147,14 @@ class _Run:
             self._freeze()
         state.sigma = 0.0 if state.reached(self.tol) else state.sigma
         state.record()
+
+    def _closes(self, gap: float) -> bool:
+        """Whether a gap is small enough for the value of the latest point: of the first, and of those that may be."""
+        state, enough = self.state, self.tol * max(1.0, abs(self.state.upper))
+        if (gap <= enough or not state.history) and state.latest is not None:
+            state.see(state.latest, self.problem.value(state.latest))
+            enough = self.tol * max(1.0, abs(state.upper))
+        return gap <= enough
 
     # -- The rows in play ---------------------------------------------------------------------------------------------
 
@@ -167,7 +178,7 @@ class _Run:
         """Whether the frozen rows are where their multipliers have them; else all are in play again."""
         if self.part is self.rows:
             return True
-        z = self.rows.move(self.x) + self.rows.offset
+        z = np.concatenate(self.problem.positions(self._outward()))
         frozen = np.ones(self.rows.count, dtype=bool)
         frozen[self.index] = False
         side = (z >= self.rows.knots) == (self.multipliers > 0.5)
