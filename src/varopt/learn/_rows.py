@@ -100,7 +100,7 @@ def _codes(X: Any) -> NDArray[np.uint64]:
         entries.sum_duplicates()
     factors = np.random.default_rng(64).uniform(1.0, 2.0, X.shape[1])
     with np.errstate(over="ignore", invalid="ignore"):
-        return _mixed(entries @ factors, np.uint64(1))
+        return _mixed(entries @ factors, np.ones(1, dtype=np.uint64))
 
 
 def _dense_codes(values: NDArray[Any], salt: int) -> NDArray[np.uint64]:

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import scipy.linalg
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from varopt.solvers._definite import solve_definite

@@ -32,6 +32,7 @@ Vector = NDArray[np.float64]
 
 _FLAT = 8  # most variables without a ridge
 _SHRINKS = (0.25, 0.25, 0.5)  # what of the width is left after a level of no step, of one, of more
+_WEAK, _FEW, _TALL = 500.0, 3000, 4  # widths a row is away from rest, variables, and rows a variable, of a weak ridge
 _LEVELS = 60
 _STEPS = 30  # most of a level
 _REACH = 3.0  # widths from its kink at which a row is frozen
@@ -74,6 +75,10 @@ class Multipliers(Method):
         """Lower the bracket of `state`."""
         with np.errstate(over="ignore", invalid="ignore"):
             run = _Run(problem, state, tol, check)
+            if run.is_crowded:
+                InteriorPoint().solve(problem, state, tol, check)
+                if state.reached(tol):
+                    return
             try:
                 run.descend()
             except BaseException:  # whatever ends the run, the bracket is what is known by then
@@ -120,6 +125,16 @@ class _Run:
         bends = np.square(self.rows.scale) * (self.rows.heights / self.rows.unit).sum(axis=0)
         self.most = np.square(self.rows.dense).T @ bends
         self._thaw()
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether the ridge is so weak that about as many rows as variables, of which there are not many, will rest.
+
+        Their equations are then as large as those of interior points, and take more steps.
+        """
+        away = np.abs(self.rows.offset - self.rows.knots).mean(axis=1).min()
+        weak = float(np.mean(self.rows.unit)) > _WEAK * float(away)
+        return weak and self.problem.size <= _FEW and self.rows.count <= _TALL * self.problem.size
 
     def descend(self) -> None:
         """Level after level, until the gap is closed or stays as it is."""
