@@ -387,3 +387,37 @@ def test_data_whose_products_overflow_are_refused_as_scikit_learn_refuses_them(d
     y = np.where(rng.random(60) < 0.5, 1, 0)
     with pytest.raises(ValueError, match="iterations resulted in non-finite parameter values"):
         learn.LinearSVC(loss="hinge").fit(X, y)
+
+
+@pytest.mark.parametrize("weight", [1.0, 1e12, 1e-12])
+@pytest.mark.parametrize("unit", [1e12, 1e-12])
+def test_a_huber_fit_is_certified_in_any_unit(unit, weight, rng):
+    X = rng.standard_normal((100, 3))
+    y = X @ [1.0, -1.0, 0.5] + rng.standard_t(2, 100) + 1.0
+    plain = learn.HuberRegressor(alpha=0.0).fit(X, y)
+    for alpha in (0.0, 1e-4):
+        model = learn.HuberRegressor(alpha=alpha).fit(unit * X, y, sample_weight=np.full(100, weight))
+        assert model.gap_ <= 1e-9 * model.objective_
+        if alpha == 0.0 or unit > 1.0:  # without a ridge worth the name the unit is of no account
+            assert model.objective_ == pytest.approx(weight * plain.objective_, rel=1e-8)
+            np.testing.assert_allclose(unit * model.coef_, plain.coef_, rtol=1e-4)
+
+
+def test_a_huber_fit_that_was_stopped_has_a_bound_all_the_same(rng):
+    X = 1e3 * rng.standard_normal((200, 5))
+    y = 1e-3 * X @ rng.standard_normal(5) + rng.standard_t(2, 200)
+    best = learn.HuberRegressor().fit(X, y)
+    with pytest.warns(ConvergenceWarning):
+        stopped = learn.HuberRegressor(max_iter=1).fit(X, y)
+    assert stopped.lower_bound_ <= best.objective_ <= stopped.objective_ * (1.0 + 1e-9)
+
+
+@pytest.mark.parametrize("X", [np.array([["1", "2"], ["2", "1"], ["3", "5"]]), [["1", "2"], ["2", "1"], ["3", "5"]]])
+def test_written_numbers_are_refused_where_scikit_learn_refuses_them(X):
+    with pytest.raises(ValueError, match="dtype='numeric' is not compatible with arrays of bytes/strings"):
+        learn.QuantileRegressor().fit(X, [1.0, 2.0, 3.0])
+    expected = learn.QuantileRegressor().fit(np.array(X, dtype=float), [1.0, 2.0, 3.0])
+    objects = learn.QuantileRegressor().fit(np.array(X, dtype=object), [1.0, 2.0, 3.0])
+    integers = learn.QuantileRegressor().fit(np.array(X).astype(int), [1.0, 2.0, 3.0])
+    np.testing.assert_array_equal(objects.coef_, expected.coef_)
+    np.testing.assert_array_equal(integers.coef_, expected.coef_)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import sklearn.svm
+from sklearn.base import clone
 from sklearn.datasets import load_diabetes, load_digits, load_iris
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import rbf_kernel
@@ -123,3 +124,23 @@ def test_weights_that_leave_too_few_classes(iris):
         SVC().fit(X, y, np.where(y == 0, 0.0, 1.0))
     with pytest.raises(ValueError, match="same class"):
         SVC().fit(X, y, np.where(y == 0, 1.0, 0.0))
+
+
+@pytest.mark.parametrize("unit", [1e12, 1e-12])
+@pytest.mark.parametrize("weight", [1.0, 1e6, 1e12, 1e-12])
+def test_units_of_data_and_weights_leave_no_gap(unit, weight, rng):
+    X = rng.standard_normal((80, 3))
+    y = X @ [1.0, -1.0, 0.5] + 0.3 * rng.standard_t(2, 80)
+    for model, target in ((SVR(), y), (SVC(), y > 0.0)):
+        plain = clone(model).fit(X, target, sample_weight=np.full(80, weight))
+        model.fit(unit * X, target, sample_weight=np.full(80, weight))  # a warning would be an error
+        assert model.lower_bound_ <= plain.objective_ * (1.0 + 1e-9)
+        assert plain.lower_bound_ <= model.objective_ * (1.0 + 1e-9)
+        assert model.gap_ <= 1e-9 * max(1.0, model.objective_)
+
+
+def test_weights_beyond_what_a_tube_takes_do_not_matter(rng):
+    X = rng.standard_normal((60, 3))
+    y = X @ [1.0, -1.0, 0.5] + 0.3 * rng.standard_normal(60)
+    objectives = [SVR(C=C).fit(X, y).objective_ for C in (1e6, 1e8, 1e10)]
+    np.testing.assert_allclose(objectives, objectives[0], rtol=1e-8)

@@ -165,3 +165,13 @@ def test_sparse_data_are_never_made_dense(rng):
     tracemalloc.stop()
     assert r.status is Status.OPTIMAL
     assert peak < 0.2 * 8 * rows * size
+
+
+def test_a_weak_ridge_with_about_as_many_rows_as_variables(rng):
+    X = sp.random_array((260, 200), density=0.1, rng=rng, format="csr", data_sampler=rng.standard_normal)
+    t, w = rng.standard_t(2, 260), vo.Variable(200)
+    for cost in (1.0, 1e3, 1e6):  # of the last two most rows that can come to rest do
+        f = cost * vo.norm1(t - X @ w) + 0.5 * vo.sum_squares(w)
+        result = vo.minimize(f)
+        assert result.method == "multipliers"
+        assert_bracket(result, f)

@@ -89,6 +89,8 @@ class Certified(BaseEstimator):
     }
     #: How scikit-learn's estimator of the same name says that it stopped too early.
     _stalled = ""
+    #: Whether scikit-learn's estimator of the same name refuses numbers that are written out.
+    _refuses_strings = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -104,7 +106,10 @@ class Certified(BaseEstimator):
         """Data, targets and weights as scikit-learn checks them, in NumPy or SciPy."""
         X, y, sample_weight = to_numpy(X, y, sample_weight)
         sparse = "csr" if self.__sklearn_tags__().input_tags.sparse else False
-        X, y = validate_data(self, X, y, accept_sparse=sparse, dtype=(np.float64, np.float32), **checks)
+        dtype = "numeric" if self._refuses_strings else (np.float64, np.float32)
+        X, y = validate_data(self, X, y, accept_sparse=sparse, dtype=dtype, **checks)
+        if X.dtype not in (np.float64, np.float32):
+            X = X.astype(np.float64)
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         return X, y, weight
 

@@ -31,7 +31,11 @@ Vector = NDArray[np.float64]
 
 _PERFECT = 1e-12  # a scale below this share of that of the targets is an exact fit
 _SMALL = 1e-3  # and below this one the best scale may be zero
+_BALANCED = 1e-9  # share of what cancels in a pull that counts as balance
 _KINK = 1e-9  # share of the targets within which a residual of a fit without a scale vanishes
+_ASSUMPTION = (
+    "slopes of the losses balance up to rounding, where coefficients are at most twice as large as those found"
+)
 _NEAR = 0.2  # logarithms of scales this close have much the same fit
 
 
@@ -185,10 +189,8 @@ class HuberRegressor(LinearRegressor):
         ridge = self.alpha * float(fit.coef @ fit.coef)
         objective = float(weight @ (scale + losses)) + ridge
         shrink = min(1.0, math.sqrt(4.0 * float(weight.sum()) / max(float(weight @ slope**2), 1e-300)))
-        pull = problem.X.T @ (weight * slope)
-        drag = float(pull @ pull) / (4.0 * self.alpha) if self.alpha > 0.0 else 0.0
-        lower = shrink * float(weight @ (slope * problem.y)) - shrink**2 * drag
-        certificate = DualGap(min(lower, objective), objective, "slopes of the losses balance up to rounding")
+        lower = shrink * float(weight @ (slope * problem.y)) - self._drag(problem, fit.coef, shrink * slope)
+        certificate = DualGap(min(lower, objective), objective, _ASSUMPTION)
         null = 2.0 * math.sqrt(float(weight.sum()) * float(weight @ problem.y**2))  # without coefficients or outliers
         if null > 0.0 and certificate.gap > (wanted := self.tol * max(abs(objective), SMALLEST_SHARE * null)):
             stopped = fit.solved.n_iter >= self.max_iter
@@ -196,6 +198,20 @@ class HuberRegressor(LinearRegressor):
             self._warn(objective, certificate.gap, wanted, status, stopped)
         solved = replace(fit.solved, objective=objective, certificate=certificate)
         return _ScaledFit(fit.coef, fit.intercept, solved, scale)
+
+    def _drag(self, problem: LinearProblem, coef: Vector, slope: Vector) -> float:
+        """What coefficients can gain at most where the losses have the given slopes: ``pull^2 / (4 alpha)`` each.
+
+        That is large where all but rounding has cancelled in a pull, of data in large units, and the ridge is less.
+        Such coefficients are taken to be at most twice as large as they came out.
+        """
+        pull = np.abs(problem.X.T @ (problem.weight * slope))
+        balanced = pull <= _BALANCED * (abs(problem.X).T @ (problem.weight * np.abs(slope)))
+        size = np.abs(coef)
+        reach = np.where(balanced, 2.0 * size + 1e-6 * size.max(initial=0.0), np.inf if self.alpha > 0.0 else 0.0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            best = np.minimum(np.where(pull > 0.0, pull / (2.0 * self.alpha), 0.0), reach)
+        return float(pull @ best - self.alpha * (best @ best))
 
     def _without_scale(self, problem: LinearProblem, clock: Clock, shift: float, typical: float) -> Fit | None:
         """The fit whose scale is zero, the limit of small ones, where that is the optimum.

@@ -103,6 +103,7 @@ class QuantileRegressor(QuantileScore, LinearRegressor):
     True
     """
 
+    _refuses_strings = True
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = LinearRegressor._parameter_constraints | {
         "quantile": [Interval(Real, 0.0, 1.0, closed="neither"), "array-like"],
         "alpha": [NON_NEGATIVE],

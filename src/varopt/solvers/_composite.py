@@ -136,7 +136,8 @@ class Rows:
         if self.single is None:
             return np.asarray(self.bend.diagonal())
         index, factor = self.single
-        return np.bincount(index, self.curvature * factor**2, minlength=self.linear.shape[1])
+        bends = np.bincount(index, self.curvature * factor**2, minlength=self.linear.shape[1])
+        return np.asarray(bends, dtype=np.float64)
 
     @cached_property
     def pull_at_zero(self) -> Vector:

@@ -32,6 +32,7 @@ Mask = NDArray[np.bool_]
 _SMALL = 400  # samples up to which the programme goes to the active set
 _PART = 1 << 21  # entries of the kernel matrix computed at a time
 _ROUNDS = 40
+_LOOSE, _INSIDE = 0.05, 5e-16  # share of its range below which a multiplier is small, and how far it keeps inside
 _PATIENCE = 6  # rounds after which samples that were solved for stay so
 
 
@@ -167,7 +168,7 @@ def _rest(part: KernelProblem, kernel: Vector, pull: Vector, beta: Vector, z: Ve
         if found is not None:
             return found
         if precise:  # the guess of who rests was too far off: a method that needs none
-            knot, _, high, base = kinks
+            knot, high, base, other = kinks
             linear = knot - part.offset - part.scale * (kernel @ base + pull)
             inner, total = part.scale[:, None] * kernel * part.scale, float((beta - base).sum())
             v = None
@@ -175,14 +176,14 @@ def _rest(part: KernelProblem, kernel: Vector, pull: Vector, beta: Vector, z: Ve
                 v = box_by_active_set(inner, linear, -part.scale[None, :], np.array([total]), np.zeros_like(high), high)
             if v is None:
                 v, _ = box_by_interior_point(inner, linear, high, -part.scale, total)
-            beta = base - part.scale * v
+            beta = np.clip(base - part.scale * v, np.minimum(base, other), np.maximum(base, other))
     return beta, _intercept(part, kernel @ beta + pull, kinks, beta)
 
 
 def _intercept(part: KernelProblem, values: Vector, kinks: tuple[Vector, ...], beta: Vector) -> float:
     """The intercept that puts the samples at rest on their kinks, as well as one number can."""
-    knot, _, high, base = kinks
-    inside = np.minimum((base - beta) / part.scale, high - (base - beta) / part.scale) / high
+    knot, high, base, other = kinks
+    inside = np.minimum(np.abs(base - beta), np.abs(other - beta)) / np.abs(high * part.scale)
     index = np.argsort(inside)[-5:]
     return float(np.median(((knot - part.offset) / part.scale - values)[index]))
 
@@ -191,27 +192,32 @@ def _settle(
     part: KernelProblem, kernel: Vector, pull: Vector, total: float, kinks: tuple[Vector, ...], beta: Vector
 ) -> tuple[Vector, float] | None:
     """An active set from the samples that rest in the guess; None where it does not settle."""
-    knot, _, high, base = kinks
-    v = (base - beta) / part.scale
+    knot, high, base, other = kinks
+    low, most = np.minimum(base, other), np.maximum(base, other)
     margin = np.minimum(1e-6 * high, 1e4 * _margin(beta))
-    resting, right = (v > margin) & (v < high - margin), v > 0.5 * high
+    resting, right = (beta > low + margin) & (beta < most - margin), np.abs(beta - other) < np.abs(beta - base)
+    # Where a weight is far larger than what it takes, rounding beyond the kink would cost as much: it stays inside.
+    near = np.where(right, other, base)
+    rounding = _INSIDE * (1.0 + np.abs(knot) + np.abs(pull) + np.abs(kernel) @ np.abs(beta))
+    inside = rounding * np.where(right, 1.0, -1.0) * (np.abs(beta - near) < _LOOSE * high)
     for _ in range(_ROUNDS):
         rest, fixed = np.flatnonzero(resting), np.flatnonzero(~resting)
-        exact = base - part.scale * np.where(right, high, 0.0)
-        target = (knot - part.offset)[rest] / part.scale[rest] - pull[rest] - kernel[np.ix_(rest, fixed)] @ exact[fixed]
+        exact = np.where(right, other, base)
+        target = (knot + inside - part.offset)[rest] / part.scale[rest] - pull[rest]
+        target -= kernel[np.ix_(rest, fixed)] @ exact[fixed]
         found = _bordered(kernel[np.ix_(rest, rest)], target, total - float(exact[fixed].sum()), beta[rest])
         if found is None:
             return None
         exact[rest], b = found
         z = part.positions(kernel @ exact + pull, b)
-        v = (base - exact) / part.scale
-        gone = resting & ((v < -1e-3 * margin) | (v > high + 1e-3 * margin))
-        off = np.abs(z - knot) > 1e-10 * (1.0 + np.abs(z).max())
+        gone = resting & ((exact < low - 1e-3 * margin) | (exact > most + 1e-3 * margin))
+        off = np.abs(z - knot) > 1e-10 * (1.0 + np.abs(z).max()) + 8.0 * rounding
         passed = ~resting & ((z >= knot) != right) & off
         slipped = resting & ~gone & off  # more rest than the rank of K allows
         if not (gone.any() or passed.any() or slipped.any()):
-            return base - part.scale * np.clip(v, 0.0, high), b
-        right = np.where(gone, v > 0.5 * high, np.where(slipped, z >= knot, right))
+            return np.clip(exact, low, most), b
+        beyond = np.abs(exact - other) < np.abs(exact - base)
+        right = np.where(gone, beyond, np.where(slipped, z >= knot, right))
         resting = (resting & ~gone & ~slipped) | passed
     return None
 
@@ -239,7 +245,7 @@ def _bordered(matrix: Vector, target: Vector, total: float, guess: Vector) -> tu
 
 
 def _kinks(problem: KernelProblem, beta: Vector, z: Vector) -> tuple[Vector, Vector, Vector, Vector]:
-    """For each sample a kink: its knot, the slope before it, the range of its multiplier, the coefficient without it.
+    """For each sample a kink: its knot, the range of its multiplier, and the coefficients before and beyond it.
 
     The kink whose slopes enclose the sample's own, or the nearest where that is one of the term's slopes.
     """
@@ -249,8 +255,8 @@ def _kinks(problem: KernelProblem, beta: Vector, z: Vector) -> tuple[Vector, Vec
     margin = (_margin(beta) / (problem.weights * np.abs(problem.scale)))[:, None]
     encloses = (slopes[:, :-1] + margin < u) & (u < slopes[:, 1:] - margin)
     at = np.where(encloses.any(axis=1), encloses.argmax(axis=1), np.abs(z[:, None] - knots).argmin(axis=1))
-    low = slopes[every, at]
-    return knots[every, at], low, problem.weights * (slopes[every, at + 1] - low), problem.coefficients(low)
+    low, high = slopes[every, at], slopes[every, at + 1]
+    return knots[every, at], problem.weights * (high - low), problem.coefficients(low), problem.coefficients(high)
 
 
 def _piece_slopes(problem: KernelProblem) -> Vector:

@@ -132,7 +132,7 @@ class _Run:
 
         Their equations are then as large as those of interior points, and take more steps.
         """
-        away = np.abs(self.rows.offset - self.rows.knots).mean(axis=1).min()
+        away = np.abs(self.rows.offset - self.rows.knots).mean(axis=1).min(initial=np.inf)  # of no kinks: far
         weak = float(np.mean(self.rows.unit)) > _WEAK * float(away)
         return weak and self.problem.size <= _FEW and self.rows.count <= _TALL * self.problem.size
 
