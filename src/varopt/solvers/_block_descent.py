@@ -21,13 +21,14 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from varopt.model._maps import HStack, Map, Matrix, Scaled
+from varopt.solvers._columns import is_diagonal
 from varopt.solvers._composite import Composite, sharing
 from varopt.solvers._method import Method
 from varopt.solvers._pivoting import is_singular, pivoted
 from varopt.solvers._scaled import prove
 from varopt.solvers._state import Check, State
 
-__all__ = ["BlockDescent"]
+__all__ = ["BlockDescent", "approached"]
 
 Vector = NDArray[np.float64]
 
@@ -68,7 +69,7 @@ class BlockDescent(Method):
             return "it has no kinks."
         if not any(r.single is None for r in problem.squares):
             return "it has no squares of rows."
-        return "" if _is_diagonal(problem.matrix) else "its quadratic is given as a matrix."
+        return "" if is_diagonal(problem.matrix) else "its quadratic is given as a matrix."
 
     def suits(self, problem: Composite) -> bool:
         """Whether a Gram matrix is what takes time, and serves this problem only."""
@@ -114,6 +115,18 @@ def _descended(blocks: _Blocks, state: State, tol: float, check: Check) -> bool:
             if len(excesses) + left > most:
                 return False
         blocks.extrapolate()
+
+
+def approached(problem: Composite, x: Vector, rounds: int, state: State, check: Check) -> Vector:
+    """A point closer to the optimum, by so many rounds over the blocks."""
+    blocks = _Blocks(problem, BlockDescent.block, x)
+    for _ in range(rounds):
+        if blocks.round() is None:
+            break
+        state.steps, state.latest = state.steps + 1, blocks.x.copy()
+        check(state)
+        blocks.extrapolate()
+    return blocks.x
 
 
 class _Blocks:
@@ -237,10 +250,3 @@ def _in_double(linear: Map) -> Map:
     if isinstance(matrix, Matrix) and matrix.array.dtype != np.float64:
         return Matrix(np.asarray(linear.dense(), dtype=np.float64))
     return linear
-
-
-def _is_diagonal(matrix: Any) -> bool:
-    if matrix is None:
-        return True
-    entries = sp.coo_array(matrix)
-    return bool(np.all((entries.row == entries.col) | (entries.data == 0.0)))

@@ -18,6 +18,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from varopt.solvers._augmented import Augmented
+from varopt.solvers._columns import reach
 from varopt.solvers._composite import Composite
 from varopt.solvers._definite import factorised_sparse
 from varopt.solvers._gradients import ConjugateGradients
@@ -83,7 +84,7 @@ def normal(problem: Composite) -> Normal:
     rows = [sp.csr_array(a) if sp.issparse(a) else np.asarray(a, dtype=np.float64) for a in rows]
     hessian = problem.hessian
     if all(sp.issparse(a) for a in rows) and (hessian is None or sp.issparse(hessian)):
-        width = max([_reach(a) for a in rows] + ([] if hessian is None else [_width(hessian)]), default=0)
+        width = max([reach(a) for a in rows] + ([] if hessian is None else [_width(hessian)]), default=0)
         if width <= _BAND and problem.size > 4 * width:
             return _Banded(hessian, rows, width, problem.size)
         if problem.size > _DENSE:
@@ -247,14 +248,6 @@ def _pairs(a: Any) -> tuple[Any, Any, Any, Vector]:
                 found.append((np.minimum(left, right), np.maximum(left, right), rows, values[:, i] * values[:, j]))
     first, second, rows, products = (np.concatenate(part) for part in zip(*found, strict=True))
     return first, second, rows, products
-
-
-def _reach(a: Any) -> int:
-    """The largest distance between two variables of a row."""
-    if a.nnz == 0:
-        return 0
-    filled = a.indptr[:-1][np.diff(a.indptr) > 0]
-    return int(np.max(np.maximum.reduceat(a.indices, filled) - np.minimum.reduceat(a.indices, filled)))
 
 
 def _width(matrix: Any) -> int:

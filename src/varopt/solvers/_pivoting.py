@@ -18,6 +18,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from varopt.solvers._box import EQUAL, active
+from varopt.solvers._columns import Columns, has_columns
 from varopt.solvers._composite import Composite
 from varopt.solvers._definite import solve_definite
 from varopt.solvers._interior_point import InteriorPoint
@@ -33,6 +34,8 @@ Vector = NDArray[np.float64]
 Solve = Callable[[Any, NDArray[np.intp], Vector], Vector | None]
 
 _LARGEST = 5000  # variables up to which the matrix of the quadratic is formed
+_ROUNDS = (0, 20, 60, 200)  # over blocks of sparse columns, before sides are changed again that did not settle
+_SMALL = 1000  # rows or variables up to which the dual of a sparse problem is solved as a dense one
 _MARGIN = 1e-12  # share of a kink by which a variable has to be on the wrong side of it
 _DEPENDENT = 1e-7  # share of a column's length that the columns before it leave, below which it is made of them
 _REFINEMENTS = 3  # corrections of a point by the rows, where the matrix is too inaccurate
@@ -51,7 +54,8 @@ class Pivoting(Method):
     Notes
     -----
     One Gram matrix, then Cholesky factors of the variables that do not rest on their kink, usually less than ten.
-    Memory is that of the Gram matrix. With fewer rows than variables no Gram matrix is formed.
+    Memory is that of the Gram matrix. With fewer rows than variables no Gram matrix is formed, nor for sparse data as
+    long as conjugate gradients do: they take some dozen products with the data for each of these factors.
     """
 
     patience: int = 6
@@ -70,32 +74,55 @@ class Pivoting(Method):
         return "" if problem.squares or problem.matrix is not None else "it has no quadratic part."
 
     def suits(self, problem: Composite) -> bool:
-        """Whether the matrix is of a size to be formed."""
-        return problem.size <= _LARGEST
+        """Whether the matrix is of a size to be formed, or need not be."""
+        return problem.size <= _LARGEST or has_columns(problem)
 
     def solve(self, problem: Composite, state: State, tol: float, check: Check) -> None:
         """Lower the bracket of `state`."""
-        if problem.matrix is not None or sum(r.count for r in problem.squares) >= problem.size:
-            self._primal(problem, state, tol)
-        if not state.reached(tol):
+        rows = sum(r.count for r in problem.squares)
+        if has_columns(problem):
+            self._by_columns(problem, state, tol, check)
+        elif problem.size <= _LARGEST and (problem.matrix is not None or rows >= problem.size):
+            self._primal(problem, problem.hessian, _solved, state.x, state, tol)
+        if not state.reached(tol) and (not problem.is_sparse or min(rows, problem.size) <= _SMALL):
             _dual(problem, state)
         state.sigma = 0.0
         state.record()
         check(state)
-        if not state.reached(tol) and problem.size <= _LARGEST:
+        if not state.reached(tol) and (problem.size <= _LARGEST or problem.is_sparse):
             (InteriorPoint() if problem.is_sparse else Newton()).solve(problem, state, tol, check)
 
-    def _primal(self, problem: Composite, state: State, tol: float) -> None:
+    def _by_columns(self, problem: Composite, state: State, tol: float, check: Check) -> None:
+        """Without a matrix, and from closer by where sides do not settle."""
+        from varopt.solvers._block_descent import approached
+
+        columns, x = Columns(problem), state.x
+        for rounds in _ROUNDS:
+            x = approached(problem, x, rounds, state, check) if rounds else x
+            self._primal(problem, columns, columns.solve, x, state, tol)
+            if state.reached(tol):
+                return
+
+    def _primal(self, problem: Composite, matrix: Any, solve: Solve, start: Vector, state: State, tol: float) -> None:
         """Change sides until all are right, or until it is clear that they do not settle."""
         kinks, _ = problem.kinks
-        matrix, slope = problem.hessian, problem.slope
-        if kinks.rest.any():
-            slope = slope + matrix @ kinks.rest
-        side = _first_sides(matrix, slope, kinks, state.x - kinks.rest)
-        settled = pivoted(matrix, slope, kinks, side, self.patience)
-        if settled is not None:
-            state.steps += settled.rounds
-            _refined(problem, kinks.rest + settled.away, settled.moving, settled.push, state, tol)
+        slope = problem.slope + matrix @ kinks.rest if kinks.rest.any() else problem.slope
+        side = _first_sides(matrix, solve, slope, kinks, start - kinks.rest)
+        settled = pivoted(matrix, slope, kinks, side, self.patience, solve)
+        if settled is None:
+            return
+        state.steps += settled.rounds
+        x = kinks.rest + settled.away
+        for _ in range(_REFINEMENTS):
+            pull = prove(problem, x, (), state)
+            if state.reached(tol):
+                return
+            # The matrix is too inaccurate for the tolerance: what the rows say is not.
+            correction = solve(matrix, settled.moving, -(pull[settled.moving] + settled.push))
+            if correction is None:
+                return
+            x = x.copy()
+            x[settled.moving] += correction
 
 
 class Settled(NamedTuple):
@@ -108,13 +135,13 @@ class Settled(NamedTuple):
 
 
 def pivoted(
-    matrix: Any, slope: Vector, kinks: Kinks, side: NDArray[Any], patience: int, solve: Solve | None = None
+    matrix: Any, slope: Vector, kinks: Kinks, side: NDArray[Any], patience: int, solve: Solve
 ) -> Settled | None:
     """Minimise ``1/2 v'Mv + slope'v`` and the kinks of v by changing sides; None where they do not settle.
 
     Parameters
     ----------
-    matrix : array or sparse array
+    matrix : array, sparse array or Columns
         Positive semidefinite.
     slope : array
         The gradient of the quadratic at rest.
@@ -123,10 +150,9 @@ def pivoted(
         Those to begin with: -1 and 1, and 0 at rest.
     patience : int
         Rounds without fewer variables on the wrong side after which they are taken not to settle.
-    solve : callable, optional
+    solve : callable
         Solves with some rows and columns of the matrix, or says None where they are singular.
     """
-    solve = solve or _solved
     diagonal = np.asarray(matrix.diagonal())
     fewest, left, rounds = side.size + 1, patience, 0
     while left:
@@ -154,27 +180,14 @@ def pivoted(
     return None
 
 
-def _refined(problem: Composite, x: Vector, moving: NDArray[np.intp], push: Vector, state: State, tol: float) -> None:
-    """Show the point; where the matrix was too inaccurate for the tolerance, correct it by what the rows say."""
-    for _ in range(_REFINEMENTS):
-        pull = prove(problem, x, (), state)
-        if state.reached(tol):
-            return
-        correction = _solved(problem.hessian, moving, -(pull[moving] + push))
-        if correction is None:
-            return
-        x = x.copy()
-        x[moving] += correction
-
-
-def _first_sides(matrix: Any, slope: Vector, kinks: Kinks, away: Vector) -> NDArray[np.int8]:
+def _first_sides(matrix: Any, solve: Solve, slope: Vector, kinks: Kinks, away: Vector) -> NDArray[np.int8]:
     """Those of the start; else the variables that are pulled off their kinks, or all as if there were none."""
     side = np.sign(away)
     if not side.any():
         side = np.where(-slope > kinks.high, 1, np.where(-slope < kinks.low, -1, 0))
         if 2 * np.count_nonzero(side) > side.size:
             everything = np.arange(side.size)
-            unpenalised = _solved(matrix, everything, -slope)
+            unpenalised = solve(matrix, everything, -slope)
             side = side if unpenalised is None else np.sign(unpenalised)
     return np.where(kinks.free, 1, side).astype(np.int8)
 

@@ -27,9 +27,11 @@ Vector = NDArray[np.float64]
 
 _SMALL = 200  # variables up to which all are taken at once
 _WIDE = 2  # variables for each row beyond which a few of them at a time pay,
-_WIDE_SPARSE = 10  # and the same where sparse methods apply
+_WIDE_SPARSE = 10  # and the same where sparse methods apply,
+_WIDE_SQUARES = 0.5  # which for sparse squares ask for columns that are not made of each other
 _LARGE = 5000  # variables beyond which their matrix should not be formed
 _MARGIN = 1e-12  # share of a kink by which a variable at rest has to be pulled off it
+_CLOSER, _CLOSEST = 0.02, 1e-4  # by how much tolerances of small problems shrink where no variable joins, and to what
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,8 @@ class WorkingSet(Method):
         """Whether there are many more variables than rows, and most can rest."""
         kinks, others = problem.kinks
         rows = sum(r.count for r in (*others, *problem.squares) if r.single is None)
-        wide = problem.size > max(_SMALL, (_WIDE_SPARSE if problem.is_sparse else _WIDE) * rows)
+        few = _WIDE if not problem.is_sparse else _WIDE_SPARSE if others else _WIDE_SQUARES
+        wide = problem.size > max(_SMALL, few * rows)
         wide = wide or (problem.size > _LARGE and not others)
         return wide and rows > 0 and 2 * int(np.count_nonzero(kinks.free)) <= problem.size
 
@@ -72,7 +75,7 @@ class WorkingSet(Method):
         x = state.x.copy()
         inside = kinks.free | (x != kinks.rest)
         slopes = _slopes(losses, x, State(x))
-        joining = np.flatnonzero(inside)
+        joining, close = np.flatnonzero(inside), 0.5 * tol
         while True:
             pull = prove(problem, x, slopes, state)
             state.sigma = 0.0
@@ -82,14 +85,16 @@ class WorkingSet(Method):
             pulled = np.flatnonzero(~inside & (excess > _MARGIN))
             most = max(self.first, int(np.count_nonzero(inside)))
             joining = np.union1d(joining, pulled[np.argsort(-excess[pulled], kind="stable")[:most]])
-            if state.reached(tol) or not joining.size:
+            if not joining.size:
+                close *= _CLOSER
+            if state.reached(tol) or close < _CLOSEST * tol or not (joining.size or inside.any()):
                 break
             inside[joining] = True
             index, joining = np.flatnonzero(inside), joining[:0]
             small = restricted(problem, index, np.where(inside, 0.0, kinks.rest))
             plain = lifted(small)
             part = State(np.concatenate([x[index], np.zeros(plain.size - index.size)]))
-            choose(plain, but=self.name).solve(plain, part, 0.5 * tol, lambda _: check(state))
+            choose(plain, but=self.name).solve(plain, part, close, lambda _: check(state))
             state.steps += max(part.steps, 1)
             x = np.where(inside, 0.0, kinks.rest)
             x[index] = part.x[: index.size]
