@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from varopt.learn._rows import distinct_rows
+from varopt.learn import LassoCV
+from varopt.learn._rows import distinct_rows, same_data
+from varopt.model._maps import Matrix
 
 
 def as_set(rows):
@@ -62,3 +64,23 @@ def test_sparse_rows_stay_sparse_unless_they_are_full(rng):
     assert sp.issparse(distinct_rows(thin, y).X)
     rows = distinct_rows(full, y)
     np.testing.assert_array_equal(rows.X, full.toarray()[rows.index])
+
+
+def test_fits_of_the_same_data_share_their_rows(rng):
+    X, y, weight = rng.standard_normal((20, 3)), rng.standard_normal(20), np.ones(20)
+    with same_data():
+        first = distinct_rows(X, y, weight)
+        assert distinct_rows(X, y.copy(), weight.copy()) is first
+        for others in [(X.copy(), y, weight), (X, 2.0 * y, weight), (X, y, 2.0 * weight)]:
+            assert distinct_rows(*others) is not first
+    assert distinct_rows(X, y, weight) is not distinct_rows(X, y, weight)
+
+
+@pytest.mark.parametrize("weights", [None, np.arange(1.0, 61.0)])
+def test_a_path_of_a_fold_takes_one_gram_matrix(weights, rng, monkeypatch):
+    formed = []
+    form = Matrix._gram
+    monkeypatch.setattr(Matrix, "_gram", lambda self, weights: (formed.append(self.shape), form(self, weights))[1])
+    X = rng.standard_normal((60, 5))
+    LassoCV(alphas=10, cv=3).fit(X, X[:, 0] + rng.standard_normal(60), sample_weight=weights)
+    assert sum(columns == 5 for _, columns in formed) == 3 + 1  # the last on all data

@@ -16,6 +16,8 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 
 from varopt.learn._arrays import followers
 from varopt.learn._base import Certified
+from varopt.learn._rows import same_data
+from varopt.model._maps import kept_grams
 
 __all__ = ["Path", "PathCV", "checked", "grid", "pulls"]
 
@@ -114,9 +116,11 @@ def _walk(search: PathCV, model: Any, path: Path, X: Any, y: Any, weight: Vector
     """The losses of one fold along one path."""
     model = clone(model).set_params(warm_start=True)
     losses = []
-    for settings in path:
-        model.set_params(**settings).fit(X[train], y[train], sample_weight=weight[train])
-        losses.append(search._loss(model, X[test], y[test], weight[test]))
+    given, (X, y, weight) = (X[train], y[train], weight[train]), (X[test], y[test], weight[test])
+    with same_data(), kept_grams():
+        for settings in path:
+            model.set_params(**settings).fit(given[0], given[1], sample_weight=given[2])
+            losses.append(search._loss(model, X, y, weight))
     return losses
 
 

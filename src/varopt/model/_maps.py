@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import Any, Literal
@@ -163,6 +165,24 @@ class Map(ABC):
         return total
 
 
+_KEPT: ContextVar[dict[int, tuple[Any, Vector, Any]] | None] = ContextVar("Gram matrices of arrays", default=None)
+
+
+@contextmanager
+def kept_grams() -> Iterator[None]:
+    """Within it, the Gram matrix of a dense array is computed once for the same weights."""
+    token = _KEPT.set({})
+    try:
+        yield
+    finally:
+        _KEPT.reset(token)
+
+
+def grams_are_kept() -> bool:
+    """Whether a Gram matrix will be of use again."""
+    return _KEPT.get() is not None
+
+
 class Matrix(Map):
     """A dense array of any real dtype, by reference. All but float64 are converted piece by piece in every product."""
 
@@ -199,6 +219,15 @@ class Matrix(Map):
         return Matrix(self.array[:, index])
 
     def gram(self, weights: Vector) -> Any:
+        kept = _KEPT.get()
+        if kept is None:
+            return self._gram(weights)
+        known = kept.get(id(self.array))
+        if known is None or not np.array_equal(known[1], weights):
+            known = kept[id(self.array)] = (self.array, weights.copy(), self._gram(weights))  # the array keeps its id
+        return known[2].copy()
+
+    def _gram(self, weights: Vector) -> Any:
         if self.array.dtype != np.float64 or np.ptp(weights) > 0.0:
             return super().gram(weights)
         total = self.array.T @ self.array  # equal weights: nothing is copied
