@@ -3,6 +3,7 @@
 import functools
 import multiprocessing
 import os
+import sys
 import threading
 import time
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
@@ -137,7 +138,10 @@ def test_dask_gives_the_same():
 @pytest.fixture(scope="module")
 def ray():
     ray = pytest.importorskip("ray", reason="Ray is not installed")
+    from ray import cloudpickle
+
     ray.init(num_cpus=2, include_dashboard=False, logging_level="error", log_to_driver=False)
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # its workers know nothing of the tests
     yield ray
     ray.shutdown()
 
