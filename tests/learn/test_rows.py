@@ -9,7 +9,7 @@ from hypothesis.extra.numpy import arrays
 
 from varopt.learn import LassoCV
 from varopt.learn._rows import distinct_rows, same_data
-from varopt.model._maps import Matrix
+from varopt.model._maps import _KEPT, Matrix, kept_grams
 
 
 def as_set(rows):
@@ -64,6 +64,15 @@ def test_sparse_rows_stay_sparse_unless_they_are_full(rng):
     assert sp.issparse(distinct_rows(thin, y).X)
     rows = distinct_rows(full, y)
     np.testing.assert_array_equal(rows.X, full.toarray()[rows.index])
+
+
+def test_few_gram_matrices_are_kept(rng):
+    with kept_grams():
+        arrays = [rng.standard_normal((4, 2)) for _ in range(5)]
+        for array in arrays:
+            for _ in range(2):
+                np.testing.assert_allclose(Matrix(array).gram(np.ones(4)), array.T @ array)
+        assert len(_KEPT.get()) <= 2
 
 
 def test_fits_of_the_same_data_share_their_rows(rng):

@@ -128,6 +128,22 @@ def test_correlated_columns_are_left_to_another_method_which_goes_on_from_there(
     assert taken == [True]
 
 
+def test_what_blocks_cannot_do_is_not_handed_back_and_forth(monkeypatch):
+    monkeypatch.setattr("varopt.solvers._block_descent._LARGE", 50)
+    monkeypatch.setattr("varopt.solvers._working_set._LARGE", 60)
+    g = np.random.default_rng(5)
+    X = g.standard_normal((150, 100)) + 30.0 * g.standard_normal((150, 1))
+    w = vo.Variable(100)
+    for lam in (1e-3, 1.0):
+        r = vo.minimize(vo.sum_squares(X[:, 0] + g.standard_normal(150) - X @ w) + lam * vo.norm1(w))
+        assert r.status is Status.OPTIMAL
+
+
+def test_a_tolerance_of_zero_ends():
+    r = vo.minimize(large(), tol=0.0)
+    assert r.gap <= 1e-12 * r.fun
+
+
 def test_a_path_forms_the_gram_matrix_once_instead():
     n, p = 1100, 1000
     g = np.random.default_rng(3)

@@ -85,6 +85,26 @@ def test_a_singular_matrix_is_noticed():
     assert columns.solve(None, np.arange(310), g.standard_normal(310)) is None
 
 
+def test_a_start_in_a_direction_that_does_not_bend_does_no_harm():
+    g = np.random.default_rng(4)
+    X, y = data(1700, 800, g)
+    X = sp.hstack([X[:, [0, 1, 1]], X[:, 3:]]).tocsr()
+    y[X[:, [1]].nonzero()[0]] = 0.0
+    w, start = vo.Variable(800), np.zeros(800)
+    start[1], start[2] = 1.0, -1.0
+    r = vo.minimize(vo.sum_squares(y - X @ w) + 0.01 * vo.norm1(w), x0=start)
+    assert r.status is Status.OPTIMAL
+
+
+def test_fewer_rows_than_variables_that_move():
+    g = np.random.default_rng(0)
+    X = sp.random(500, 900, density=0.02, random_state=1, format="csr")
+    w = vo.Variable(900)
+    r = vo.minimize(vo.sum_squares(g.normal(size=500) - X @ w) + 0.1 * vo.norm1(w))
+    assert r.status is Status.OPTIMAL
+    assert r.nit < 100
+
+
 def test_narrow_bands_keep_their_factors():
     w = vo.Variable(400)
     banded = sp.diags_array([np.ones(400), np.ones(399)], offsets=[0, 1], format="csr")

@@ -82,6 +82,16 @@ def draw(loss, g):
     return f + g.uniform(0.01, 2.0) * vo.sum_squares(x) if g.random() < 0.3 else f
 
 
+def test_entries_given_twice_are_added():
+    rows = sp.csr_array(([1.0, 2.0, 3.0], [0, 0, 1], [0, 3]), shape=(1, 2))
+    x = vo.Variable(2)
+    matrices = normal(composite(vo.norm1(rows @ x) + vo.sum_squares(x)))
+    matrices.factorise([np.ones(1)])
+    np.testing.assert_allclose(
+        matrices.solve(np.array([1.0, 0.0])), np.linalg.solve([[11.0, 9.0], [9.0, 11.0]], [1, 0])
+    )
+
+
 # -- Brackets ---------------------------------------------------------------------------------------------------------
 
 

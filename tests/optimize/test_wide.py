@@ -106,6 +106,13 @@ def test_one_row_is_enough(n, rng):
             assert r.status is Status.OPTIMAL
 
 
+def test_a_tolerance_of_zero_ends(rng):
+    X, y, _ = wide(50, 300, rng)
+    w = vo.Variable(300)
+    r = vo.minimize(vo.sum_squares(y - X @ w) + 0.37 * vo.norm1(w), tol=0.0)
+    assert r.gap <= 1e-12 * r.fun
+
+
 def test_no_matrix_of_variables_by_variables(rng, monkeypatch):
     monkeypatch.setattr(Composite, "hessian", property(lambda self: pytest.fail("the Hessian was formed")))
     X, y, _ = wide(10, 400, rng)

@@ -154,6 +154,13 @@ def test_batches_may_be_told_in_any_order_and_in_parts(rng):
     assert [record.candidate for record in one.records] == list(range(one.evaluations))
 
 
+def test_numbers_that_stand_for_choices_are_no_points():
+    search = vo.Search(vo.Choice(["a", "b", "c"]), seed=0)
+    search.ask()
+    with pytest.raises(ValueError, match="x must be one of"):
+        search.tell(search._handed[0].rows.copy(), np.zeros(len(search._handed[0].rows)))
+
+
 def test_records_are_not_changed_with_the_points_of_the_user():
     search = vo.Search(vo.Box(-5, 5, size=3), seed=5)
     for xs in (search.ask(), np.ones((2, 3))):

@@ -171,10 +171,8 @@ class Certified(BaseEstimator):
         certificate = replace(result.certificate, lower=unit * result.lower, upper=unit * result.upper)
         value = unit * result.fun
         wanted = max(self.tol * max(abs(value), unit), _ROUNDING * null)
-        if (objective.curvature.is_convex and not certificate.gap <= wanted) or result.status in (
-            Status.TIME_LIMIT,
-            Status.INTERRUPTED,
-        ):
+        early = result.status in (Status.TIME_LIMIT, Status.INTERRUPTED)
+        if (objective.curvature.is_convex or early) and not certificate.gap <= wanted:
             self._warn(value, certificate.gap, wanted, result.status, stopped)
         values = {variable: result[variable] for variable in objective.variables}
         return Solved(value, certificate, max(1, result.nit), result.history["sigma"], values)

@@ -65,7 +65,7 @@ class Map(ABC):
         """The map of the selected rows (a slice or an integer array)."""
 
     def columns(self, index: NDArray[np.intp] | slice) -> Map:
-        """The map of selected coordinates of its argument: increasing integers, or a slice (no copy if it is dense)."""
+        """The map of selected coordinates of its argument: increasing integers, or a slice, which is no copy."""
         if self.storage == "sparse":
             return Sparse(self.explicit().tocsc()[:, index])
         return Matrix(self.apply(np.eye(self.shape[1])[index]).T)
@@ -168,6 +168,9 @@ class Map(ABC):
 _KEPT: ContextVar[dict[int, tuple[Any, Vector, Any]] | None] = ContextVar("Gram matrices of arrays", default=None)
 
 
+_KEPT_ARRAYS = 2  # whose Gram matrices are kept at a time
+
+
 @contextmanager
 def kept_grams() -> Iterator[None]:
     """Within it, the Gram matrix of a dense array is computed once for the same weights."""
@@ -224,6 +227,8 @@ class Matrix(Map):
             return self._gram(weights)
         known = kept.get(id(self.array))
         if known is None or not np.array_equal(known[1], weights):
+            while len(kept) >= _KEPT_ARRAYS:  # the oldest, which may be a part of the data of no use any more
+                kept.pop(next(iter(kept)))
             known = kept[id(self.array)] = (self.array, weights.copy(), self._gram(weights))  # the array keeps its id
         return known[2].copy()
 

@@ -20,7 +20,7 @@ from varopt.certificates import Sampled
 from varopt.search._batch import Batch, Stretch, Told
 from varopt.search._checks import as_values, positive, whole
 from varopt.search._coding import Coding
-from varopt.search._dimensions import Dimension
+from varopt.search._dimensions import Box, Dimension
 from varopt.search._incumbent import Averaged, Contender, Lowest
 from varopt.search._journal import FORMAT, Journal, Record
 from varopt.search._methods import build
@@ -206,7 +206,7 @@ class Search:
         errors : sequence of str, optional
             What went wrong with those that failed, for the journal.
         """
-        rows = xs if self._next_told(xs) else self._layout.rows(xs)
+        rows = xs if isinstance(self.space, Box) and self._next_told(xs) else self._layout.rows(xs)
         self._tell_rows(rows, *as_values(ys, len(rows), errors))
 
     def _tell_rows(self, rows: Array, values: list[float], errors: list[str | None]) -> None:

@@ -36,6 +36,8 @@ _LARGE = 1000  # variables from which on a few passes over the data take less ti
 _ROUND = 40  # variables whose share of a Gram matrix takes as long as a round over the blocks
 _TRIED = 3  # rounds after which it can be told how many there will be
 _WINDOW = 5  # moves of which the limit is extrapolated
+_PROOFS = 3  # that fail, each after what was found amiss is a tenth, before the method gives up
+_ROUNDING = 1e-14  # share of a kink below which nothing can be found amiss
 _PATIENCE = 10  # of pivoting in a block
 
 
@@ -84,13 +86,13 @@ class BlockDescent(Method):
         blocks = _Blocks(problem, self.block, state.x)
         if not _descended(blocks, state, tol, check):
             state.see(blocks.x, problem.value(blocks.x))  # from there others have less far to go
-            choose(problem, but=self.name).solve(problem, state, tol, check)
+            choose(problem, but=(self.name,)).solve(problem, state, tol, check)
 
 
 def _descended(blocks: _Blocks, state: State, tol: float, check: Check) -> bool:
     """Rounds over the blocks until the bracket is closed; False where they would take too long."""
     excesses: list[float] = []
-    wanted, most = tol, blocks.problem.size / _ROUND
+    wanted, proofs, most = max(tol, _ROUNDING), 0, blocks.problem.size / _ROUND
     while True:
         excess = blocks.round()
         if excess is None:
@@ -107,8 +109,8 @@ def _descended(blocks: _Blocks, state: State, tol: float, check: Check) -> bool:
             state.record()
             if state.reached(tol):
                 return True
-            wanted *= 0.1
-            if wanted < 1e-4 * tol:
+            wanted, proofs = 0.1 * wanted, proofs + 1
+            if proofs > _PROOFS:
                 return False
         if len(excesses) >= _TRIED:
             left = math.log(excess / wanted) / -math.log(rate) if 0.0 < rate < 1.0 else math.inf
@@ -123,7 +125,7 @@ def approached(problem: Composite, x: Vector, rounds: int, state: State, check: 
     for _ in range(rounds):
         if blocks.round() is None:
             break
-        state.steps, state.latest = state.steps + 1, blocks.x.copy()
+        state.latest = blocks.x.copy()
         check(state)
         blocks.extrapolate()
     return blocks.x
@@ -166,7 +168,7 @@ class _Blocks:
             gram = block.gram(self.bends, self.diagonal)
             resting = np.maximum(np.maximum(-pull - kinks.high, kinks.low + pull), 0.0)
             moving = np.abs(pull + np.where(side > 0, kinks.high, kinks.low))
-            unit = np.where(kinks.free, np.sqrt(gram.diagonal() * energy), 0.5 * (kinks.high - kinks.low))
+            unit = np.where(kinks.free, np.sqrt(gram.diagonal()) * np.sqrt(energy), 0.5 * (kinks.high - kinks.low))
             worst = max(worst, float(np.max(np.where(side == 0, resting, moving) / np.maximum(unit, 1e-300))))
             settled = pivoted(gram, pull - gram @ (x - kinks.rest), kinks, side, _PATIENCE, block.solve)
             if settled is None:

@@ -33,13 +33,13 @@ _AUTO = (
 )  # fmt: skip
 
 
-def choose(problem: Composite, *, but: str = "") -> Method:
-    """The first of the methods behind `auto` (but one) that takes the problem; a ValueError with their reasons if none.
+def choose(problem: Composite, *, but: tuple[str, ...] = ()) -> Method:
+    """The first of the methods behind `auto` (but some) that takes the problem; a ValueError with reasons if none.
 
-    A method that hands on a smaller problem does so to another than itself.
+    A method that hands on a problem does so to another than itself.
     """
     refusals = []
-    for method in (METHODS[name] for name in _AUTO if name != but):
+    for method in (METHODS[name] for name in _AUTO if name not in but):
         refusals.append(method.refusal(problem))
         if not refusals[-1] and method.suits(problem):
             return method

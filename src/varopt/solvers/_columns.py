@@ -73,7 +73,10 @@ class Columns:
                 return x
             step = scaled + (energy / before) * step
             image = transpose @ (part @ step) + ridge * step
-            length = energy / float(step @ image)
+            bend = float(step @ image)
+            if not bend > 0.0:  # a direction in which nothing bends
+                return None
+            length = energy / bend
             x = x + length * step
             residual = residual - length * image
         return None

@@ -61,7 +61,7 @@ class LowRank(Method):
 
         basis = problem.span
         if basis is None:
-            choose(problem, but=self.name).solve(problem, state, tol, check)
+            choose(problem, but=(self.name,)).solve(problem, state, tol, check)
             return
         rows = tuple(
             Rows(Matrix(np.ascontiguousarray(r.linear.apply(basis.T).T)), r.offset, r.term, r.weights)
@@ -69,7 +69,7 @@ class LowRank(Method):
         )
         small = Composite(basis.T @ (problem.matrix @ basis), basis.T @ problem.vector, problem.scalar, rows)
         part = State(basis.T @ state.x)
-        choose(small, but=self.name).solve(small, part, 0.1 * tol, lambda _: check(state))
+        choose(small, but=(self.name,)).solve(small, part, 0.1 * tol, lambda _: check(state))
         x = basis @ part.x
         positions = problem.positions(x)
         slopes = part.dual or [r.term.derivative(z) for r, z in zip(problem.rows, positions, strict=True)]

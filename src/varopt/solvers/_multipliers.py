@@ -18,6 +18,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from varopt.solvers._active import ActiveRows
+from varopt.solvers._columns import reach
 from varopt.solvers._composite import Composite
 from varopt.solvers._duality import dual_gap
 from varopt.solvers._envelope import Envelope, smooth_slope, split_columns
@@ -90,20 +91,15 @@ class Multipliers(Method):
 
 def _is_local(problem: Composite) -> bool:
     """Whether rows are short, or of neighbouring variables: then a band or a sparse matrix is factorised in no time."""
-    entries, pairs, reach = 0, 0.0, 0
+    entries, pairs, widest = 0, 0.0, 0
     for r in problem.rows:
         sample = np.unique(np.linspace(0, r.count - 1, _SAMPLE).astype(np.intp))
         matrix, dense = split_columns(r.linear.rows(sample))[1:3]
         rows = sp.csr_array(matrix)
         lengths = np.diff(rows.indptr) + dense.shape[1]
-        starts = rows.indptr[:-1][np.diff(rows.indptr) > 0]
         entries, pairs = entries + int(lengths.sum()), pairs + float(np.square(lengths, dtype=np.float64).sum())
-        if dense.shape[1]:
-            reach = problem.size
-        elif starts.size:
-            ends = np.maximum.reduceat(rows.indices, starts) - np.minimum.reduceat(rows.indices, starts)
-            reach = max(reach, int(ends.max()))
-    return pairs <= _SHORT * entries or (reach <= _NEIGHBOURS and problem.size > 4 * reach)
+        widest = problem.size if dense.shape[1] else max(widest, reach(rows))
+    return pairs <= _SHORT * entries or (widest <= _NEIGHBOURS and problem.size > 4 * widest)
 
 
 class _Run:

@@ -81,7 +81,7 @@ class Normal(ABC):
 def normal(problem: Composite) -> Normal:
     """The normal matrices of a problem, in the form that suits it."""
     rows = [r.linear.explicit() for r in problem.rows]
-    rows = [sp.csr_array(a) if sp.issparse(a) else np.asarray(a, dtype=np.float64) for a in rows]
+    rows = [_canonical(a) if sp.issparse(a) else np.asarray(a, dtype=np.float64) for a in rows]
     hessian = problem.hessian
     if all(sp.issparse(a) for a in rows) and (hessian is None or sp.issparse(hessian)):
         width = max([reach(a) for a in rows] + ([] if hessian is None else [_width(hessian)]), default=0)
@@ -92,6 +92,15 @@ def normal(problem: Composite) -> Normal:
             filled = pairs > _FILLED * (problem.size + sum(a.nnz for a in rows))
             return _Krylov(hessian, rows) if filled else _Sparse(hessian, rows)
     return _Dense(hessian, rows, problem.size)
+
+
+def _canonical(a: Any) -> Any:
+    """By rows, each entry once."""
+    rows = sp.csr_array(a)
+    if not rows.has_canonical_format:
+        rows = rows.copy()
+        rows.sum_duplicates()
+    return rows
 
 
 # -- Bands ------------------------------------------------------------------------------------------------------------

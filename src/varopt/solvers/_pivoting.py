@@ -49,7 +49,8 @@ class Pivoting(Method):
     Parameters
     ----------
     patience : int
-        Rounds without fewer variables on the wrong side after which the dual is solved instead.
+        Rounds without fewer variables on the wrong side after which the dual is solved instead, or a large sparse
+        problem approached block by block before sides are changed again.
 
     Notes
     -----
@@ -79,12 +80,11 @@ class Pivoting(Method):
 
     def solve(self, problem: Composite, state: State, tol: float, check: Check) -> None:
         """Lower the bracket of `state`."""
-        rows = sum(r.count for r in problem.squares)
         if has_columns(problem):
             self._by_columns(problem, state, tol, check)
-        elif problem.size <= _LARGEST and (problem.matrix is not None or rows >= problem.size):
+        elif problem.size <= _LARGEST and (problem.matrix is not None or _row_count(problem) >= problem.size):
             self._primal(problem, problem.hessian, _solved, state.x, state, tol)
-        if not state.reached(tol) and (not problem.is_sparse or min(rows, problem.size) <= _SMALL):
+        if not state.reached(tol) and not (problem.is_sparse and _is_large(problem)):
             _dual(problem, state)
         state.sigma = 0.0
         state.record()
@@ -97,7 +97,7 @@ class Pivoting(Method):
         from varopt.solvers._block_descent import approached
 
         columns, x = Columns(problem), state.x
-        for rounds in _ROUNDS:
+        for rounds in _ROUNDS if _is_large(problem) else _ROUNDS[:1]:
             x = approached(problem, x, rounds, state, check) if rounds else x
             self._primal(problem, columns, columns.solve, x, state, tol)
             if state.reached(tol):
@@ -123,6 +123,15 @@ class Pivoting(Method):
                 return
             x = x.copy()
             x[settled.moving] += correction
+
+
+def _row_count(problem: Composite) -> int:
+    return sum(r.count for r in problem.squares)
+
+
+def _is_large(problem: Composite) -> bool:
+    """Whether a dual as a dense problem would take longer than other ways."""
+    return min(_row_count(problem), problem.size) > _SMALL
 
 
 class Settled(NamedTuple):

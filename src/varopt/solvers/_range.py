@@ -66,7 +66,7 @@ class Range(Method):
         for tried in _capped(reduced):
             part = State(np.zeros(reduced.size))
             if reduced.rows or reduced.squares:
-                choose(tried, but=self.name).solve(tried, part, 0.1 * tol, lambda _: check(state))
+                choose(tried, but=(self.name,)).solve(tried, part, 0.1 * tol, lambda _: check(state))
             point = _on_kinks(tried, part)
             at = [r.positions(point) for r in (*reduced.rows, *reduced.squares)]
             slopes = [r.term.derivative(z) for r, z in zip(whole.rows, at, strict=True)]

@@ -31,7 +31,7 @@ _WIDE_SPARSE = 10  # and the same where sparse methods apply,
 _WIDE_SQUARES = 0.5  # which for sparse squares ask for columns that are not made of each other
 _LARGE = 5000  # variables beyond which their matrix should not be formed
 _MARGIN = 1e-12  # share of a kink by which a variable at rest has to be pulled off it
-_CLOSER, _CLOSEST = 0.02, 1e-4  # by how much tolerances of small problems shrink where no variable joins, and to what
+_CLOSER, _TRIES = 0.02, 2  # by how much tolerances of small problems shrink where no variable joins, and how often
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class WorkingSet(Method):
         x = state.x.copy()
         inside = kinks.free | (x != kinks.rest)
         slopes = _slopes(losses, x, State(x))
-        joining, close = np.flatnonzero(inside), 0.5 * tol
+        joining, tries = np.flatnonzero(inside), 0
         while True:
             pull = prove(problem, x, slopes, state)
             state.sigma = 0.0
@@ -85,22 +85,23 @@ class WorkingSet(Method):
             pulled = np.flatnonzero(~inside & (excess > _MARGIN))
             most = max(self.first, int(np.count_nonzero(inside)))
             joining = np.union1d(joining, pulled[np.argsort(-excess[pulled], kind="stable")[:most]])
-            if not joining.size:
-                close *= _CLOSER
-            if state.reached(tol) or close < _CLOSEST * tol or not (joining.size or inside.any()):
+            tries += not joining.size
+            if state.reached(tol) or tries > _TRIES or not (joining.size or inside.any()):
                 break
             inside[joining] = True
             index, joining = np.flatnonzero(inside), joining[:0]
             small = restricted(problem, index, np.where(inside, 0.0, kinks.rest))
             plain = lifted(small)
             part = State(np.concatenate([x[index], np.zeros(plain.size - index.size)]))
-            choose(plain, but=self.name).solve(plain, part, close, lambda _: check(state))
+            # Blocks of variables hand on what they cannot do, if it is large to working sets: not back and forth.
+            but = (self.name, "block-descent") if index.size > _LARGE else (self.name,)
+            choose(plain, but=but).solve(plain, part, 0.5 * _CLOSER**tries * tol, lambda _: check(state))
             state.steps += max(part.steps, 1)
             x = np.where(inside, 0.0, kinks.rest)
             x[index] = part.x[: index.size]
             slopes = _slopes(losses, x, part)
         if not state.reached(tol) and problem.size <= _LARGE:  # a small problem was not solved well enough
-            choose(problem, but=self.name).solve(problem, state, tol, check)
+            choose(problem, but=(self.name,)).solve(problem, state, tol, check)
 
 
 def _slopes(losses: tuple[Rows, ...], x: Vector, part: State) -> list[Vector]:
