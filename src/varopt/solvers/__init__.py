@@ -7,6 +7,7 @@ from varopt.solvers._diagonal_newton import DiagonalNewton
 from varopt.solvers._graduated import Graduated
 from varopt.solvers._group_newton import GroupNewton
 from varopt.solvers._interior_point import InteriorPoint
+from varopt.solvers._knots import Knots
 from varopt.solvers._lbfgs import LBFGS
 from varopt.solvers._low_rank import LowRank
 from varopt.solvers._method import Method
@@ -35,6 +36,7 @@ __all__ = [
     "Graduated",
     "GroupNewton",
     "InteriorPoint",
+    "Knots",
     "LowRank",
     "Method",
     "Multipliers",

@@ -19,9 +19,14 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from varopt.solvers._composite import Composite, Rows
 
-__all__ = ["Chain", "chained"]
+__all__ = ["Chain", "chained", "compact"]
 
 Vector = NDArray[np.float64]
+
+
+def compact(values: Vector) -> Vector:
+    """The same values, in the memory of one where all are equal."""
+    return np.broadcast_to(values[0], values.shape) if values.size and np.all(values == values[0]) else values
 
 
 @dataclass(frozen=True)
@@ -33,7 +38,7 @@ class Chain:
     low: Vector
     high: Vector
     ties: Rows  # the rows of the kinks between neighbours,
-    place: NDArray[np.intp]  # where in the chain they are,
+    place: NDArray[np.intp] | slice  # where in the chain they are,
     sign: Vector  # and the signs of their differences
 
 
@@ -56,13 +61,17 @@ def chained(problem: Composite) -> Chain | None:
     step, place = ends[:, 1] - ends[:, 0], ends.min(axis=1).astype(np.intp)
     if np.any(np.abs(step) != 1) or np.any(values[:, 0] != -values[:, 1]) or np.bincount(place).max() > 1:
         return None
-    weights = np.zeros(1) if problem.hessian is None else np.asarray(problem.hessian.diagonal())
+    weights = compact(np.zeros(1) if problem.hessian is None else np.asarray(problem.hessian.diagonal()))
     if not sp.issparse(problem.hessian) or problem.hessian.nnz > problem.size or not np.all(weights > 0.0):
         return None
     if len(problem.rows) > 1 and np.any([np.ptp(part) for part in (weights, kinks.rest, kinks.low, kinks.high)]):
         return None
-    factor = row.weights * values[:, 1] * step
-    slopes = np.stack([np.broadcast_to(factor * end, (row.count,)) for end in row.term.slopes])
+    sign = compact(values[:, 1] * step)
+    ends = [row.weights * sign * end for end in row.term.slopes]
     low, high = np.zeros((2, problem.size - 1))
-    low[place], high[place] = slopes.min(axis=0), slopes.max(axis=0)
-    return Chain(weights, -problem.slope / weights, low, high, row, place, np.sign(values[:, 1] * step))
+    low[place], high[place] = np.minimum(*ends), np.maximum(*ends)
+    complete = np.array_equal(place, np.arange(problem.size - 1))
+    return Chain(
+        weights, -problem.slope / weights, compact(low), compact(high), row, slice(None) if complete else place,
+        compact(np.sign(sign)),
+    )  # fmt: skip

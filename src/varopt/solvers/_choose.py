@@ -8,6 +8,7 @@ from varopt.solvers._diagonal_newton import DiagonalNewton
 from varopt.solvers._graduated import Graduated
 from varopt.solvers._group_newton import GroupNewton
 from varopt.solvers._interior_point import InteriorPoint
+from varopt.solvers._knots import Knots
 from varopt.solvers._lbfgs import LBFGS
 from varopt.solvers._low_rank import LowRank
 from varopt.solvers._method import Method
@@ -22,13 +23,13 @@ from varopt.solvers._working_set import WorkingSet
 __all__ = ["METHODS", "choose"]
 
 _METHODS = (
-    Newton(), Pivoting(), BlockDescent(), TautString(), Program(), WorkingSet(), Range(), LowRank(), Multipliers(),
-    InteriorPoint(), GroupNewton(), Graduated(), DiagonalNewton(), LBFGS(),
+    Newton(), Pivoting(), BlockDescent(), TautString(), Knots(), Program(), WorkingSet(), Range(), LowRank(),
+    Multipliers(), InteriorPoint(), GroupNewton(), Graduated(), DiagonalNewton(), LBFGS(),
 )  # fmt: skip
 METHODS: dict[str, Method] = {method.name: method for method in _METHODS}
 # In order: the first that suits the problem and does not refuse it is taken.
 _AUTO = (
-    "taut-string", "block-descent", "working-set", "range", "low-rank", "pivoting", "multipliers",
+    "taut-string", "knots", "block-descent", "working-set", "range", "low-rank", "pivoting", "multipliers",
     "interior-point", "program", "newton", "group-newton", "graduated",
 )  # fmt: skip
 

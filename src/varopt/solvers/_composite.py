@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from varopt.model import Objective
 from varopt.model._blocks import AffineBlock, NormBlock, QuadraticBlock, TermBlock
 from varopt.model._maps import HStack, Map, Matrix, Scaled, Selection, Sparse, grams_are_kept
+from varopt.solvers._bends import Bends, bent
 from varopt.solvers._chain import Chain, chained
 from varopt.solvers._definite import InverseEnergy
 from varopt.solvers._groups import Groups, groups_of
@@ -204,6 +205,11 @@ class Composite:
     def chain(self) -> Chain | None:
         """The chain that the problem is, or None."""
         return chained(self)
+
+    @cached_property
+    def bends(self) -> Bends | None:
+        """The bends that the problem is made of, or None."""
+        return bent(self)
 
     @cached_property
     def span(self) -> Vector | None:

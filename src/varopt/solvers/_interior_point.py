@@ -25,6 +25,7 @@ Vector = NDArray[np.float64]
 _RIDGES = (0.0, 1e-14, 1e-12, 1e-10, 1e-8, 1e-6)  # shares of the diagonal, tried in turn where a matrix is singular
 _SHARE = 0.995  # of the way to the boundary that a step may take
 _EXACT = 1e-13  # share of the objective below which the products count as zero
+_ROUGH = 1e-7  # share of the gradient at zero beyond which what is left of it at the end has cost digits of the point
 _REST = (1e-6, 1e-9)  # shares of the rows' distance from a kink at which one may count as at rest; the first that fits
 _NEAR = (1e-6, 1e-3)  # shares of it within which a row may rest, where the multipliers prove too little
 _SMALL = 600  # variables up to which that is tried
@@ -46,6 +47,8 @@ class InteriorPoint(Method):
     ----------
     most : int
         Most steps.
+    exact : bool
+        Whether to go on, once the tolerance is met, until the steps gain nothing more.
 
     Notes
     -----
@@ -54,6 +57,7 @@ class InteriorPoint(Method):
     """
 
     most: int = 200
+    exact: bool = True
 
     name: ClassVar[str] = "interior-point"
 
@@ -70,7 +74,7 @@ class InteriorPoint(Method):
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # along a direction of unbounded descent
             iterate = _Iterate(problem)
             try:
-                _descend(iterate, state, tol, check, self.most)
+                _descend(iterate, state, tol, check, self.most, self.exact)
             except BaseException:  # whatever ends the run, the bracket is what is known by then
                 iterate.show(state)
                 raise
@@ -78,7 +82,7 @@ class InteriorPoint(Method):
                 iterate.cross_over(state, tol)
 
 
-def _descend(iterate: _Iterate, state: State, tol: float, check: Check, most: int) -> None:
+def _descend(iterate: _Iterate, state: State, tol: float, check: Check, most: int, exact: bool) -> None:
     iterate.value(state)
     first, before, stalled = max(iterate.total, 1e-300), np.inf, 0
     looks = [1e-3]  # shares of the objective at which the bracket is worth a look
@@ -92,8 +96,8 @@ def _descend(iterate: _Iterate, state: State, tol: float, check: Check, most: in
             looks = [look for look in looks if look < share]
         state.record()
         check(state)
-        settled = state.reached(tol) and share <= tol and iterate.total > 0.5 * before
-        if k >= least and (settled or share <= _EXACT):
+        settled = state.reached(tol) and (not exact or (share <= tol and iterate.total > 0.5 * before))
+        if k >= least and (settled or share <= _EXACT) and not iterate.restores():
             break
         before = iterate.total
         try:
@@ -234,6 +238,11 @@ class _Iterate:
         self.x, self.expected = self.x + length * dx, (1.0 - length) * size
         before, self.total = self.total, sum(piece.move(length) for _, piece in pieces)
         return self.total < 0.99 * before or length > 0.01
+
+    def restores(self) -> bool:
+        """Whether another step will find anew digits of the point that stiff rows have cost."""
+        left = np.abs(self._residual(self._multipliers())).max(initial=0.0)
+        return bool(left > _ROUGH * np.abs(self.slope).max(initial=0.0)) and self.matrices.augment()
 
     def _harm(self, residual: Vector) -> float:
         """What the residual costs the dual value, roughly."""

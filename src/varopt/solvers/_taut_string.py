@@ -60,8 +60,10 @@ def _show(problem: Composite, chain: Chain, state: State) -> None:
     """The optimum with the dual point that comes with it: the tension of the ties, and what the kinks shrink it by."""
     kinks, _ = problem.kinks
     tied, tension = _solved(chain)
-    push = np.clip(chain.weights * (tied - kinks.rest), kinks.low, kinks.high)
-    x = np.where((kinks.low < push) & (push < kinks.high), kinks.rest, tied - push / chain.weights)
+    x, push = tied, np.broadcast_to(0.0, tied.shape)
+    if not np.all(kinks.free):
+        push = np.clip(chain.weights * (tied - kinks.rest), kinks.low, kinks.high)
+        x = np.where((kinks.low < push) & (push < kinks.high), kinks.rest, tied - push / chain.weights)
     slopes = []
     for r in problem.rows:
         if r is not chain.ties and r.single is not None:
@@ -84,22 +86,28 @@ def _solved(chain: Chain) -> tuple[Vector, Vector]:
     """The optimum but for kinks of single variables, and the tension of every tie."""
     weights = chain.weights
     middle = float(weights @ chain.targets) / float(weights.sum())  # sums of what is centred lose no digits
-    pulls = weights * (chain.targets - middle)
-    data = np.cumsum(pulls)
-    data[-1] = 0.0
-    low, high = np.append(chain.low, 0.0), np.append(chain.high, 0.0)
-    knots, above = _taut(np.cumsum(weights), data + low, data + high)
+    pulls = chain.targets - middle
+    pulls *= weights
+    top = np.cumsum(pulls)
+    top[-1] = 0.0
+    bottom = top.copy()
+    top[:-1] += chain.high
+    bottom[:-1] += chain.low
+    knots, above = _taut(np.cumsum(weights), bottom, top)
+    del top, bottom
     # Between the knots, where it touches a wall, the string is straight. Its slope is the value there.
-    starts = np.append(0, knots[:-1] + 1)
-    held = np.where(above, high[knots], low[knots])
+    starts, inner = np.append(0, knots[:-1] + 1), knots[:-1]
+    held = np.append(np.where(above[:-1], chain.high[inner], chain.low[inner]), 0.0)
     before = np.append(0.0, held[:-1])
     lengths = np.diff(starts, append=weights.size)
     values = (np.add.reduceat(pulls, starts) + held - before) / np.add.reduceat(weights, starts)
     away = np.repeat(values, lengths)
     # What the sums of the optimum exceed those of the data by is the tension; after a knot it is known anew.
-    course = np.cumsum(weights * away - pulls)
-    course += np.repeat(before - np.append(0.0, course[knots[:-1]]), lengths)
-    return middle + away, np.clip(course[:-1], chain.low, chain.high)
+    course = np.subtract(weights * away, pulls, out=pulls)
+    np.cumsum(course, out=course)
+    course += np.repeat(before - np.append(0.0, course[inner]), lengths)
+    away += middle
+    return away, np.clip(course[:-1], chain.low, chain.high, out=course[:-1])
 
 
 def _taut(abscissae: Vector, low: Vector, high: Vector) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:

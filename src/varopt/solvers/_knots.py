@@ -1,0 +1,224 @@
+r"""`knots`: trend filtering by lines that may break at a few places only.
+
+A broken line is made of its values at the knots, and the dual point is at an end of its range wherever the line breaks.
+Guess where, and at which end: then a tridiagonal system has the values, and sums of sums of residuals have the dual
+point elsewhere. A knot at which the line breaks to the wrong side is none; a place at which the dual point leaves its
+range becomes one. That is a primal-dual active set, which changes all that is wrong at once, and which may go on
+changing the same few for ever [HC15]. These, and the knots to begin with, are for interior points, on the problem in
+the values at a few knots.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from varopt.model._maps import Sparse
+from varopt.solvers._bends import Bends, Line
+from varopt.solvers._composite import Composite, Rows
+from varopt.solvers._duality import dual_gap
+from varopt.solvers._interior_point import InteriorPoint
+from varopt.solvers._method import Method
+from varopt.solvers._state import Check, State
+
+__all__ = ["Knots"]
+
+Vector = NDArray[np.float64]
+Sides = NDArray[np.int8]  # for every kink: 1 where the dual point is at its high end, -1 at its low end, 0 within
+
+_LONG = 2000  # places from which lines pay
+_MARGIN = 1e-12  # share of its range by which a dual point may leave it
+_ROUGHLY, _NEAR = 1e-3, 0.02  # tolerance of the first guess, and share of the range within which an end counts as met
+_MET = 1e-6  # the same where interior points have gone on to the end
+_PATIENCE = 3  # rounds without fewer changes after which they go in circles
+_MOST = 10  # times that interior points settle what goes in circles
+_MANY = 0.65  # share of the places at which the line should break beyond which a few at a time do not pay
+_FEW = 0.25  # share of the places at which a start may break
+
+
+@dataclass(frozen=True)
+class Knots(Method):
+    """Break a line where its dual point says so.
+
+    Parameters
+    ----------
+    spacing : int
+        Places for each knot of the first guess.
+
+    Notes
+    -----
+    A round costs some thirty passes over vectors of the size of the signal; there are ten to thirty. Interior points
+    see a knot for every `spacing` places at first, and later little more than the knots of the optimum. A start `x0`
+    with few breaks, as the optimum of a similar penalty, saves the first. Memory: a dozen vectors beside the problem.
+    """
+
+    spacing: int = 8
+
+    name: ClassVar[str] = "knots"
+
+    def refusal(self, problem: Composite) -> str:
+        """What the problem lacks."""
+        if reason := problem.not_convex or problem.not_quadratic:
+            return reason
+        return "" if problem.bends else "it is no line with a square for each variable and a kink where it bends."
+
+    def suits(self, problem: Composite) -> bool:
+        """Whether the signal is long enough for rounds to cost less than steps of interior points."""
+        return problem.size >= _LONG
+
+    def solve(self, problem: Composite, state: State, tol: float, check: Check) -> None:
+        """Lower the bracket of `state`."""
+        if problem.bends is None:
+            raise ValueError(self.refusal(problem))
+        try:
+            _run(problem, problem.bends, state, tol, check, self.spacing)
+        except BaseException:  # whatever ends the run: some point with a dual point of zero is better than nothing
+            if not np.isfinite(state.upper):
+                _show(problem, problem.bends, state, np.zeros(problem.size), np.zeros(problem.size - 2))
+            raise
+        if not state.reached(tol):
+            InteriorPoint().solve(problem, state, tol, check)
+
+
+def _run(problem: Composite, bends: Bends, state: State, tol: float, check: Check, spacing: int) -> None:
+    sides = _broken(bends, state.x)
+    if sides is None:
+        every = np.zeros(problem.size - 2, dtype=bool)
+        every[spacing - 1 :: spacing] = True
+        sides, missing = _settled(problem, bends, state, every, _ROUGHLY, check, rough=True)
+        if missing > _MANY:
+            return
+    candidates = np.zeros(problem.size - 2, dtype=bool)
+    for _ in range(_MOST):
+        try:
+            recent = _exchange(problem, bends, state, sides, check)
+        except np.linalg.LinAlgError:
+            return
+        if recent is None or state.gap <= tol * abs(state.upper):  # whatever the units
+            return
+        candidates |= recent
+        sides, _ = _settled(problem, bends, state, candidates, 0.1 * tol, check)
+
+
+def _exchange(problem: Composite, bends: Bends, state: State, sides: Sides, check: Check) -> NDArray[np.bool_] | None:
+    """Change what is wrong until nothing is; None then, and else the places that were knots of late.
+
+    It goes in circles where for a few rounds the changes are not fewer.
+    """
+    fewest, waited = problem.size, 0
+    recent = np.zeros(sides.size, dtype=bool)
+    while True:
+        check(state)
+        line = Line(bends, np.concatenate([[0], np.flatnonzero((sides != 0) | bends.free) + 1, [problem.size - 1]]))
+        inner = line.inner
+        at = np.where(sides[inner] > 0, bends.high[inner], bends.low[inner])
+        values = line.pulled(at)
+        points = line.points(values)
+        dual = line.dual(points, at)
+        state.steps += 1
+        excess = dual - bends.high
+        np.maximum(excess, bends.low - dual, out=excess)
+        excess /= bends.width
+        excess[inner] = 0.0
+        joining = _peaks(excess, dual > bends.high)
+        over = dual[joining] > bends.high[joining]
+        wrong = inner[(line.bent(values) * sides[inner] < 0.0) & ~bends.free[inner]]
+        changes = joining.size + wrong.size
+        waited = 0 if changes < fewest else waited + 1
+        fewest = min(fewest, changes)
+        if waited or not changes:
+            recent[inner] = True
+        if waited > _PATIENCE or not changes:
+            recent[joining] = True
+            del line, excess  # before the bracket takes as much again
+            _show(problem, bends, state, points, dual)
+            return None if not changes else recent
+        sides[joining] = np.where(over, 1, -1)
+        sides[wrong] = 0
+
+
+def _peaks(excess: Vector, above: NDArray[np.bool_]) -> NDArray[np.intp]:
+    """Where a dual point is farthest out of its range, in every stretch in which it is out on one side."""
+    out = np.flatnonzero(excess > _MARGIN)
+    if not out.size:
+        return out
+    new = np.diff(out) > 1
+    new |= above[out[1:]] != above[out[:-1]]
+    starts = np.append(0, np.flatnonzero(new) + 1)
+    highest = np.maximum.reduceat(excess[out], starts)
+    counts = np.diff(starts, append=out.size)
+    peaks = np.flatnonzero(excess[out] == np.repeat(highest, counts))
+    return np.asarray(out[peaks[np.unique(np.searchsorted(starts, peaks, side="right"), return_index=True)[1]]])
+
+
+def _settled(
+    problem: Composite, bends: Bends, state: State, candidates: NDArray[np.bool_], tol: float, check: Check, *,
+    rough: bool = False,
+) -> tuple[Sides, float]:  # fmt: skip
+    """The sides at the optimum with knots at the candidates only, and the share of places at which it should break.
+
+    The state is shown the optimum.
+    """
+    line = Line(bends, np.concatenate([[0], np.flatnonzero(candidates | bends.free) + 1, [problem.size - 1]]))
+    inner = line.inner
+    if inner.size:
+        part = State(np.zeros(line.knots.size))
+        InteriorPoint(exact=not rough).solve(_restricted(line), part, tol, lambda _: check(state))
+        state.steps += part.steps
+        values, at = part.x, np.zeros(inner.size) if part.dual is None else part.dual[0] * bends.scale[inner]
+    else:
+        values, at = line.pulled(np.zeros(0)), np.zeros(0)
+    points = line.points(values)
+    dual = line.dual(points, at)
+    out = float(np.mean((dual < bends.low) | (dual > bends.high)))
+    del line
+    _show(problem, bends, state, points, dual)
+    near = (_NEAR if rough else _MET) * (bends.high[inner] - bends.low[inner])
+    sides = np.zeros(candidates.size, dtype=np.int8)
+    sides[inner] = np.where(bends.high[inner] - at <= near, 1, np.where(at - bends.low[inner] <= near, -1, 0))
+    return sides, out
+
+
+def _restricted(line: Line) -> Composite:
+    """The problem in the values at the knots."""
+    bends, inner = line.bends, line.inner
+    steep, count = 1.0 / line.lengths, inner.size
+    entries = np.stack([steep[:-1], -(steep[:-1] + steep[1:]), steep[1:]], axis=1)
+    columns = np.arange(count)[:, None] + np.arange(3)
+    rows = Sparse(sp.csr_array((entries.ravel(), columns.ravel(), 3 * np.arange(count + 1)), (count, count + 2)))
+    matrix = sp.diags_array([line.beside, line.diagonal, line.beside], offsets=[-1, 0, 1], format="csr")
+    # As the terms are, rows count where their weights are not negative.
+    term, scale = bends.rows.term.take(inner), bends.scale[inner]
+    flip = np.where(scale < 0.0, -1.0, 1.0)
+    rows = rows if np.all(flip > 0) else Sparse(sp.diags_array(flip) @ rows.explicit())
+    energy = 0.5 * float(bends.pulls @ (bends.pulls / bends.weights)) or 1.0  # as a unit: tolerances are relative
+    kinks = Rows(rows, np.zeros(count), term, np.abs(scale) / energy)
+    return Composite(matrix / energy, line.vector / energy, 1.0, (kinks,))
+
+
+def _show(problem: Composite, bends: Bends, state: State, points: Vector, dual: Vector) -> None:
+    """Show `state` a line (counted from the middle) with what its dual point proves, moved into its range.
+
+    Both arrays are given away.
+    """
+    points += bends.middle
+    slopes = bends.slopes(np.clip(dual, bends.low, bends.high, out=dual))
+    positions = problem.positions(points)
+    gap, assumption = dual_gap(problem, points, positions, [slopes])
+    state.see(points, problem.value(points, positions), gap, assumption, dual=[slopes])
+    state.sigma = 0.0
+    state.record()
+
+
+def _broken(bends: Bends, x: Vector) -> Sides | None:
+    """The sides of the breaks of a line; None where there are none or too many for a start."""
+    if not x.any():
+        return None
+    breaks = np.diff(np.diff(x) / bends.distances)
+    sides = np.sign(np.where(np.abs(breaks) > 1e-9 * np.abs(breaks).max(), breaks, 0.0)).astype(np.int8)
+    few = 0 < np.count_nonzero(sides) <= _FEW * sides.size
+    return sides if few else None
