@@ -99,13 +99,15 @@ def test_the_optimum_is_a_broken_line(rng):
     np.testing.assert_allclose(dual[bent], penalty * np.sign(bends[bent]), rtol=1e-6)
 
 
-def test_what_goes_in_circles_is_settled(rng, monkeypatch):
-    """Without patience interior points settle the knots, as often as it takes."""
+@pytest.mark.parametrize("few", [0, 200])
+def test_what_goes_in_circles_is_settled(few, rng, monkeypatch):
+    """Without patience a programme or interior points settle the knots, as often as it takes."""
     n = 4000
     y, x = noisy(n, rng), vo.Variable(n)
     f = 0.5 * vo.sum_squares(y - x) + 50.0 * vo.norm1(vo.diff(x, 2))
     best = vo.minimize(f)
-    monkeypatch.setattr("varopt.solvers._knots._PATIENCE", -1)
+    monkeypatch.setattr("varopt.solvers._knots._PATIENCE", 0)
+    monkeypatch.setattr("varopt.solvers._knots._DECIDED", few)
     monkeypatch.setattr("varopt.solvers._knots._MOST", 100)
     hasty = vo.minimize(f)
     assert hasty.status is Status.OPTIMAL

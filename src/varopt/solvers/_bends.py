@@ -148,12 +148,40 @@ class Line:
         """The line of given values at the knots, both counted from the middle of the targets."""
         return self._between(values)
 
+    def forces(self, dual: Vector) -> Vector:
+        """What is left to the squares to balance at every knot, of a dual point at the inner ones."""
+        steps = np.diff(np.concatenate([[0.0], dual, [0.0]])) / self.lengths
+        forces = np.diff(np.concatenate([[0.0], steps, [0.0]]))
+        forces += self.vector
+        return np.negative(forces, out=forces)
+
     def pulled(self, dual: Vector) -> Vector:
         """The values at the knots that balance a dual point there."""
-        steps = np.diff(np.concatenate([[0.0], dual, [0.0]])) / self.lengths
-        forces = -self.vector
-        forces -= np.diff(np.concatenate([[0.0], steps, [0.0]]))
-        *_, values, info = scipy.linalg.lapack.dptsv(self.diagonal, self.beside, forces)
+        return self._solved(slice(0, self.knots.size), self.forces(dual))
+
+    def response(self, part: slice, values: Vector, forces: Vector, which: NDArray[np.intp]) -> tuple[Vector, Vector]:
+        """How much less the line bends at some inner knots for a unit of dual at each of them, and how much at all.
+
+        Only the values of the knots in `part` respond; `forces` are those of the dual point otherwise.
+        """
+        pull = np.zeros((part.stop - part.start, which.size + 1))
+        pull[:, -1] = forces[part]
+        if part.start > 0:
+            pull[0, -1] -= self.beside[part.start - 1] * values[part.start - 1]
+        if part.stop < values.size:
+            pull[-1, -1] -= self.beside[part.stop - 1] * values[part.stop]
+        steep, column, row = 1.0 / self.lengths, np.arange(which.size), which - part.start
+        pull[row, column] = steep[which]
+        pull[row + 1, column] = -(steep[which] + steep[which + 1])
+        pull[row + 2, column] = steep[which + 1]
+        moves = self._solved(part, pull)
+        breaks = np.diff(np.diff(moves, axis=0) / self.lengths[part.start : part.stop - 1, None], axis=0)[row]
+        return breaks[:, :-1], breaks[:, -1]
+
+    def _solved(self, part: slice, forces: Vector) -> Vector:
+        *_, values, info = scipy.linalg.lapack.dptsv(
+            self.diagonal[part], self.beside[part.start : part.stop - 1], forces
+        )
         if info:
             raise np.linalg.LinAlgError("knots are too close for their distances")
         return np.asarray(values)

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from varopt.model._maps import Sparse
 from varopt.solvers._bends import Bends, Line
+from varopt.solvers._box import box_by_active_set
 from varopt.solvers._composite import Composite, Rows
 from varopt.solvers._duality import dual_gap
 from varopt.solvers._interior_point import InteriorPoint
@@ -30,13 +31,16 @@ __all__ = ["Knots"]
 Vector = NDArray[np.float64]
 Sides = NDArray[np.int8]  # for every kink: 1 where the dual point is at its high end, -1 at its low end, 0 within
 
-_LONG = 2000  # places from which lines pay
+_LONG = 1000  # places from which lines pay
 _MARGIN = 1e-12  # share of its range by which a dual point may leave it
 _ROUGHLY, _NEAR = 1e-3, 0.02  # tolerance of the first guess, and share of the range within which an end counts as met
+_UNIT = 1e-6  # share of the squares at a constant that is the unit of the objective for interior points
 _MET = 1e-6  # the same where interior points have gone on to the end
 _PATIENCE = 3  # rounds without fewer changes after which they go in circles
-_MOST = 10  # times that interior points settle what goes in circles
+_MOST = 20  # times that what goes in circles is settled
 _MANY = 0.65  # share of the places at which the line should break beyond which a few at a time do not pay
+_DECIDED = 200  # neighbouring places that change in circles up to which a small programme settles them,
+_BESIDE = 10  # with so many knots to either side
 _FEW = 0.25  # share of the places at which a start may break
 
 
@@ -92,53 +96,91 @@ def _run(problem: Composite, bends: Bends, state: State, tol: float, check: Chec
         sides, missing = _settled(problem, bends, state, every, _ROUGHLY, check, rough=True)
         if missing > _MANY:
             return
-    candidates = np.zeros(problem.size - 2, dtype=bool)
+    moving = np.zeros(problem.size - 2, dtype=bool)
     for _ in range(_MOST):
         try:
-            recent = _exchange(problem, bends, state, sides, check)
+            moved, points = _exchange(problem, bends, state, sides, check)
+            if not moved.size:
+                return
+            moving[moved] = True
+            if not _decided(bends, sides, moving, points):
+                sides, _ = _settled(problem, bends, state, moving | (sides != 0), 0.1 * tol, check)
         except np.linalg.LinAlgError:
             return
-        if recent is None or state.gap <= tol * abs(state.upper):  # whatever the units
-            return
-        candidates |= recent
-        sides, _ = _settled(problem, bends, state, candidates, 0.1 * tol, check)
 
 
-def _exchange(problem: Composite, bends: Bends, state: State, sides: Sides, check: Check) -> NDArray[np.bool_] | None:
-    """Change what is wrong until nothing is; None then, and else the places that were knots of late.
+def _exchange(
+    problem: Composite, bends: Bends, state: State, sides: Sides, check: Check
+) -> tuple[NDArray[np.intp], Vector]:
+    """Change what is wrong until nothing is, and show the line; or until a few places change in circles.
 
-    It goes in circles where for a few rounds the changes are not fewer.
+    They do where for a few rounds the changes are not fewer. Returned are these places and the points of the line.
     """
     fewest, waited = problem.size, 0
-    recent = np.zeros(sides.size, dtype=bool)
+    moved: list[NDArray[np.intp]] = []
     while True:
         check(state)
-        line = Line(bends, np.concatenate([[0], np.flatnonzero((sides != 0) | bends.free) + 1, [problem.size - 1]]))
-        inner = line.inner
-        at = np.where(sides[inner] > 0, bends.high[inner], bends.low[inner])
-        values = line.pulled(at)
-        points = line.points(values)
-        dual = line.dual(points, at)
+        inner, breaks, points, dual = _line(bends, sides)
         state.steps += 1
         excess = dual - bends.high
         np.maximum(excess, bends.low - dual, out=excess)
         excess /= bends.width
         excess[inner] = 0.0
         joining = _peaks(excess, dual > bends.high)
-        over = dual[joining] > bends.high[joining]
-        wrong = inner[(line.bent(values) * sides[inner] < 0.0) & ~bends.free[inner]]
+        wrong = inner[(breaks * sides[inner] < 0.0) & ~bends.free[inner]]
         changes = joining.size + wrong.size
+        if not changes:
+            del excess  # before the bracket takes as much again
+            _show(problem, bends, state, points, dual)
+            return joining, points
         waited = 0 if changes < fewest else waited + 1
         fewest = min(fewest, changes)
-        if waited or not changes:
-            recent[inner] = True
-        if waited > _PATIENCE or not changes:
-            recent[joining] = True
-            del line, excess  # before the bracket takes as much again
-            _show(problem, bends, state, points, dual)
-            return None if not changes else recent
-        sides[joining] = np.where(over, 1, -1)
+        sides[joining] = np.where(dual[joining] > bends.high[joining], 1, -1)
         sides[wrong] = 0
+        moved = [*moved, joining, wrong] if waited else []
+        if waited > _PATIENCE:
+            return np.unique(np.concatenate(moved)), points
+
+
+def _line(bends: Bends, sides: Sides) -> tuple[NDArray[np.intp], Vector, Vector, Vector]:
+    """The line with the given sides: the kinks at its knots, how it breaks there, its points and its dual point."""
+    line = Line(bends, _knots(bends, sides != 0))
+    at = np.where(sides[line.inner] > 0, bends.high[line.inner], bends.low[line.inner])
+    values = line.pulled(at)
+    points = line.points(values)
+    return line.inner, line.bent(values), points, line.dual(points, at)
+
+
+def _knots(bends: Bends, inside: NDArray[np.bool_]) -> NDArray[np.intp]:
+    """Knots at the given kinks, where there is no kink, and at the ends."""
+    return np.concatenate([[0], np.flatnonzero(inside | bends.free) + 1, [bends.weights.size - 1]])
+
+
+def _decided(bends: Bends, sides: Sides, moving: NDArray[np.bool_], points: Vector) -> bool:
+    """Whether the moving places have found their sides, those at the optimum with all that is far away as it is.
+
+    What a knot does to others fades with every knot in between. Moving places that are near each other make a small
+    programme in their duals, with the sides nearby and the values of the line beyond as they are.
+    """
+    line = Line(bends, _knots(bends, moving | (sides != 0)))
+    values, inner = points[line.knots], line.inner
+    at = np.where(sides[inner] > 0, bends.high[inner], bends.low[inner])
+    moves = np.flatnonzero(moving[inner] & ~bends.free[inner])
+    at[moves] = 0.0
+    forces = line.forces(at)
+    for group in np.split(moves, np.flatnonzero(np.diff(moves) > 2 * _BESIDE) + 1):
+        if group.size > _DECIDED:
+            return False
+        part = slice(max(int(group[0]) + 1 - _BESIDE, 0), min(int(group[-1]) + 2 + _BESIDE, values.size))
+        response, breaks = line.response(part, values, forces, group)
+        places = inner[group]
+        low, high = bends.low[places], bends.high[places]
+        nothing = np.zeros((0, group.size))
+        dual = box_by_active_set(response, -breaks, nothing, nothing[:, 0], low, high, sides[places].astype(np.float64))
+        if dual is None:
+            return False
+        sides[places] = np.where(dual == high, 1, np.where(dual == low, -1, 0))
+    return True
 
 
 def _peaks(excess: Vector, above: NDArray[np.bool_]) -> NDArray[np.intp]:
@@ -163,7 +205,7 @@ def _settled(
 
     The state is shown the optimum.
     """
-    line = Line(bends, np.concatenate([[0], np.flatnonzero(candidates | bends.free) + 1, [problem.size - 1]]))
+    line = Line(bends, _knots(bends, candidates))
     inner = line.inner
     if inner.size:
         part = State(np.zeros(line.knots.size))
@@ -195,9 +237,10 @@ def _restricted(line: Line) -> Composite:
     term, scale = bends.rows.term.take(inner), bends.scale[inner]
     flip = np.where(scale < 0.0, -1.0, 1.0)
     rows = rows if np.all(flip > 0) else Sparse(sp.diags_array(flip) @ rows.explicit())
-    energy = 0.5 * float(bends.pulls @ (bends.pulls / bends.weights)) or 1.0  # as a unit: tolerances are relative
-    kinks = Rows(rows, np.zeros(count), term, np.abs(scale) / energy)
-    return Composite(matrix / energy, line.vector / energy, 1.0, (kinks,))
+    energy = 0.5 * float(bends.pulls @ (bends.pulls / bends.weights))
+    unit = _UNIT * energy or 1.0  # small beside the optimum: tolerances are relative to what is above one
+    kinks = Rows(rows, np.zeros(count), term, np.abs(scale) / unit)
+    return Composite(matrix / unit, line.vector / unit, energy / unit, (kinks,))
 
 
 def _show(problem: Composite, bends: Bends, state: State, points: Vector, dual: Vector) -> None:
