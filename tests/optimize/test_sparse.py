@@ -340,8 +340,8 @@ def test_memory_is_linear_in_the_points():
 
 @pytest.fixture
 def signal(rng):
-    y = steps(1000, rng) + rng.standard_normal(1000)
-    x = vo.Variable(1000)
+    y = steps(900, rng) + rng.standard_normal(900)
+    x = vo.Variable(900)
     return 0.5 * vo.sum_squares(y - x) + 3.0 * vo.norm1(vo.diff(x, 2))
 
 
