@@ -9,7 +9,7 @@ from hypothesis.extra.numpy import arrays
 
 from varopt.learn import LassoCV
 from varopt.learn._rows import distinct_rows, same_data
-from varopt.model._maps import _KEPT, Matrix, kept_grams
+from varopt.model._maps import _KEPT, Matrix, kept_products
 
 
 def as_set(rows):
@@ -67,7 +67,7 @@ def test_sparse_rows_stay_sparse_unless_they_are_full(rng):
 
 
 def test_few_gram_matrices_are_kept(rng):
-    with kept_grams():
+    with kept_products():
         arrays = [rng.standard_normal((4, 2)) for _ in range(5)]
         for array in arrays:
             for _ in range(2):

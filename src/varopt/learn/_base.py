@@ -24,7 +24,7 @@ from varopt.certificates import Certificate
 from varopt.learn._arrays import followers, to_numpy
 from varopt.learn._docs import filled
 from varopt.learn._problem import LinearProblem
-from varopt.learn._rows import Rows, distinct_rows
+from varopt.learn._rows import Rows, distinct_rows, read_once
 from varopt.model import Objective, Variable
 from varopt.optimize import Status, minimize
 from varopt.solvers import State
@@ -104,6 +104,14 @@ class Certified(BaseEstimator):
 
     def _read(self, X: Any, y: Any, sample_weight: Any, **checks: Any) -> tuple[Any, Any, Vector]:
         """Data, targets and weights as scikit-learn checks them, in NumPy or SciPy."""
+        if not hasattr(self, "n_features_in_"):  # which checking them sets
+            return self._check(X, y, sample_weight, **checks)
+        read: tuple[Any, Any, Vector] = read_once(
+            (X, y, sample_weight), lambda: self._check(X, y, sample_weight, **checks)
+        )
+        return read
+
+    def _check(self, X: Any, y: Any, sample_weight: Any, **checks: Any) -> tuple[Any, Any, Vector]:
         X, y, sample_weight = to_numpy(X, y, sample_weight)
         sparse = "csr" if self.__sklearn_tags__().input_tags.sparse else False
         dtype = "numeric" if self._refuses_strings else (np.float64, np.float32)

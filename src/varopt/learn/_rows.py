@@ -7,7 +7,7 @@ sorted before it sees them, and equivalent data give the same fit, bit for bit.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-__all__ = ["Rows", "distinct_rows", "same_data"]
+__all__ = ["Rows", "distinct_rows", "read_once", "same_data"]
 
 Vector = NDArray[np.float64]
 
@@ -40,17 +40,27 @@ class Rows:
         return float(self.weight.sum())
 
 
-_LATEST: ContextVar[list[Any] | None] = ContextVar("the latest data and their distinct rows", default=None)
+_LATEST: ContextVar[dict[str, list[Any]] | None] = ContextVar("latest data, and what was made of them", default=None)
 
 
 @contextmanager
 def same_data() -> Iterator[None]:
-    """Within it, fits of the same arrays share their distinct rows."""
-    token = _LATEST.set([])
+    """Within it, the same arrays are checked once, and fits of them share their distinct rows."""
+    token = _LATEST.set({"read": [], "rows": []})
     try:
         yield
     finally:
         _LATEST.reset(token)
+
+
+def read_once(data: tuple[Any, ...], read: Callable[[], Any]) -> Any:
+    """What reading the data gives, or gave where they are the very objects that were read before."""
+    if (memory := _LATEST.get()) is None:
+        return read()
+    latest = memory["read"]
+    if not (latest and all(one is other for one, other in zip(latest[0], data, strict=True))):
+        latest[:] = data, read()
+    return latest[1]
 
 
 def distinct_rows(X: Any, y: NDArray[Any], weight: Vector | None = None) -> Rows:
@@ -68,9 +78,9 @@ def distinct_rows(X: Any, y: NDArray[Any], weight: Vector | None = None) -> Rows
     on how rows are laid out in memory; rows are merged only after they were compared.
     """
     weight = np.ones(X.shape[0]) if weight is None else np.asarray(weight, dtype=np.float64)
-    latest = _LATEST.get()
-    if latest is None:
+    if (memory := _LATEST.get()) is None:
         return _distinct_rows(X, y, weight)
+    latest = memory["rows"]
     if not (latest and latest[0] is X and np.array_equal(latest[1], y) and np.array_equal(latest[2], weight)):
         latest[:] = X, y, weight, _distinct_rows(X, y, weight)
     rows: Rows = latest[3]

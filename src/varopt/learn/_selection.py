@@ -17,7 +17,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from varopt.learn._arrays import followers
 from varopt.learn._base import Certified
 from varopt.learn._rows import same_data
-from varopt.model._maps import kept_grams
+from varopt.model._maps import kept_products
 
 __all__ = ["Path", "PathCV", "checked", "grid", "pulls"]
 
@@ -117,7 +117,7 @@ def _walk(search: PathCV, model: Any, path: Path, X: Any, y: Any, weight: Vector
     model = clone(model).set_params(warm_start=True)
     losses = []
     given, (X, y, weight) = (X[train], y[train], weight[train]), (X[test], y[test], weight[test])
-    with same_data(), kept_grams():
+    with same_data(), kept_products():
         for settings in path:
             model.set_params(**settings).fit(given[0], given[1], sample_weight=given[2])
             losses.append(search._loss(model, X, y, weight))

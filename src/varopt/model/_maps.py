@@ -8,12 +8,12 @@ data when it is made; dense temporaries are walked in pieces, and what is sparse
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cached_property
 from itertools import accumulate, pairwise
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -165,15 +165,38 @@ class Map(ABC):
         return total
 
 
-_KEPT: ContextVar[dict[int, tuple[Any, Vector, Any]] | None] = ContextVar("Gram matrices of arrays", default=None)
+class _Products:
+    """The latest products of an array, by what it was multiplied with."""
+
+    _most: ClassVar[dict[str, int]] = {"gram": 1, "apply": 2, "transpose_apply": 4}
+
+    def __init__(self, array: NDArray[Any]) -> None:
+        self.array = array  # which keeps its id taken
+        self.known: dict[str, list[tuple[Vector, Any]]] = {name: [] for name in self._most}
+
+    @cached_property
+    def finite(self) -> bool:
+        return _is_finite(self.array)
+
+    def get(self, name: str, vector: Vector, compute: Callable[[Vector], Any]) -> Any:
+        latest = self.known[name]
+        for k, (other, product) in enumerate(latest):
+            if np.array_equal(other, vector):
+                latest.insert(0, latest.pop(k))
+                return product.copy()
+        product = compute(vector)
+        latest.insert(0, (vector.copy(), product))
+        del latest[self._most[name] :]
+        return product.copy()
 
 
-_KEPT_ARRAYS = 2  # whose Gram matrices are kept at a time
+_KEPT: ContextVar[dict[int, _Products] | None] = ContextVar("products of arrays", default=None)
+_KEPT_ARRAYS = 2  # whose products are kept at a time
 
 
 @contextmanager
-def kept_grams() -> Iterator[None]:
-    """Within it, the Gram matrix of a dense array is computed once for the same weights."""
+def kept_products() -> Iterator[None]:
+    """Within it, products of dense arrays are computed once: their Gram matrices, and those with the latest vectors."""
     token = _KEPT.set({})
     try:
         yield
@@ -181,8 +204,8 @@ def kept_grams() -> Iterator[None]:
         _KEPT.reset(token)
 
 
-def grams_are_kept() -> bool:
-    """Whether a Gram matrix will be of use again."""
+def products_are_kept() -> bool:
+    """Whether a product will be of use again."""
     return _KEPT.get() is not None
 
 
@@ -197,7 +220,25 @@ class Matrix(Map):
     def _fits(self, points: Vector) -> bool:
         return self.array.dtype == np.float64 or self.array.dtype == points.dtype == np.float32
 
+    @property
+    def _kept(self) -> _Products | None:
+        kept = _KEPT.get()
+        if kept is None:
+            return None
+        if id(self.array) not in kept:
+            while len(kept) >= _KEPT_ARRAYS:  # the oldest, which may be a part of the data of no use any more
+                kept.pop(next(iter(kept)))
+            kept[id(self.array)] = _Products(self.array)
+        return kept[id(self.array)]
+
+    def _product(self, name: str, vector: Vector, compute: Callable[[Vector], Any]) -> Any:
+        kept = self._kept if vector.ndim == 1 else None
+        return compute(vector) if kept is None else kept.get(name, vector, compute)
+
     def apply(self, points: Vector) -> Vector:
+        return np.asarray(self._product("apply", points, self._apply))
+
+    def _apply(self, points: Vector) -> Vector:
         if self._fits(points):
             return np.asarray(points @ self.array.T)
         out = np.empty((*points.shape[:-1], self.shape[0]))
@@ -206,6 +247,9 @@ class Matrix(Map):
         return out
 
     def transpose_apply(self, values: Vector) -> Vector:
+        return np.asarray(self._product("transpose_apply", values, self._transpose_apply))
+
+    def _transpose_apply(self, values: Vector) -> Vector:
         if self._fits(values):
             if values.ndim > 1 or self.shape[0] <= 2 * _TALL or not self.array.flags.c_contiguous:
                 return np.asarray(values @ self.array)
@@ -222,15 +266,7 @@ class Matrix(Map):
         return Matrix(self.array[:, index])
 
     def gram(self, weights: Vector) -> Any:
-        kept = _KEPT.get()
-        if kept is None:
-            return self._gram(weights)
-        known = kept.get(id(self.array))
-        if known is None or not np.array_equal(known[1], weights):
-            while len(kept) >= _KEPT_ARRAYS:  # the oldest, which may be a part of the data of no use any more
-                kept.pop(next(iter(kept)))
-            known = kept[id(self.array)] = (self.array, weights.copy(), self._gram(weights))  # the array keeps its id
-        return known[2].copy()
+        return self._product("gram", weights, self._gram)
 
     def _gram(self, weights: Vector) -> Any:
         if self.array.dtype != np.float64 or np.ptp(weights) > 0.0:
@@ -256,11 +292,8 @@ class Matrix(Map):
 
     @cached_property
     def _finite(self) -> bool:
-        if self.array.dtype.kind != "f":
-            return True
-        # A finite sum proves finite entries in one pass without a temporary; overflow of the sum needs the slow look.
-        with np.errstate(over="ignore", invalid="ignore"):
-            return bool(np.isfinite(np.sum(self.array))) or bool(np.isfinite(self.array).all())
+        kept = self._kept
+        return _is_finite(self.array) if kept is None else kept.finite
 
     def __str__(self) -> str:
         return f"A[{self.shape[0]} x {self.shape[1]}]"
@@ -750,10 +783,22 @@ def _squares(matrix: Any) -> Any:
     return type(matrix)((squares, matrix.indices, matrix.indptr), shape=matrix.shape)
 
 
+def _is_finite(array: NDArray[Any]) -> bool:
+    """Whether no entry is NaN or infinite."""
+    if array.dtype.kind != "f":
+        return True
+    # A finite sum proves finite entries in one pass without a temporary; overflow of the sum needs the slow look.
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isfinite(np.sum(array))) or bool(np.isfinite(array).all())
+
+
 def _add_cross(total: Vector, left: Map, right: Map, weights: Vector) -> None:
     """Add ``left' diag(weights) right`` to `total`, walking the columns of the narrower one."""
     if left.shape[1] < right.shape[1]:
         left, right, total = right, left, total.T
+    if right.shape[1] == 1:  # as of an intercept
+        total[:, 0] += left.transpose_apply(weights * right.dense()[:, 0])
+        return
     for part, block in right._columns():
         total[:, part] += left.transpose_apply((weights[:, None] * block).T).T
 

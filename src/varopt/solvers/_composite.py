@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from varopt.model import Objective
 from varopt.model._blocks import AffineBlock, NormBlock, QuadraticBlock, TermBlock
-from varopt.model._maps import HStack, Map, Matrix, Scaled, Selection, Sparse, grams_are_kept
+from varopt.model._maps import HStack, Map, Matrix, Scaled, Selection, Sparse, products_are_kept
 from varopt.solvers._bends import Bends, bent
 from varopt.solvers._chain import Chain, chained
 from varopt.solvers._definite import InverseEnergy
@@ -436,7 +436,7 @@ def shared_rows() -> Iterator[None]:
 
 def sharing() -> bool:
     """Whether what is computed of rows will be of use to other problems."""
-    return _SHARED.get() is not None or grams_are_kept()
+    return _SHARED.get() is not None or products_are_kept()
 
 
 def _rows(block: TermBlock, variables: Any) -> Rows:
