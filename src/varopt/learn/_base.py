@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -29,9 +29,10 @@ from varopt.model import Objective, Variable
 from varopt.optimize import Status, minimize
 from varopt.solvers import State
 
-__all__ = ["SMALLEST_SHARE", "Certified", "Clock", "Fit", "Solved"]
+__all__ = ["SMALLEST_SHARE", "Certified", "Clock", "Fit", "Line", "Solved"]
 
 Vector = NDArray[np.float64]
+Line = tuple[Vector, float]  # coefficients and intercept
 
 #: The gap is relative to the objective, but never to less than this share of the objective without a model: an exact
 #: fit has an objective of zero, and no number is accurate relative to zero.
@@ -134,6 +135,13 @@ class Certified(BaseEstimator):
             return [None] * count
         intercepts = np.broadcast_to(np.ravel(getattr(self, "intercept_", 0.0)), (count,))
         return [(row.astype(np.float64), float(b)) for row, b in zip(coef, intercepts, strict=True)]
+
+    def _along(self, path: Sequence[Mapping[str, float]], X: Any, y: Any, weight: Vector) -> Iterator[Line | None]:
+        """Coefficients and intercepts for one setting after the other, where they come cheaper together; else None.
+
+        They are exact but for rounding, without a bracket. What is None is fitted before the next is asked for.
+        """
+        yield from [None] * len(path)
 
     def _objective(self, problem: LinearProblem, **options: Any) -> Any:
         raise NotImplementedError

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from numbers import Real
 from typing import Any, ClassVar
@@ -16,7 +17,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 import varopt.model as vo
 from varopt.learn._arrays import followers
-from varopt.learn._base import Certified, Clock, Fit, Solved
+from varopt.learn._base import Certified, Clock, Fit, Line, Solved
 from varopt.learn._problem import (
     LinearProblem,
     epsilon_insensitive,
@@ -25,6 +26,7 @@ from varopt.learn._problem import (
     squared_error,
 )
 from varopt.learn._rows import Rows
+from varopt.solvers import composite, pivoted_along
 
 __all__ = ["ElasticNet", "LADRegressor", "Lasso", "LinearRegressor", "LinearSVR"]
 
@@ -33,6 +35,7 @@ Vector = NDArray[np.float64]
 NON_NEGATIVE = Interval(Real, 0.0, None, closed="left")
 POSITIVE = Interval(Real, 0.0, None, closed="neither")
 SHARE = Interval(Real, 0.0, 1.0, closed="both")
+_GRAM = 2000  # features up to which fits along a path are made on one Gram matrix
 
 
 class LinearRegressor(RegressorMixin, LinearModel, Certified):
@@ -214,6 +217,30 @@ class ElasticNet(MultiOutputMixin, LinearRegressor):
         pieces = [[0.0, -_steepest(problem)], [0.0, self.alpha * self.l1_ratio]]
         ridge = penalty("l2", problem.w, self.alpha * (1.0 - self.l1_ratio))
         return loss + vo.sum(vo.piecewise(problem.w, knots=[0.0], pieces=pieces)) + ridge
+
+    def _along(self, path: Sequence[Mapping[str, float]], X: Any, y: Any, weight: Vector) -> Iterator[Line | None]:
+        yield None  # the first checks the data
+        rows = self._rows(*self._read(X, y, weight))
+        plain = not sp.issparse(rows.X) and not self.positive and self.alpha > 0.0
+        if not plain or not rows.X.shape[1] <= min(_GRAM, rows.X.shape[0]):
+            yield from [None] * (len(path) - 1)
+            return
+        problem, shift = self._problem(rows, rows.y)
+        loss = problem.mean(squared_error(problem.residual))
+        place = {variable: loss.slices[variable] for variable in loss.variables}
+        start, free = np.zeros(loss.size), np.ones(loss.size, dtype=bool)
+        start[place[problem.w]], free[place[problem.w]] = self.coef_, False
+        strengths = [
+            (settings["alpha"] * ratio, settings["alpha"] * (1.0 - ratio))
+            for settings in path[1:]
+            for ratio in [settings.get("l1_ratio", self.l1_ratio)]
+        ]
+        for x, (l1, l2) in zip(pivoted_along(composite(loss), free, strengths, start), strengths, strict=True):
+            if x is None or l1 + l2 == 0.0:
+                yield None
+                continue
+            intercept = 0.0 if problem.b is None else shift + float(x[place[problem.b]][0])
+            yield x[place[problem.w]].astype(rows.X.dtype), intercept
 
     def _fit(self, problem: LinearProblem, solved: Solved, shift: float) -> Fit:
         fit = super()._fit(problem, solved, shift)

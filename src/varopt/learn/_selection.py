@@ -118,8 +118,12 @@ def _walk(search: PathCV, model: Any, path: Path, X: Any, y: Any, weight: Vector
     losses = []
     given, (X, y, weight) = (X[train], y[train], weight[train]), (X[test], y[test], weight[test])
     with same_data(), kept_products():
-        for settings in path:
-            model.set_params(**settings).fit(given[0], given[1], sample_weight=given[2])
+        for settings, line in zip(path, model._along(path, *given), strict=True):
+            model.set_params(**settings)
+            if line is None:
+                model.fit(given[0], given[1], sample_weight=given[2])
+            else:
+                model.coef_, model.intercept_ = line
             losses.append(search._loss(model, X, y, weight))
     return losses
 

@@ -266,7 +266,12 @@ class Matrix(Map):
         return Matrix(self.array[:, index])
 
     def gram(self, weights: Vector) -> Any:
-        return self._product("gram", weights, self._gram)
+        scale = float(weights.max(initial=0.0)) if self._kept is not None else 0.0
+        if not 0.0 < scale < np.inf:
+            return self._product("gram", weights, self._gram)
+        total = self._product("gram", weights / scale, self._gram)  # in other units it is the same
+        total *= scale
+        return total
 
     def _gram(self, weights: Vector) -> Any:
         if self.array.dtype != np.float64 or np.ptp(weights) > 0.0:

@@ -13,7 +13,7 @@ from varopt.solvers._low_rank import LowRank
 from varopt.solvers._method import Method
 from varopt.solvers._multipliers import Multipliers
 from varopt.solvers._newton import Newton
-from varopt.solvers._pivoting import Pivoting
+from varopt.solvers._pivoting import Pivoting, pivoted_along
 from varopt.solvers._program import Program
 from varopt.solvers._range import Range
 from varopt.solvers._recession import falls_for_ever
@@ -52,6 +52,7 @@ __all__ = [
     "choose",
     "composite",
     "falls_for_ever",
+    "pivoted_along",
     "rests",
     "settle",
     "shared_rows",

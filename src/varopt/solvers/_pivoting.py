@@ -8,7 +8,7 @@ not settle, the dual is solved instead: the point of a polyhedron closest to the
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -28,7 +28,7 @@ from varopt.solvers._newton import Newton
 from varopt.solvers._scaled import prove
 from varopt.solvers._state import Check, State
 
-__all__ = ["Pivoting", "is_singular", "pivoted"]
+__all__ = ["Pivoting", "is_singular", "pivoted", "pivoted_along"]
 
 Vector = NDArray[np.float64]
 Solve = Callable[[Any, NDArray[np.intp], Vector], Vector | None]
@@ -187,6 +187,26 @@ def pivoted(
         fewest = min(fewest, wrong)
         side = np.where(back, 0, np.where(up, 1, np.where(down, -1, side)))
     return None
+
+
+def pivoted_along(
+    quadratic: Composite, free: NDArray[np.bool_], strengths: Iterable[tuple[float, float]], start: Vector
+) -> Iterator[Vector | None]:
+    """Minimisers of a quadratic and ``l1 |x|_1 + l2 |x|^2 / 2`` for pairs of strengths, each from the one before.
+
+    Variables that are `free` are not penalised. There is no bracket: a minimiser is as accurate as the matrix allows,
+    and None where sides do not settle. Costs a Cholesky factor of the variables that move or two for each pair.
+    """
+    matrix, slope, diagonal = quadratic.hessian, quadratic.slope, np.arange(quadratic.size)
+    ridgeless, x = matrix.diagonal().copy(), start
+    for l1, l2 in strengths:
+        matrix[diagonal, diagonal] = ridgeless + np.where(free, 0.0, l2)
+        ends = np.where(free, 0.0, l1)
+        kinks = Kinks(np.broadcast_to(0.0, x.shape), -ends, ends)
+        side = _first_sides(matrix, _solved, slope, kinks, x)
+        settled = pivoted(matrix, slope, kinks, side, Pivoting.patience, _solved)
+        x = x if settled is None else settled.away
+        yield None if settled is None else x
 
 
 def _first_sides(matrix: Any, solve: Solve, slope: Vector, kinks: Kinks, away: Vector) -> NDArray[np.int8]:
