@@ -66,6 +66,17 @@ def test_sparse_rows_stay_sparse_unless_they_are_full(rng):
     np.testing.assert_array_equal(rows.X, full.toarray()[rows.index])
 
 
+def test_very_large_data_without_equal_rows_are_not_copied(rng, monkeypatch):
+    monkeypatch.setattr("varopt.learn._rows._HUGE", 50)
+    X, y, weight = rng.standard_normal((20, 3)), rng.standard_normal(20), np.ones(20)
+    rows = distinct_rows(X, y, weight)
+    assert rows.X is X
+    np.testing.assert_array_equal(rows.index, np.arange(20))
+    X[3], y[3] = X[7], y[7]
+    assert distinct_rows(X, y, weight).X.shape == (19, 3)
+    assert distinct_rows(X, y, np.where(np.arange(20) == 5, 0.0, 1.0)).X.shape == (18, 3)
+
+
 def test_few_gram_matrices_are_kept(rng):
     with kept_products():
         arrays = [rng.standard_normal((4, 2)) for _ in range(5)]

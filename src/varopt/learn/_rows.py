@@ -2,7 +2,8 @@
 
 A weight of zero is an absent row and a weight of two is a row given twice. Where an optimum is not unique, a solver's
 choice among the optimal points may hang on the order and the number of the rows it is given; so rows are merged and
-sorted before it sees them, and equivalent data give the same fit, bit for bit.
+sorted before it sees them, and equivalent data give the same fit, bit for bit. Very large dense data without equal rows
+are left as they are: there, the memory and the time of a copy count for more than the last bits.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ __all__ = ["Rows", "distinct_rows", "read_once", "same_data"]
 Vector = NDArray[np.float64]
 
 _BLOCK = 1 << 16  # entries hashed at a time: they stay in the cache
+_HUGE = 1 << 24  # entries beyond which dense data without equal rows are not sorted
 _FULL = 2.0  # entries of a sparse matrix take half as much again as dense ones, for their indices
 
 
@@ -74,8 +76,9 @@ def distinct_rows(X: Any, y: NDArray[Any], weight: Vector | None = None) -> Rows
 
     Notes
     -----
-    O(n p + n log n) time, one copy of the data. The hash is 64 bits of integer arithmetic, so that it does not depend
-    on how rows are laid out in memory; rows are merged only after they were compared.
+    O(n p + n log n) time, one copy of the data, or none of very large dense data without equal rows. The hash is 64
+    bits of integer arithmetic, so that it does not depend on how rows are laid out in memory; rows are merged only
+    after they were compared.
     """
     weight = np.ones(X.shape[0]) if weight is None else np.asarray(weight, dtype=np.float64)
     if (memory := _LATEST.get()) is None:
@@ -98,6 +101,8 @@ def _distinct_rows(X: Any, y: NDArray[Any], weight: Vector) -> Rows:
         before = order[same - 1]
         equal = (targets[order[same]] == targets[before]).all(axis=1)
         same = same[equal & _equal_rows(X, order[same], before)]
+    if not same.size and order.size == X.shape[0] and not sp.issparse(X) and X.size > _HUGE:
+        return Rows(X, y, weight, np.arange(X.shape[0]))
     kept, merged = order, weight[order]
     if same.size:
         starts = np.delete(np.arange(order.size), same)
