@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from varopt._domains import as_finite
+from varopt._threads import one_pool
 from varopt.certificates import NoCertificate
 from varopt.model import Expression, Objective, Parametric, as_objective
 from varopt.model._points import split
@@ -31,6 +33,10 @@ from varopt.solvers import (
 __all__ = ["maximize", "minimize"]
 
 Vector = NDArray[np.float64]
+
+
+_FEW_ENTRIES = 20_000  # of the data, up to which there is nothing for threads to do
+_SMALL_MATRIX = 1500  # rows up to which a factorisation gains little from threads
 
 
 class _TimeUp(Exception):
@@ -143,7 +149,8 @@ def minimize(
             state.see(state.x, float(objective(state.x)), 0.0)
             state.record()
         else:
-            solver.solve(problem, state, tol, check)
+            with one_pool() if _is_medium(problem) else nullcontext():
+                solver.solve(problem, state, tol, check)
     except (_TimeUp, KeyboardInterrupt, StopIteration) as reason:
         status = Status.TIME_LIMIT if isinstance(reason, _TimeUp) else Status.INTERRUPTED
         settle(problem, state)
@@ -151,6 +158,12 @@ def minimize(
         if progress:
             sys.stderr.write("\n")
     return _conclude(objective, problem, state, tol, status, solver.name)
+
+
+def _is_medium(problem: Composite) -> bool:
+    """Whether the data are of a size for threads, and the matrices to factorise are not."""
+    rows = sum(r.count for r in (*problem.rows, *problem.squares) if r.single is None)
+    return rows * problem.size > _FEW_ENTRIES and min(rows, problem.size) <= _SMALL_MATRIX
 
 
 def maximize(f: Any, space: Any = None, **options: Any) -> Result:
