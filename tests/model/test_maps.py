@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
 from varopt.model import _maps
-from varopt.model._maps import HStack, Matrix, Operator, Product, Scaled, Selection, Sparse, Sum, as_map, difference
+from varopt.model._maps import Difference, HStack, Matrix, Operator, Product, Scaled, Selection, Sparse, Sum, as_map
 
 A = np.array([[1.0, -2.0, 0.0, 0.5], [0.0, 3.0, 0.0, -1.0], [2.0, 0.0, -1.5, 0.0], [0.25, 1.0, 1.0, 4.0], [0, 0, 0, 7]])
 B = np.array([[0.0, 1.0, 0.0, 0.0], [2.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, -3.0], [0, 0, 1, 0], [1, 0, 1, 0]])
@@ -65,8 +65,8 @@ LEAVES = {
     "selection": (Selection(np.array([2, 0]), 4), select([2, 0], 4)),
     "selection with repeats": (Selection(INDEX, 4), select(INDEX, 4)),
     "repeated scalar": (Selection.repeat(5), np.ones((5, 1))),
-    "difference": (difference(5, 1), np.diff(np.eye(5), axis=0)),
-    "difference of order 3": (difference(7, 3), np.diff(np.eye(7), 3, axis=0)),
+    "difference": (Difference(5, 1), np.diff(np.eye(5), axis=0)),
+    "difference of order 3": (Difference(7, 3), np.diff(np.eye(7), 3, axis=0)),
 }
 NESTED = {
     "negative": (Scaled(-1.0, Matrix(A)), -A),
@@ -80,9 +80,9 @@ NESTED = {
     "repeated scalar scaled": (Scaled(T, Selection.repeat(5)), T[:, None]),
     "product of matrices": (Product(Matrix(C), Matrix(A)), C @ A),
     "product of sparse": (Product(Sparse(sp.csr_array(C)), Sparse(sp.csc_array(B))), C @ B),
-    "difference of predictions": (Product(difference(5, 2), Matrix(A)), np.diff(A, 2, axis=0)),
+    "difference of predictions": (Product(Difference(5, 2), Matrix(A)), np.diff(A, 2, axis=0)),
     "difference of scaled predictions": (
-        Product(difference(5, 1), Scaled(T, Matrix(A))),
+        Product(Difference(5, 1), Scaled(T, Matrix(A))),
         np.diff(T[:, None] * A, axis=0),
     ),
     "matrix of sparse": (Product(Matrix(C), Sparse(sp.csr_array(B))), C @ B),
@@ -94,7 +94,7 @@ NESTED = {
     "sum of sparse": (Sum([Sparse(sp.csr_array(B)), Selection(INDEX, 4)]), B + select(INDEX, 4)),
     "sum with an operator": (Sum([Operator(aslinearoperator(A)), Matrix(B)]), A + B),
     "sum with a product": (
-        Sum([Product(difference(6, 1), Scaled(2.0, Matrix(np.vstack([A, A[0]])))), Matrix(B)]),
+        Sum([Product(Difference(6, 1), Scaled(2.0, Matrix(np.vstack([A, A[0]])))), Matrix(B)]),
         2 * np.diff(np.vstack([A, A[0]]), axis=0) + B,
     ),
     "stack": (HStack(5, [(Matrix(A), 4), (Selection.repeat(5), 1)]), np.hstack([A, np.ones((5, 1))])),

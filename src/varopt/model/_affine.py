@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from varopt.model._maps import (
+    Difference,
     HStack,
     Map,
     Matrix,
@@ -23,7 +24,6 @@ from varopt.model._maps import (
     as_map,
     as_real,
     as_vector,
-    difference,
     signed_sum,
     times,
 )
@@ -528,7 +528,7 @@ def diff(expression: Any, order: int = 1) -> Affine:
     order = positive("order", order)
     if order >= expression.rows:
         raise ValueError(f"order must be less than the length {expression.rows}; got {order}.")
-    return expression.transform(difference(expression.rows, order), (expression.rows - order,))
+    return expression.transform(Difference(expression.rows, order), (expression.rows - order,))
 
 
 # -- Helpers ----------------------------------------------------------------------------------------------------------

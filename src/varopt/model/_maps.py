@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from varopt._domains import as_finite
 
 __all__ = [
+    "Difference",
     "HStack",
     "Map",
     "Matrix",
@@ -34,7 +35,6 @@ __all__ = [
     "as_map",
     "as_real",
     "as_vector",
-    "difference",
 ]
 
 Vector = NDArray[np.floating[Any]]
@@ -356,6 +356,42 @@ class Sparse(Map):
 
     def of(self, name: str) -> str:
         return _formatted(self.form, name) if self.form else super().of(name)
+
+
+class Difference(Sparse):
+    """Finite differences of neighbours, `order` times; a matrix of them is made where one is asked for."""
+
+    def __init__(self, size: int, order: int) -> None:
+        self.shape = (size - order, size)
+        self.order = order
+        self.form = "diff({})" if order == 1 else f"diff({{}}, {order})"
+        self.row = np.ones(1)  # what all rows are, each a place on from the one before
+        for _ in range(order):
+            self.row = np.convolve(self.row, [-1.0, 1.0])
+
+    @cached_property
+    def array(self) -> Any:
+        count, length = self.shape[0], self.row.size
+        columns = np.arange(count, dtype=np.int32)[:, None] + np.arange(length, dtype=np.int32)
+        starts = np.arange(0, length * count + 1, length, dtype=np.int32)
+        return sp.csr_array((np.tile(self.row, count), columns.ravel(), starts), shape=self.shape)
+
+    def apply(self, points: Vector) -> Vector:
+        return np.diff(points, n=self.order, axis=-1)
+
+    def transpose_apply(self, values: Vector) -> Vector:
+        out = np.zeros((*values.shape[:-1], self.shape[1]), dtype=values.dtype)
+        for start, entry in enumerate(self.row):
+            part = out[..., start : start + self.shape[0]]
+            if abs(entry) == 1.0:
+                (np.add if entry > 0 else np.subtract)(part, values, out=part)
+            else:
+                part += entry * values
+        return out
+
+    @cached_property
+    def _finite(self) -> bool:
+        return True
 
 
 class Operator(Map):
@@ -748,18 +784,6 @@ def as_map(name: str, value: Any) -> Map:
     if kind is not Operator and mapped.shape[0] * mapped.shape[1] <= _EAGER:
         mapped.check(name)
     return mapped
-
-
-def difference(size: int, order: int) -> Map:
-    """The matrix of finite differences, ``order + 1`` entries a row."""
-    row = np.ones(1)
-    for _ in range(order):
-        row = np.convolve(row, [-1.0, 1.0])
-    count = size - order
-    columns = np.arange(count, dtype=np.int32)[:, None] + np.arange(order + 1, dtype=np.int32)
-    starts = np.arange(0, row.size * count + 1, row.size, dtype=np.int32)
-    band = sp.csr_array((np.tile(row, count), columns.ravel(), starts), shape=(count, size))
-    return Sparse(band, form="diff({})" if order == 1 else f"diff({{}}, {order})")
 
 
 # -- Helpers ----------------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ import scipy.linalg
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from varopt.model._maps import Difference, Map
 from varopt.solvers._chain import compact
 
 if TYPE_CHECKING:
@@ -79,25 +80,37 @@ def bent(problem: Composite) -> Bends | None:
         return None
     if row.count != problem.size - 2 or row.count < 1 or np.any(row.term.knots[0] != row.offset):
         return None
-    matrix = sp.csr_array(row.linear.explicit())
-    if matrix.nnz != 3 * row.count or not np.all(np.diff(matrix.indptr) == 3):
-        return None
-    if any(np.any(matrix.indices[k::3] != np.arange(k, row.count + k, dtype=np.int32)) for k in range(3)):
-        return None
     if not sp.issparse(problem.hessian) or problem.hessian.nnz > problem.size:
         return None
-    left, middle, right = matrix.data.reshape(-1, 3).T
-    if np.any(left * right <= 0.0) or np.any(np.abs(left + middle + right) > _STRAIGHT * np.abs(middle)):
+    if (located := _located(row.linear)) is None:
         return None
+    distances, factor = located
     weights = compact(np.asarray(problem.hessian.diagonal()))
-    distances = compact(np.cumprod(np.append(1.0, left / right)))
-    if not np.all(weights > 0.0) or not 0.0 < distances.min() <= distances.max() < np.inf:
+    if not np.all(weights > 0.0):
         return None
-    scale = compact(row.weights * left * distances[:-1])
+    scale = compact(row.weights * factor)
     ends = [scale * end for end in row.term.slopes]
     low, high = compact(np.minimum(*ends)), compact(np.maximum(*ends))
     middle = -float(problem.slope.sum()) / float(weights.sum())
     return Bends(weights, middle, problem.slope + middle * weights, distances, low, high, row, scale)
+
+
+def _located(linear: Map) -> tuple[Vector, Vector] | None:
+    """The distances of places at whose bends rows are, and what these are multiplied with; None where they are not."""
+    if isinstance(linear, Difference):
+        one = np.broadcast_to(1.0, linear.shape[1:])
+        return (one[1:], one[2:]) if linear.order == 2 else None
+    matrix = sp.csr_array(linear.explicit())
+    count = matrix.shape[0]
+    if matrix.nnz != 3 * count or not np.all(np.diff(matrix.indptr) == 3):
+        return None
+    if any(np.any(matrix.indices[k::3] != np.arange(k, count + k, dtype=np.int32)) for k in range(3)):
+        return None
+    left, middle, right = matrix.data.reshape(-1, 3).T
+    if np.any(left * right <= 0.0) or np.any(np.abs(left + middle + right) > _STRAIGHT * np.abs(middle)):
+        return None
+    distances = compact(np.cumprod(np.append(1.0, left / right)))
+    return (distances, left * distances[:-1]) if 0.0 < distances.min() <= distances.max() < np.inf else None
 
 
 class Line:

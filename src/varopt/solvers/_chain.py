@@ -16,6 +16,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from varopt.model._maps import Difference, Map
+
 if TYPE_CHECKING:
     from varopt.solvers._composite import Composite, Rows
 
@@ -26,7 +28,8 @@ Vector = NDArray[np.float64]
 
 def compact(values: Vector) -> Vector:
     """The same values, in the memory of one where all are equal."""
-    return np.broadcast_to(values[0], values.shape) if values.size and np.all(values == values[0]) else values
+    known = values.ndim == 1 and values.strides == (0,)
+    return np.broadcast_to(values[0], values.shape) if not known and np.all(values == values[:1]) else values
 
 
 @dataclass(frozen=True)
@@ -54,24 +57,32 @@ def chained(problem: Composite) -> Chain | None:
         return None
     if np.any(row.term.knots[0] != row.offset):
         return None
-    ties = sp.csr_array(row.linear.explicit())
-    if ties.nnz != 2 * row.count or np.any(np.diff(ties.indptr) != 2):
+    if (located := _located(row.linear)) is None:
         return None
-    ends, values = ties.indices.reshape(-1, 2), ties.data.reshape(-1, 2)
-    step, place = ends[:, 1] - ends[:, 0], ends.min(axis=1).astype(np.intp)
-    if np.any(np.abs(step) != 1) or np.any(values[:, 0] != -values[:, 1]) or np.bincount(place).max() > 1:
-        return None
+    place, factor = located
     weights = compact(np.zeros(1) if problem.hessian is None else np.asarray(problem.hessian.diagonal()))
     if not sp.issparse(problem.hessian) or problem.hessian.nnz > problem.size or not np.all(weights > 0.0):
         return None
     if len(problem.rows) > 1 and np.any([np.ptp(part) for part in (weights, kinks.rest, kinks.low, kinks.high)]):
         return None
-    sign = compact(values[:, 1] * step)
-    ends = [row.weights * sign * end for end in row.term.slopes]
-    low, high = np.zeros((2, problem.size - 1))
-    low[place], high[place] = np.minimum(*ends), np.maximum(*ends)
-    complete = np.array_equal(place, np.arange(problem.size - 1))
-    return Chain(
-        weights, -problem.slope / weights, compact(low), compact(high), row, slice(None) if complete else place,
-        compact(np.sign(sign)),
-    )  # fmt: skip
+    ends = [compact(row.weights * factor) * end for end in row.term.slopes]
+    low, high = compact(np.minimum(*ends)), compact(np.maximum(*ends))
+    if not isinstance(place, slice):
+        some, (low, high) = (low, high), np.zeros((2, problem.size - 1))
+        low[place], high[place] = some
+    return Chain(weights, -problem.slope / weights, low, high, row, place, compact(np.sign(factor)))
+
+
+def _located(linear: Map) -> tuple[NDArray[np.intp] | slice, Vector] | None:
+    """The places of differences of neighbours and what they are multiplied with; None where rows are none."""
+    if isinstance(linear, Difference):
+        return (slice(None), np.broadcast_to(1.0, linear.shape[:1])) if linear.order == 1 else None
+    ties = sp.csr_array(linear.explicit())
+    if ties.nnz != 2 * ties.shape[0] or np.any(np.diff(ties.indptr) != 2):
+        return None
+    ends, values = ties.indices.reshape(-1, 2), ties.data.reshape(-1, 2)
+    step, place = ends[:, 1] - ends[:, 0], ends.min(axis=1).astype(np.intp)
+    if np.any(np.abs(step) != 1) or np.any(values[:, 0] != -values[:, 1]) or np.bincount(place).max() > 1:
+        return None
+    complete = np.array_equal(place, np.arange(ties.shape[1] - 1))
+    return slice(None) if complete else place, values[:, 1] * step

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from varopt.model import Objective
 from varopt.model._blocks import AffineBlock, NormBlock, QuadraticBlock, TermBlock
-from varopt.model._maps import HStack, Map, Matrix, Scaled, Selection, Sparse, products_are_kept
+from varopt.model._maps import Difference, HStack, Map, Matrix, Scaled, Selection, Sparse, products_are_kept
 from varopt.solvers._bends import Bends, bent
 from varopt.solvers._chain import Chain, chained
 from varopt.solvers._definite import InverseEnergy
@@ -110,7 +110,7 @@ class Rows:
         if isinstance(linear, Selection):
             index = np.arange(self.count) if linear.index is None else linear.index
             return start + index, np.broadcast_to(scale, (self.count,))
-        if self.linear.storage != "sparse":
+        if self.linear.storage != "sparse" or isinstance(self.linear, Difference):
             return None
         # The first row tells most problems apart without a copy of the data.
         if self.count and np.count_nonzero(self.linear.rows(np.arange(1)).dense()) > 1:
@@ -189,7 +189,8 @@ class Composite:
     @cached_property
     def slope(self) -> Vector:
         """The gradient of the quadratic at zero."""
-        return sum((r.pull_at_zero for r in self.squares), self.vector)
+        pulls = [r.pull_at_zero for r in self.squares]
+        return pulls[0] if len(pulls) == 1 and not self.vector.any() else sum(pulls, self.vector)
 
     @cached_property
     def constant(self) -> float:
