@@ -45,9 +45,11 @@ class Bends:
     rows: Rows
     scale: Vector  # how many bends a row is, times its weight
 
-    @cached_property
+    @property
     def places(self) -> Vector:
         """Where the variables are, counted from the first."""
+        if self.even:
+            return np.arange(self.weights.size, dtype=np.float64)
         return np.append(0.0, np.cumsum(self.distances))
 
     @cached_property
@@ -124,10 +126,11 @@ class Line:
         self.inner = knots[1:-1] - 1  # of the kinks, those at knots
         self._counts = np.diff(knots)
         self._counts[-1] += 1  # every place is counted with the knot before it, and the last one with them
-        starts = bends.places[knots]
+        self.share = bends.places
+        starts = self.share[knots]
         self.lengths = np.diff(starts)
         #: How far on the way from one knot to the next every place is.
-        self.share = bends.places - self._spread(starts[:-1])
+        self.share -= self._spread(starts[:-1])
         self.share /= self._spread(self.lengths)
         # Sums of weights times the hat functions of the knots, and of products of these.
         weighted = bends.weights * self.share

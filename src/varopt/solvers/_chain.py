@@ -34,10 +34,10 @@ def compact(values: Vector) -> Vector:
 
 @dataclass(frozen=True)
 class Chain:
-    """Weights and targets of the variables, and the slopes of the kinks between them."""
+    """Weights and slopes of the variables, and the slopes of the kinks between them."""
 
     weights: Vector
-    targets: Vector
+    slope: Vector  # of the squares at zero
     low: Vector
     high: Vector
     ties: Rows  # the rows of the kinks between neighbours,
@@ -70,7 +70,7 @@ def chained(problem: Composite) -> Chain | None:
     if not isinstance(place, slice):
         some, (low, high) = (low, high), np.zeros((2, problem.size - 1))
         low[place], high[place] = some
-    return Chain(weights, -problem.slope / weights, low, high, row, place, compact(np.sign(factor)))
+    return Chain(weights, problem.slope, low, high, row, place, compact(np.sign(factor)))
 
 
 def _located(linear: Map) -> tuple[NDArray[np.intp] | slice, Vector] | None:

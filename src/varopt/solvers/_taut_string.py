@@ -72,6 +72,7 @@ def _show(problem: Composite, chain: Chain, state: State) -> None:
             share, sign = _share(tension, chain.low, chain.high)[chain.place], chain.sign
         left, right = r.term.slopes
         slopes.append(np.clip(np.where(sign > 0, left, right) + sign * share * (right - left), left, right))
+    del tied, tension, push, share  # before the bracket takes as much again
     positions = problem.positions(x)
     gap, assumption = dual_gap(problem, x, positions, slopes)
     state.see(x, problem.value(x, positions), gap, assumption, dual=slopes)
@@ -85,9 +86,9 @@ def _share(force: Vector, low: Vector, high: Vector) -> Vector:
 def _solved(chain: Chain) -> tuple[Vector, Vector]:
     """The optimum but for kinks of single variables, and the tension of every tie."""
     weights = chain.weights
-    middle = float(weights @ chain.targets) / float(weights.sum())  # sums of what is centred lose no digits
-    pulls = chain.targets - middle
-    pulls *= weights
+    middle = -float(chain.slope.sum()) / float(weights.sum())  # a mean: sums of what is centred lose no digits
+    pulls = -middle * weights
+    pulls -= chain.slope
     top = np.cumsum(pulls)
     top[-1] = 0.0
     bottom = top.copy()
