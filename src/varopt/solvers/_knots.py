@@ -103,7 +103,9 @@ def _run(problem: Composite, bends: Bends, state: State, tol: float, check: Chec
             if not moved.size:
                 return
             moving[moved] = True
-            if not _decided(bends, sides, moving, points):
+            decided = _decided(bends, sides, moving, points)
+            del points  # before the next take as much again
+            if not decided:
                 sides, _ = _settled(problem, bends, state, moving | (sides != 0), 0.1 * tol, check)
         except np.linalg.LinAlgError:
             return
@@ -130,7 +132,7 @@ def _exchange(
         wrong = inner[(breaks * sides[inner] < 0.0) & ~bends.free[inner]]
         changes = joining.size + wrong.size
         if not changes:
-            del excess  # before the bracket takes as much again
+            del excess
             _show(problem, bends, state, points, dual)
             return joining, points
         waited = 0 if changes < fewest else waited + 1
@@ -140,6 +142,7 @@ def _exchange(
         moved = [*moved, joining, wrong] if waited else []
         if waited > _PATIENCE:
             return np.unique(np.concatenate(moved)), points
+        del points, dual, excess
 
 
 def _line(bends: Bends, sides: Sides) -> tuple[NDArray[np.intp], Vector, Vector, Vector]:
@@ -205,15 +208,17 @@ def _settled(
 
     The state is shown the optimum.
     """
-    line = Line(bends, _knots(bends, candidates))
-    inner = line.inner
+    knots = _knots(bends, candidates)
+    inner, at, values = knots[1:-1] - 1, np.zeros(knots.size - 2), None
     if inner.size:
-        part = State(np.zeros(line.knots.size))
-        InteriorPoint(exact=not rough).solve(_restricted(line), part, tol, lambda _: check(state))
+        part = State(np.zeros(knots.size))
+        small = _restricted(Line(bends, knots))
+        InteriorPoint(exact=not rough).solve(small, part, tol, lambda _: check(state))
         state.steps += part.steps
-        values, at = part.x, np.zeros(inner.size) if part.dual is None else part.dual[0] * bends.scale[inner]
-    else:
-        values, at = line.pulled(np.zeros(0)), np.zeros(0)
+        values, at = part.x, at if part.dual is None else part.dual[0] * bends.scale[inner]
+        del small
+    line = Line(bends, knots)  # anew: what it holds, interior points need the room of
+    values = line.pulled(at) if values is None else values
     points = line.points(values)
     dual = line.dual(points, at)
     out = float(np.mean((dual < bends.low) | (dual > bends.high)))
