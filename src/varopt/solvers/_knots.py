@@ -4,8 +4,8 @@ A broken line is made of its values at the knots, and the dual point is at an en
 Guess where, and at which end: then a tridiagonal system has the values, and sums of sums of residuals have the dual
 point elsewhere. A knot at which the line breaks to the wrong side is none; a place at which the dual point leaves its
 range becomes one. That is a primal-dual active set, which changes all that is wrong at once, and which may go on
-changing the same few for ever [HC15]. These, and the knots to begin with, are for interior points, on the problem in
-the values at a few knots.
+changing the same few for ever [HC15]: small programmes settle these, each of the duals of a few neighbours. The first
+guess is that of interior points with a knot at every eighth place, in the values there.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ Sides = NDArray[np.int8]  # for every kink: 1 where the dual point is at its hig
 _LONG = 1000  # places from which lines pay
 _MARGIN = 1e-12  # share of its range by which a dual point may leave it
 _ROUGHLY, _NEAR = 1e-3, 0.02  # tolerance of the first guess, and share of the range within which an end counts as met
+_MET = 1e-6  # the latter where interior points have gone on to the end
 _UNIT = 1e-6  # share of the squares at a constant that is the unit of the objective for interior points
-_MET = 1e-6  # the same where interior points have gone on to the end
 _PATIENCE = 3  # rounds without fewer changes after which they go in circles
 _MOST = 20  # times that what goes in circles is settled
 _MANY = 0.65  # share of the places at which the line should break beyond which a few at a time do not pay
@@ -217,7 +217,7 @@ def _settled(
         state.steps += part.steps
         values, at = part.x, at if part.dual is None else part.dual[0] * bends.scale[inner]
         del small
-    line = Line(bends, knots)  # anew: what it holds, interior points need the room of
+    line = Line(bends, knots)  # anew: interior points had need of its room
     values = line.pulled(at) if values is None else values
     points = line.points(values)
     dual = line.dual(points, at)
