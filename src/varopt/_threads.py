@@ -8,17 +8,16 @@ forms products with the data, keeps them.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-__all__ = ["one_pool", "scipy_threads"]
+__all__ = ["one_pool"]
 
 
 @cache
-def _openblas_of_scipy() -> Any:
+def openblas_of_scipy() -> Any:
     """The functions that read and set the number of threads of the OpenBLAS that is SciPy's alone, or None."""
     import ctypes
     from pathlib import Path
@@ -39,38 +38,21 @@ def _openblas_of_scipy() -> Any:
     return None
 
 
-class _Limit:
-    """The number of threads is the process's: whoever comes first lowers it, and who is last raises it again."""
-
-    def __init__(self) -> None:
-        self.lock, self.users, self.before = threading.Lock(), 0, 1
-
-    def __enter__(self) -> None:
-        with self.lock:
-            self.users += 1
-            if self.users == 1 and (functions := _openblas_of_scipy()) is not None:
-                read, write = functions
-                self.before = read()
-                write(1)
-
-    def __exit__(self, *_: object) -> None:
-        with self.lock:
-            self.users -= 1
-            if self.users == 0 and (functions := _openblas_of_scipy()) is not None:
-                functions[1](self.before)
-
-
-_LIMIT = _Limit()
-
-
 @contextmanager
 def one_pool() -> Iterator[None]:
-    """Within it, SciPy's linear algebra runs in the calling thread, where its OpenBLAS is not NumPy's too."""
-    with _LIMIT:
+    """Within it, SciPy's linear algebra runs in the calling thread, where its OpenBLAS is not NumPy's too.
+
+    The number of threads is the process's. Who finds it at one already leaves it to others to raise it again: so calls
+    may nest, and of calls that overlap in time the first to begin is the first to end it for all, which costs the
+    others some speed and nothing else. Nothing is counted that an interrupt or a fork could leave wrong.
+    """
+    functions = openblas_of_scipy()
+    before = 1 if functions is None else functions[0]()
+    if before == 1:
         yield
-
-
-def scipy_threads() -> int | None:
-    """How many threads SciPy's own OpenBLAS has; None where it has none of its own."""
-    functions = _openblas_of_scipy()
-    return None if functions is None else int(functions[0]())
+        return
+    try:
+        functions[1](1)
+        yield
+    finally:
+        functions[1](before)

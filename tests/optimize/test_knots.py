@@ -114,6 +114,41 @@ def test_what_goes_in_circles_is_settled(few, rng, monkeypatch):
     np.testing.assert_allclose(hasty.x, best.x, atol=1e-7)
 
 
+@pytest.mark.parametrize("kind", ["steps", "spikes", "constant", "corners"])
+def test_signals_without_noise_end_soon(kind, rng):
+    """Their dual points meet their ends at more places than the line breaks: what joins may leave at once."""
+    n = 20_000
+    y = {
+        "steps": np.repeat(rng.standard_normal(n // 100), 100),
+        "spikes": np.where(rng.random(n) < 0.01, 100.0, 0.0),
+        "constant": np.full(n, 3.7),
+        "corners": np.abs(np.arange(n) % 400 - 200.0),
+    }[kind]
+    x = vo.Variable(n)
+    f = 0.5 * vo.sum_squares(y - x) + vo.norm1(vo.diff(x, 2))
+    r, points = vo.minimize(f), vo.minimize(f, method="interior-point")
+    assert (r.method, r.status) == ("knots", Status.OPTIMAL)
+    assert r.nit <= 150
+    assert r.lower <= points.upper + 1e-12
+    assert points.lower <= r.upper + 1e-12
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1e-6])
+@pytest.mark.parametrize("penalty", [0.05, 0.5, 5.0])
+def test_small_units_are_no_reason_to_stop_early(scale, penalty, rng):
+    n = 1500
+    y, x = scale * noisy(n, rng), vo.Variable(n)
+    f = 0.5 * vo.sum_squares(y - x) + penalty * scale * vo.norm1(vo.diff(x, 2))
+    knots, points = vo.minimize(f), vo.minimize(f, method="interior-point")
+    np.testing.assert_allclose(knots.x, points.x, atol=1e-6 * scale)
+
+
+def test_what_is_too_uneven_goes_to_interior_points():
+    weights, x = np.array([1e-20, 1.0, 1e-20]), vo.Variable(3)
+    f = vo.sum(weights * vo.square(x - np.arange(3.0) ** 2)) + vo.norm1(vo.diff(x, 2))
+    assert vo.minimize(f, method="knots").status is Status.OPTIMAL
+
+
 def test_a_similar_line_is_a_good_start(rng):
     n = 20_000
     y, x = noisy(n, rng), vo.Variable(n)

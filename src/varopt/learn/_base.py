@@ -108,7 +108,7 @@ class Certified(BaseEstimator):
         if not hasattr(self, "n_features_in_"):  # which checking them sets
             return self._check(X, y, sample_weight, **checks)
         read: tuple[Any, Any, Vector] = read_once(
-            (X, y, sample_weight), lambda: self._check(X, y, sample_weight, **checks)
+            (self, X, y, sample_weight), lambda: self._check(X, y, sample_weight, **checks)
         )
         return read
 

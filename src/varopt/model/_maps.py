@@ -181,7 +181,7 @@ class _Products:
     def get(self, name: str, vector: Vector, compute: Callable[[Vector], Any]) -> Any:
         latest = self.known[name]
         for k, (other, product) in enumerate(latest):
-            if np.array_equal(other, vector):
+            if other.dtype == vector.dtype and np.array_equal(other, vector):
                 latest.insert(0, latest.pop(k))
                 return product.copy()
         product = compute(vector)

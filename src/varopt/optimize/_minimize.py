@@ -281,7 +281,8 @@ def _conclude(
     refuted = state.lower > value + 1e-9 * max(1.0, abs(value))
     upper, lower = value, -math.inf if refuted else min(state.lower, value)
     if status is None:
-        status = Status.OPTIMAL if upper - lower <= tol * max(1.0, abs(upper)) else Status.GAP_OPEN
+        closed = math.isfinite(lower) and upper - lower <= tol * max(1.0, abs(upper))
+        status = Status.OPTIMAL if closed else Status.GAP_OPEN
         if status is Status.GAP_OPEN and problem.not_convex:
             status = Status.LOCAL
         bounded = math.isfinite(lower) and not state.assumption  # a lower bound that assumes nothing settles it

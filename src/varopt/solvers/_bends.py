@@ -150,19 +150,15 @@ class Line:
     def _summed(self, values: Vector) -> Vector:
         return np.asarray(np.add.reduceat(values, self.knots[:-1]))
 
-    def _between(self, values: Vector) -> Vector:
-        """The line through values at the knots."""
-        out = self.share * self._spread(np.diff(values))
-        out += self._spread(values[:-1])
-        return out
-
     def bent(self, values: Vector) -> Vector:
         """How much a line bends at its knots."""
         return np.diff(np.diff(values) / self.lengths)
 
     def points(self, values: Vector) -> Vector:
-        """The line of given values at the knots, both counted from the middle of the targets."""
-        return self._between(values)
+        """The line through values at the knots; both are counted from the middle of the targets."""
+        out = self.share * self._spread(np.diff(values))
+        out += self._spread(values[:-1])
+        return out
 
     def forces(self, dual: Vector) -> Vector:
         """What is left to the squares to balance at every knot, of a dual point at the inner ones."""
@@ -214,5 +210,5 @@ class Line:
             course[:-1] *= self.bends.distances
         course[1:] = np.cumsum(course[:-1])
         course[0] = 0.0
-        missing = self._between(np.concatenate([[0.0], dual, [0.0]]) + course[self.knots])
+        missing = self.points(np.concatenate([[0.0], dual, [0.0]]) + course[self.knots])
         return np.subtract(missing, course, out=missing)[1:-1]

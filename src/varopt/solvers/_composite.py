@@ -419,7 +419,7 @@ def composite(objective: Objective) -> Composite:
             groups.append(groups_of(linear, offset, block.groups, block.weights))
         else:
             raise NotComposite(f"{block.describe()} is no piecewise linear-quadratic term of an affine map.")
-    vector = vector if vector.any() else np.broadcast_to(0.0, (size,))  # of long signals it would be a share
+    vector = vector if vector.any() else np.broadcast_to(0.0, (size,))  # zeros in no memory
     return Composite(matrix, vector, scalar, tuple(rows), not_convex, tuple(squares), indefinite, tuple(groups))
 
 

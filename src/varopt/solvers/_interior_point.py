@@ -48,7 +48,8 @@ class InteriorPoint(Method):
     most : int
         Most steps.
     exact : bool
-        Whether to go on, once the tolerance is met, until the steps gain nothing more.
+        Whether to go on, once the tolerance is met, until the steps gain nothing more, and to cross over to the
+        optimum where it is not met.
 
     Notes
     -----
@@ -78,7 +79,7 @@ class InteriorPoint(Method):
             except BaseException:  # whatever ends the run, the bracket is what is known by then
                 iterate.show(state)
                 raise
-            if not state.reached(tol) and problem.size <= _SMALL:
+            if self.exact and not state.reached(tol) and problem.size <= _SMALL:
                 iterate.cross_over(state, tol)
 
 
@@ -97,7 +98,7 @@ def _descend(iterate: _Iterate, state: State, tol: float, check: Check, most: in
         state.record()
         check(state)
         settled = state.reached(tol) and (not exact or (share <= tol and iterate.total > 0.5 * before))
-        if k >= least and (settled or share <= _EXACT) and not iterate.restores():
+        if k >= least and (settled or share <= _EXACT) and not iterate.augments():
             break
         before = iterate.total
         try:
@@ -239,8 +240,8 @@ class _Iterate:
         before, self.total = self.total, sum(piece.move(length) for _, piece in pieces)
         return self.total < 0.99 * before or length > 0.01
 
-    def restores(self) -> bool:
-        """Whether another step will find anew digits of the point that stiff rows have cost."""
+    def augments(self) -> bool:
+        """Treat multipliers as unknowns where stiff rows have cost digits of the point: a step finds them anew."""
         left = np.abs(self._residual(self._multipliers())).max(initial=0.0)
         return bool(left > _ROUGH * np.abs(self.slope).max(initial=0.0)) and self.matrices.augment()
 

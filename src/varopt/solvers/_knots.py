@@ -79,46 +79,48 @@ class Knots(Method):
         if problem.bends is None:
             raise ValueError(self.refusal(problem))
         try:
-            _run(problem, problem.bends, state, tol, check, self.spacing)
+            settled = _settles(problem, problem.bends, state, tol, check, self.spacing)
+        except np.linalg.LinAlgError:
+            settled = False
         except BaseException:  # whatever ends the run: some point with a dual point of zero is better than nothing
             if not np.isfinite(state.upper):
                 _show(problem, problem.bends, state, np.zeros(problem.size), np.zeros(problem.size - 2))
             raise
-        if not state.reached(tol):
+        if not settled or not state.reached(tol):
             InteriorPoint().solve(problem, state, tol, check)
 
 
-def _run(problem: Composite, bends: Bends, state: State, tol: float, check: Check, spacing: int) -> None:
+def _settles(problem: Composite, bends: Bends, state: State, tol: float, check: Check, spacing: int) -> bool:
+    """Whether the knots are found, or all but a few that matter less than the tolerance, whatever the units."""
     sides = _broken(bends, state.x)
     if sides is None:
         every = np.zeros(problem.size - 2, dtype=bool)
         every[spacing - 1 :: spacing] = True
         sides, missing = _settled(problem, bends, state, every, _ROUGHLY, check, rough=True)
         if missing > _MANY:
-            return
+            return False
     moving = np.zeros(problem.size - 2, dtype=bool)
-    for _ in range(_MOST):
-        try:
-            moved, points = _exchange(problem, bends, state, sides, check)
-            if not moved.size:
-                return
-            moving[moved] = True
-            decided = _decided(bends, sides, moving, points)
-            del points  # before the next take as much again
-            if not decided:
-                sides, _ = _settled(problem, bends, state, moving | (sides != 0), 0.1 * tol, check)
-        except np.linalg.LinAlgError:
-            return
+    for again in range(_MOST):
+        moved, points = _exchange(problem, bends, state, sides, check, again=again > 0)
+        if not moved.size or state.gap <= tol * abs(state.upper):
+            return True
+        known, moving[moved] = moving[moved].all(), True
+        decided = not known and _decided(bends, sides, moving, points)
+        del points  # before the next take as much again
+        if not decided:
+            sides, _ = _settled(problem, bends, state, moving | (sides != 0), 0.1 * tol, check)
+    return False
 
 
 def _exchange(
-    problem: Composite, bends: Bends, state: State, sides: Sides, check: Check
+    problem: Composite, bends: Bends, state: State, sides: Sides, check: Check, *, again: bool
 ) -> tuple[NDArray[np.intp], Vector]:
-    """Change what is wrong until nothing is, and show the line; or until a few places change in circles.
+    """Change what is wrong until nothing is, or until a few places change in circles, and show the line.
 
-    They do where for a few rounds the changes are not fewer. Returned are these places and the points of the line.
+    They do where for a few rounds the changes are not fewer, once they have become so. Returned are these places, with
+    all others that have changed where it is done again, and the points of the line.
     """
-    fewest, waited = problem.size, 0
+    fewest, before, waited, falls = problem.size, problem.size, 0, False
     moved: list[NDArray[np.intp]] = []
     while True:
         check(state)
@@ -135,12 +137,15 @@ def _exchange(
             del excess
             _show(problem, bends, state, points, dual)
             return joining, points
-        waited = 0 if changes < fewest else waited + 1
-        fewest = min(fewest, changes)
+        falls = falls or (before < problem.size and changes < before)
+        waited = 0 if changes < fewest or not falls else waited + 1
+        fewest, before = min(fewest, changes), changes
         sides[joining] = np.where(dual[joining] > bends.high[joining], 1, -1)
         sides[wrong] = 0
-        moved = [*moved, joining, wrong] if waited else []
+        moved = [*moved, joining, wrong] if waited or again else []
         if waited > _PATIENCE:
+            del excess
+            _show(problem, bends, state, points.copy(), dual)
             return np.unique(np.concatenate(moved)), points
         del points, dual, excess
 

@@ -195,7 +195,8 @@ def pivoted_along(
     """Minimisers of a quadratic and ``l1 |x|_1 + l2 |x|^2 / 2`` for pairs of strengths, each from the one before.
 
     Variables that are `free` are not penalised. There is no bracket: a minimiser is as accurate as the matrix allows,
-    and None where sides do not settle. Costs a Cholesky factor of the variables that move or two for each pair.
+    and None where sides do not settle. Costs a Cholesky factor of the variables that move or two for each pair. The
+    matrix of the quadratic is changed.
     """
     matrix, slope, diagonal = quadratic.hessian, quadratic.slope, np.arange(quadratic.size)
     ridgeless, x = matrix.diagonal().copy(), start

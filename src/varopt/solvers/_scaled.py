@@ -84,8 +84,9 @@ def _balanced(problem: Composite, pull: Vector, free: NDArray[np.intp]) -> tuple
 def _columns(problem: Composite, index: NDArray[np.intp]) -> Vector:
     """Some columns of the matrix of the quadratic, which is not formed for them."""
     if "hessian" in problem.__dict__ and problem.hessian is not None:
-        part = problem.hessian[:, index]
-        return part.toarray() if sp.issparse(part) else np.asarray(part)
+        if sp.issparse(problem.hessian):
+            return np.asarray(sp.csc_array(problem.hessian)[:, index].toarray())
+        return np.asarray(problem.hessian[:, index])
     unit = np.zeros((problem.size, index.size))
     unit[index, np.arange(index.size)] = 1.0
     total = np.zeros_like(unit) if problem.matrix is None else np.asarray(problem.matrix @ unit)

@@ -16,6 +16,8 @@ __all__ = ["Check", "State"]
 
 Vector = NDArray[np.float64]
 
+_ROUNDING = 2.0**-44  # share of a gap that its sum, or the difference from a value as large, may have lost
+
 
 @dataclass
 class State:
@@ -79,8 +81,9 @@ class State:
         """A point with its value and the gap that is proved for it, by the slopes `dual` of the rows."""
         if value < self.upper:
             self.x, self.upper = x, value
-        if value - gap > self.lower:
-            self.lower, self.assumption, self.proof, self.dual = value - gap, assumption, proof, dual
+        lower = value - gap * (1.0 + _ROUNDING)
+        if lower > self.lower:
+            self.lower, self.assumption, self.proof, self.dual = lower, assumption, proof, dual
 
     @property
     def spent(self) -> float:
