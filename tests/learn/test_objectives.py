@@ -214,3 +214,18 @@ def test_a_wide_problem_with_centred_targets_is_certified():
         model = learn.FusedLasso(alpha=alpha, fusion=fusion).fit(X, y - y.mean())
         assert model.gap_ <= 1e-9 * model.objective_
         assert model.n_iter_ < 50
+
+
+@pytest.mark.parametrize("shape", [(27, 30), (60, 5), (40, 40)])
+@pytest.mark.parametrize("offset", [1e4, 1e6])
+def test_features_far_from_zero_are_fitted_as_if_they_were_not(shape, offset):
+    """Features that vary little around large means: the products of nearly equal numbers hide what matters."""
+    for seed in range(15):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal(shape) * 10.0 ** rng.uniform(-1, 1, shape[1])
+        y = X[:, 0] + rng.standard_normal(shape[0])
+        near, far = learn.Lasso(alpha=0.01).fit(X, y), learn.Lasso(alpha=0.01).fit(X + offset, y)
+        assert far.gap_ <= 1e-9 * max(far.objective_, 1e-3)
+        np.testing.assert_allclose(far.objective_, near.objective_, rtol=1e-6, atol=1e-9)
+        again = learn.Lasso(alpha=0.01, warm_start=True).fit(X + offset, y).fit(X + offset, y)
+        np.testing.assert_allclose(again.predict(X + offset), far.predict(X + offset), atol=1e-5)

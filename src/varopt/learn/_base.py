@@ -150,15 +150,18 @@ class Certified(BaseEstimator):
         self, problem: LinearProblem, start: tuple[Vector, float] | None, clock: Clock, shift: float, **options: Any
     ) -> Fit:
         """Minimise the objective of a linear problem whose targets were shifted by `shift`."""
-        at = None
+        at: dict[Variable, Any] | None = None
         if start is not None:
-            at = {problem.w: start[0]} | ({problem.b: start[1] - shift} if problem.b is not None else {})
+            at = {problem.w: start[0]}
+            if problem.b is not None:
+                at[problem.b] = start[1] - shift + problem.moved(start[0])
         solved = self._minimize(self._objective(problem, **options), at, clock)
         return self._fit(problem, solved, shift)
 
     def _fit(self, problem: LinearProblem, solved: Solved, shift: float) -> Fit:
-        intercept = 0.0 if problem.b is None else shift + float(solved.values[problem.b])
-        return Fit(np.asarray(solved.values[problem.w]), intercept, solved)
+        coef = np.asarray(solved.values[problem.w])
+        intercept = 0.0 if problem.b is None else shift + float(solved.values[problem.b]) - problem.moved(coef)
+        return Fit(coef, intercept, solved)
 
     def _minimize(self, objective: Objective, start: Mapping[Variable, Any] | None, clock: Clock) -> Solved:
         # The engine's tolerance is relative above one: in units of the smallest share it is relative all the way down.

@@ -26,6 +26,7 @@ from varopt.learn._problem import (
     squared_error,
 )
 from varopt.learn._rows import Rows
+from varopt.model._maps import Matrix
 from varopt.solvers import composite, pivoted_along
 
 __all__ = ["ElasticNet", "LADRegressor", "Lasso", "LinearRegressor", "LinearSVR"]
@@ -35,6 +36,7 @@ Vector = NDArray[np.float64]
 NON_NEGATIVE = Interval(Real, 0.0, None, closed="left")
 POSITIVE = Interval(Real, 0.0, None, closed="neither")
 SHARE = Interval(Real, 0.0, 1.0, closed="both")
+_OFFSET = 300.0  # standard deviations from zero beyond which the mean of a feature is in the way
 _GRAM = 2000  # features up to which fits along a path are made on one Gram matrix
 
 
@@ -209,6 +211,22 @@ class ElasticNet(MultiOutputMixin, LinearRegressor):
         """The coefficients as a sparse matrix."""
         return sp.csr_matrix(np.atleast_2d(self.coef_))
 
+    def _problem(self, rows: Rows, y: Any) -> tuple[LinearProblem, float]:
+        """The problem of one target; features whose means are far larger than what they vary by are centred too.
+
+        Products of such features are nearly all the same, and their differences, which are what matters, are lost.
+        """
+        problem, shift = super()._problem(rows, y)
+        if not self.fit_intercept or sp.issparse(rows.X):
+            return problem, shift
+        features = Matrix(rows.X)
+        center = np.asarray(features.transpose_apply(rows.weight) / rows.total, dtype=np.float64)
+        squares = features.gram_diagonal(rows.weight) / rows.total
+        far = np.flatnonzero(squares - center**2 < (center / _OFFSET) ** 2)
+        if not np.any(np.ptp(rows.X[:, far], axis=0) > 0.0):  # constant ones do no harm
+            return problem, shift
+        return replace(problem, X=rows.X - center, center=center), shift
+
     def _objective(self, problem: LinearProblem, **options: Any) -> Any:
         loss = problem.mean(squared_error(problem.residual))
         if not self.positive:
@@ -239,8 +257,9 @@ class ElasticNet(MultiOutputMixin, LinearRegressor):
             if x is None or l1 + l2 == 0.0:
                 yield None
                 continue
-            intercept = 0.0 if problem.b is None else shift + float(x[place[problem.b]][0])
-            yield x[place[problem.w]].astype(rows.X.dtype), intercept
+            coef = x[place[problem.w]]
+            intercept = 0.0 if problem.b is None else shift + float(x[place[problem.b]][0]) - problem.moved(coef)
+            yield coef.astype(rows.X.dtype), intercept
 
     def _fit(self, problem: LinearProblem, solved: Solved, shift: float) -> Fit:
         fit = super()._fit(problem, solved, shift)

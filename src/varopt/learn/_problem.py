@@ -19,18 +19,26 @@ Vector = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class LinearProblem:
-    """Predictions ``X w + b`` for targets `y` with weights `weight`; `b` is None where there is no intercept."""
+    """Predictions ``X w + b`` for targets `y` with weights `weight`; `b` is None where there is no intercept.
+
+    Where `center` was taken from the rows of X, the intercept of the data as they were is ``b - center'w``.
+    """
 
     X: Any
     y: Vector
     weight: Vector
     intercept: bool
+    center: Vector | None = None
     w: Variable = field(init=False)
     b: Variable | None = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "w", vo.Variable(self.X.shape[1], name="coef"))
         object.__setattr__(self, "b", vo.Variable(name="intercept") if self.intercept else None)
+
+    def moved(self, w: Vector) -> float:
+        """What b is more than the intercept of the data as they were."""
+        return 0.0 if self.center is None else float(self.center @ w)
 
     @property
     def prediction(self) -> Any:
