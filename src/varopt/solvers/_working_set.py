@@ -49,7 +49,7 @@ class WorkingSet(Method):
     doubles. Memory is a copy of the columns in the set: no matrix has as many rows and columns as there are variables.
     """
 
-    first: int = 100
+    first: int = 250
 
     name: ClassVar[str] = "working-set"
 
