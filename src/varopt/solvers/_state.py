@@ -16,7 +16,7 @@ __all__ = ["Check", "State"]
 
 Vector = NDArray[np.float64]
 
-_ROUNDING = 2.0**-44  # share of a gap that its sum, or the difference from a value as large, may have lost
+_ROUNDING = 2.0**-44  # share of a value that its difference from a gap as large may have lost
 
 
 @dataclass
@@ -81,7 +81,9 @@ class State:
         """A point with its value and the gap that is proved for it, by the slopes `dual` of the rows."""
         if value < self.upper:
             self.x, self.upper = x, value
-        lower = value - gap * (1.0 + _ROUNDING)
+        lower = value - gap
+        if 0.0 < abs(lower) <= _ROUNDING * abs(value):  # what is left of two large numbers is rounding
+            lower -= _ROUNDING * abs(value)
         if lower > self.lower:
             self.lower, self.assumption, self.proof, self.dual = lower, assumption, proof, dual
 
