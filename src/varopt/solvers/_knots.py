@@ -145,7 +145,7 @@ def _exchange(
         moved = [*moved, joining, wrong] if waited or again else []
         if waited > _PATIENCE:
             del excess
-            _show(problem, bends, state, points.copy(), dual)
+            _show(problem, bends, state, points, dual)
             return np.unique(np.concatenate(moved)), points
         del points, dual, excess
 
@@ -171,7 +171,7 @@ def _decided(bends: Bends, sides: Sides, moving: NDArray[np.bool_], points: Vect
     programme in their duals, with the sides nearby and the values of the line beyond as they are.
     """
     line = Line(bends, _knots(bends, moving | (sides != 0)))
-    values, inner = points[line.knots], line.inner
+    values, inner = points[line.knots] - bends.middle, line.inner
     at = np.where(sides[inner] > 0, bends.high[inner], bends.low[inner])
     moves = np.flatnonzero(moving[inner] & ~bends.free[inner])
     at[moves] = 0.0
