@@ -309,3 +309,12 @@ def test_restriction_keeps_the_value(rng):
     whole = fixed.copy()
     whole[index] = point
     np.testing.assert_allclose(small.value(point), f(whole))
+
+
+def test_sums_of_neighbours_beside_squares_of_all_variables():
+    """A quadratic whose matrix is a diagonal, of a format that cannot be indexed."""
+    w = vo.Variable(12)
+    f = vo.norm1(vo.diff(w) + w[:11]) + vo.sum_squares(w - np.arange(12.0) ** 2)
+    r = vo.minimize(f)
+    assert r.status is Status.OPTIMAL
+    assert abs(r.fun - explicit_optimum(f)) <= 1e-6 * r.fun
