@@ -1,47 +1,79 @@
-"""SciPy's BLAS threads: fewer while a problem is solved, and all of them back afterwards."""
+"""Threads of BLAS: one while a problem is solved, all for what is large, and all of them back afterwards."""
 
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
 import numpy as np
 import pytest
+import scipy.linalg
+import scipy.sparse as sp
 from threadpoolctl import threadpool_info
 
 import varopt as vo
-from varopt._threads import one_pool, openblas_of_scipy
+from varopt import _threads, learn
+from varopt._threads import all_threads, one_thread
+from varopt.model._maps import Matrix
+from varopt.solvers._definite import cholesky
 
 
-def scipy_threads():
-    functions = openblas_of_scipy()
-    return None if functions is None else functions[0]()
-
-
-def pools():
-    return {pool["filepath"]: pool["num_threads"] for pool in threadpool_info()}
+def counts():
+    return {name: pool.read() for name, pool in _threads.pools().items()}
 
 
 @pytest.fixture(autouse=True)
 def restored():
-    before = pools()
+    """Two threads to begin with, whatever the machine has, and as many at the end."""
+    before = counts()
+    for pool in _threads.pools().values():
+        pool.write(2)
+    others = {pool["filepath"]: pool["num_threads"] for pool in threadpool_info()}
     yield
-    assert pools() == before
+    assert {pool["filepath"]: pool["num_threads"] for pool in threadpool_info()} == others
+    for name, pool in _threads.pools().items():
+        pool.write(before[name])
 
 
-ONE = 1 if scipy_threads() is not None else None
+ONE, TWO = (dict.fromkeys(_threads.pools(), count) for count in (1, 2))
 
 
-def test_only_the_pool_of_scipy_is_held():
-    before = pools()
-    with one_pool():
-        assert scipy_threads() == ONE
-        assert all(count == before[path] for path, count in pools().items() if "scipy.libs" not in path)
+def test_both_libraries_from_pypi_are_found():
+    bundled = {pool["filepath"] for pool in threadpool_info() if pool["internal_api"] == "openblas"}
+    homes = {name for name in ("numpy", "scipy") if any(f"{name}.libs" in path for path in bundled)}
+    assert homes <= set(_threads.pools())
 
 
 def test_it_nests():
-    with one_pool():
-        with one_pool():
-            pass
-        assert scipy_threads() == ONE
+    with one_thread():
+        assert counts() == ONE
+        with one_thread():
+            assert counts() == ONE
+        assert counts() == ONE
+    assert counts() == TWO
+
+
+@pytest.mark.parametrize("library", sorted(_threads.pools()))
+def test_what_is_large_has_threads(library):
+    with one_thread(), one_thread():
+        with all_threads(library, 1e12):
+            assert counts() == ONE | {library: 2}
+        with all_threads(library, 1e3):
+            assert counts() == ONE
+        assert counts() == ONE
+
+
+def test_alone_it_changes_nothing():
+    with all_threads("numpy", 1e12):
+        assert counts() == TWO
+
+
+def test_who_has_one_thread_keeps_one():
+    for pool in _threads.pools().values():
+        pool.write(1)
+    with one_thread(), all_threads("numpy", 1e12), all_threads("scipy", 1e12):
+        assert counts() == ONE
+    assert counts() == ONE
+    for pool in _threads.pools().values():
+        pool.write(2)
 
 
 def test_overlapping_calls_leave_the_threads_as_they_were():
@@ -50,30 +82,61 @@ def test_overlapping_calls_leave_the_threads_as_they_were():
     def use(k):
         barrier.wait()
         for _ in range(50 + k):
-            with one_pool():
+            with one_thread(), all_threads("numpy", 1e12):
                 pass
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(use, range(4)))
+    assert counts() == TWO
 
 
-def test_an_exception_gives_the_threads_back(rng):
-    X, y = rng.standard_normal((2000, 20)), rng.standard_normal(2000)
-    w = vo.Variable(20)
-    seen = []
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_solve_has_one_and_an_exception_gives_them_back(rng, sparse):
+    X, y = rng.standard_normal((3000, 20)), rng.standard_normal(3000)
+    w, seen = vo.Variable(20), []
 
     def look(_):
-        seen.append(scipy_threads())
+        seen.append(counts())
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        vo.minimize(vo.norm1(y - X @ w), callback=look)
+        vo.minimize(vo.norm1(y - (sp.csr_array(X) if sparse else X) @ w) + vo.sum_squares(w), callback=look)
     assert seen == [ONE]
 
 
 def test_small_problems_leave_them_alone(rng):
-    before = scipy_threads()
     w, seen = vo.Variable(3), []
-    vo.minimize(vo.norm1(rng.standard_normal((40, 3)) @ w - 1.0), callback=lambda _: seen.append(scipy_threads()))
+    vo.minimize(vo.norm1(rng.standard_normal((40, 3)) @ w - 1.0), callback=lambda _: seen.append(counts()))
     assert np.size(seen) > 0
-    assert all(count == before for count in seen)
+    assert all(count == TWO for count in seen)
+
+
+def test_kernel_machines_have_one(rng, monkeypatch):
+    X, seen = rng.standard_normal((60, 2)), []
+    factor = scipy.linalg.cho_factor
+    monkeypatch.setattr(scipy.linalg, "cho_factor", lambda *a, **k: (seen.append(counts()), factor(*a, **k))[1])
+    learn.SVC().fit(X, np.sign(X[:, 0] + 0.3 * rng.standard_normal(60)))
+    assert seen
+    assert all(count == ONE for count in seen)
+
+
+def test_large_products_and_factors_have_all(rng, monkeypatch):
+    monkeypatch.setattr(_threads, "_LARGE", 1000.0)
+    seen = []
+
+    def recording(name, pool):
+        return _threads.Pool(pool.read, lambda count: (seen.append((name, count)), pool.write(count)))
+
+    recorded = {name: recording(name, pool) for name, pool in _threads.pools().items()}
+    monkeypatch.setattr(_threads, "pools", lambda: recorded)
+    A = Matrix(rng.standard_normal((50, 10)))
+    for product, library in (
+        (lambda: A.gram(np.ones(50)), "numpy"),
+        (lambda: A.gram(rng.uniform(size=50)), "numpy"),
+        (lambda: A.apply(np.ones(10)), "numpy"),
+        (lambda: cholesky(np.eye(20)), "scipy"),
+    ):
+        with one_thread():
+            seen.clear()
+            product()
+            assert seen == [(library, 2), (library, 1)] * (library in recorded)

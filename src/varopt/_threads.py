@@ -1,58 +1,104 @@
-"""One pool of BLAS threads at a time.
+"""Threads of BLAS for what is large, and none for the rest.
 
 NumPy and SciPy from PyPI each bring an OpenBLAS with threads of its own. A thread that has done its part spins for a
-while, waiting for more, and is in the way of the threads of the other library: on two cores a solve that calls both in
-turn takes two to four times as long. Where factorisations are small, SciPy's does without threads, and NumPy's, which
-forms products with the data, keeps them.
+while, waiting for more: in the way of those of the other library, of other processes, and of its own caller. On two
+idle cores a solve that calls both libraries in turn takes two to four times as long as without threads; where another
+process keeps one of the cores busy, every call waits for a thread that is not running, and a solve takes ten times as
+long. So a solve runs in one thread, but for products and factorisations so large that they gain from more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
-__all__ = ["one_pool"]
+__all__ = ["all_threads", "one_thread"]
+
+_LARGE = 5e8  # multiplications that gain from threads: some ten milliseconds of one
+
+_HELD: ContextVar[Mapping[str, int] | None] = ContextVar("threads of libraries that are held at one", default=None)
+
+
+class Pool(NamedTuple):
+    """Functions that read and set a number of threads."""
+
+    read: Callable[[], int]
+    write: Callable[[int], Any]
 
 
 @cache
-def openblas_of_scipy() -> Any:
-    """The functions that read and set the number of threads of the OpenBLAS that is SciPy's alone, or None."""
-    import ctypes
-    from pathlib import Path
-
+def pools() -> dict[str, Pool]:
+    """The OpenBLAS of NumPy and that of SciPy, as far as each has its own."""
+    import numpy as np
     import scipy.linalg  # which loads it
 
-    home = Path(scipy.__file__).parent
-    for path in (*(home.parent / "scipy.libs").glob("*openblas*"), *(home / ".dylibs").glob("*openblas*")):
-        try:
-            library = ctypes.CDLL(str(path))
-        except OSError:
-            continue
-        for name in ("scipy_openblas_{}_num_threads", "openblas_{}_num_threads"):
-            for end in ("", "64_"):
-                read, write = (getattr(library, name.format(verb) + end, None) for verb in ("get", "set"))
-                if read is not None and write is not None:
-                    return read, write
+    found = {"numpy": _bundled(Path(np.__file__).parent), "scipy": _bundled(Path(scipy.__file__).parent)}
+    return {name: pool for name, pool in found.items() if pool is not None}
+
+
+def _bundled(package: Path) -> Pool | None:
+    """The OpenBLAS that a package brings along."""
+    for folder in (package.parent / f"{package.name}.libs", package / ".dylibs"):
+        for path in folder.glob("*openblas*"):
+            if (pool := _pool(path)) is not None:
+                return pool
+    return None
+
+
+def _pool(path: Path) -> Pool | None:
+    import ctypes
+
+    try:
+        library = ctypes.CDLL(str(path))
+    except OSError:
+        return None
+    for name in ("scipy_openblas_{}_num_threads", "openblas_{}_num_threads"):
+        for end in ("", "64_"):
+            read, write = (getattr(library, name.format(verb) + end, None) for verb in ("get", "set"))
+            if read is not None and write is not None:
+                return Pool(read, write)
     return None
 
 
 @contextmanager
-def one_pool() -> Iterator[None]:
-    """Within it, SciPy's linear algebra runs in the calling thread, where its OpenBLAS is not NumPy's too.
+def one_thread() -> Iterator[None]:
+    """Within it linear algebra runs in the calling thread, but for what is within `all_threads`.
 
     The number of threads is the process's. Who finds it at one already leaves it to others to raise it again: so calls
     may nest, and of calls that overlap in time the first to begin is the first to end it for all, which costs the
     others some speed and nothing else. Nothing is counted that an interrupt or a fork could leave wrong.
     """
-    functions = openblas_of_scipy()
-    before = 1 if functions is None else functions[0]()
+    held = {name: count for name, pool in pools().items() if (count := pool.read()) > 1}
+    if not held:
+        yield
+        return
+    token = _HELD.set(held)
+    try:
+        _set(dict.fromkeys(held, 1))
+        yield
+    finally:
+        _set(held)
+        _HELD.reset(token)
+
+
+@contextmanager
+def all_threads(library: str, multiplications: float) -> Iterator[None]:
+    """Within it, and within `one_thread`, a library has its threads back for so much work, if that is much."""
+    before = (_HELD.get() or {}).get(library, 1) if multiplications >= _LARGE else 1
     if before == 1:
         yield
         return
     try:
-        functions[1](1)
+        _set({library: before})
         yield
     finally:
-        functions[1](before)
+        _set({library: 1})
+
+
+def _set(counts: Mapping[str, int]) -> None:
+    for name, count in counts.items():
+        pools()[name].write(count)

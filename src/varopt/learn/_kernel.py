@@ -25,6 +25,7 @@ from sklearn.svm._base import BaseLibSVM
 from sklearn.utils._param_validation import Interval
 
 from varopt import terms
+from varopt._threads import one_thread
 from varopt.certificates import Certificate, DualGap, NoCertificate
 from varopt.learn._arrays import to_numpy
 from varopt.learn._docs import filled
@@ -148,7 +149,8 @@ class _Finished(BaseLibSVM):
         block = self._kernel_blocks(X, y.shape[0])
         weight = sample_weight if sample_weight.size else np.ones(y.shape[0])
         machines = list(self._machines(block, y, weight))
-        states = [self._solve(machine) for machine in machines]
+        with one_thread():
+            states = [self._solve(machine) for machine in machines]
         self._certify(states)
         self._assemble(y, machines, [state.x[:-1] for state in states])
         self.intercept_ = np.array([state.x[-1] for state in states])

@@ -14,6 +14,7 @@ from sklearn.utils import Bunch, check_scalar, column_or_1d
 from sklearn.utils._metadata_requests import _raise_for_params, _routing_enabled
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 
+from varopt._threads import one_thread
 from varopt.learn._arrays import followers
 from varopt.learn._base import Certified
 from varopt.learn._rows import same_data
@@ -117,7 +118,7 @@ def _walk(search: PathCV, model: Any, path: Path, X: Any, y: Any, weight: Vector
     model = clone(model).set_params(warm_start=True)
     losses = []
     given, (X, y, weight) = (X[train], y[train], weight[train]), (X[test], y[test], weight[test])
-    with same_data(), kept_products():
+    with same_data(), kept_products(), one_thread():
         for settings, line in zip(path, model._along(path, *given), strict=True):
             model.set_params(**settings)
             if line is None:

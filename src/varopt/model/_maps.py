@@ -20,6 +20,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from varopt._domains import as_finite
+from varopt._threads import all_threads
 
 __all__ = [
     "Difference",
@@ -42,6 +43,7 @@ Vector = NDArray[np.floating[Any]]
 _CHUNK = 1 << 20  # entries of a dense temporary where matrices are multiplied piece by piece
 _CACHED = 1 << 16  # the same where vectors are, and the piece should stay in the cache
 _TALL = 1 << 12  # rows at a time of a transposed product, on which BLAS would waste its threads
+_FETCH = 20  # multiplications in the time in which an entry of a large matrix comes from memory
 _EAGER = 1 << 20  # matrices up to this many entries are checked for NaN when handed over, larger ones at first use
 
 
@@ -144,9 +146,10 @@ class Map(ABC):
             # With roots of the weights it is a matrix times itself, which is half the work. So many rows that the
             # addition to `total` is cheap beside the product.
             roots = np.sqrt(weights) if np.min(weights) >= 0.0 else None
-            for part, block in self._row_blocks(at_least=4096):
-                scaled = (weights if roots is None else roots)[part, None] * block
-                total += scaled.T @ (block if roots is None else scaled)
+            with all_threads("numpy", self.shape[0] * self.shape[1] ** 2):
+                for part, block in self._row_blocks(at_least=4096):
+                    scaled = (weights if roots is None else roots)[part, None] * block
+                    total += scaled.T @ (block if roots is None else scaled)
         return total
 
     def gram_diagonal(self, weights: Vector) -> Vector:
@@ -240,7 +243,8 @@ class Matrix(Map):
 
     def _apply(self, points: Vector) -> Vector:
         if self._fits(points):
-            return np.asarray(points @ self.array.T)
+            with all_threads("numpy", _FETCH * self.array.size):
+                return np.asarray(points @ self.array.T)
         out = np.empty((*points.shape[:-1], self.shape[0]))
         for part, block in self._row_blocks():
             out[..., part] = points @ block.T
@@ -276,7 +280,8 @@ class Matrix(Map):
     def _gram(self, weights: Vector) -> Any:
         if self.array.dtype != np.float64 or np.ptp(weights) > 0.0:
             return super().gram(weights)
-        total = self.array.T @ self.array  # equal weights: nothing is copied
+        with all_threads("numpy", self.shape[0] * self.shape[1] ** 2):
+            total = self.array.T @ self.array  # equal weights: nothing is copied
         total *= weights[0]
         return total
 

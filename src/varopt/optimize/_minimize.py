@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from varopt._domains import as_finite
-from varopt._threads import one_pool
+from varopt._threads import one_thread
 from varopt.certificates import NoCertificate
 from varopt.model import Expression, Objective, Parametric, as_objective
 from varopt.model._points import split
@@ -36,7 +36,7 @@ Vector = NDArray[np.float64]
 
 
 _FEW_ENTRIES = 20_000  # of the data, up to which there is nothing for threads to do
-_SMALL_MATRIX = 1500  # rows up to which a factorisation gains little from threads
+_SMALL_MATRIX = 1500  # rows up to which factorisations of all kinds gain little from threads
 
 
 class _TimeUp(Exception):
@@ -149,7 +149,7 @@ def minimize(
             state.see(state.x, float(objective(state.x)), 0.0)
             state.record()
         else:
-            with one_pool() if _is_medium(problem) else nullcontext():
+            with one_thread() if _is_medium(problem) else nullcontext():
                 solver.solve(problem, state, tol, check)
     except (_TimeUp, KeyboardInterrupt, StopIteration) as reason:
         status = Status.TIME_LIMIT if isinstance(reason, _TimeUp) else Status.INTERRUPTED
@@ -161,9 +161,10 @@ def minimize(
 
 
 def _is_medium(problem: Composite) -> bool:
-    """Whether the data are of a size for threads, and the matrices to factorise are not."""
-    rows = sum(r.count for r in (*problem.rows, *problem.squares) if r.single is None)
-    return rows * problem.size > _FEW_ENTRIES and min(rows, problem.size) <= _SMALL_MATRIX
+    """Whether the data are of a size for threads, and few of the matrices that come of them are."""
+    parts = [r for r in (*problem.rows, *problem.squares) if r.single is None]
+    rows, dense = sum(r.count for r in parts), any(r.linear.storage != "sparse" for r in parts)
+    return rows * problem.size > _FEW_ENTRIES and (not dense or min(rows, problem.size) <= _SMALL_MATRIX)
 
 
 def maximize(f: Any, space: Any = None, **options: Any) -> Result:

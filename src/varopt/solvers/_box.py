@@ -12,6 +12,8 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from varopt.solvers._definite import cholesky
+
 __all__ = ["EQUAL", "active", "box_by_active_set", "box_by_interior_point"]
 
 Vector = NDArray[np.float64]
@@ -51,7 +53,7 @@ def box_by_interior_point(
         system = scaled.copy()
         system[np.diag_indices(count)] += low / v + top / room
         try:
-            factor = scipy.linalg.cho_factor(system, lower=True, overwrite_a=True, check_finite=False)
+            factor = cholesky(system, overwrite=True)
         except np.linalg.LinAlgError:
             break
         across = scipy.linalg.cho_solve(factor, s, check_finite=False)

@@ -11,7 +11,9 @@ import scipy.linalg
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-__all__ = ["InverseEnergy", "factorised", "factorised_sparse", "solve_definite"]
+from varopt._threads import all_threads
+
+__all__ = ["InverseEnergy", "cholesky", "factorised", "factorised_sparse", "solve_definite"]
 
 Vector = NDArray[np.float64]
 
@@ -33,10 +35,19 @@ def solve_definite(matrix: Any, rhs: Vector) -> Vector:
     return rhs / scale
 
 
+def cholesky(matrix: Vector, *, overwrite: bool = False) -> tuple[Vector, bool]:
+    """A Cholesky factor, for `scipy.linalg.cho_solve`; `LinAlgError` where the matrix is not positive definite."""
+    with all_threads("scipy", matrix.shape[0] ** 3 / 3):
+        factor: tuple[Vector, bool] = scipy.linalg.cho_factor(
+            matrix, lower=True, overwrite_a=overwrite, check_finite=False
+        )
+    return factor
+
+
 def factorised(matrix: Vector) -> Any:
     """A Cholesky factor, or None where the matrix is singular or nearly so."""
     try:
-        factor = scipy.linalg.cho_factor(matrix, lower=True, check_finite=False)
+        factor = cholesky(matrix)
     except np.linalg.LinAlgError:
         return None
     pivots = np.diagonal(factor[0])
@@ -45,7 +56,7 @@ def factorised(matrix: Vector) -> Any:
 
 def _solve_dense(matrix: Vector, rhs: Vector, ridge: float) -> Vector:
     shifted = matrix if ridge == 0.0 else matrix + ridge * np.eye(matrix.shape[0])
-    factor = scipy.linalg.cho_factor(shifted, lower=True, check_finite=False)
+    factor = cholesky(shifted)
     return np.asarray(scipy.linalg.cho_solve(factor, rhs, check_finite=False))
 
 

@@ -85,7 +85,9 @@ class Envelope:
             idle[j] = np.clip(np.divide(-pull, height, out=np.zeros(n), where=height > 0.0), 0.0, 1.0)
             pull += height * idle[j]
         root = np.sqrt(diagonal[:m])
-        if np.any(root != 1.0):
+        if m and np.all(root == root[0]):
+            scale, columns = scale / root[0], columns * root[0]
+        elif m:
             matrix = sp.csr_array((matrix.data / root[matrix.indices], matrix.indices, matrix.indptr), matrix.shape)
         offset = np.concatenate([r.offset for r in problem.rows])
         steady = np.concatenate([problem.vector[order[:m]] / root, problem.vector[order[m:]]])
@@ -131,7 +133,11 @@ class Envelope:
     def move(self, step: Vector) -> Vector:
         """How far the rows move with a step."""
         m = self.root.size
-        return np.asarray(self.scale * (self.matrix @ step[:m] + self.dense @ step[m:]))
+        moved = self.matrix @ step[:m]
+        for column, length in zip(self.dense.T, step[m:], strict=True):
+            moved += length * column
+        moved *= self.scale
+        return np.asarray(moved)
 
     def pull(self, force: Vector) -> Vector:
         """The pull of forces of the rows on the point."""

@@ -21,6 +21,8 @@ import scipy.linalg
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from varopt.solvers._definite import cholesky
+
 __all__ = ["ConjugateGradients"]
 
 Vector = NDArray[np.float64]
@@ -69,7 +71,7 @@ class ConjugateGradients:
         if self.give.size:
             inner = (self.stiff @ (sp.diags_array(1.0 / self.diagonal) @ self.stiff_transpose)).toarray()
             inner.flat[:: inner.shape[0] + 1] += self.give
-            self.factor = scipy.linalg.cho_factor(inner, lower=True, overwrite_a=True, check_finite=False)
+            self.factor = cholesky(inner, overwrite=True)
 
     def _precondition(self, r: Vector, c: Vector) -> tuple[Vector, Vector]:
         y = r / self.diagonal

@@ -20,6 +20,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from varopt.solvers._box import box_by_active_set, box_by_interior_point
+from varopt.solvers._definite import cholesky
 from varopt.solvers._state import Check, State
 from varopt.terms import PiecewisePolynomial
 
@@ -228,9 +229,7 @@ def _bordered(matrix: Vector, target: Vector, total: float, guess: Vector) -> tu
         return None
     ridge = 1e-11 * float(np.trace(matrix)) / target.size
     try:
-        factor = scipy.linalg.cho_factor(
-            matrix + ridge * np.eye(target.size), lower=True, overwrite_a=True, check_finite=False
-        )
+        factor = cholesky(matrix + ridge * np.eye(target.size), overwrite=True)
     except np.linalg.LinAlgError:
         return None
     ones = scipy.linalg.cho_solve(factor, np.ones(target.size), check_finite=False)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from varopt.solvers._augmented import Augmented
 from varopt.solvers._columns import reach
 from varopt.solvers._composite import Composite
-from varopt.solvers._definite import factorised_sparse
+from varopt.solvers._definite import cholesky, factorised_sparse
 from varopt.solvers._gradients import ConjugateGradients
 
 __all__ = ["Normal", "normal"]
@@ -323,7 +323,7 @@ class _Dense(_Factored):
                 total[entries.row, entries.col] += entries.data
         if ridge:
             total.flat[:: total.shape[0] + 1] += ridge * max(float(total.diagonal().mean()), 1e-300)
-        factor = scipy.linalg.cho_factor(total, lower=True, overwrite_a=True, check_finite=False)
+        factor = cholesky(total, overwrite=True)
         return lambda rhs: np.asarray(scipy.linalg.cho_solve(factor, rhs, check_finite=False))
 
 
