@@ -104,10 +104,26 @@ def test_a_solve_has_one_and_an_exception_gives_them_back(rng, sparse):
     assert seen == [ONE]
 
 
-def test_small_problems_leave_them_alone(rng):
-    w, seen = vo.Variable(3), []
-    vo.minimize(vo.norm1(rng.standard_normal((40, 3)) @ w - 1.0), callback=lambda _: seen.append(counts()))
-    assert np.size(seen) > 0
+def test_black_boxes_have_all_and_the_search_has_one(monkeypatch):
+    inside, outside, eigh = [], [], np.linalg.eigh
+    monkeypatch.setattr(np.linalg, "eigh", lambda matrix: (inside.append(counts()), eigh(matrix))[1])
+
+    def f(x):
+        outside.append(counts())
+        return float(x @ x)
+
+    vo.minimize(f, vo.Box(-5.0, 5.0, size=3), budget=200, seed=0)
+    assert all(count == TWO for count in outside)
+    assert ONE in inside
+
+
+def test_many_rows_and_columns_keep_all(rng):
+    w, seen = vo.Variable(1600), []
+    vo.minimize(
+        vo.sum_squares(rng.standard_normal((1700, 1600)) @ w - 1.0) + vo.norm1(w),
+        callback=lambda _: seen.append(counts()), time_limit=1e-3,
+    )  # fmt: skip
+    assert seen
     assert all(count == TWO for count in seen)
 
 

@@ -35,8 +35,7 @@ __all__ = ["maximize", "minimize"]
 Vector = NDArray[np.float64]
 
 
-_FEW_ENTRIES = 20_000  # of the data, up to which there is nothing for threads to do
-_SMALL_MATRIX = 1500  # rows up to which factorisations of all kinds gain little from threads
+_LARGE = 1500  # rows and columns beyond which factorisations of all kinds gain from threads
 
 
 class _TimeUp(Exception):
@@ -149,7 +148,7 @@ def minimize(
             state.see(state.x, float(objective(state.x)), 0.0)
             state.record()
         else:
-            with one_thread() if _is_medium(problem) else nullcontext():
+            with nullcontext() if _is_large(problem) else one_thread():
                 solver.solve(problem, state, tol, check)
     except (_TimeUp, KeyboardInterrupt, StopIteration) as reason:
         status = Status.TIME_LIMIT if isinstance(reason, _TimeUp) else Status.INTERRUPTED
@@ -160,11 +159,10 @@ def minimize(
     return _conclude(objective, problem, state, tol, status, solver.name)
 
 
-def _is_medium(problem: Composite) -> bool:
-    """Whether the data are of a size for threads, and few of the matrices that come of them are."""
-    parts = [r for r in (*problem.rows, *problem.squares) if r.single is None]
-    rows, dense = sum(r.count for r in parts), any(r.linear.storage != "sparse" for r in parts)
-    return rows * problem.size > _FEW_ENTRIES and (not dense or min(rows, problem.size) <= _SMALL_MATRIX)
+def _is_large(problem: Composite) -> bool:
+    """Whether whatever is done with the data, which are dense, gains from threads."""
+    parts = [r for r in (*problem.rows, *problem.squares) if r.single is None and r.linear.storage != "sparse"]
+    return min(sum(r.count for r in parts), problem.size) > _LARGE
 
 
 def maximize(f: Any, space: Any = None, **options: Any) -> Result:

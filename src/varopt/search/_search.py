@@ -15,6 +15,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from varopt._threads import one_thread
 from varopt._version import __version__
 from varopt.certificates import Sampled
 from varopt.search._batch import Batch, Stretch, Told
@@ -182,7 +183,8 @@ class Search:
             _, self._model = self._build(max(count, self._model.population))
         self._model.refresh(self._rng)
         size = self._model.population if count is None or not self.asynchronous else count
-        latent = self._model.sample(self._rng, size)
+        with one_thread():
+            latent = self._model.sample(self._rng, size)
         rows = self._coding.rows(latent)
         if self._averaged is not None and (again := self._averaged.doubtful()):
             rows = np.vstack((rows, again))
@@ -315,7 +317,8 @@ class Search:
             self._arrived = []
         self.generation += 1
         if values.min() < math.inf:  # a generation that failed as a whole teaches nothing
-            self._model.tell(latent, values)
+            with one_thread():
+                self._model.tell(latent, values)
         best = self._incumbent
         upper = math.inf if best is None else best.value
         self._trace.append((self.evaluations, upper, values, self._model.spread, time.time()))

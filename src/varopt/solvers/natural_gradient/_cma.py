@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from varopt._threads import all_threads
 from varopt.solvers.natural_gradient._integers import Integers
 from varopt.solvers.natural_gradient._update import Array, Gaussian
 from varopt.solvers.natural_gradient._weights import signed_log_weights
@@ -162,7 +163,8 @@ class CMA(Gaussian):
             self._free[columns] = widen < NEARLY_HELD
 
     def _decompose(self) -> None:
-        squares, self._axes = np.linalg.eigh(self.covariance)  # C = axes diag(lengths^2) axes', shortest first
+        with all_threads("numpy", 9.0 * self.size**3):
+            squares, self._axes = np.linalg.eigh(self.covariance)  # C = axes diag(lengths^2) axes', shortest first
         self._lengths = np.sqrt(np.maximum(squares, 1e-30 * squares[-1]))
         self._root, self._whitening = self._axes * self._lengths, self._axes / self._lengths  # C = root root'
 
