@@ -11,6 +11,7 @@ from tests.discrete.zoo import ENERGIES, cut, integer_quadratic, real_quadratic,
 from varopt.solvers.discrete import Energy, _eigenvalue, _semidefinite, _solve
 from varopt.solvers.discrete._branch import branch_and_bound
 from varopt.solvers.discrete._eigenvalue import cholesky_lower_bound, verified_lower_bound
+from varopt.solvers.discrete._matrices import as_dense
 from varopt.solvers.discrete._semidefinite import diagonal_bound, semidefinite_bound
 from varopt.solvers.discrete._spins import quadratic_minorant, spins_of
 from varopt.solvers.discrete._triangles import tighten
@@ -49,7 +50,7 @@ def test_semidefinite_bound_is_the_semidefinite_programme(rng):
     index = [
         (i, j) for j in range(n) for i in range(j + 1)
     ]  # the upper triangle by columns, off-diagonals times sqrt 2
-    dense = spins.matrix.toarray()
+    dense = as_dense(spins.matrix())
     cost = np.array([0.5 * dense[i, j] * (1.0 if i == j else np.sqrt(2.0)) for i, j in index])
     diagonal = sp.csc_matrix(np.array([[float(i == j == k) for i, j in index] for k in range(n)]))
     A = sp.vstack([diagonal, -sp.eye(len(index))], format="csc")
@@ -96,7 +97,7 @@ def test_triangles_tighten_and_stay_below(build, rng):
         optimum = energy.value(states(energy)).min()
         spins = spins_of(energy)
         plain, _, _ = semidefinite_bound(spins, rng)
-        dual = tighten(spins.matrix.toarray(), np.inf)
+        dual = tighten(as_dense(spins.matrix()), np.inf)
         assert spins.constant + dual.bound <= optimum
         assert spins.constant + dual.bound >= plain - 1e-2 * abs(plain)
 

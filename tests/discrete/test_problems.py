@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -326,6 +327,17 @@ def test_proven_instances(shared_data):
     r = max_cut(read_gset(shared_data / "gset" / "G11.txt"))  # a narrow torus: proved by elimination
     assert r.fun == 564.0 == r.upper
     assert isinstance(r.certificate, Exhaustive)
+
+
+@pytest.mark.parametrize("problem", [qubo, ising, max_cut])
+def test_dense_and_sparse_input_give_one_answer(problem, rng):
+    Q = rng.integers(-9, 10, (25, 25)) / 2.0
+    for matrix in (Q + Q.T, np.triu(Q), np.where(Q > 3.0, Q, 0.0)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # that the last is not symmetric
+            dense, sparse = problem(matrix), problem(sp.csr_array(matrix))
+        assert_allclose([dense.fun, dense.gap], [sparse.fun, sparse.gap])
+        assert_array_equal(dense.x, sparse.x)
 
 
 def test_a_dense_problem_with_more_neighbours_than_a_float_has_exponents(rng):

@@ -1,7 +1,10 @@
 """Sweeps, rounding, recombination and elimination: each against all states, or against what it promises."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
@@ -9,6 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from tests.discrete.zoo import ENERGIES, choices, clauses, cut, ferromagnet, integer_quadratic, real_quadratic, states
 from varopt.solvers.discrete import (
     SEARCHES,
+    Energy,
     Geometric,
     Linear,
     NaturalGradient,
@@ -20,6 +24,7 @@ from varopt.solvers.discrete import (
 )
 from varopt.solvers.discrete._colouring import colour
 from varopt.solvers.discrete._elimination import eliminate, elimination_order
+from varopt.solvers.discrete._matrices import as_dense
 from varopt.solvers.discrete._recombination import is_symmetric, recombine
 
 
@@ -122,7 +127,7 @@ def test_schedules():
 def test_colours_share_no_term(build, rng):
     graph = build(rng).neighbours
     label = colour(graph)
-    pairs = graph.tocoo()
+    pairs = sp.coo_array(graph)
     assert np.all((label[pairs.row] != label[pairs.col]) | (pairs.row == pairs.col))
 
 
@@ -136,6 +141,18 @@ def test_children_are_feasible_and_never_worse(build, rng):
     assert np.all(energy.value(child) <= energy.value(x) + 1e-9)
     if not energy.products:
         assert np.any(energy.value(child) < energy.value(x) - 1e-9)
+
+
+@pytest.mark.parametrize("density", [1.0, 0.3, 0.02])
+def test_children_do_not_depend_on_how_the_pairs_are_kept(density, rng):
+    """Also where a matrix kept dense falls apart into clusters."""
+    n, replicas = 60, 20
+    Q = np.where(rng.random((n, n)) < density, rng.integers(-3, 4, (n, n)), 0.0)
+    energy = Energy.quadratic_form(Q, rng.integers(-3, 4, n))
+    x, partner = ((rng.random((n, replicas)) < 0.5).astype(float) for _ in range(2))
+    kinds = (sp.csr_array(energy.quadratic), as_dense(energy.quadratic))
+    sparse, dense = (recombine(replace(energy, quadratic=q), x, partner, np.random.default_rng(0)) for q in kinds)
+    assert_array_equal(sparse, dense)
 
 
 def test_symmetry(rng):

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from varopt.solvers.discrete._matrices import as_dense
 from varopt.solvers.discrete._spins import Spins
 from varopt.solvers.discrete._triangles import Dual, tighten
 
@@ -76,7 +77,7 @@ def branch_and_bound(spins: Spins, value: float, slack: float, expired: Any = la
     Best first. It branches on the spin whose product with the reference is the least decided, merging it into the
     reference either way: the child is a problem of the same form with one spin fewer, and inherits the multipliers.
     """
-    root = _Node(spins.matrix.toarray(), spins.constant, np.arange(spins.size), np.ones(spins.size), None)
+    root = _Node(as_dense(spins.matrix()), spins.constant, np.arange(spins.size), np.ones(spins.size), None)
     count = itertools.count()
     best: Vector | None = None
     queue: list[tuple[float, int, _Node]] = []

@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
+
+from varopt.solvers.discrete._matrices import count_nonzero
 
 __all__ = ["colour"]
 
@@ -13,15 +16,16 @@ _DENSE = 0.3  # share of neighbours from which colours hardly save anything
 
 
 def colour(graph: Any) -> NDArray[np.intp]:
-    """A colour for each node of a sparse graph such that neighbours differ: greedy, largest degree first.
+    """A colour for each node of a graph, a square matrix, such that neighbours differ: greedy, largest degree first.
 
     Sites of one colour share no term, so that their updates do not see each other: updating them together is the same
     as one after the other. It takes at most one colour more than the largest degree. Cost: linear in the edges.
     """
     n = graph.shape[0]
-    starts, neighbours = graph.indptr, graph.indices
-    if neighbours.size > _DENSE * n * n:
+    if count_nonzero(graph) > _DENSE * n * n:
         return np.arange(n)
+    graph = sp.csr_array(graph)
+    starts, neighbours = graph.indptr, graph.indices
     degree = np.diff(starts)
     colours = [-1] * n
     for i in np.argsort(-degree, kind="stable").tolist():

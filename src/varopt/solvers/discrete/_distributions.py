@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from varopt.solvers.discrete._energy import Energy
 from varopt.solvers.discrete._free_energy import Geometric, anneal, typical_field
+from varopt.solvers.discrete._matrices import row_sizes
 from varopt.solvers.discrete._population import Found
 from varopt.solvers.discrete._sweeps import Sweeper
 from varopt.solvers.natural_gradient import Categorical, berny, log_weights, pbil, umda
@@ -143,7 +144,7 @@ class NaturalGradient(Distribution):
 
 def _largest_curvature(energy: Energy) -> float:
     """An upper bound on the norm of the matrix of second derivatives over the cube: by rows, as Gershgorin's."""
-    rows = np.asarray(abs(energy.quadratic).sum(axis=1)).ravel()
+    rows = row_sizes(energy.quadratic)
     for products in energy.products:
         kind, coordinate = products.split(energy.size)
         slopes = np.where(kind == 2, 2.0, 1.0)

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
+
+from varopt.solvers.discrete._matrices import as_dense, count_nonzero, row_sizes
 
 __all__ = ["FAILURE", "cholesky_lower_bound", "smallest_eigenvalue", "verified_lower_bound"]
 
@@ -22,7 +23,7 @@ _UNIT = float(np.finfo(np.float64).eps) / 2
 
 
 def verified_lower_bound(matrix: Any, rng: np.random.Generator) -> tuple[float, str]:
-    """A number not above the smallest eigenvalue of a symmetric sparse matrix, and what that rests on.
+    """A number not above the smallest eigenvalue of a symmetric matrix, sparse or dense, and what that rests on.
 
     Up to order 3000 a Cholesky factorisation that runs to completion proves it, its rounding errors accounted for
     [Rump06]: nothing is assumed. Beyond, it is Lanczos' method from a random start with the worst-case distribution of
@@ -30,7 +31,7 @@ def verified_lower_bound(matrix: Any, rng: np.random.Generator) -> tuple[float, 
     n = 20,000, and 48 MB from there on.
     """
     n = matrix.shape[0]
-    if matrix.nnz == 0:
+    if count_nonzero(matrix) == 0:
         return 0.0, ""
     estimate, steps = smallest_eigenvalue(lambda v: matrix @ v, n, rng)
     if n <= _DENSE:
@@ -38,7 +39,7 @@ def verified_lower_bound(matrix: Any, rng: np.random.Generator) -> tuple[float, 
     # [KW92]: of a positive semidefinite B with largest eigenvalue b, k steps find xi with
     # P(xi < (1 - eps) b) <= 1.648 sqrt(n) exp(-sqrt(eps) (2k - 1)). Here B = top I - A.
     eps = (math.log(1.648 * math.sqrt(n) / (0.5 * FAILURE)) / (2 * steps - 1)) ** 2
-    radius = float(np.asarray(abs(matrix).sum(axis=1)).max())
+    radius = float(row_sizes(matrix).max())
     top = min(radius, _largest(matrix, rng, steps, eps))
     bound = top - (top - estimate) / (1.0 - eps) - 1e-10 * radius if eps < 0.5 else -radius
     bound = max(bound, -radius)
@@ -47,7 +48,7 @@ def verified_lower_bound(matrix: Any, rng: np.random.Generator) -> tuple[float, 
 
 def _largest(matrix: Any, rng: np.random.Generator, steps: int, eps: float) -> float:
     """An upper bound on the largest eigenvalue, as likely as that on the smallest."""
-    radius = float(np.asarray(abs(matrix).sum(axis=1)).max())
+    radius = float(row_sizes(matrix).max())
     estimate, _ = smallest_eigenvalue(lambda v: -(matrix @ v), matrix.shape[0], rng)
     # B = A + radius I is positive semidefinite, its largest eigenvalue found as minus the smallest of -A.
     return (-estimate + radius) / (1.0 - eps) - radius if eps < 0.5 else radius
@@ -90,7 +91,7 @@ def cholesky_lower_bound(matrix: Any, estimate: float | None = None) -> float:
     from scipy.linalg import LinAlgError, cholesky
 
     n = matrix.shape[0]
-    dense = matrix.toarray() if sp.issparse(matrix) else np.asarray(matrix)
+    dense = as_dense(matrix)
     radius = float(np.abs(dense).sum(axis=1).max(initial=0.0))
     exact = estimate is None
     estimate = float(np.linalg.eigvalsh(dense)[0]) if estimate is None else estimate

@@ -16,6 +16,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from varopt.solvers.discrete._energy import NEGATED, SPIN, Energy
+from varopt.solvers.discrete._matrices import count_nonzero
 
 __all__ = ["ENTRIES", "eliminate", "elimination_order"]
 
@@ -51,6 +52,10 @@ def elimination_order(energy: Energy, entries: int = ENTRIES) -> list[int] | Non
     from scipy.sparse.csgraph import reverse_cuthill_mckee
 
     graph = energy.neighbours
+    # Whichever is next has fewer neighbours left than its table has axes: pairs that many for each site at most.
+    if count_nonzero(graph) > 2.0 * np.log2(entries) * graph.shape[0]:
+        return None
+    graph = sp.csr_array(graph)
     if (
         graph.shape[0] and np.diff(graph.indptr).min() > np.log2(entries) + 1.0
     ):  # whichever is first has too many neighbours
@@ -146,7 +151,7 @@ def _factors(energy: Energy, widths: NDArray[np.intp]) -> Iterator[_Factor]:
     for site, (start, width) in enumerate(zip(starts.tolist(), widths.tolist(), strict=True)):
         values = energy.linear[start : start + width]
         yield _Factor((site,), np.array([0.0, values[0]]) if width == 1 else values)
-    pairs = sp.triu(energy.quadratic, format="coo")
+    pairs = sp.coo_array(sp.triu(energy.quadratic))
     codes = np.stack([pairs.row, pairs.col], axis=1)
     for kind, coordinate, weights in [
         (np.zeros_like(codes), codes, pairs.data),

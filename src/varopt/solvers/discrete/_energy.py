@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from varopt.model import Objective
 from varopt.model._blocks import AffineBlock, Block, PolynomialBlock, QuadraticBlock, TermBlock
 from varopt.model._polynomial import as_polynomial
+from varopt.solvers.discrete._colouring import colour
+from varopt.solvers.discrete._matrices import count_nonzero, pieces, stored, symmetrised
 
 __all__ = ["BIT", "NEGATED", "SPIN", "Energy", "NotPolynomial", "Products", "energy_of"]
 
@@ -74,7 +76,7 @@ class Energy:
         Added to everything.
     linear : ndarray of shape (size,)
         Coefficients of single coordinates.
-    quadratic : sparse array of shape (size, size)
+    quadratic : sparse array, or ndarray where a quarter of the entries or more are there, of shape (size, size)
         Q, symmetric with an empty diagonal: a bit is its own square. No entries within a site.
     products : tuple of Products
         Of three factors and more, on distinct sites.
@@ -95,21 +97,18 @@ class Energy:
 
     @classmethod
     def quadratic_form(
-        cls, matrix: Any, linear: Any = 0.0, constant: float = 0.0, widths: Index | None = None
+        cls,
+        matrix: Any,
+        linear: Any = 0.0,
+        constant: float = 0.0,
+        widths: Index | None = None,
+        weight: float = 1.0,
     ) -> Energy:
-        """``constant + linear'x + x'Mx`` for any square M: symmetrised, with squares and exclusions carried out."""
-        coordinates = sp.coo_array(matrix)
-        size = coordinates.shape[0]
-        row, column, data = coordinates.row, coordinates.col, coordinates.data.astype(np.float64)
-        diagonal = row == column
-        slope = np.array(np.broadcast_to(np.asarray(linear, dtype=np.float64), (size,)))
-        slope += np.bincount(row[diagonal], weights=data[diagonal], minlength=size)
-        site = _site_of(size, widths)
-        keep = site[row] != site[column]
-        half = sp.csr_array((data[keep], (row[keep], column[keep])), shape=(size, size))
-        symmetric = sp.csr_array(half + half.T)
-        symmetric.eliminate_zeros()
-        return cls(constant, slope, symmetric, (), widths)
+        """``constant + linear'x + weight x'Mx`` for any M: symmetrised, with squares and exclusions carried out."""
+        matrix = matrix if sp.issparse(matrix) else np.asarray(matrix)
+        size = matrix.shape[0]
+        slope = np.broadcast_to(np.asarray(linear, dtype=np.float64), (size,)) + weight * matrix.diagonal()
+        return cls(constant, slope, symmetrised(matrix, _site_of(size, widths), weight), (), widths)
 
     @property
     def size(self) -> int:
@@ -124,7 +123,7 @@ class Energy:
     @property
     def degree(self) -> int:
         """Most factors of a term."""
-        return max((p.degree for p in self.products), default=2 if self.quadratic.nnz else 1)
+        return max((p.degree for p in self.products), default=2 if count_nonzero(self.quadratic) else 1)
 
     @cached_property
     def site(self) -> Index:
@@ -133,7 +132,9 @@ class Energy:
 
     @cached_property
     def neighbours(self) -> Any:
-        """The graph of sites: a sparse pattern, True where two occur in one term."""
+        """The graph of sites: a matrix that is not zero where two occur in one term. Of pairs of bits, Q itself."""
+        if self.is_binary and not self.products:
+            return self.quadratic
         count = int(self.site[-1]) + 1 if self.size else 0
         pairs = sp.coo_array(self.quadratic)
         rows, columns = [self.site[pairs.row]], [self.site[pairs.col]]
@@ -145,6 +146,11 @@ class Energy:
         r, c = np.concatenate(rows), np.concatenate(columns)
         graph = sp.csr_array((np.ones(r.size, dtype=np.float32), (r, c)), shape=(count, count))
         return graph.astype(bool)
+
+    @cached_property
+    def colours(self) -> Index:
+        """A colour for each site such that those of one colour share no term."""
+        return colour(self.neighbours)
 
     def value(self, x: NDArray[Any]) -> Any:
         """E at one point (size,) or at the columns of (size, R), in double precision."""
@@ -169,11 +175,6 @@ class Energy:
                 total += sp.csr_array((slopes, (coordinate[:, j], np.arange(slopes.size))), shape=shape) @ others
         return np.asarray(total)
 
-    def negative(self) -> Energy:
-        """Minus the energy."""
-        products = tuple(replace(p, weights=-p.weights) for p in self.products)
-        return replace(self, constant=-self.constant, linear=-self.linear, quadratic=-self.quadratic, products=products)
-
     @cached_property
     def granularity(self) -> float:
         """Values differ by multiples of this: the greatest common divisor of the coefficients; 0 where none is known.
@@ -181,21 +182,25 @@ class Energy:
         Coefficients are taken for integers after a multiplication by 1, 2, 4 or 8; larger ones must be exact in
         double precision to count.
         """
-        data = np.concatenate([self.linear, self.quadratic.data, *(p.weights for p in self.products)])
+        parts = (self.linear, *pieces(self.quadratic), *(p.weights for p in self.products))
         for denominator in (1.0, 2.0, 4.0, 8.0):
-            scaled = data * denominator
-            if np.all(scaled == np.rint(scaled)) and np.abs(scaled).sum() < 2**52:
-                divisor = int(np.gcd.reduce(np.abs(scaled).astype(np.int64), initial=0))
+            divisor, total = 0, 0.0
+            for part in parts:
+                scaled = np.abs(denominator * part)
+                total += float(scaled.sum())
+                if total >= 2**52 or not np.all(scaled == np.rint(scaled)):
+                    break
+                divisor = int(np.gcd.reduce(scaled.astype(np.int64), initial=divisor))
+            else:
                 return (divisor or 1) / denominator  # of a constant, anything
         return 0.0
 
     @cached_property
     def magnitude(self) -> float:
         """The sum of the sizes of all terms: no partial sum of them is larger."""
-        spins = [float(np.abs(p.weights).sum()) for p in self.products]
-        return (
-            abs(self.constant) + float(np.abs(self.linear).sum() + 0.5 * np.abs(self.quadratic.data).sum()) + sum(spins)
-        )
+        pairs = math.fsum(float(np.abs(part).sum()) for part in pieces(self.quadratic))
+        longer = sum(float(np.abs(p.weights).sum()) for p in self.products)
+        return abs(self.constant) + float(np.abs(self.linear).sum()) + 0.5 * pairs + longer
 
     def round_up(self, lower: float) -> float:
         """The least value not below a lower bound that E can take, where its values lie on a grid."""
@@ -237,8 +242,7 @@ class Energy:
             for j in range(2):
                 np.add.at(linear, codes[:, j], -2.0 * weight)
             half = sp.csr_array((4.0 * weight, (codes[:, 0], codes[:, 1])), shape=quadratic.shape)
-            quadratic = sp.csr_array(quadratic + half + half.T)
-            quadratic.eliminate_zeros()
+            quadratic = stored(quadratic + half + half.T)
         return replace(self, constant=constant, linear=linear, quadratic=quadratic, products=long)
 
 
@@ -289,7 +293,7 @@ def energy_of(objective: Objective) -> Energy:
             # z'Mz + slope'z with z = Lx + d
             outer = block.argument.stacked(objective.variables).explicit()
             offset = np.broadcast_to(np.asarray(block.argument.offset, dtype=np.float64), (outer.shape[0],))
-            matrix = _sparse_sum(matrix, outer.T @ (inner @ outer))
+            matrix = matrix + stored(outer.T @ (inner @ outer))
             linear += np.asarray(outer.T @ (inner @ offset + inner.T @ offset + slope)).ravel()
             constant += float(offset @ (inner @ offset) + slope @ offset)
             constant += _at_zero(block, outer.shape[0])
@@ -318,10 +322,6 @@ def _at_zero(block: QuadraticBlock | TermBlock, rows: int) -> float:
     return float(np.sum(block.weights * block.term.value(np.zeros(rows))))
 
 
-def _sparse_sum(a: Any, b: Any) -> Any:
-    return sp.csr_array(a + sp.csr_array(b))
-
-
 def _with_polynomial(energy: Energy, objective: Objective, blocks: list[Block]) -> Energy:
     whole = as_polynomial(Objective(blocks))
     if whole is None:
@@ -338,8 +338,7 @@ def _with_polynomial(energy: Energy, objective: Objective, blocks: list[Block]) 
             linear += np.bincount(codes[:, 0], weights=weights, minlength=energy.size)
         elif degree == 2:
             half = sp.csr_array((weights, (codes[:, 0], codes[:, 1])), shape=quadratic.shape)
-            quadratic = _sparse_sum(quadratic, half + half.T)
+            quadratic = stored(quadratic + half + half.T)
         else:
             products.append(Products(codes, weights))
-    quadratic.eliminate_zeros()
     return replace(energy, constant=constant, linear=linear, quadratic=quadratic, products=tuple(products)).in_spins()

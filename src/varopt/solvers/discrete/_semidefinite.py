@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from varopt.solvers.discrete._colouring import colour
 from varopt.solvers.discrete._eigenvalue import verified_lower_bound
+from varopt.solvers.discrete._matrices import permuted, row_sizes
 from varopt.solvers.discrete._spins import Spins
 
 __all__ = ["diagonal_bound", "low_rank", "semidefinite_bound"]
@@ -38,9 +39,12 @@ def low_rank(spins: Spins, rng: np.random.Generator, expired: Callable[[], bool]
     """
     n = spins.size
     rank = min(_RANK, int(np.ceil(np.sqrt(2.0 * n))) + 1)
-    label = colour(spins.matrix)
+    matrix = spins.matrix(np.float32)
+    label = colour(matrix)
     order = np.argsort(label, kind="stable")
-    matrix = sp.csr_matrix(spins.matrix[order][:, order]).astype(np.float32)
+    matrix = permuted(matrix, order)
+    if sp.issparse(matrix):
+        matrix = sp.csr_matrix(matrix)  # of the older kind, which has less overhead per product
     ends = np.cumsum(np.bincount(label))
     sets = [(slice(a, b), matrix[a:b]) for a, b in zip(np.r_[0, ends[:-1]].tolist(), ends.tolist(), strict=True)]
     factor = rng.standard_normal((n, rank)).astype(np.float32)
@@ -68,10 +72,16 @@ def diagonal_bound(spins: Spins, y: Vector, rng: np.random.Generator) -> tuple[f
     The eigenvalue is that of D^(-1/2) (M + Diag(y)) D^(-1/2) with the row sums of |M| for D: of order one however the
     rows differ in size. As s_i^2 = 1, ``s'(M + Diag(y))s >= sum(d) min(0, lambda_min)``.
     """
-    rows = np.asarray(abs(spins.matrix).sum(axis=1)).ravel()
+    slack = spins.matrix()
+    rows = row_sizes(slack)
     d = np.where(rows > 0.0, rows, 1e-9 * rows.mean() + 1e-300)
-    root = sp.diags_array(1.0 / np.sqrt(d))
-    slack = sp.csr_array(root @ (spins.matrix + sp.diags_array(y)) @ root)
+    root = 1.0 / np.sqrt(d)
+    if sp.issparse(slack):
+        slack = sp.csr_array(sp.diags_array(root) @ (slack + sp.diags_array(y)) @ sp.diags_array(root))
+    else:  # in place
+        np.fill_diagonal(slack, y)
+        slack *= root[:, None]
+        slack *= root
     smallest, assumption = verified_lower_bound(slack, rng)
     eps = float(np.finfo(np.float64).eps)
     smallest -= 16.0 * eps * float(1.0 + np.max(np.abs(y) / d, initial=0.0))  # of the scaling, entry by entry

@@ -21,6 +21,7 @@ from varopt.solvers.discrete._distributions import (
 )
 from varopt.solvers.discrete._elimination import eliminate, elimination_order
 from varopt.solvers.discrete._energy import SPIN, Energy
+from varopt.solvers.discrete._matrices import pieces
 from varopt.solvers.discrete._population import Found, search
 from varopt.solvers.discrete._semidefinite import semidefinite_bound
 from varopt.solvers.discrete._spins import Spins, quadratic_minorant, spins_of
@@ -176,8 +177,7 @@ def _prove(run: _Run, spins: Spins, nodes: float) -> None:
 
 def termwise_bound(energy: Energy) -> float:
     """Every term at its least: the bound that costs nothing."""
-    quadratic = energy.quadratic.data
-    total = energy.constant + 0.5 * float(np.minimum(quadratic, 0.0).sum())
+    total = energy.constant + 0.5 * math.fsum(float(np.minimum(part, 0.0).sum()) for part in pieces(energy.quadratic))
     if energy.is_binary:
         total += float(np.minimum(energy.linear, 0.0).sum())
     else:
@@ -188,4 +188,4 @@ def termwise_bound(energy: Energy) -> float:
     for products in energy.products:
         signed = np.any(products.split(energy.size)[0] == SPIN, axis=1)
         total -= float(np.where(signed, np.abs(products.weights), np.maximum(-products.weights, 0.0)).sum())
-    return total - 4.0 * float(np.finfo(np.float64).eps) * energy.magnitude * max(1.0, math.log2(quadratic.size + 2))
+    return total - 8.0 * float(np.finfo(np.float64).eps) * energy.magnitude * math.log2(energy.size + 2)

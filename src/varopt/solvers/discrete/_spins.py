@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from varopt.solvers.discrete._energy import BIT, NEGATED, Energy
+from varopt.solvers.discrete._matrices import row_sizes, stored
 
 __all__ = ["Spins", "quadratic_minorant", "spins_of"]
 
@@ -18,19 +19,32 @@ Vector = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Spins:
-    """``constant + s'Ms / 2`` over s in {-1, 1}^n, with a symmetric sparse M of zero diagonal.
+    """``constant + s'Ms / 2`` over s in {-1, 1}^n, with a symmetric M of zero diagonal.
 
     The first spin is a reference: bits are ``x_i = (1 + s_0 s_i) / 2``, so that linear terms couple to it. Where there
     are none it is there all the same, alone; it costs nothing.
     """
 
     constant: float
-    matrix: Any
+    field: Vector  # what couples to the reference
+    quadratic: Any  # four times what couples the others: the energy's own
 
     @property
     def size(self) -> int:
         """Number of spins, the reference included."""
-        return int(self.matrix.shape[0])
+        return int(self.field.size) + 1
+
+    def matrix(self, dtype: Any = np.float64) -> Any:
+        """M, sparse or dense as the energy's: made anew, to be changed or dropped."""
+        if sp.issparse(self.quadratic):
+            column = sp.csr_array(self.field[:, None])
+            whole = sp.csr_array(sp.block_array([[None, column.T], [column, 0.25 * self.quadratic]], format="csr"))
+            whole.eliminate_zeros()
+            return whole.astype(dtype)
+        whole = np.zeros((self.size, self.size), dtype)
+        whole[0, 1:] = whole[1:, 0] = self.field
+        np.multiply(self.quadratic, 0.25, out=whole[1:, 1:], casting="same_kind")
+        return whole
 
 
 def spins_of(energy: Energy) -> Spins:
@@ -40,10 +54,7 @@ def spins_of(energy: Energy) -> Spins:
     # b'x + x'Qx/2 with x = (1 + s)/2
     field = 0.5 * linear + 0.25 * row_sums
     constant = energy.constant + 0.5 * float(linear.sum()) + 0.125 * float(row_sums.sum())
-    column = sp.csr_array(field[:, None])
-    matrix = sp.csr_array(sp.block_array([[None, column.T], [column, 0.25 * quadratic]], format="csr"))
-    matrix.eliminate_zeros()
-    return Spins(constant, matrix)
+    return Spins(constant, field, quadratic)
 
 
 def quadratic_minorant(energy: Energy) -> Energy:
@@ -91,7 +102,7 @@ def _add_minorant(energy: Energy, products: Any) -> Energy:
     half = sp.csr_array(
         (np.concatenate(entries), (np.concatenate(rows), np.concatenate(columns))), shape=energy.quadratic.shape
     )
-    return Energy(constant, linear, sp.csr_array(energy.quadratic + half + half.T), (), energy.widths)
+    return Energy(constant, linear, stored(energy.quadratic + half + half.T), (), energy.widths)
 
 
 def _add_penalty(minorant: Energy, energy: Energy) -> Energy:
@@ -99,7 +110,7 @@ def _add_penalty(minorant: Energy, energy: Energy) -> Energy:
     site = energy.site
     widths = np.bincount(site)
     chosen = (widths > 1)[site]
-    gain = np.abs(minorant.linear) + 0.5 * np.asarray(abs(minorant.quadratic).sum(axis=1)).ravel()
+    gain = np.abs(minorant.linear) + 0.5 * row_sizes(minorant.quadratic)
     penalty = np.bincount(site, weights=gain) / widths
     indicator = sp.csr_array(
         (np.ones(int(chosen.sum())), (site[chosen], np.flatnonzero(chosen))), shape=(widths.size, energy.size)
@@ -108,4 +119,4 @@ def _add_penalty(minorant: Energy, energy: Energy) -> Energy:
     matrix = indicator.T @ sp.diags_array(penalty) @ indicator
     squares = Energy.quadratic_form(matrix, -2.0 * penalty[site] * chosen)
     constant = minorant.constant + float(penalty[widths > 1].sum())
-    return Energy(constant, minorant.linear + squares.linear, sp.csr_array(minorant.quadratic + squares.quadratic))
+    return Energy(constant, minorant.linear + squares.linear, stored(minorant.quadratic + squares.quadratic))

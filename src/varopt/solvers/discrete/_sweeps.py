@@ -9,20 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from varopt.solvers.discrete._colouring import colour
-from varopt.solvers.discrete._energy import _SLOPE, NEGATED, SPIN, Energy
+from varopt.solvers.discrete._energy import _SLOPE, Energy
+from varopt.solvers.discrete._matrices import permuted
 
 __all__ = ["PASSES", "Sweeper"]
 
 Array = NDArray[np.floating[Any]]
 
-_DENSE = 0.25  # density from which a dense product is faster
 _POOL = 1 << 20  # random numbers drawn at once
 PASSES = 200  # of local search; where rounding makes it cycle, this ends it
 
@@ -33,7 +33,8 @@ class _Set:
 
     rows: slice
     width: int
-    matrix: Any  # (rows, size + 1), the last column the linear part
+    linear: Any  # (rows, 1)
+    matrix: Any  # (rows, size)
     products: tuple[tuple[Any, NDArray[np.intp]], ...]  # (weights (rows, M), codes of the other factors (d - 1, M))
 
 
@@ -53,16 +54,16 @@ class Sweeper:
 
     Notes
     -----
-    A state holds the coordinates in the order of the sets, then a row of ones, then, where there are products, the
-    literals 1 - x and 1 - 2x of every coordinate. A sweep costs one product of the sparse matrix with the state; memory
-    is that of the matrix and of ``replicas`` columns.
+    A state holds the coordinates in the order of the sets, then, where there are products, the literals 1 - x and
+    1 - 2x of every coordinate. A sweep costs one product of the matrix with the state; memory is that of the matrix,
+    where its precision or its order is another than the energy's, and of ``replicas`` columns.
     """
 
     def __init__(self, energy: Energy, replicas: int, rng: np.random.Generator, dtype: Any = np.float32) -> None:
         self.energy, self.replicas, self.rng, self.dtype = energy, replicas, rng, dtype
         size, site = energy.size, energy.site
         widths = np.ones(size, dtype=np.intp) if energy.widths is None else energy.widths
-        label = colour(energy.neighbours)
+        label = energy.colours
         # Coordinates by colour, then by width, then by site: a set is a range of rows.
         self.order = np.lexsort((site, widths[site], label[site]))
         self._place = np.empty_like(self.order)
@@ -70,33 +71,31 @@ class Sweeper:
         keys = np.stack([label[site], widths[site]])[:, self.order]
         starts = np.flatnonzero(np.r_[True, np.any(keys[:, 1:] != keys[:, :-1], axis=0)]) if size else np.empty(0, int)
         ends = np.r_[starts[1:], size]
-        matrix = self._matrix()
-        products = [self._placed(p) for p in energy.products]
-        self.sets = [
-            _Set(slice(a, b), int(keys[1, a]), matrix[a:b], self._products(products, a, b))
-            for a, b in zip(starts.tolist(), ends.tolist(), strict=True)
-        ]
+        self._ranges = list(zip(map(slice, starts.tolist(), ends.tolist()), keys[1, starts].tolist(), strict=True))
         self._pools: dict[str, Array] = {}
 
     # -- Compilation --------------------------------------------------------------------------------------------------
 
-    def _matrix(self) -> Any:
-        energy = self.energy
-        quadratic = energy.quadratic[self.order][:, self.order]
-        linear = energy.linear[self.order]
-        if quadratic.nnz > _DENSE * energy.size**2:
-            return np.concatenate([quadratic.toarray(), linear[:, None]], axis=1).astype(self.dtype)
-        # scipy.sparse matrices of the older kind have less overhead per product; only rows are ever sliced.
-        return sp.csr_matrix(sp.hstack([quadratic, sp.csr_array(linear[:, None])], format="csr").astype(self.dtype))
+    @cached_property
+    def sets(self) -> list[_Set]:
+        """The independent sets, compiled for the first sweep."""
+        matrix = permuted(self.energy.quadratic, self.order).astype(self.dtype, copy=False)
+        if sp.issparse(matrix):
+            # scipy.sparse matrices of the older kind have less overhead per product; only rows are ever sliced.
+            matrix = sp.csr_matrix(matrix)
+        linear = self.energy.linear[self.order, None].astype(self.dtype)
+        products = [self._placed(p) for p in self.energy.products]
+        return [
+            _Set(rows, width, linear[rows], matrix[rows], self._products(products, rows.start, rows.stop))
+            for rows, width in self._ranges
+        ]
 
     def _placed(self, products: Any) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.float64]]:
         """Rows of the coordinates, rows of the literals, and weights, of every product."""
         size = self.energy.size
         kind, coordinate = products.split(size)
         row = self._place[coordinate]
-        # Literals 1 - x follow the row of ones; spins follow those.
-        literal = row + np.where(kind == NEGATED, size + 1, 0) + np.where(kind == SPIN, 2 * size + 1, 0)
-        return row, literal, products.weights[:, None] * _SLOPE[kind]
+        return row, kind * size + row, products.weights[:, None] * _SLOPE[kind]
 
     def _products(self, placed: list[Any], start: int, stop: int) -> tuple[tuple[Any, NDArray[np.intp]], ...]:
         result = []
@@ -120,8 +119,7 @@ class Sweeper:
     def state(self, x: NDArray[Any]) -> Array:
         """A state from points, or probabilities, of shape (size, replicas) in the energy's order."""
         size = self.energy.size
-        rows = 3 * size + 1 if self.energy.products else size + 1
-        state = np.ones((rows, x.shape[1]), dtype=self.dtype)
+        state = np.empty((3 * size if self.energy.products else size, x.shape[1]), dtype=self.dtype)
         self._write(state, slice(0, size), x[self.order])
         return state
 
@@ -133,21 +131,22 @@ class Sweeper:
         """A state drawn uniformly."""
         state = self.state(np.zeros((self.energy.size, self.replicas)))
         noise = self._noise(1.0)
-        for part in self.sets:
-            self._write(state, part.rows, _drawn(part, self.dtype(0), noise[part.width == 1][part.rows]))
+        for rows, width in self._ranges:
+            self._write(state, rows, _drawn(width, self.dtype(0), noise[width == 1][rows]))
         return state
 
     def _write(self, state: Array, rows: slice, new: Array) -> None:
         state[rows] = new
-        size = self.energy.size
-        if state.shape[0] > size + 1:
-            state[rows.start + size + 1 : rows.stop + size + 1] = 1.0 - new
-            state[rows.start + 2 * size + 1 : rows.stop + 2 * size + 1] = 1.0 - 2.0 * new
+        size = self._place.size
+        if len(state) > size:
+            state[rows.start + size : rows.stop + size] = 1.0 - new
+            state[rows.start + 2 * size : rows.stop + 2 * size] = 1.0 - 2.0 * new
 
     # -- Sweeps -------------------------------------------------------------------------------------------------------
 
     def _fields(self, part: _Set, state: Array) -> Array:
-        fields: Array = part.matrix @ state[: self.energy.size + 1]
+        fields: Array = part.matrix @ state[: self._place.size]
+        fields += part.linear
         for weights, codes in part.products:
             factors = state[codes[0]]
             for other in codes[1:]:
@@ -160,7 +159,7 @@ class Sweeper:
         noise = self._noise(temperature)
         for part in self.sets:
             rows = part.rows
-            new = _drawn(part, self._fields(part, state), noise[part.width == 1][rows])
+            new = _drawn(part.width, self._fields(part, state), noise[part.width == 1][rows])
             self._write(state, rows, new)
 
     def mean(self, state: Array, temperature: float) -> None:
@@ -170,7 +169,7 @@ class Sweeper:
             if part.width == 1:
                 new = 0.5 + 0.5 * np.tanh(0.5 * g)  # expit, without overflow
             else:
-                blocks = _blocks(part, g)
+                blocks = _blocks(part.width, g)
                 power = np.exp(blocks - blocks.max(axis=1, keepdims=True))
                 new = (power / power.sum(axis=1, keepdims=True)).reshape(g.shape)
             self._write(state, part.rows, new)
@@ -184,7 +183,7 @@ class Sweeper:
             changed = False
             for part in self.sets:
                 old = state[part.rows]
-                new = _best(part, self._fields(part, state), old)
+                new = _best(part.width, self._fields(part, state), old)
                 if not np.array_equal(new, old):
                     changed = True
                     self._write(state, part.rows, new)
@@ -197,7 +196,7 @@ class Sweeper:
         It is a random stretch of a pool: to draw and transform fresh numbers would cost more than the fields.
         """
         noise = {}
-        for bits in {part.width == 1 for part in self.sets}:
+        for bits in {width == 1 for _, width in self._ranges}:
             count = self.energy.size * self.replicas
             pool = self._pools.get(kind := "logistic" if bits else "gumbel")
             if pool is None:
@@ -211,29 +210,29 @@ class Sweeper:
         self._pools.clear()
 
 
-def _blocks(part: _Set, rows: Array) -> Array:
-    return rows.reshape(-1, part.width, rows.shape[1])
+def _blocks(width: int, rows: Array) -> Array:
+    return rows.reshape(-1, width, rows.shape[1])
 
 
 def _one_hot(chosen: NDArray[np.intp], width: int, dtype: Any) -> Array:
     return np.asarray(chosen[:, None, :] == np.arange(width)[None, :, None], dtype=dtype)
 
 
-def _drawn(part: _Set, fields: Any, noise: Array) -> Array:
+def _drawn(width: int, fields: Any, noise: Array) -> Array:
     """A sample given the fields and noise of scale T."""
-    if part.width == 1:
+    if width == 1:
         # P(x = 1) = 1 / (1 + exp(g / T)): x = 1 where T times a logistic variable exceeds g.
         return np.asarray(fields < noise, dtype=noise.dtype)
     # The largest of -g plus T times Gumbel noise is a sample of the softmax of -g / T.
-    return _one_hot(_blocks(part, noise - fields).argmax(axis=1), part.width, noise.dtype).reshape(noise.shape)
+    return _one_hot(_blocks(width, noise - fields).argmax(axis=1), width, noise.dtype).reshape(noise.shape)
 
 
-def _best(part: _Set, fields: Array, old: Array) -> Array:
+def _best(width: int, fields: Array, old: Array) -> Array:
     """The best value of each site; where nothing is gained, the value it has, rounded."""
-    if part.width == 1:
+    if width == 1:
         return np.where(fields == 0, old >= 0.5, fields < 0).astype(old.dtype)
-    g = _blocks(part, fields)
-    current = _blocks(part, old).argmax(axis=1)
+    g = _blocks(width, fields)
+    current = _blocks(width, old).argmax(axis=1)
     best = g.argmin(axis=1)
     gain = np.take_along_axis(g, current[:, None, :], 1) > np.take_along_axis(g, best[:, None, :], 1)
-    return _one_hot(np.where(gain[:, 0, :], best, current), part.width, old.dtype).reshape(old.shape)
+    return _one_hot(np.where(gain[:, 0, :], best, current), width, old.dtype).reshape(old.shape)

@@ -1,0 +1,83 @@
+"""Symmetric matrices of pairs, kept as they are best multiplied with: sparse, or dense where a quarter is there."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+__all__ = ["as_dense", "count_nonzero", "permuted", "pieces", "row_sizes", "stored", "symmetrised"]
+
+Vector = NDArray[np.float64]
+
+_DENSE = 0.25  # share of entries from which a dense product is faster
+_TILE = 256  # rows and columns that stay in cache together with their mirror image
+_PIECE = 1 << 20  # entries looked at together
+
+
+def stored(matrix: Any) -> Any:
+    """A square matrix in the kind that is faster to multiply with, whichever it came in; no zero is stored sparsely."""
+    if sp.issparse(matrix):
+        matrix = sp.csr_array(matrix)
+        matrix.eliminate_zeros()
+    if count_nonzero(matrix) > _DENSE * matrix.shape[0] ** 2:
+        return as_dense(matrix)
+    return sp.csr_array(matrix)
+
+
+def symmetrised(matrix: Any, site: NDArray[np.intp], weight: float) -> Any:
+    """``weight (M + M')`` without the entries within a site. Cost: a few passes; of a full M, one copy."""
+    n = matrix.shape[0]
+    if sp.issparse(matrix) or 2 * np.count_nonzero(matrix) <= _DENSE * n**2:
+        pairs = sp.coo_array(matrix)
+        keep = site[pairs.row] != site[pairs.col]
+        data = weight * pairs.data[keep].astype(np.float64)
+        half = sp.csr_array((data, (pairs.row[keep], pairs.col[keep])), shape=(n, n))
+        return stored(half + half.T)
+    result = np.empty((n, n))
+    tiles = [slice(k, k + _TILE) for k in range(0, n, _TILE)]
+    for a, b in itertools.combinations_with_replacement(tiles, 2):
+        tile = np.add(matrix[a, b], matrix[b, a].T, dtype=np.float64)
+        tile *= weight
+        result[a, b], result[b, a] = tile, tile.T
+    starts = np.flatnonzero(np.r_[True, site[1:] != site[:-1]])
+    for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), n], strict=True):
+        result[start:stop, start:stop] = 0.0
+    return stored(result)
+
+
+def as_dense(matrix: Any) -> Vector:
+    """An array, whichever it is; without a copy where it is one."""
+    return np.asarray(matrix.toarray() if sp.issparse(matrix) else matrix)
+
+
+def permuted(matrix: Any, order: NDArray[np.intp]) -> Any:
+    """Rows and columns in another order; without a copy where it is their own."""
+    if np.array_equal(order, np.arange(order.size)):
+        return matrix
+    matrix = matrix[order][:, order]
+    if sp.issparse(matrix):
+        matrix.sort_indices()
+    return matrix
+
+
+def count_nonzero(matrix: Any) -> int:
+    """Number of entries that are not zero."""
+    return int(matrix.count_nonzero() if sp.issparse(matrix) else np.count_nonzero(matrix))
+
+
+def pieces(matrix: Any) -> Iterator[Vector]:
+    """The entries, some at a time: what is computed of them takes no memory of their size."""
+    entries = matrix.data if sp.issparse(matrix) else matrix.ravel()
+    return (entries[k : k + _PIECE] for k in range(0, entries.size, _PIECE))
+
+
+def row_sizes(matrix: Any) -> Vector:
+    """The sums of the sizes of the entries, row by row."""
+    if sp.issparse(matrix):
+        return np.asarray(abs(matrix).sum(axis=1)).ravel()
+    return np.array([np.abs(row).sum() for row in matrix])
