@@ -76,9 +76,7 @@ def minimize_energy(
     start = None if x0 is None else _checked_point(energy, x0)
     state = State(np.zeros(energy.size), sigma=0.0, proof=Relaxation)
     name = "free-energy" if method == "auto" else str(method)
-
-    def expired() -> bool:
-        return time_limit is not None and state.elapsed > time_limit
+    limit = math.inf if time_limit is None else float(time_limit)
 
     def check(current: State) -> None:
         if progress:
@@ -89,14 +87,14 @@ def minimize_energy(
             sys.stderr.flush()
         if callback is not None:
             callback(current)
-        if expired():
+        if current.elapsed > limit:
             raise _TimeUp
 
     status = Status.SETTLED
     try:
         solve(
             energy, state, tol, check, as_generator(seed), start=start, target=-math.inf if target is None else target,
-            limited=time_limit is not None, expired=expired, method=name, device=device,
+            time_limit=limit, method=name, device=device,
         )  # fmt: skip
     except Outcome as outcome:
         status = _STATUS[str(outcome)]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from varopt.solvers.discrete._matrices import as_dense, count_nonzero, row_sizes
 
-__all__ = ["FAILURE", "cholesky_lower_bound", "smallest_eigenvalue", "verified_lower_bound"]
+__all__ = ["FAILURE", "cholesky_lower_bound", "extreme_eigenvalues", "verified_lower_bound"]
 
 Vector = NDArray[np.float64]
 
@@ -22,40 +22,39 @@ _BASIS = 6_000_000  # numbers of its basis, at most
 _UNIT = float(np.finfo(np.float64).eps) / 2
 
 
-def verified_lower_bound(matrix: Any, rng: np.random.Generator) -> tuple[float, str]:
+def verified_lower_bound(
+    matrix: Any, rng: np.random.Generator, expired: Callable[[], bool] = lambda: False
+) -> tuple[float, str]:
     """A number not above the smallest eigenvalue of a symmetric matrix, sparse or dense, and what that rests on.
 
     Up to order 3000 a Cholesky factorisation that runs to completion proves it, its rounding errors accounted for
     [Rump06]: nothing is assumed. Beyond, it is Lanczos' method from a random start with the worst-case distribution of
     its error [KW92]: wrong with a probability of at most 1e-10. Memory: n^2 up to order 3000, else n times 300 up to
-    n = 20,000, and 48 MB from there on.
+    n = 20,000, and 48 MB from there on. Once `expired`, it is what is known by then: by few steps of Lanczos' method,
+    or by the sizes of the entries.
     """
     n = matrix.shape[0]
     if count_nonzero(matrix) == 0:
         return 0.0, ""
-    estimate, steps = smallest_eigenvalue(lambda v: matrix @ v, n, rng)
+    smallest, largest, steps = extreme_eigenvalues(lambda v: matrix @ v, n, rng, expired)
     if n <= _DENSE:
-        return cholesky_lower_bound(matrix, estimate), ""
+        return cholesky_lower_bound(matrix, smallest, expired), ""
     # [KW92]: of a positive semidefinite B with largest eigenvalue b, k steps find xi with
-    # P(xi < (1 - eps) b) <= 1.648 sqrt(n) exp(-sqrt(eps) (2k - 1)). Here B = top I - A.
+    # P(xi < (1 - eps) b) <= 1.648 sqrt(n) exp(-sqrt(eps) (2k - 1)). Here B = A + radius I, then B = top I - A: half of
+    # the probability for each.
     eps = (math.log(1.648 * math.sqrt(n) / (0.5 * FAILURE)) / (2 * steps - 1)) ** 2
     radius = float(row_sizes(matrix).max())
-    top = min(radius, _largest(matrix, rng, steps, eps))
-    bound = top - (top - estimate) / (1.0 - eps) - 1e-10 * radius if eps < 0.5 else -radius
-    bound = max(bound, -radius)
+    if eps >= 0.5:
+        return -radius, ""
+    top = min(radius, (largest + radius) / (1.0 - eps) - radius)
+    bound = max(-radius, top - (top - smallest) / (1.0 - eps) - 1e-10 * radius)
     return bound, f"Lanczos' random start was not one of the {FAILURE:g} that mislead it [KW92]"
 
 
-def _largest(matrix: Any, rng: np.random.Generator, steps: int, eps: float) -> float:
-    """An upper bound on the largest eigenvalue, as likely as that on the smallest."""
-    radius = float(row_sizes(matrix).max())
-    estimate, _ = smallest_eigenvalue(lambda v: -(matrix @ v), matrix.shape[0], rng)
-    # B = A + radius I is positive semidefinite, its largest eigenvalue found as minus the smallest of -A.
-    return (-estimate + radius) / (1.0 - eps) - radius if eps < 0.5 else radius
-
-
-def smallest_eigenvalue(apply: Callable[[Vector], Vector], n: int, rng: np.random.Generator) -> tuple[float, int]:
-    """An estimate from above by Lanczos' method, kept orthogonal, and the steps it took."""
+def extreme_eigenvalues(
+    apply: Callable[[Vector], Vector], n: int, rng: np.random.Generator, expired: Callable[[], bool] = lambda: False
+) -> tuple[float, float, int]:
+    """The ends of the spectrum, from inside, by Lanczos' method, kept orthogonal, and the steps it took."""
     steps = max(2, min(n, _STEPS, _BASIS // n))
     basis = np.empty((steps, n))
     diagonal, off = np.zeros(steps), np.zeros(max(0, steps - 1))
@@ -69,7 +68,8 @@ def smallest_eigenvalue(apply: Callable[[Vector], Vector], n: int, rng: np.rando
         for _ in range(2):  # twice is enough
             w = w - basis[: k + 1].T @ (basis[: k + 1] @ w)
         length = float(np.linalg.norm(w))
-        if k + 1 == steps:
+        if k + 1 == steps or expired():
+            taken = steps = k + 1
             break
         off[k] = length
         if length <= 1e-12 * max(1.0, float(np.abs(diagonal[: k + 1]).max())):
@@ -78,11 +78,13 @@ def smallest_eigenvalue(apply: Callable[[Vector], Vector], n: int, rng: np.rando
         v = w / length
     from scipy.linalg import eigvalsh_tridiagonal
 
-    values = eigvalsh_tridiagonal(diagonal[:taken], off[: taken - 1], select="i", select_range=(0, 0))
-    return float(values[0]), steps  # a smaller invariant space is as good as all steps
+    values = eigvalsh_tridiagonal(diagonal[:taken], off[: taken - 1])
+    return float(values[0]), float(values[-1]), steps  # a smaller invariant space is as good as all steps
 
 
-def cholesky_lower_bound(matrix: Any, estimate: float | None = None) -> float:
+def cholesky_lower_bound(
+    matrix: Any, estimate: float | None = None, expired: Callable[[], bool] = lambda: False
+) -> float:
     """A number not above the smallest eigenvalue of a symmetric matrix, proved by a factorisation [Rump06].
 
     The largest shift tried that leaves the matrix positive definite, beyond rounding; the first is close to the
@@ -96,7 +98,7 @@ def cholesky_lower_bound(matrix: Any, estimate: float | None = None) -> float:
     exact = estimate is None
     estimate = float(np.linalg.eigvalsh(dense)[0]) if estimate is None else estimate
     margin = (1e-12 if exact else 1e-5) * radius
-    while margin < 4.0 * radius:
+    while margin < 4.0 * radius and not expired():
         shift = estimate - margin
         shifted = dense.copy()
         shifted[np.diag_indices(n)] -= shift

@@ -66,7 +66,9 @@ def low_rank(spins: Spins, rng: np.random.Generator, expired: Callable[[], bool]
     return result
 
 
-def diagonal_bound(spins: Spins, y: Vector, rng: np.random.Generator) -> tuple[float, str]:
+def diagonal_bound(
+    spins: Spins, y: Vector, rng: np.random.Generator, expired: Callable[[], bool] = lambda: False
+) -> tuple[float, str]:
     """The lower bound on the energy that y proves, and what it rests on besides.
 
     The eigenvalue is that of D^(-1/2) (M + Diag(y)) D^(-1/2) with the row sums of |M| for D: of order one however the
@@ -82,7 +84,7 @@ def diagonal_bound(spins: Spins, y: Vector, rng: np.random.Generator) -> tuple[f
         np.fill_diagonal(slack, y)
         slack *= root[:, None]
         slack *= root
-    smallest, assumption = verified_lower_bound(slack, rng)
+    smallest, assumption = verified_lower_bound(slack, rng, expired)
     eps = float(np.finfo(np.float64).eps)
     smallest -= 16.0 * eps * float(1.0 + np.max(np.abs(y) / d, initial=0.0))  # of the scaling, entry by entry
     total = float(d.sum()) * min(0.0, smallest) - float(y.sum())
@@ -91,9 +93,13 @@ def diagonal_bound(spins: Spins, y: Vector, rng: np.random.Generator) -> tuple[f
 
 
 def semidefinite_bound(
-    spins: Spins, rng: np.random.Generator, expired: Callable[[], bool] = lambda: False
+    spins: Spins, rng: np.random.Generator, within: Callable[[float], Callable[[], bool]] = lambda _: lambda: False
 ) -> tuple[float, str, Any]:
-    """A lower bound on the energy, what it rests on, and the dual variables."""
-    y = low_rank(spins, rng, expired)
-    bound, assumption = diagonal_bound(spins, y, rng)
+    """A lower bound on the energy, what it rests on, and the dual variables.
+
+    `within` makes of a share of the time that is left what is asked whether it has passed: the variables get half of
+    it, their proof half of the rest.
+    """
+    y = low_rank(spins, rng, within(0.5))
+    bound, assumption = diagonal_bound(spins, y, rng, within(0.5))
     return bound, assumption, y

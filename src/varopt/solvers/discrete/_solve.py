@@ -56,7 +56,7 @@ class _Run:
     tol: float
     target: float
     check: Callable[[State], None]
-    expired: Callable[[], bool]
+    limit: float  # seconds
     rng: np.random.Generator
     polisher: Sweeper = field(init=False)
     relaxed: bool = False  # whether the relaxation has been solved
@@ -64,6 +64,16 @@ class _Run:
     def __post_init__(self) -> None:
         # In double precision: what single precision leaves at rounding is settled here.
         self.polisher = Sweeper(self.energy, 1, self.rng, np.float64)
+
+    def within(self, share: float) -> Callable[[], bool]:
+        """Asked whether this share of the time that is left now has passed."""
+        now = self.state.elapsed
+        end = now + share * (self.limit - now)
+        return lambda: self.state.elapsed > end
+
+    def expired(self) -> bool:
+        """Whether the time is up."""
+        return self.state.elapsed > self.limit
 
     def see(self, x: Vector, steps: int) -> None:
         """A point, polished."""
@@ -97,9 +107,8 @@ class _Run:
 
 def solve(
     energy: Energy, state: State, tol: float, check: Callable[[State], None], rng: np.random.Generator, *,
-    start: Vector | None = None, target: float = -math.inf, limited: bool = False,
-    expired: Callable[[], bool] = lambda: False, method: str = "free-energy",
-    device: str | None = None,
+    start: Vector | None = None, target: float = -math.inf, time_limit: float = math.inf,
+    method: str = "free-energy", device: str | None = None,
 ) -> None:  # fmt: skip
     """Minimise an energy; it ends by raising an `Outcome`, or whatever `check` raises, with everything in `state`.
 
@@ -107,7 +116,7 @@ def solve(
     relaxation, so that a bracket is there early; then the search goes on. Small quadratic problems whose search has
     settled go to branch and bound. Where there is no time limit, a search that has settled ends the run.
     """
-    run = _Run(energy, state, tol, target, check, expired, rng)
+    run = _Run(energy, state, tol, target, check, time_limit, rng)
     try:
         if start is not None:
             run.see(start, 0)
@@ -116,9 +125,9 @@ def solve(
         if order is not None:
             _exact(run, order)
         options = {} if device is None else {"device": device}
-        _search_and_bound(run, SEARCHES[method](energy, rng, start, expired, **options), limited)
+        _search_and_bound(run, SEARCHES[method](energy, rng, start, run.expired, **options))
     except Outcome as outcome:
-        if str(outcome) == "target" and not run.relaxed and not expired():
+        if str(outcome) == "target" and not run.relaxed and not run.expired():
             _relax(run)
         raise
 
@@ -132,7 +141,8 @@ def _exact(run: _Run, order: list[int]) -> None:
     run.bound(run.state.upper - 2.0 * rounding, "", Exhaustive)
 
 
-def _search_and_bound(run: _Run, points: Iterator[Found], limited: bool) -> None:
+def _search_and_bound(run: _Run, points: Iterator[Found]) -> None:
+    limited = math.isfinite(run.limit)
     spins: Spins | None = None
     best, improved, epoch = math.inf, 0, 0
     for found in points:
@@ -155,7 +165,7 @@ def _relax(run: _Run) -> Spins:
     run.relaxed = True
     try:
         spins = spins_of(quadratic_minorant(run.energy))
-        lower, assumption, _ = semidefinite_bound(spins, run.rng, run.expired)
+        lower, assumption, _ = semidefinite_bound(spins, run.rng, run.within)
         run.bound(lower, assumption, Relaxation)
     except Outcome as outcome:
         if str(outcome) != "target":
