@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import time
 import warnings
 
 import numpy as np
@@ -12,7 +13,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 import varopt as vo
 from varopt.certificates import Exhaustive, Relaxation
 from varopt.discrete import ising, max_cut, max_sat, qubo, read_cnf, read_gset, read_qubo
-from varopt.solvers.discrete import _elimination, _solve
+from varopt.optimize._discrete import minimize_energy
+from varopt.solvers.discrete import Energy, _elimination, _solve
 
 N = 9
 
@@ -338,6 +340,13 @@ def test_dense_and_sparse_input_give_one_answer(problem, rng):
             dense, sparse = problem(matrix), problem(sp.csr_array(matrix))
         assert_allclose([dense.fun, dense.gap], [sparse.fun, sparse.gap])
         assert_array_equal(dense.x, sparse.x)
+
+
+def test_the_time_of_what_came_before_counts():
+    energy = Energy.quadratic_form(-np.ones((30, 30)))
+    r = minimize_energy(energy, time_limit=1e5, started=time.perf_counter() - 1e6)
+    assert r.status is vo.Status.TIME_LIMIT
+    assert r.time > 1e6
 
 
 def test_a_dense_problem_with_more_neighbours_than_a_float_has_exponents(rng):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -77,11 +78,12 @@ def max_cut(
     >>> r.fun, r.status.name, bool(r.x[0] != r.x[1])
     (4.0, 'PROVED', True)
     """
+    started = time.perf_counter()
     matrix, share = _couplings("graph", _adjacency(graph))
     # cut = sum_{i<j} w_ij (x_i + x_j - 2 x_i x_j)
     energy = Energy.quadratic_form(matrix, weight=2.0 * share)
     energy = replace(energy, linear=-0.5 * _row_sums(energy))
-    return _maximized(energy, target, time_limit=time_limit, seed=seed, **options)
+    return _maximized(energy, target, time_limit=time_limit, seed=seed, started=started, **options)
 
 
 def qubo(
@@ -113,11 +115,12 @@ def qubo(
     >>> r.fun, int(r.x.sum()), r.status.name
     (-1.0, 1, 'PROVED')
     """
+    started = time.perf_counter()
     matrix, sign = _matrix("Q", Q), -1.0 if maximize else 1.0
     energy = Energy.quadratic_form(matrix, sign * _vector("linear", linear, matrix.shape[0]), weight=sign)
     if maximize:
-        return _maximized(energy, target, time_limit=time_limit, seed=seed, **options)
-    return minimize_energy(energy, target=target, time_limit=time_limit, seed=seed, **options)
+        return _maximized(energy, target, time_limit=time_limit, seed=seed, started=started, **options)
+    return minimize_energy(energy, target=target, time_limit=time_limit, seed=seed, started=started, **options)
 
 
 def ising(
@@ -148,6 +151,7 @@ def ising(
     >>> r.x, r.fun
     (array([-1.,  1., -1.]), -2.5)
     """
+    started = time.perf_counter()
     matrix, share = _couplings("J", _matrix("J", J))
     fields = _vector("h", h, matrix.shape[0])
     # s = 2x - 1: J s t = J (4 x y - 2 x - 2 y + 1)
@@ -160,7 +164,7 @@ def ising(
         if not np.all(np.abs(spins) == 1.0):
             raise ValueError(f"x0 must be made of the spins -1 and 1; got {spins[np.abs(spins) != 1.0][0]:g}.")
         options["x0"] = (spins + 1.0) / 2.0
-    r = minimize_energy(energy, target=target, time_limit=time_limit, seed=seed, **options)
+    r = minimize_energy(energy, target=target, time_limit=time_limit, seed=seed, started=started, **options)
     return replace(r, x=2.0 * r.x - 1.0)
 
 
@@ -198,12 +202,13 @@ def max_sat(
     >>> r.fun, r.upper, r.status.name
     (3.0, 3.0, 'PROVED')
     """
+    started = time.perf_counter()
     listed = [_clause(number, clause) for number, clause in enumerate(clauses, start=1)]
     if not listed:
         raise ValueError("clauses must not be empty.")
     energy, satisfied = _violations(listed, _weights(weights, len(listed)))
     energy = replace(energy, constant=energy.constant - satisfied)
-    return _maximized(energy, target, time_limit=time_limit, seed=seed, **options)
+    return _maximized(energy, target, time_limit=time_limit, seed=seed, started=started, **options)
 
 
 def _maximized(energy: Energy, target: float | None, **options: Any) -> Result:

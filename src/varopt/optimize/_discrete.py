@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -32,18 +33,20 @@ class _TimeUp(Exception):
 
 def minimize_discrete(objective: Objective, *, x0: Any = None, **options: Any) -> Result:
     """Minimise a polynomial in Binary and Categorical variables; see `minimize_energy` for the options."""
+    started = time.perf_counter()
     energy = energy_of(objective)
     start = None
     if x0 is not None:
         values = split(objective.variables, (x0,))
         start = np.concatenate([as_finite("x0", values[v]).astype(np.float64) for v in objective.variables])
-    return minimize_energy(energy, x0=start, slices=objective.slices, **options)
+    return minimize_energy(energy, x0=start, slices=objective.slices, started=started, **options)
 
 
 def minimize_energy(
     energy: Energy, *, tol: float = 1e-9, method: Any = "auto", x0: Any = None,
     callback: Callable[[State], Any] | None = None, progress: bool = False, time_limit: float | None = None,
     target: float | None = None, seed: Any = 0, device: str | None = None, slices: dict[Any, slice] | None = None,
+    started: float | None = None,
 ) -> Result:  # fmt: skip
     """Minimise an energy of bits and choices.
 
@@ -67,6 +70,8 @@ def minimize_energy(
         Run the search on PyTorch, on this device; free energy only.
     slices : dict, optional
         Where the variables lie in x.
+    started : float, optional
+        When the clock was started, as of `time.perf_counter`: before the energy was made, which takes its time too.
 
     Returns
     -------
@@ -75,6 +80,7 @@ def minimize_energy(
     _check_options(method, target, time_limit, device)
     start = None if x0 is None else _checked_point(energy, x0)
     state = State(np.zeros(energy.size), sigma=0.0, proof=Relaxation)
+    state.started = state.started if started is None else started
     name = "free-energy" if method == "auto" else str(method)
     limit = math.inf if time_limit is None else float(time_limit)
 
