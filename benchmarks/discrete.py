@@ -362,7 +362,7 @@ def upper_bounds(config: Config) -> Iterator[Row]:
 @benchmark
 @one_thread
 def memory(config: Config) -> Iterator[Row]:
-    """Twice the entries must not take more than twice the memory."""
+    """Twice the entries must not take more than twice the memory, nor a dense matrix that of three."""
     sizes: list[int] = []
     for n in config.pick((10_000, 20_000), (2_000, 4_000)):
         rng = np.random.default_rng(0)
@@ -374,4 +374,10 @@ def memory(config: Config) -> Iterator[Row]:
     yield Row(
         f"sparse QUBO, n = {n}, {10 * n} entries, and twice that", "varopt", "peak memory / twice that of half",
         sizes[1] / (2.0 * sizes[0]), 1.1, peak_bytes=sizes[0], data_bytes=12 * 10 * n,
+    )  # fmt: skip
+    dense = np.random.default_rng(0).standard_normal((config.pick(3_000, 500),) * 2)
+    peak = peak_memory(lambda: qubo(dense, time_limit=config.pick(20.0, 1.0)))
+    yield Row(
+        f"dense QUBO, n = {len(dense)}", "varopt", "peak memory / three times the matrix",
+        peak / (3.0 * dense.nbytes), 1.0, peak_bytes=peak, data_bytes=dense.nbytes,
     )  # fmt: skip
