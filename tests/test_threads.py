@@ -12,8 +12,10 @@ from threadpoolctl import threadpool_info
 import varopt as vo
 from varopt import _threads, learn
 from varopt._threads import all_threads, one_thread
+from varopt.discrete import qubo
 from varopt.model._maps import Matrix
 from varopt.solvers._definite import cholesky
+from varopt.solvers.discrete._matrices import product
 
 
 def counts():
@@ -117,6 +119,13 @@ def test_black_boxes_have_all_and_the_search_has_one(monkeypatch):
     assert ONE in inside
 
 
+def test_bits_have_one(rng):
+    seen = []
+    qubo(rng.standard_normal((12, 12)), callback=lambda _: seen.append(counts()))
+    assert seen
+    assert all(count == ONE for count in seen)
+
+
 def test_many_rows_and_columns_keep_all(rng):
     w, seen = vo.Variable(1600), []
     vo.minimize(
@@ -146,13 +155,14 @@ def test_large_products_and_factors_have_all(rng, monkeypatch):
     recorded = {name: recording(name, pool) for name, pool in _threads.pools().items()}
     monkeypatch.setattr(_threads, "pools", lambda: recorded)
     A = Matrix(rng.standard_normal((50, 10)))
-    for product, library in (
+    for compute, library in (
         (lambda: A.gram(np.ones(50)), "numpy"),
         (lambda: A.gram(rng.uniform(size=50)), "numpy"),
         (lambda: A.apply(np.ones(10)), "numpy"),
+        (lambda: product(np.eye(20), np.ones(20)), "numpy"),
         (lambda: cholesky(np.eye(20)), "scipy"),
     ):
         with one_thread():
             seen.clear()
-            product()
+            compute()
             assert seen == [(library, 2), (library, 1)] * (library in recorded)

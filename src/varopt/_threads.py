@@ -16,8 +16,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = ["all_threads", "one_thread"]
+__all__ = ["FETCH", "all_threads", "one_thread"]
 
+FETCH = 20  # multiplications in the time in which an entry of a large matrix comes from memory
 _LARGE = 5e8  # multiplications that gain from threads: some ten milliseconds of one
 
 _HELD: ContextVar[Mapping[str, int] | None] = ContextVar("threads of libraries that are held at one", default=None)

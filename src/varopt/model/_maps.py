@@ -20,7 +20,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from varopt._domains import as_finite
-from varopt._threads import all_threads
+from varopt._threads import FETCH, all_threads
 
 __all__ = [
     "Difference",
@@ -43,7 +43,6 @@ Vector = NDArray[np.floating[Any]]
 _CHUNK = 1 << 20  # entries of a dense temporary where matrices are multiplied piece by piece
 _CACHED = 1 << 16  # the same where vectors are, and the piece should stay in the cache
 _TALL = 1 << 12  # rows at a time of a transposed product, on which BLAS would waste its threads
-_FETCH = 20  # multiplications in the time in which an entry of a large matrix comes from memory
 _EAGER = 1 << 20  # matrices up to this many entries are checked for NaN when handed over, larger ones at first use
 
 
@@ -243,7 +242,7 @@ class Matrix(Map):
 
     def _apply(self, points: Vector) -> Vector:
         if self._fits(points):
-            with all_threads("numpy", _FETCH * self.array.size):
+            with all_threads("numpy", FETCH * self.array.size):
                 return np.asarray(points @ self.array.T)
         out = np.empty((*points.shape[:-1], self.shape[0]))
         for part, block in self._row_blocks():

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from varopt._domains import as_finite
+from varopt._threads import one_thread
 from varopt.certificates import NoCertificate, Relaxation
 from varopt.families._family import as_generator
 from varopt.model import Objective
@@ -98,10 +99,11 @@ def minimize_energy(
 
     status = Status.SETTLED
     try:
-        solve(
-            energy, state, tol, check, as_generator(seed), start=start, target=-math.inf if target is None else target,
-            time_limit=limit, method=name, device=device,
-        )  # fmt: skip
+        with one_thread():
+            solve(
+                energy, state, tol, check, as_generator(seed), start=start,
+                target=-math.inf if target is None else target, time_limit=limit, method=name, device=device,
+            )  # fmt: skip
     except Outcome as outcome:
         status = _STATUS[str(outcome)]
     except _TimeUp:

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from varopt.solvers.discrete._matrices import as_dense, count_nonzero, row_sizes
+from varopt.solvers._definite import cholesky
+from varopt.solvers.discrete._matrices import as_dense, count_nonzero, product, row_sizes
 
 __all__ = ["FAILURE", "cholesky_lower_bound", "extreme_eigenvalues", "verified_lower_bound"]
 
@@ -36,7 +37,7 @@ def verified_lower_bound(
     n = matrix.shape[0]
     if count_nonzero(matrix) == 0:
         return 0.0, ""
-    smallest, largest, steps = extreme_eigenvalues(lambda v: matrix @ v, n, rng, expired)
+    smallest, largest, steps = extreme_eigenvalues(lambda v: product(matrix, v), n, rng, expired)
     if n <= _DENSE:
         return cholesky_lower_bound(matrix, smallest, expired), ""
     # [KW92]: of a positive semidefinite B with largest eigenvalue b, k steps find xi with
@@ -90,8 +91,6 @@ def cholesky_lower_bound(
     The largest shift tried that leaves the matrix positive definite, beyond rounding; the first is close to the
     estimate. Cost: a few factorisations, and the eigenvalues where no estimate is given.
     """
-    from scipy.linalg import LinAlgError, cholesky
-
     n = matrix.shape[0]
     dense = as_dense(matrix)
     radius = float(np.abs(dense).sum(axis=1).max(initial=0.0))
@@ -104,8 +103,8 @@ def cholesky_lower_bound(
         shifted[np.diag_indices(n)] -= shift
         trace = float(np.abs(np.diagonal(shifted)).sum())
         try:
-            cholesky(shifted, lower=True, overwrite_a=True, check_finite=False)
-        except LinAlgError:
+            cholesky(shifted, overwrite=True)
+        except np.linalg.LinAlgError:
             margin *= 30.0 if exact else 3.0
             continue
         # A completed factorisation has L L' = A + D with |D| <= gamma_{n+1} |L||L'|, of norm at most this [Rump06];

@@ -17,7 +17,7 @@ from varopt.model import Objective
 from varopt.model._blocks import AffineBlock, Block, PolynomialBlock, QuadraticBlock, TermBlock
 from varopt.model._polynomial import as_polynomial
 from varopt.solvers.discrete._colouring import colour
-from varopt.solvers.discrete._matrices import count_nonzero, pieces, stored, symmetrised
+from varopt.solvers.discrete._matrices import count_nonzero, pieces, product, stored, symmetrised
 
 __all__ = ["BIT", "NEGATED", "SPIN", "Energy", "NotPolynomial", "Products", "energy_of"]
 
@@ -156,7 +156,7 @@ class Energy:
         """E at one point (size,) or at the columns of (size, R), in double precision."""
         x = np.asarray(x, dtype=np.float64)
         columns = x.reshape(self.size, -1)
-        slope = 0.5 * (self.quadratic @ columns) + self.linear[:, None]
+        slope = 0.5 * product(self.quadratic, columns) + self.linear[:, None]
         total = self.constant + np.einsum("ir,ir->r", slope, columns)
         for products in self.products:
             total = total + products.weights @ products.factors(columns).prod(axis=0)
@@ -164,7 +164,7 @@ class Energy:
 
     def gradient(self, x: NDArray[Any]) -> NDArray[Any]:
         """Derivatives at the columns of (size, R): what each coordinate adds to E, the other sites held."""
-        total = self.quadratic @ x + self.linear[:, None]
+        total = product(self.quadratic, x) + self.linear[:, None]
         for products in self.products:
             kind, coordinate = products.split(self.size)
             factors = products.factors(x)

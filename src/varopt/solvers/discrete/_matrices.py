@@ -10,7 +10,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-__all__ = ["as_dense", "count_nonzero", "permuted", "pieces", "row_sizes", "stored", "symmetrised"]
+from varopt._threads import FETCH, all_threads
+
+__all__ = ["as_dense", "count_nonzero", "permuted", "pieces", "product", "row_sizes", "stored", "symmetrised"]
 
 Vector = NDArray[np.float64]
 
@@ -53,6 +55,13 @@ def symmetrised(matrix: Any, site: NDArray[np.intp], weight: float) -> Any:
 def as_dense(matrix: Any) -> Vector:
     """An array, whichever it is; without a copy where it is one."""
     return np.asarray(matrix.toarray() if sp.issparse(matrix) else matrix)
+
+
+def product(matrix: Any, columns: Any) -> Any:
+    """``M x`` for the columns of x, or for one."""
+    work = matrix.shape[0] ** 2 * max(FETCH, np.size(columns) // matrix.shape[0])
+    with all_threads("numpy", 0 if sp.issparse(matrix) else work):
+        return matrix @ columns
 
 
 def permuted(matrix: Any, order: NDArray[np.intp]) -> Any:
