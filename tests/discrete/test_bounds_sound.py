@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose
 
 from tests.discrete.zoo import ENERGIES, cut, integer_quadratic, real_quadratic, sparse_quadratic, states
 from varopt.solvers import State
-from varopt.solvers.discrete import Energy, _eigenvalue, _semidefinite, _solve
+from varopt.solvers.discrete import Energy, _eigenvalue, _semidefinite, _solve, _triangles
 from varopt.solvers.discrete._branch import branch_and_bound
 from varopt.solvers.discrete._eigenvalue import cholesky_lower_bound, verified_lower_bound
 from varopt.solvers.discrete._matrices import as_dense
@@ -101,6 +101,43 @@ def test_triangles_tighten_and_stay_below(build, rng):
         dual = tighten(as_dense(spins.matrix()), np.inf)
         assert spins.constant + dual.bound <= optimum
         assert spins.constant + dual.bound >= plain - 1e-2 * abs(plain)
+
+
+@settings(max_examples=30)
+@given(seed=st.integers(0, 2**32 - 1), n=st.integers(3, 9), definite=st.booleans())
+def test_other_spins_are_bounded_apart(seed, n, definite):
+    rng = np.random.default_rng(seed)
+    z = rng.standard_normal((n, n))
+    z = z @ z.T if definite else z + z.T
+    every = np.array(np.meshgrid(*[[-1.0, 1.0]] * n)).reshape(n, -1)
+    s = every[:, rng.integers(every.shape[1])]
+    if definite:  # s in the kernel, as where the relaxation is tight
+        z -= np.outer(z @ s, z @ s) / float(s @ z @ s)
+    others = every[:, np.abs(s @ every) < n]
+    bound = _triangles._apart(z, s)
+    assert bound <= np.einsum("ik,ij,jk->k", others, z, others).min()
+    assert not definite or bound > 0.0
+
+
+@pytest.mark.parametrize("build", [integer_quadratic, real_quadratic, cut])
+@pytest.mark.parametrize("patience", [1, 2, 4, 100])
+def test_what_is_apart_is_sound_however_far_the_multipliers_are(build, patience, rng):
+    energy = build(rng)
+    spins = spins_of(energy)
+    optimum = energy.value(states(energy)).min()
+    left = iter([False] * patience)
+    dual = tighten(as_dense(spins.matrix()), np.inf, expired=lambda: next(left, True))
+    assert spins.constant + dual.lower <= optimum + 1e-9
+    x = np.where(dual.spins[1:] == dual.spins[0], 1.0, 0.0)
+    assert_allclose(energy.value(x), spins.constant + dual.value)
+
+
+def test_a_tight_relaxation_is_closed_without_branching():
+    """Its bound alone only tends to the optimum, of numbers that are no integers."""
+    energy = Energy.quadratic_form(np.random.default_rng(0).standard_normal((40, 40)))
+    *_, last = branch_and_bound(spins_of(energy), np.inf, 1e-9)
+    assert last.nodes == 1
+    assert last.lower == last.value
 
 
 @pytest.mark.parametrize("build", [integer_quadratic, real_quadratic, cut])

@@ -92,11 +92,10 @@ def branch_and_bound(spins: Spins, value: float, slack: float, expired: Any = la
                 best, value = node.whole(s), exact
             return np.inf, node
         dual = tighten(node.matrix, value - slack - node.constant, node.dual, expired)
-        s, energy = _rounded(node, dual)
-        if energy < value:
-            best, value = node.whole(s), energy
+        if node.constant + dual.value < value:
+            best, value = node.whole(dual.spins), node.constant + dual.value
         closer = _Node(node.matrix, node.constant, node.label, node.sign, dual)
-        return max(inherited, node.constant + dual.bound), closer
+        return max(inherited, node.constant + dual.lower), closer
 
     lower, node = bound(root, -np.inf)
     nodes += 1
@@ -122,21 +121,3 @@ def branch_and_bound(spins: Spins, value: float, slack: float, expired: Any = la
         yield Progress(min(least, value), best, value, nodes)
     if not expired():
         yield Progress(value, best, value, nodes)
-
-
-def _rounded(node: _Node, dual: Dual) -> tuple[Vector, float]:
-    """Spins by the signs of the leading eigenvectors, after one-flip descent."""
-    _, vectors = np.linalg.eigh(dual.primal)
-    best, energy = np.ones(len(vectors)), np.inf
-    for column in vectors[:, -3:].T:
-        s = np.where(column >= 0.0, 1.0, -1.0)
-        while True:
-            gain = 2.0 * s * (node.matrix @ s)
-            k = int(gain.argmax())
-            if gain[k] <= 1e-9:
-                break
-            s[k] = -s[k]
-        value = node.constant + 0.5 * float(s @ node.matrix @ s)
-        if value < energy:
-            best, energy = s, value
-    return best, energy

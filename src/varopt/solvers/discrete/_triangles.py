@@ -6,13 +6,20 @@ multipliers y of the diagonal and gamma >= 0 of the triangles, Z = M/2 - Diag(y)
     s'Ms / 2 = <Z, ss'> + sum(y) + sum_t gamma_t <A_t, ss'>  >=  sum(y) - sum(gamma) + n min(0, lambda_min(Z)).
 
 The multipliers come from a regularised dual that is smooth, hence L-BFGS-B [KMR14]; the bound is proved from them.
+
+Where the relaxation is tight, Z has the optimal spins in its kernel and the bound only tends to their energy. But all
+others are then away from the kernel: for spins t other than s and -s, |s't| <= n - 2, and for every c
+
+    <Z, tt'> = <Z + c ss'/n, tt'> - c (s't)^2 / n  >=  n lambda_min(Z + c ss'/n) - c (n - 2)^2 / n,
+
+about 4 c where c is the second smallest eigenvalue of Z. Once that is more than the gap, s is optimal.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -36,21 +43,28 @@ _ITERATIONS = 60
 
 @dataclass(frozen=True)
 class Dual:
-    """Multipliers, the bound they prove, and the primal matrix that goes with them."""
+    """Multipliers, the bounds they prove, and the primal matrix that goes with them."""
 
-    bound: float
+    bound: float  # on all spins
     diagonal: Vector
     triples: Index  # (T, 3)
     signs: Vector  # (T, 3)
     gamma: Vector  # (T,)
     primal: Vector  # (n, n), about the optimal X
+    spins: Vector  # the best that rounding it gave,
+    value: float  # their value,
+    apart: float  # and a bound on all spins but these and their negatives
+
+    @property
+    def lower(self) -> float:
+        """What no spins fall below."""
+        return max(self.bound, min(self.value, self.apart))
 
     def without(self, spin: int) -> Dual:
         """The multipliers for the problem in which a spin was merged into another: a start."""
         keep = ~np.any(self.triples == spin, axis=1)
         triples = self.triples[keep]
-        return Dual(
-            -np.inf,
+        return _start(
             np.delete(self.diagonal, spin),
             triples - (triples > spin),
             self.signs[keep],
@@ -62,24 +76,24 @@ class Dual:
 def tighten(
     matrix: Vector, enough: float, start: Dual | None = None, expired: Callable[[], bool] = lambda: False
 ) -> Dual:
-    """A lower bound on ``s'Ms / 2`` over spins, for a dense symmetric M of zero diagonal; it stops above `enough`.
+    """Lower bounds on ``s'Ms / 2`` over spins, for a dense symmetric M of zero diagonal; it stops above `enough`.
 
     Cost: some hundreds of eigenvalue decompositions of order n. Memory: n^2, and n^3/6 for a moment in each search.
     """
     n = matrix.shape[0]
     unit = float(np.abs(matrix).sum() / max(1, n)) or 1.0
     if start is None:
-        start = Dual(-np.inf, -0.5 * np.abs(matrix).sum(axis=1), *_nothing(), np.eye(n))
+        start = _start(-0.5 * np.abs(matrix).sum(axis=1), *_nothing(), np.eye(n))
     best = current = _prove(matrix, start)
     warm = start.gamma.size > 0
     for level, regularisation in enumerate(_REGULARISATIONS):
         if warm and level < 2:
             continue
         for _ in range(_ROUNDS):
-            if best.bound >= enough or expired():
+            if max(best.bound, best.apart) >= enough or expired():
                 return best
             current = _ascend(matrix, current, regularisation * unit / n)
-            best = max(best, current, key=lambda d: d.bound)
+            best = current if current.apart >= enough else max(best, current, key=lambda d: d.bound)
             grown = _separate(current)
             if grown is None:
                 break
@@ -89,6 +103,11 @@ def tighten(
 
 def _nothing() -> tuple[Index, Vector, Vector]:
     return np.empty((0, 3), np.intp), np.empty((0, 3)), np.empty(0)
+
+
+def _start(diagonal: Vector, triples: Index, signs: Vector, gamma: Vector, primal: Vector) -> Dual:
+    """Multipliers of which nothing is known yet."""
+    return Dual(-np.inf, diagonal, triples, signs, gamma, primal, np.ones(diagonal.size), np.inf, -np.inf)
 
 
 def _dual_matrix(matrix: Vector, diagonal: Vector, triples: Index, signs: Vector, gamma: Vector) -> Vector:
@@ -131,18 +150,46 @@ def _ascend(matrix: Vector, dual: Dual, alpha: float) -> Dual:
     options: dict[str, Any] = {"maxiter": _ITERATIONS, "maxcor": 20, "ftol": 1e-9, "gtol": 1e-3}
     found = scipy_minimize(negative, start, jac=True, method="L-BFGS-B", bounds=limits, options=options)
     negative(found.x)
-    moved = Dual(-np.inf, found.x[:n], dual.triples, dual.signs, np.maximum(found.x[n:], 0.0), primal)
-    return _prove(matrix, moved)
+    return _prove(matrix, _start(found.x[:n], dual.triples, dual.signs, np.maximum(found.x[n:], 0.0), primal))
 
 
 def _prove(matrix: Vector, dual: Dual) -> Dual:
-    """The dual with the bound that its multipliers prove, rounding accounted for."""
+    """The dual with spins and the bounds that its multipliers prove, rounding accounted for."""
     z = _dual_matrix(matrix, dual.diagonal, dual.triples, dual.signs, dual.gamma)
-    smallest = cholesky_lower_bound(z)
+    spins, value = _rounded(matrix, dual.primal)
     size = float(np.abs(dual.diagonal).sum() + dual.gamma.sum() + np.abs(matrix).sum())
     rounding = 8.0 * np.finfo(np.float64).eps * (z.shape[0] + dual.gamma.size) * size
-    bound = float(dual.diagonal.sum() - dual.gamma.sum()) + z.shape[0] * min(0.0, smallest) - rounding
-    return Dual(bound, dual.diagonal, dual.triples, dual.signs, dual.gamma, dual.primal)
+    constant = float(dual.diagonal.sum() - dual.gamma.sum()) - rounding
+    bound = constant + z.shape[0] * min(0.0, cholesky_lower_bound(z))
+    return replace(dual, bound=bound, spins=spins, value=value, apart=constant + _apart(z, spins))
+
+
+def _apart(z: Vector, s: Vector) -> float:
+    """A lower bound on ``<Z, tt'>`` over all spins t but s and -s; none where Z has more than s in its kernel."""
+    n = s.size
+    cost = float(np.linalg.eigvalsh(z)[1])
+    if cost <= 0.0:
+        return -np.inf
+    rounding = 8.0 * float(np.finfo(np.float64).eps) * n * n * cost
+    return n * cholesky_lower_bound(z + (cost / n) * np.outer(s, s)) - cost * (n - 2) ** 2 / n - rounding
+
+
+def _rounded(matrix: Vector, primal: Vector) -> tuple[Vector, float]:
+    """Spins by the signs of the leading eigenvectors, after one-flip descent, and their value."""
+    _, vectors = np.linalg.eigh(primal)
+    best, least = np.ones(len(vectors)), np.inf
+    for column in vectors[:, -3:].T:
+        s = np.where(column >= 0.0, 1.0, -1.0)
+        while True:
+            gain = 2.0 * s * (matrix @ s)
+            k = int(gain.argmax())
+            if gain[k] <= 1e-9:
+                break
+            s[k] = -s[k]
+        value = 0.5 * float(s @ matrix @ s)
+        if value < least:
+            best, least = s, value
+    return best, least
 
 
 def _separate(dual: Dual) -> Dual | None:
@@ -168,8 +215,7 @@ def _separate(dual: Dual) -> Dual | None:
     fresh = [t for t in order.tolist() if (*triples[t].tolist(), *signs[t].tolist()) not in known]
     if not fresh:
         return None
-    return Dual(
-        -np.inf,
+    return _start(
         dual.diagonal,
         np.concatenate([dual.triples[keep], triples[fresh]]),
         np.concatenate([dual.signs[keep], signs[fresh]]),
