@@ -134,7 +134,7 @@ def test_what_is_apart_is_sound_however_far_the_multipliers_are(build, patience,
 
 def test_a_tight_relaxation_is_closed_without_branching():
     """Its bound alone only tends to the optimum, of numbers that are no integers."""
-    energy = Energy.quadratic_form(np.random.default_rng(0).standard_normal((40, 40)))
+    energy = Energy.quadratic_form(np.random.default_rng(0).standard_normal((24, 24)))
     *_, last = branch_and_bound(spins_of(energy), np.inf, 1e-9)
     assert last.nodes == 1
     assert last.lower == last.value
