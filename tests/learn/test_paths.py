@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.model_selection import KFold
 
-from varopt.learn import ElasticNet, ElasticNetCV
+from varopt.learn import ElasticNet, ElasticNetCV, Lasso, LassoCV
 
 
 def data(kind, rng):
@@ -45,3 +45,15 @@ def test_an_alpha_of_zero_still_warns(rng):
     with pytest.warns(UserWarning, match="alpha=0"):
         model = ElasticNetCV(l1_ratio=0.5, alphas=[1.0, 0.1, 0.0], cv=3).fit(X, y)
     assert np.all(np.isfinite(model.mse_path_))
+
+
+def test_features_in_many_units_are_fitted_exactly_without_a_penalty(rng):
+    """Losses are not negative, so that no direction is one of endless descent, however flat rounding makes it look."""
+    X = rng.standard_normal((12, 40)) * 10.0 ** rng.integers(-8, 8, size=40)
+    y = rng.standard_normal(12)
+    with pytest.warns(UserWarning, match="alpha=0"):
+        model = LassoCV(alphas=[1.0, 0.0], cv=3).fit(X, y)
+    with pytest.warns(UserWarning, match="alpha=0"):
+        plain = Lasso(alpha=0.0).fit(X, y)
+    assert np.all(np.isfinite(model.mse_path_))
+    assert 0.0 <= plain.lower_bound_ <= plain.objective_ <= 1e-12

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from varopt._domains import as_finite
 from varopt._threads import one_thread
-from varopt.certificates import NoCertificate
+from varopt.certificates import DualGap, NoCertificate
 from varopt.model import Expression, Objective, Parametric, as_objective
 from varopt.model._points import split
 from varopt.optimize._result import Result, Status
@@ -26,6 +26,7 @@ from varopt.solvers import (
     choose,
     composite,
     falls_for_ever,
+    floor,
     rests,
     settle,
 )
@@ -279,15 +280,20 @@ def _conclude(
     # Within rounding a lower bound may come out above the value; farther above, the assumption behind it is refuted.
     refuted = state.lower > value + 1e-9 * max(1.0, abs(value))
     upper, lower = value, -math.inf if refuted else min(state.lower, value)
+    assumption, proof = state.assumption, state.proof
+    least = floor(problem)
+    if least > lower:
+        lower, assumption, proof = min(least, value), "", DualGap
     if status is None:
         closed = math.isfinite(lower) and upper - lower <= tol * max(1.0, abs(upper))
         status = Status.OPTIMAL if closed else Status.GAP_OPEN
         if status is Status.GAP_OPEN and problem.not_convex:
             status = Status.LOCAL
-        bounded = math.isfinite(lower) and not state.assumption  # a lower bound that assumes nothing settles it
+        # A lower bound that assumes nothing settles it.
+        bounded = math.isfinite(least) or (math.isfinite(lower) and not assumption)
         if state.falls or (status is Status.GAP_OPEN and not bounded and falls_for_ever(problem) is not None):
             status, lower = Status.UNBOUNDED, -math.inf
-    certificate = state.proof(lower, upper, state.assumption) if math.isfinite(lower) else NoCertificate(lower, upper)
+    certificate = proof(lower, upper, assumption) if math.isfinite(lower) else NoCertificate(lower, upper)
     names = ("time", "steps", "sigma", "upper", "lower", "bound")
     history = {name: np.array([row[name] for row in state.history]) for name in names}
     return Result(

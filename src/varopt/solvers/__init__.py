@@ -18,7 +18,7 @@ from varopt.solvers._program import Program
 from varopt.solvers._range import Range
 from varopt.solvers._recession import falls_for_ever
 from varopt.solvers._schedules import Adaptive, Every, Geometric, Schedule
-from varopt.solvers._settle import rests, settle
+from varopt.solvers._settle import floor, rests, settle
 from varopt.solvers._state import Check, State
 from varopt.solvers._taut_string import TautString
 from varopt.solvers._working_set import WorkingSet
@@ -52,6 +52,7 @@ __all__ = [
     "choose",
     "composite",
     "falls_for_ever",
+    "floor",
     "pivoted_along",
     "rests",
     "settle",

@@ -1,4 +1,4 @@
-"""What needs no run: a start that is optimal, and the bracket of a run that was stopped."""
+"""What needs no run: a start that is optimal, a bound part by part, and the bracket of a run that was stopped."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from varopt.solvers._duality import bracket, young
 from varopt.solvers._level import typical_lengths
 from varopt.solvers._state import State
 
-__all__ = ["rests", "settle"]
+__all__ = ["floor", "rests", "settle"]
 
 Vector = NDArray[np.float64]
 
@@ -29,6 +29,18 @@ def rests(problem: Composite, x: Vector) -> bool:
         if young(r, z, zero, slice(_FIRST)).any() or young(r, z, zero).any():  # a few rows often show that it is not
             return False
     return True
+
+
+def floor(problem: Composite) -> float:
+    """The sum of the least values of all parts, below which no point comes: zero for losses and penalties.
+
+    It is the dual value of slopes that are all zero, and all that there is where rounding hides every other.
+    """
+    if problem.indefinite or problem.vector.any() or any(np.any(r.weights < 0.0) for r in problem.rows):
+        return -np.inf
+    with np.errstate(invalid="ignore"):  # 0 * -inf, where the weight alone decides
+        least = [np.where(r.weights > 0.0, r.weights * r.term.infimum, 0.0) for r in (*problem.squares, *problem.rows)]
+    return problem.scalar + float(sum(values.sum() for values in least))
 
 
 def settle(problem: Composite, state: State) -> None:
