@@ -16,6 +16,7 @@ from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_iris, make_classification, make_regression
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_selection import SelectFromModel
+from sklearn.linear_model import HuberRegressor as SciKitHuber
 from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, GroupKFold
 from sklearn.pipeline import make_pipeline
@@ -325,6 +326,27 @@ def test_an_exact_fit_is_that_of_least_norm(shape, container, rng):
     np.testing.assert_allclose(model.coef_, least, rtol=1e-5, atol=1e-6)
     assert model.scale_ <= 1e-10
     assert model.gap_ <= 1e-9 * y.std()
+
+
+@pytest.mark.parametrize("y", [[5.0, -5.0, -5.0, 5.0], [3.7, 3.7, 3.7, 3.7]])
+def test_huber_targets_of_one_size(y):
+    """The scale without coefficients is that size, but for rounding: nothing is an outlier, and nothing is less."""
+    X = [[0.0], [1.0], [2.0], [3.0]]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = learn.HuberRegressor(fit_intercept=False).fit(X, y)
+    reference = SciKitHuber(fit_intercept=False, tol=1e-10, max_iter=1000).fit(X, y)
+    np.testing.assert_allclose(model.coef_, reference.coef_, atol=1e-4)
+
+
+def test_huber_targets_far_from_zero_keep_their_digits():
+    """An intercept of 1e6 has lost the digits of residuals that a weight of 1e6 makes count."""
+    X, y = [[0.3, -1.2], [1.1, 0.4]], [1e6 + 0.25, 1e6 - 0.5]
+    weight = [1e6, 1e-4]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = learn.HuberRegressor(alpha=1000.0, epsilon=10.0).fit(X, y, sample_weight=weight)
+    assert model.gap_ <= 1e-9 * model.objective_
 
 
 @pytest.mark.parametrize("y", [np.ones(20), np.zeros(20)])

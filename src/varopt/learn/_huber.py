@@ -136,7 +136,7 @@ class HuberRegressor(LinearRegressor):
             near = before is None or abs(x - before[0]) < _NEAR
             fit = self._fit_at(math.exp(x), problem, start if near else None, clock, shift)
             start = (fit.coef, fit.intercept)
-            residual = self._residual(problem, fit, shift)
+            residual = self._residual(problem, fit)
             relative = np.minimum((residual / math.exp(x)) ** 2, self.epsilon**2)
             slope = 1.0 - float(rows.weight @ relative) / rows.total
             low, high = (low, x) if slope > 0.0 else (x, high)
@@ -164,11 +164,13 @@ class HuberRegressor(LinearRegressor):
         def slope(log_scale: float) -> float:
             return total - float(weight @ np.minimum((sizes / math.exp(log_scale)) ** 2, self.epsilon**2))
 
-        lowest = math.log(max(largest, 1e-300)) - 40.0
-        return 0.0 if slope(lowest) >= 0.0 else math.exp(brentq(slope, lowest, math.log(largest)))
+        highest = math.log(max(largest, 1e-300))
+        return 0.0 if slope(highest - 40.0) >= 0.0 else math.exp(brentq(slope, highest - 40.0, highest + 1.0))
 
-    def _residual(self, problem: LinearProblem, fit: Fit, shift: float) -> Vector:
-        return np.asarray(problem.y - problem.X @ fit.coef - (fit.intercept - shift if self.fit_intercept else 0.0))
+    def _residual(self, problem: LinearProblem, fit: Fit) -> Vector:
+        # As it was solved for: the intercept of targets far from zero has lost digits.
+        level = 0.0 if problem.b is None else float(fit.solved.values[problem.b])
+        return np.asarray(problem.y - problem.X @ fit.coef - level)
 
     def _fit_at(
         self, scale: float, problem: LinearProblem, start: tuple[Vector, float] | None, clock: Clock, shift: float
@@ -182,7 +184,7 @@ class HuberRegressor(LinearRegressor):
         self, problem: LinearProblem, fit: Fit, scale: float, shift: float, clock: Clock, slope: Vector | None = None
     ) -> Fit:
         """The fit with the objective of coefficients and scale together, and its dual bound."""
-        weight, residual = problem.weight, self._residual(problem, fit, shift)
+        weight, residual = problem.weight, self._residual(problem, fit)
         slope = np.clip(2.0 * residual / scale if slope is None else slope, -2.0 * self.epsilon, 2.0 * self.epsilon)
         inside = np.abs(residual) <= self.epsilon * scale
         losses = np.where(inside, residual**2 / scale, 2.0 * self.epsilon * np.abs(residual) - self.epsilon**2 * scale)
@@ -220,8 +222,10 @@ class HuberRegressor(LinearRegressor):
         the scale stays at zero if ``sum_i (1 - u_i^2 / 4)`` is not negative.
         """
         fit = self._fit_at(0.0, problem, None, clock, shift)
-        residual, weight = self._residual(problem, fit, shift), problem.weight
+        residual, weight = self._residual(problem, fit), problem.weight
         kinks = np.flatnonzero(np.abs(residual) <= _KINK * typical)
+        if not kinks.size:
+            return None
         slope = 2.0 * self.epsilon * np.sign(residual)
         slope[kinks] = 0.0
         pull, total = 2.0 * self.alpha * fit.coef - problem.X.T @ (weight * slope), -float(weight @ slope)
