@@ -17,6 +17,7 @@ from sklearn.datasets import load_iris, make_classification, make_regression
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_selection import SelectFromModel
 from sklearn.linear_model import HuberRegressor as SciKitHuber
+from sklearn.linear_model import Lasso as SciKitLasso
 from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, GroupKFold
 from sklearn.pipeline import make_pipeline
@@ -259,6 +260,25 @@ def test_cross_validation_is_a_grid_search(model):
     refitted = single(**given, **{name: getattr(model, f"{name}_") for name in names}).fit(X, y)
     np.testing.assert_allclose(model.coef_, refitted.coef_, rtol=1e-6, atol=1e-9)
     np.testing.assert_allclose(model.objective_, refitted.objective_, rtol=1e-9)
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+def test_a_column_of_targets_is_treated_as_scikit_learn_treats_it(intercept):
+    X, y = make_regression(30, 3, noise=1.0, random_state=0)
+    ours = learn.Lasso(fit_intercept=intercept).fit(X, y[:, None])
+    theirs = SciKitLasso(fit_intercept=intercept).fit(X, y[:, None])
+    for name in ("coef_", "intercept_", "dual_gap_"):
+        assert np.shape(getattr(ours, name)) == np.shape(getattr(theirs, name)), name
+    np.testing.assert_allclose(ours.predict(X), theirs.predict(X), rtol=1e-2)
+
+
+@pytest.mark.parametrize("model", CV[:-1], ids=lambda model: type(model).__name__)
+def test_cross_validated_regressors_take_truth_values_and_refuse_words(model):
+    X, y = make_regression(60, 5, n_informative=2, noise=10.0, random_state=1)
+    fits = [clone(model).fit(X, targets) for targets in (y > 0, (y > 0).astype(object), (y > 0).astype(float))]
+    assert len({fit.objective_ for fit in fits}) == 1
+    with pytest.raises(ValueError, match="could not convert string to float"):
+        clone(model).fit(X, np.where(y > 0, "yes", "no"))
 
 
 def test_groups_reach_the_splitter():

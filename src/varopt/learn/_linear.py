@@ -71,7 +71,7 @@ class LinearRegressor(RegressorMixin, LinearModel, Certified):
         data, targets, weight = self._read(X, y, sample_weight, y_numeric=True, multi_output=several)
         rows = self._rows(data, targets, weight)
         fits = self._fits(rows, self._clock())
-        self._publish_linear(fits, targets.ndim > 1, X, data, targets)
+        self._publish_linear(fits, len(fits) > 1, X, data, targets)
         return self
 
     def _fits(self, rows: Rows, clock: Clock) -> list[Fit]:
@@ -92,9 +92,10 @@ class LinearRegressor(RegressorMixin, LinearModel, Certified):
     def _publish_linear(self, fits: list[Fit], many: bool, X: Any, data: Any, targets: Any) -> None:
         coef = np.array([fit.coef for fit in fits], dtype=data.dtype)
         intercept = np.array([fit.intercept for fit in fits], dtype=data.dtype)
+        several = many or targets.ndim > 1  # scikit-learn gives one column of targets a vector of one intercept
         self._publish(
             [fit.solved for fit in fits], many, X, coef_=coef if many else coef[0],
-            intercept_=0.0 if not self.fit_intercept else intercept if many else float(intercept[0]),
+            intercept_=0.0 if not self.fit_intercept else intercept if several else float(intercept[0]),
         )  # fmt: skip
 
 

@@ -102,7 +102,7 @@ class PathCV(Certified):
         data, targets, weight = self._read(X, y, sample_weight, y_numeric=True, multi_output=True)
         if targets.ndim > 1 and targets.shape[1] > 1:
             raise ValueError(f"y should be a 1d array, got an array of shape {targets.shape} instead.")
-        return data, column_or_1d(targets, warn=True), weight
+        return data, column_or_1d(targets, dtype=np.float64, warn=True), weight
 
     def _report(self, paths: list[Path], table: Vector, chosen: dict[str, float], X: Any) -> None:
         raise NotImplementedError
