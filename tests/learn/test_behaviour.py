@@ -1,9 +1,12 @@
 """What a user of scikit-learn expects beyond the checks: many levels, order, sparse data, warnings, pipelines."""
 
+import itertools
 import pickle
 import subprocess
 import sys
 import warnings
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -24,6 +27,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from varopt import learn
+from varopt.learn import _base
+from varopt.optimize import Status
 from varopt.solvers import _newton
 
 
@@ -279,6 +284,64 @@ def test_cross_validated_regressors_take_truth_values_and_refuse_words(model):
     assert len({fit.objective_ for fit in fits}) == 1
     with pytest.raises(ValueError, match="could not convert string to float"):
         clone(model).fit(X, np.where(y > 0, "yes", "no"))
+
+
+def searched(model):
+    X, y = make_regression(60, 5, n_informative=2, noise=10.0, random_state=1)
+    return X, (y > 0).astype(int) if isinstance(model, learn.LinearSVCCV) else y
+
+
+def losses(model):
+    return next(getattr(model, name) for name in ("mse_path_", "loss_path_", "scores_") if hasattr(model, name))
+
+
+@pytest.mark.parametrize("model", CV, ids=lambda model: type(model).__name__)
+def test_a_search_without_time_says_so_once_and_keeps_its_bracket(model):
+    model = clone(model).set_params(time_limit=1e-9)
+    with pytest.warns(ConvergenceWarning) as caught:
+        model.fit(*searched(model))
+    told = [str(warning.message) for warning in caught if "of the folds" in str(warning.message)]
+    size = losses(model).size
+    assert len(told) == 1
+    assert told[0].startswith(f"{size} of {size} fits of the folds were not made, and their losses are nan: 0 of ")
+    assert told[0].endswith("Raise time_limit, now 1e-09 s.")
+    assert np.isnan(losses(model)).all()
+    assert model.lower_bound_ <= model.objective_
+
+
+def test_folds_share_the_time_and_compare_what_all_of_them_came_to(monkeypatch):
+    monkeypatch.setattr(_base, "time", SimpleNamespace(perf_counter=itertools.count().__next__))  # a second a look
+    model = learn.QuantileRegressorCV(alphas=12, cv=3)
+    X, y = searched(model)
+    full = clone(model).fit(X, y)
+    model.set_params(time_limit=100.0)
+    with pytest.warns(ConvergenceWarning, match=r"over 3 of 3 folds\. Raise time_limit, now 100.0 s"):
+        model.fit(X, y)
+    made = np.isfinite(model.loss_path_)
+    compared = made.all(axis=1)
+    assert 1 < np.count_nonzero(compared) < 12
+    np.testing.assert_allclose(model.loss_path_[made], full.loss_path_[made])
+    assert model.alpha_ == model.alphas_[np.argmin(model.loss_path_[compared].mean(axis=1))]
+    assert model.gap_ <= 1e-9 * model.objective_, "time is left for the last fit"
+
+
+def test_an_interrupt_ends_a_search_with_what_was_compared(monkeypatch):
+    model, solves = learn.LassoCV(alphas=[1.0, 0.1, 0.01], cv=3, positive=True), itertools.count()
+    minimize = _base.minimize
+
+    def interrupted(objective, **options):
+        if next(solves) == 5:
+            options["callback"] = None
+            return replace(minimize(objective, **options), status=Status.INTERRUPTED)
+        return minimize(objective, **options)
+
+    monkeypatch.setattr(_base, "minimize", interrupted)
+    told = r"4 of 9 fits .* over 2 of 3 folds\. The fit was interrupted\."
+    with pytest.warns(ConvergenceWarning, match=told) as caught:
+        model.fit(*searched(model))
+    assert len(caught) == 1
+    assert np.isfinite(model.mse_path_).sum() == 5
+    assert model.gap_ <= 1e-9 * model.objective_
 
 
 def test_groups_reach_the_splitter():

@@ -9,6 +9,8 @@ import math
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -29,7 +31,7 @@ from varopt.model import Objective, Variable
 from varopt.optimize import Status, minimize
 from varopt.solvers import State
 
-__all__ = ["SMALLEST_SHARE", "Certified", "Clock", "Fit", "Line", "Solved"]
+__all__ = ["SMALLEST_SHARE", "Certified", "Clock", "Fit", "Line", "OutOfTime", "Solved", "timed"]
 
 Vector = NDArray[np.float64]
 Line = tuple[Vector, float]  # coefficients and intercept
@@ -38,6 +40,7 @@ Line = tuple[Vector, float]  # coefficients and intercept
 #: fit has an objective of zero, and no number is accurate relative to zero.
 SMALLEST_SHARE = 2.0**-12
 _ROUNDING = 1e-12  # share of the objective without a model below which a gap is rounding, and no reason to warn
+_LEAST = 1e-3  # seconds that a solve is given when none are left
 _NEIGHBOUR = 1 / 16  # relative sigma at which a neighbour's solution is taken up: farther in, too few rows may move
 
 
@@ -61,22 +64,54 @@ class Fit:
     solved: Solved
 
 
-@dataclass(frozen=True)
+@dataclass
 class Clock:
-    """The seconds of a fit, which may consist of many solves."""
+    """The seconds of a fit, which may consist of many solves, or of a part of it."""
 
     limit: float | None
     started: float
+    whole: Clock | None = None  # that of which this one is a part: then, what it cuts short is given up
+    stopped: bool = False
 
     @property
     def left(self) -> float | None:
         """Seconds until the limit, a little where none is left: a solve still returns its first point."""
-        return None if self.limit is None else max(1e-3, self.limit - (time.perf_counter() - self.started))
+        if self.stopped:
+            return _LEAST
+        return None if self.limit is None else max(_LEAST, self.limit - (time.perf_counter() - self.started))
 
     @property
     def is_up(self) -> bool:
-        """Whether the limit was reached."""
-        return self.limit is not None and time.perf_counter() - self.started >= self.limit
+        """Whether the limit was reached, or somebody interrupted."""
+        return self.stopped or (self.limit is not None and time.perf_counter() - self.started >= self.limit)
+
+    def share(self, parts: int) -> Clock:
+        """One of so many equal parts of what is left."""
+        limit = None if self.left is None else self.left / parts
+        return Clock(limit, time.perf_counter(), whole=self, stopped=self.stopped)
+
+    def stop(self) -> None:
+        """End what is timed, as if the limit were reached."""
+        self.stopped = True
+        if self.whole is not None:
+            self.whole.stop()
+
+
+class OutOfTime(Exception):
+    """A fit was cut short whose model would be of no use."""
+
+
+_GIVEN: ContextVar[Clock | None] = ContextVar("the clock that fits go by", default=None)
+
+
+@contextmanager
+def timed(clock: Clock) -> Iterator[None]:
+    """Within it, fits go by the given clock and not by one of their own."""
+    token = _GIVEN.set(clock)
+    try:
+        yield
+    finally:
+        _GIVEN.reset(token)
 
 
 class Certified(BaseEstimator):
@@ -126,7 +161,7 @@ class Certified(BaseEstimator):
         return distinct_rows(X, y, weight)
 
     def _clock(self) -> Clock:
-        return Clock(self.time_limit, time.perf_counter())
+        return _GIVEN.get() or Clock(self.time_limit, time.perf_counter())
 
     def _starts(self, count: int, features: int) -> list[tuple[Vector, float] | None]:
         """The coefficients of the previous fit, where they are asked for and of this size."""
@@ -191,8 +226,12 @@ class Certified(BaseEstimator):
         value = unit * result.fun
         wanted = max(self.tol * max(abs(value), unit), _ROUNDING * null)
         early = result.status in (Status.TIME_LIMIT, Status.INTERRUPTED)
+        if result.status is Status.INTERRUPTED and not stopped:
+            clock.stop()
+        if clock.whole is not None and clock.is_up:
+            raise OutOfTime
         if (objective.curvature.is_convex or early) and not certificate.gap <= wanted:
-            self._warn(value, certificate.gap, wanted, result.status, stopped)
+            self._warn(value, certificate.gap, wanted, Status.INTERRUPTED if clock.stopped else result.status, stopped)
         values = {variable: result[variable] for variable in objective.variables}
         return Solved(value, certificate, max(1, result.nit), result.history["sigma"], values)
 

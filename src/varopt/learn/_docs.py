@@ -18,6 +18,10 @@ _COMMON = {
     "time_limit": (
         "time_limit : float, default=None\n    Seconds after which the best model so far is kept, with its bracket."
     ),
+    "shared_time_limit": (
+        "time_limit : float, default=None\n    Seconds of the whole fit, shared by the folds and the last fit, which is"
+        " kept with its bracket.\n    What only some folds came to is not chosen, and losses not computed are nan."
+    ),
     "warm_start": "warm_start : bool, default=False\n    Whether to start from the coefficients of the previous fit.",
     "verbose": "verbose : int, default=0\n    Whether to show progress on standard error.",
     "random_state": "random_state : int, default=None\n    Accepted for compatibility: fits are deterministic.",

@@ -196,7 +196,8 @@ class HuberRegressor(LinearRegressor):
         null = 2.0 * math.sqrt(float(weight.sum()) * float(weight @ problem.y**2))  # without coefficients or outliers
         if null > 0.0 and certificate.gap > (wanted := self.tol * max(abs(objective), SMALLEST_SHARE * null)):
             stopped = fit.solved.n_iter >= self.max_iter
-            status = Status.TIME_LIMIT if clock.is_up else Status.INTERRUPTED if stopped else None
+            ended = stopped or clock.stopped
+            status = Status.INTERRUPTED if ended else Status.TIME_LIMIT if clock.is_up else None
             self._warn(objective, certificate.gap, wanted, status, stopped)
         solved = replace(fit.solved, objective=objective, certificate=certificate)
         return _ScaledFit(fit.coef, fit.intercept, solved, scale)

@@ -55,7 +55,7 @@ class ElasticNetCV(RegressorMixin, PathCV, LinearModel):
     {random_state}
     selection : {"cyclic", "random"}, default="cyclic"
         Accepted for compatibility, without effect.
-    {time_limit}
+    {shared_time_limit}
 
     Attributes
     ----------
@@ -177,7 +177,7 @@ class LassoCV(ElasticNetCV):
     {random_state}
     selection : {"cyclic", "random"}, default="cyclic"
         Accepted for compatibility, without effect.
-    {time_limit}
+    {shared_time_limit}
 
     Attributes
     ----------
@@ -245,7 +245,7 @@ class FusedLassoCV(RegressorMixin, PathCV, LinearModel):
     {verbose}
     n_jobs : int, default=None
         Folds fitted at the same time.
-    {time_limit}
+    {shared_time_limit}
 
     Attributes
     ----------
@@ -341,7 +341,7 @@ class QuantileRegressorCV(QuantileScore, RegressorMixin, PathCV, LinearModel):
     {verbose}
     n_jobs : int, default=None
         Folds fitted at the same time.
-    {time_limit}
+    {shared_time_limit}
 
     Attributes
     ----------
@@ -438,7 +438,7 @@ class LinearSVCCV(LinearClassifierMixin, PathCV):
     {verbose}
     n_jobs : int, default=None
         Folds fitted at the same time.
-    {time_limit}
+    {shared_time_limit}
 
     Attributes
     ----------

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
+import warnings
+from contextlib import suppress
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
-from joblib import Parallel, delayed
+from joblib import Parallel, delayed, effective_n_jobs
 from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import check_cv
 from sklearn.utils import Bunch, check_scalar, column_or_1d
 from sklearn.utils._metadata_requests import _raise_for_params, _routing_enabled
@@ -16,7 +20,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 
 from varopt._threads import one_thread
 from varopt.learn._arrays import followers
-from varopt.learn._base import Certified
+from varopt.learn._base import Certified, Clock, OutOfTime, timed
 from varopt.learn._rows import same_data
 from varopt.model._maps import kept_products
 
@@ -64,6 +68,7 @@ class PathCV(Certified):
         -------
         self
         """
+        clock = self._clock()
         _raise_for_params(params, self, "fit")
         self._validate_params()
         data, targets, weight = self._read_targets(X, y, sample_weight)
@@ -77,22 +82,43 @@ class PathCV(Certified):
         shared = {name: value for name, value in self.get_params().items() if name in self._model().get_params()}
         model = self._model(**(shared | self._fixed(targets, weight)))
         paths = self._paths(data, targets, weight)
+        walks = [(path, train, test) for path in paths for train, test in folds]
+        rounds = [math.ceil(left / effective_n_jobs(self.n_jobs)) for left in range(len(walks), 0, -1)]
+        search = Clock(self.time_limit, clock.started)
         losses = Parallel(n_jobs=self.n_jobs, prefer="threads")(
-            delayed(_walk)(self, model, path, data, targets, weight, train, test)
-            for path in paths
-            for train, test in folds
+            delayed(_walk)(self, model, data, targets, weight, *walk, search, parts=after + 1)
+            for walk, after in zip(walks, rounds, strict=True)
         )
-        table = np.reshape(losses, (len(paths), len(folds), -1))
-        mean = table.mean(axis=1)
-        best = np.unravel_index(np.argmin(mean), mean.shape)
-        chosen = paths[best[0]][best[1]]
-        model.set_params(**chosen).fit(data, targets, sample_weight=weight)
+        table = np.full((len(paths), len(folds), len(paths[0])), np.nan)
+        for row, made in zip(table.reshape(len(walks), -1), losses, strict=True):
+            row[: len(made)] = made
+        chosen = self._best(paths, table, table.size - sum(map(len, losses)), search)
+        with timed(clock):
+            model.set_params(**chosen).fit(data, targets, sample_weight=weight)
         self._report(paths, np.moveaxis(table, 2, 1), chosen, X)
         if is_classifier(self):
             self.classes_ = model.classes_
         for name, value in followers(X, {name: getattr(model, name) for name in _FITTED}).items():
             setattr(self, name, value)
         return self
+
+    def _best(self, paths: list[Path], table: Vector, missing: int, clock: Clock) -> dict[str, float]:
+        """The settings of least mean loss, of those that the most folds came to."""
+        made = np.isfinite(table)
+        counts = made.sum(axis=1)
+        most = int(counts.max())
+        mean = np.where(counts == most, np.where(made, table, 0.0).sum(axis=1) / max(1, most), np.inf)
+        path, step = np.unravel_index(np.argmin(mean), mean.shape)
+        if missing:
+            compared = np.count_nonzero(counts == most) if most else 0
+            warnings.warn(
+                f"{missing} of {made.size} fits of the folds were not made, and their losses are nan: {compared} of"
+                f" {counts.size} settings were compared, over {most} of {table.shape[1]} folds. "
+                + ("The fit was interrupted." if clock.stopped else f"Raise time_limit, now {self.time_limit} s."),
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        return paths[path][step]
 
     def _fixed(self, y: Any, weight: Vector) -> dict[str, Any]:
         """Settings of the model that are no parameters of the search."""
@@ -113,13 +139,19 @@ class PathCV(Certified):
         return MetadataRouter(owner=self).add_self_request(self).add(splitter=check_cv(self.cv), method_mapping=mapping)
 
 
-def _walk(search: PathCV, model: Any, path: Path, X: Any, y: Any, weight: Vector, train: Any, test: Any) -> list[float]:
-    """The losses of one fold along one path."""
+def _walk(
+    search: PathCV, model: Any, X: Any, y: Any, weight: Vector, path: Path, train: Any, test: Any, clock: Clock,
+    parts: int,
+) -> list[float]:  # fmt: skip
+    """The losses of one fold along one path, as far as one of so many parts of the time that is left goes."""
+    share = clock.share(parts)
     model = clone(model).set_params(warm_start=True)
-    losses = []
+    losses: list[float] = []
     given, (X, y, weight) = (X[train], y[train], weight[train]), (X[test], y[test], weight[test])
-    with same_data(), kept_products(), one_thread():
+    with same_data(), kept_products(), one_thread(), timed(share), suppress(OutOfTime):
         for settings, line in zip(path, model._along(path, *given), strict=True):
+            if share.is_up:
+                break
             model.set_params(**settings)
             if line is None:
                 model.fit(given[0], given[1], sample_weight=given[2])
