@@ -141,8 +141,19 @@ def test_the_warning_states_both_gaps_and_one_argument(model, advice):
     with pytest.warns(ConvergenceWarning, match=pattern) as caught:
         model.fit(X, y)
     assert len(caught) == 1
+    assert caught[0].filename == __file__
     assert caught[0].message.args[0].endswith(advice.split(".* ")[-1])
     assert np.all(np.isfinite(model.coef_))
+
+
+def test_a_fit_is_stopped_soundly_where_no_matrix_could_be_factorised():
+    X = 1e4 + np.array([[0.8, -1.9, 0.5, -1.9, 0.8], [0.4, -0.9, 0.9, -0.6, -0.3]])
+    y, weight = [1000001.2, 1000000.9], [1e-6, 1.0]
+    model = learn.FusedLasso(alpha=1e12, fusion=0.01, time_limit=1e-6)
+    with pytest.warns(ConvergenceWarning, match="Raise time_limit"):
+        model.fit(X, y, sample_weight=weight)
+    null = 0.5 * np.average((y - np.average(y, weights=weight)) ** 2, weights=weight)  # such an alpha leaves nothing
+    assert 0.0 <= model.lower_bound_ <= null <= model.objective_ * (1.0 + 1e-6)
 
 
 def test_warm_start_takes_up_the_last_fit():

@@ -6,6 +6,7 @@ An estimator states its objective (`_objective`) and, through the mixins, its de
 from __future__ import annotations
 
 import math
+import sys
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,6 +14,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
+from types import FrameType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -244,7 +246,7 @@ class Certified(BaseEstimator):
             f"{self._stalled}The certified gap is {gap:.3g} at an objective of {objective:.6g}; tol={self.tol:g} asks"
             f" for {wanted:.3g}. {advice}",
             ConvergenceWarning,
-            stacklevel=5,
+            stacklevel=_frames_of_ours() + 1,
         )
 
     def _publish(self, solves: Sequence[Solved], many: bool, X: Any, **arrays: Any) -> None:
@@ -265,6 +267,15 @@ class Certified(BaseEstimator):
             self.sigma_path_ = paths
         self.certificate_ = certificates if many else certificates[0]
         self.n_iter_ = max(solved.n_iter for solved in solves)
+
+
+def _frames_of_ours() -> int:
+    """How many calls, from the caller of this up, are varopt's own: warnings are of the user's line."""
+    frame: FrameType | None = sys._getframe(1)
+    count = 0
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("varopt."):
+        frame, count = frame.f_back, count + 1
+    return count
 
 
 def _neighbour(objective: Objective, start: Mapping[Variable, Any] | None) -> State | None:

@@ -127,6 +127,7 @@ class _Iterate:
         diagonal = None if problem.hessian is None else problem.hessian.diagonal()
         self.curvature = diagonal if diagonal is not None and np.all(diagonal > 0) else None
         self.expected = np.inf  # what a step should leave of the residual
+        self.has_factor = False  # whether some matrix was not singular
         self._start()
 
     def _start(self) -> None:
@@ -135,6 +136,7 @@ class _Iterate:
         self.x = np.zeros(problem.size)
         try:
             self.matrices.factorise([])
+            self.has_factor = True
             self.x = self.matrices.solve(-self._residual(self._multipliers()))
         except np.linalg.LinAlgError:
             pass
@@ -204,9 +206,11 @@ class _Iterate:
         weights = [self._gathered(b, lambda piece: piece.stiffness, 2) for b in range(len(self.blocks))]
         for ridge in _RIDGES:
             try:
-                return self.matrices.factorise(weights, ridge)
+                self.matrices.factorise(weights, ridge)
             except np.linalg.LinAlgError:
                 continue
+            self.has_factor = True
+            return None
         if self.matrices.augment():
             return self._factorise()
         raise np.linalg.LinAlgError("the matrix of a step is singular")
@@ -269,7 +273,7 @@ class _Iterate:
             slopes = self._slopes(positions, pulls)
             gap, assumption = dual_gap(problem, self.x, positions, slopes)
             state.see(self.x, value, gap, assumption, dual=slopes)
-            if gap <= 2.0 * self.total or attempt + 1 == _REFINEMENTS:
+            if gap <= 2.0 * self.total or attempt + 1 == _REFINEMENTS or not self.has_factor:
                 return
             # The stiffer the rows, the coarser what rounding leaves of dual feasibility: the last matrix restores it.
             _, moves = self.matrices.step(self._residual(pulls), [np.zeros_like(pull) for pull in pulls])
