@@ -355,6 +355,35 @@ def test_an_interrupt_ends_a_search_with_what_was_compared(monkeypatch):
     assert model.gap_ <= 1e-9 * model.objective_
 
 
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        (learn.LassoCV(alphas=[]), "alphas"),
+        (learn.ElasticNetCV(l1_ratio=[]), "l1_ratio"),
+        (learn.FusedLassoCV(fusions=[]), "fusions"),
+        (learn.QuantileRegressorCV(alphas=np.zeros((0, 2))), "alphas"),
+        (learn.LinearSVCCV(Cs=[]), "Cs"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
+)
+def test_there_must_be_something_to_choose_from(model, name):
+    with pytest.raises(ValueError, match=rf"^{name} must be"):
+        model.fit(*searched(model))
+
+
+def test_scorers_need_not_take_weights():
+    X, y = searched(learn.LinearSVCCV())
+    own = learn.LinearSVCCV(Cs=[0.01, 1.0], cv=3, scoring=lambda model, X, y: model.score(X, y)).fit(X, y)
+    np.testing.assert_array_equal(own.scores_, learn.LinearSVCCV(Cs=[0.01, 1.0], cv=3).fit(X, y).scores_)
+
+
+@pytest.mark.parametrize("factor", [-1.0, np.nan])
+def test_classes_have_no_negative_weight(factor):
+    X, y = searched(learn.LinearSVCCV())
+    with pytest.raises(ValueError, match="class_weight must be at least 0"):
+        learn.LinearSVC(class_weight={1: factor}).fit(X, y)
+
+
 def test_groups_reach_the_splitter():
     X, y = make_regression(60, 3, noise=1.0, random_state=0)
     with sklearn.config_context(enable_metadata_routing=True):

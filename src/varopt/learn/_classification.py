@@ -60,6 +60,8 @@ class LinearClassifier(LinearClassifierMixin, SparseCoefMixin, Certified):
         balance = compute_class_weight(
             self.class_weight, classes=self.classes_, y=labels[present], sample_weight=weight[present]
         )
+        if not np.all(balance >= 0.0):
+            raise ValueError(f"class_weight must be at least 0 for every class; got {self.class_weight!r}.")
         rows = self._rows(data, codes, weight * balance[codes])
         fits = self._fits(rows, self._clock())
         self._publish(

@@ -118,6 +118,8 @@ class ElasticNetCV(RegressorMixin, PathCV, LinearModel):
         return self.gap_
 
     def _fixed(self, y: Any, weight: Vector) -> dict[str, Any]:
+        if not np.size(self.l1_ratio):
+            raise ValueError(f"l1_ratio must be a number or a list with at least one; got {self.l1_ratio!r}.")
         return {"l1_ratio": float(np.ravel(self.l1_ratio)[0])}
 
     def _paths(self, X: Any, y: Vector, weight: Vector) -> list[Path]:
@@ -513,7 +515,8 @@ class LinearSVCCV(LinearClassifierMixin, PathCV):
         return [[{"C": float(C)} for C in values]]
 
     def _loss(self, model: Any, X: Any, y: Any, weight: Vector) -> float:
-        return -float(check_scoring(model, self.scoring)(model, X, y, sample_weight=weight))
+        weights = {} if np.all(weight == 1.0) else {"sample_weight": weight}  # not every scorer takes them
+        return -float(check_scoring(model, self.scoring)(model, X, y, **weights))
 
     def _report(self, paths: list[Path], table: Vector, chosen: dict[str, float], X: Any) -> None:
         arrays = {"scores_": -table[0], "Cs_": np.array([settings["C"] for settings in paths[0]])}

@@ -176,6 +176,8 @@ def pulls(X: Any, residual: Vector, weight: Vector, center: bool) -> Vector:
 
 def checked(values: Any, name: str) -> list[float]:
     """Given strengths, as scikit-learn checks them, from strong to weak."""
+    if np.ndim(values) != 1 or not len(values):
+        raise ValueError(f"{name} must be a number of them or a list with at least one; got {values!r}.")
     for index, value in enumerate(values):
         check_scalar(value, f"{name}[{index}]", Real, min_val=0.0, include_boundaries="left")
     return [float(value) for value in np.sort(values)[::-1]]
