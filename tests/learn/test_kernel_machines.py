@@ -144,3 +144,38 @@ def test_weights_beyond_what_a_tube_takes_do_not_matter(rng):
     y = X @ [1.0, -1.0, 0.5] + 0.3 * rng.standard_normal(60)
     objectives = [SVR(C=C).fit(X, y).objective_ for C in (1e6, 1e8, 1e10)]
     np.testing.assert_allclose(objectives, objectives[0], rtol=1e-8)
+
+
+@pytest.mark.parametrize("container", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize("count", [60, 2100])
+def test_targets_within_epsilon_need_no_support(count, container, rng):
+    X = rng.standard_normal((count, 3))
+    model = SVR(epsilon=0.1).fit(container(X), 0.01 * np.tanh(X[:, 0]))
+    assert (model.objective_, model.lower_bound_, model.gap_) == (0.0, 0.0, 0.0)
+    assert model.support_.size == 0
+    assert np.ptp(model.predict(container(X))) == 0.0
+
+
+@pytest.mark.parametrize("unit", [1e-9, 1e-4, 1.0])
+def test_regression_does_not_hang_on_the_unit_of_its_targets(unit, rng):
+    """Targets in a unit, with epsilon in it and C by it, are the same problem times its square."""
+    X = rng.standard_normal((80, 3))
+    y = X[:, 0] ** 2 + 0.1 * rng.standard_normal(80)
+    plain, model = SVR(C=1.0, epsilon=0.1).fit(X, y), SVR(C=unit, epsilon=0.1 * unit).fit(X, unit * y)
+    assert model.gap_ <= 1e-9 * model.objective_
+    assert model.objective_ == pytest.approx(unit**2 * plain.objective_, rel=1e-8)
+
+
+def test_a_gap_is_relative_where_the_objective_is_small():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 3))
+    y = X[:, 0] + 0.5 * rng.standard_normal(60) > 0.0
+    for C in (1e-8, 1e-6, 1e-4):
+        model = SVC(C=C).fit(X, y)
+        assert model.gap_ <= 1e-9 * model.objective_
+
+
+def test_the_warning_is_of_the_line_that_fits(diabetes):
+    with pytest.warns(ConvergenceWarning, match="time_limit") as caught:
+        SVR(time_limit=1e-9).fit(*diabetes)
+    assert caught[0].filename == __file__

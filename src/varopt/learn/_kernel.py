@@ -28,6 +28,7 @@ from varopt import terms
 from varopt._threads import one_thread
 from varopt.certificates import Certificate, DualGap, NoCertificate
 from varopt.learn._arrays import to_numpy
+from varopt.learn._base import SMALLEST_SHARE
 from varopt.learn._docs import filled
 from varopt.solvers import State
 from varopt.solvers._kernel import KernelProblem, solve_kernel
@@ -125,12 +126,16 @@ class _Finished(BaseLibSVM):
             X = X[np.ix_(kept, kept)] if self.kernel == "precomputed" else X[kept]
             y, sample_weight = y[kept], sample_weight[kept]
             self._check_labels(y)
-        wanted, self.tol = self.tol, max(_PILOT, self.tol)
+        wanted, self.tol = self.tol, max(_PILOT, self.tol) * self._scale(y)
         try:
             fit(X, y, sample_weight, *args, **kwargs)
         finally:
             self.tol = wanted
         self.support_ = kept[self.support_].astype(np.int32)
+
+    def _scale(self, y: Vector) -> float:
+        """The size of what LIBSVM's tolerance, which is absolute, is compared with, where that is less than one."""
+        return 1.0
 
     def _check_labels(self, y: Vector) -> None:
         """Refuse what is left once samples without a weight are gone, where it cannot be fitted."""
@@ -167,22 +172,24 @@ class _Finished(BaseLibSVM):
             )  # zeros included, as LIBSVM's
 
     def _can_be_finished(self, X: Any, count: int) -> bool:
-        """Whether LIBSVM left numbers to go on from; scikit-learn deals with the rest."""
+        """Whether LIBSVM left numbers to go on from, if only an intercept; scikit-learn deals with the rest."""
         numbers = self.dual_coef_.data if sp.issparse(self.dual_coef_) else self.dual_coef_
         square = not callable(self.kernel) or X.shape == (count, count)
-        return bool(numbers.size and np.isfinite(numbers).all() and square)
+        return bool(np.isfinite(numbers).all() and np.isfinite(self.intercept_).all() and square)
 
     def _solve(self, machine: _Machine) -> State:
         def check(state: State) -> None:
             if self.time_limit is not None and time.perf_counter() - self._started > self.time_limit:
                 raise _TimeUp
 
-        state = State(np.append(machine.beta, machine.b))
+        p = machine.problem
+        null = float(p.weights @ p.term.value(p.positions(np.zeros(p.size), 0.0)))  # the objective without a model
+        unit = min(1.0, SMALLEST_SHARE * null) if null > 0.0 else 1.0
+        state = State(np.append(machine.beta, machine.b), unit=unit)
         if self.kernel != "sigmoid":  # not positive semidefinite: LIBSVM's stationary point is all there is
             with contextlib.suppress(_TimeUp, KeyboardInterrupt):
                 solve_kernel(machine.problem, machine.beta, machine.b, state, self.tol, check)
         else:
-            p = machine.problem
             support = np.flatnonzero(machine.beta)
             values = p.product(np.arange(p.size), support, machine.beta[support])
             loss = float(p.weights @ p.term.value(p.positions(values, machine.b)))
@@ -206,14 +213,14 @@ class _Finished(BaseLibSVM):
             setattr(self, name, np.array(values, dtype=float) if many else float(values[0]))
         self.certificate_ = certificates if many else certificates[0]
         self.sigma_path_ = np.zeros(0)  # the finish is exact: nothing is smoothed
-        worst = max(states, key=lambda s: s.gap / max(1.0, abs(s.upper)))
+        worst = max(states, key=lambda s: s.gap / s.allowed(1.0))
         if np.isfinite(worst.upper) and self.kernel != "sigmoid" and not worst.reached(self.tol):
             warnings.warn(
                 f"The certified gap is {worst.gap:.3g} at an objective of {worst.upper:.6g}; tol={self.tol:g} asks for"
-                f" {self.tol * max(1.0, abs(worst.upper)):.3g}. Raise "
+                f" {worst.allowed(self.tol):.3g}. Raise "
                 + ("tol." if self.time_limit is None else f"time_limit, now {self.time_limit} s."),
                 ConvergenceWarning,
-                stacklevel=6,
+                stacklevel=7,
             )
 
     def _kernel_blocks(self, X: Any, count: int) -> _Block:
@@ -224,6 +231,8 @@ class _Finished(BaseLibSVM):
             options = {"gamma": self._gamma, "degree": self.degree, "coef0": self.coef0}
 
             def block(rows: Any, columns: Any) -> Vector:
+                if not isinstance(columns, slice) and not len(columns):  # which scikit-learn does not take
+                    return np.zeros((len(rows), 0))
                 return np.asarray(
                     pairwise_kernels(X[rows], X[columns], metric=self.kernel, filter_params=True, **options)
                 )
@@ -429,6 +438,9 @@ class SVR(_Finished, svm.SVR):
             cache_size=cache_size, verbose=verbose, max_iter=max_iter,
         )  # fmt: skip
         self.time_limit = time_limit
+
+    def _scale(self, y: Vector) -> float:
+        return min(1.0, float(np.ptp(y))) or 1.0
 
     def _machines(self, block: _Block, y: Vector, weight: Vector) -> Iterator[_Machine]:
         beta = np.zeros(y.shape[0])

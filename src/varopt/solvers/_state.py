@@ -35,6 +35,7 @@ class State:
     dual: Sequence[Vector] | None = None  # the slopes of the rows that prove the lower bound, where they are known
     bound: float = np.nan  # the value of the bound at this sigma, where the method looks at it
     falls: bool = False  # whether the objective was seen to fall for ever
+    unit: float = 1.0  # values below it count as this much where a gap is relative
     history: list[dict[str, float]] = field(default_factory=list)
     started: float = field(default_factory=time.perf_counter)
     objective: Any = field(default=None, repr=False)  # what the lower bound was proved for
@@ -72,7 +73,11 @@ class State:
 
     def reached(self, tol: float) -> bool:
         """Whether the bracket is within the relative tolerance."""
-        return bool(np.isfinite(self.upper)) and self.gap <= tol * max(1.0, abs(self.upper))
+        return bool(np.isfinite(self.upper)) and self.gap <= self.allowed(tol)
+
+    def allowed(self, tol: float) -> float:
+        """The gap that is within the relative tolerance."""
+        return tol * max(self.unit, abs(self.upper))
 
     def see(
         self, x: Vector, value: float, gap: float = np.inf, assumption: str = "", proof: type[Certificate] = DualGap,
