@@ -548,6 +548,24 @@ def test_a_huber_fit_is_certified_in_any_unit(unit, weight, rng):
             np.testing.assert_allclose(unit * model.coef_, plain.coef_, rtol=1e-4)
 
 
+@pytest.mark.parametrize("kind", ["plain", "no intercept", "weights", "duplicate columns", "no ridge", "far from zero"])
+def test_a_huber_fit_of_tall_data_is_that_of_one_scale_after_the_other(kind, rng, monkeypatch):
+    X = rng.standard_normal((6000, 4)) * [1.0, 10.0, 0.1, 1.0]
+    y = X @ [1.0, 0.2, -3.0, 0.0] + rng.standard_t(2, 6000) + (1e6 if kind == "far from zero" else 3.0)
+    if kind == "duplicate columns":
+        X[:, 3] = X[:, 0]
+    weight = rng.choice([0.0, 0.3, 1.0, 50.0], 6000) if kind == "weights" else None
+    model = learn.HuberRegressor(fit_intercept=kind != "no intercept", alpha=0.0 if kind == "no ridge" else 1e-4)
+    together = clone(model).fit(X, y, sample_weight=weight)
+    assert together.sigma_path_.size == 0, "nothing was smoothed"
+    monkeypatch.setattr(learn.HuberRegressor, "_piloted", lambda *args: None)
+    one_by_one = clone(model).fit(X, y, sample_weight=weight)
+    assert together.gap_ <= 1e-9 * together.objective_
+    assert together.objective_ == pytest.approx(one_by_one.objective_, rel=1e-9)
+    assert together.scale_ == pytest.approx(one_by_one.scale_, rel=1e-5)
+    np.testing.assert_allclose(together.coef_, one_by_one.coef_, rtol=1e-4, atol=1e-6)
+
+
 def test_a_huber_fit_that_was_stopped_has_a_bound_all_the_same(rng):
     X = 1e3 * rng.standard_normal((200, 5))
     y = 1e-3 * X @ rng.standard_normal(5) + rng.standard_t(2, 200)

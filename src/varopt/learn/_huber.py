@@ -19,7 +19,7 @@ from sklearn.utils._param_validation import Interval
 import varopt.model as vo
 from varopt.certificates import DualGap
 from varopt.learn._arrays import followers
-from varopt.learn._base import SMALLEST_SHARE, Clock, Fit
+from varopt.learn._base import SMALLEST_SHARE, Clock, Fit, Solved
 from varopt.learn._linear import NON_NEGATIVE, LinearRegressor
 from varopt.learn._problem import LinearProblem, penalty
 from varopt.learn._rows import Rows
@@ -36,6 +36,9 @@ _KINK = 1e-9  # share of the targets within which a residual of a fit without a 
 _ASSUMPTION = (
     "slopes of the losses balance up to rounding, where coefficients are at most twice as large as those found"
 )
+_FEW, _TALL = 1000, 10  # features up to which, and rows by features from which on, coefficients and scale go together
+_STEPS = 60  # most of them that way
+_CHUNK = 1 << 18  # entries of the data that are gathered at once
 _NEAR = 0.2  # logarithms of scales this close have much the same fit
 
 
@@ -127,6 +130,8 @@ class HuberRegressor(LinearRegressor):
         if typical == 0.0:
             fit = self._fit_problem(problem, start, clock, shift, scale=1.0)
             return self._concluded(problem, fit, _PERFECT, shift, clock)
+        if (piloted := self._piloted(problem, start, typical, shift, clock)) is not None:
+            return piloted
         floor, low, high = math.log(_PERFECT * typical), -math.inf, math.inf
         x = math.log(self._scale_of(problem.y, rows.weight) or typical)
         before: tuple[float, float] | None = None
@@ -156,6 +161,32 @@ class HuberRegressor(LinearRegressor):
                 return self._concluded(problem, fit, math.exp(x), shift, clock)
             x = min(max(secant, x - 5.0), x + 5.0)
 
+    def _piloted(
+        self, problem: LinearProblem, start: tuple[Vector, float] | None, typical: float, shift: float, clock: Clock
+    ) -> Fit | None:
+        """Coefficients and scale together by Newton's method, where that closes the gap: tall data of few features."""
+        n, p = problem.X.shape
+        if sp.issparse(problem.X) or p > _FEW or n < _TALL * p:
+            return None
+        coef, intercept = start or (np.zeros(p), shift)
+        level = intercept - shift if self.fit_intercept else 0.0
+        scale = self._scale_of(problem.y - problem.X @ coef - level, problem.weight) or typical
+        joint = _Joint(problem, self.epsilon, self.alpha, clock, start=(coef, level, scale))
+        part = max(1000, 20 * p)
+        if start is None and n > 4 * part:  # rows are in no order: the first of them are a sample
+            few = LinearProblem(problem.X[:part], problem.y[:part], problem.weight[:part], self.fit_intercept)
+            pilot = _Joint(few, self.epsilon, self.alpha, clock, start=joint.point)
+            if pilot.descended(_KINK * typical):
+                joint.point = pilot.point
+        steps = joint.descended(_KINK * typical)
+        if not steps or steps > self.max_iter:
+            return None
+        coef, level, scale = joint.point
+        values: dict[Any, Any] = {problem.w: coef} | ({} if problem.b is None else {problem.b: level})
+        solved = Solved(math.nan, DualGap(-math.inf, math.inf), steps, np.zeros(0), values)
+        fit = self._bracketed(problem, self._fit(problem, solved, shift), scale)
+        return fit if fit.solved.certificate.gap <= self._wanted(problem, fit.solved.objective) else None
+
     def _scale_of(self, residual: Vector, weight: Vector) -> float:
         """The best scale for given residuals: the root of ``sum_i (1 - min((r_i / s)^2, epsilon^2))``."""
         sizes = np.abs(residual)
@@ -183,22 +214,31 @@ class HuberRegressor(LinearRegressor):
     def _concluded(
         self, problem: LinearProblem, fit: Fit, scale: float, shift: float, clock: Clock, slope: Vector | None = None
     ) -> Fit:
-        """The fit with the objective of coefficients and scale together, and its dual bound."""
-        weight, residual = problem.weight, self._residual(problem, fit)
-        slope = np.clip(2.0 * residual / scale if slope is None else slope, -2.0 * self.epsilon, 2.0 * self.epsilon)
-        inside = np.abs(residual) <= self.epsilon * scale
-        losses = np.where(inside, residual**2 / scale, 2.0 * self.epsilon * np.abs(residual) - self.epsilon**2 * scale)
-        ridge = self.alpha * float(fit.coef @ fit.coef)
-        objective = float(weight @ (scale + losses)) + ridge
-        shrink = min(1.0, math.sqrt(4.0 * float(weight.sum()) / max(float(weight @ slope**2), 1e-300)))
-        lower = shrink * float(weight @ (slope * problem.y)) - self._drag(problem, fit.coef, shrink * slope)
-        certificate = DualGap(min(lower, objective), objective, _ASSUMPTION)
-        null = 2.0 * math.sqrt(float(weight.sum()) * float(weight @ problem.y**2))  # without coefficients or outliers
-        if null > 0.0 and certificate.gap > (wanted := self.tol * max(abs(objective), SMALLEST_SHARE * null)):
+        """The fit with the objective of coefficients and scale together, and a warning where its gap is open."""
+        fit = self._bracketed(problem, fit, scale, slope)
+        objective, gap = fit.solved.objective, fit.solved.certificate.gap
+        if gap > (wanted := self._wanted(problem, objective)):
             stopped = fit.solved.n_iter >= self.max_iter
             ended = stopped or clock.stopped
             status = Status.INTERRUPTED if ended else Status.TIME_LIMIT if clock.is_up else None
-            self._warn(objective, certificate.gap, wanted, status, stopped)
+            self._warn(objective, gap, wanted, status, stopped)
+        return fit
+
+    def _wanted(self, problem: LinearProblem, objective: float) -> float:
+        """The gap that is within the tolerance."""
+        weight = problem.weight
+        null = 2.0 * math.sqrt(float(weight.sum()) * float(weight @ problem.y**2))  # without coefficients or outliers
+        return self.tol * max(abs(objective), SMALLEST_SHARE * null) if null > 0.0 else math.inf
+
+    def _bracketed(self, problem: LinearProblem, fit: Fit, scale: float, slope: Vector | None = None) -> Fit:
+        """The fit with the objective of coefficients and scale together, and its dual bound."""
+        weight, residual = problem.weight, self._residual(problem, fit)
+        slope = np.clip(2.0 * residual / scale if slope is None else slope, -2.0 * self.epsilon, 2.0 * self.epsilon)
+        ridge = self.alpha * float(fit.coef @ fit.coef)
+        objective = float(weight @ (scale + _losses(residual, scale, self.epsilon))) + ridge
+        shrink = min(1.0, math.sqrt(4.0 * float(weight.sum()) / max(float(weight @ slope**2), 1e-300)))
+        lower = shrink * float(weight @ (slope * problem.y)) - self._drag(problem, fit.coef, shrink * slope)
+        certificate = DualGap(min(lower, objective), objective, _ASSUMPTION)
         solved = replace(fit.solved, objective=objective, certificate=certificate)
         return _ScaledFit(fit.coef, fit.intercept, solved, scale)
 
@@ -249,6 +289,92 @@ class HuberRegressor(LinearRegressor):
         self.scale_ = fit.scale if isinstance(fit, _ScaledFit) else 1.0
         residual = np.abs(targets - data @ fit.coef - fit.intercept)
         self.outliers_ = followers(X, {"outliers_": residual > self.epsilon * self.scale_})["outliers_"]
+
+
+def _losses(residual: Vector, scale: float, epsilon: float) -> Vector:
+    """``H_epsilon(r / scale) * scale``."""
+    sizes = np.abs(residual)
+    return np.where(sizes <= epsilon * scale, sizes**2 / scale, 2.0 * epsilon * sizes - epsilon**2 * scale)
+
+
+class _Joint:
+    """Newton's method in coefficients, intercept and scale together.
+
+    Within epsilon scales a residual costs ``r^2 / scale``, whose matrix is the outer product of the features and, for
+    the scale, ``r / scale``; beyond, it bends nothing. The Gram matrix of the rows within changes by those that cross.
+    """
+
+    def __init__(
+        self, problem: LinearProblem, epsilon: float, alpha: float, clock: Clock, start: tuple[Vector, float, float]
+    ) -> None:
+        self.problem, self.epsilon, self.alpha, self.clock, self.point = problem, epsilon, alpha, clock, start
+        self.inside = np.zeros(problem.y.size, dtype=bool)
+        size = problem.X.shape[1] + 2
+        self.gram = np.zeros((size, size))  # the last row and column are for the scale, and stay empty
+
+    def descended(self, least: float) -> int:
+        """Go down to where steps gain nothing more, and say after how many; 0 where the scale falls below `least`."""
+        p, weight = self.problem, self.problem.weight
+        coef, level, scale = self.point
+        residual = p.y - p.X @ coef - level
+        value, gained = self._value(coef, residual, scale), math.inf
+        for step in range(1, _STEPS):
+            slope, bent = self._derivatives(coef, residual, scale)
+            try:
+                move = np.linalg.solve(bent, -slope)
+            except np.linalg.LinAlgError:
+                return 0
+            ahead = p.X @ move[:-2] + move[-2]
+            length = 1.0 if move[-1] > -0.9 * scale else -0.9 * scale / float(move[-1])
+            gain = -float(slope @ move)
+            while True:
+                new = coef + length * move[:-2], level + length * move[-2], scale + length * move[-1]
+                found = self._value(new[0], moved := residual - length * ahead, new[2])
+                if found <= value - 1e-4 * length * gain or length < 1e-3:
+                    break
+                length *= 0.5
+            rounding = 1e-12 * weight.sum() * scale
+            if gain <= rounding and gain >= 0.1 * gained:
+                return step
+            if not found <= value + rounding or new[2] < least or self.clock.is_up:
+                return 0
+            (coef, level, scale), residual, value, gained = new, moved, found, gain
+            self.point = coef, level, scale
+        return 0
+
+    def _value(self, coef: Vector, residual: Vector, scale: float) -> float:
+        weight = self.problem.weight
+        return float(weight @ (scale + _losses(residual, scale, self.epsilon))) + self.alpha * float(coef @ coef)
+
+    def _derivatives(self, coef: Vector, residual: Vector, scale: float) -> tuple[Vector, Vector]:
+        p = self.problem
+        relative = residual / scale
+        inside = np.abs(relative) <= self.epsilon
+        self._cross(np.flatnonzero(inside != self.inside), inside)
+        pulls = 2.0 * p.weight * np.clip(relative, -self.epsilon, self.epsilon)
+        held = p.weight * np.where(inside, relative, 0.0)
+        intercept = float(p.b is not None)
+        slope = np.concatenate([
+            2.0 * self.alpha * coef - p.X.T @ pulls,
+            [-intercept * pulls.sum(), p.weight @ (1.0 - np.minimum(relative**2, self.epsilon**2))],
+        ])  # fmt: skip
+        bent = self.gram.copy()
+        bent[-1] = bent[:, -1] = np.concatenate([p.X.T @ held, [intercept * held.sum(), held @ relative]])
+        bent *= 2.0 / scale
+        bent[np.diag_indices(coef.size)] += 2.0 * self.alpha
+        if not intercept:
+            bent[-2, -2] = 1.0
+        return slope, bent
+
+    def _cross(self, rows: NDArray[np.intp], inside: NDArray[np.bool_]) -> None:
+        """Add the rows that are within by now to the Gram matrix, and take away those that are no longer."""
+        p, self.inside = self.problem, inside
+        few = max(1, _CHUNK // self.gram.shape[0])
+        for start in range(0, rows.size, few):
+            part = rows[start : start + few]
+            features = np.hstack([p.X[part], np.full((part.size, 1), float(p.b is not None))])
+            weight = np.where(inside[part], p.weight[part], -p.weight[part])
+            self.gram[:-1, :-1] += features.T @ (weight[:, None] * features)
 
 
 def _least(matrix: Any, wanted: Vector) -> Vector:
