@@ -566,6 +566,14 @@ def test_a_huber_fit_of_tall_data_is_that_of_one_scale_after_the_other(kind, rng
     np.testing.assert_allclose(together.coef_, one_by_one.coef_, rtol=1e-4, atol=1e-6)
 
 
+def test_a_huber_fit_of_few_rows_with_outliers_closes_its_gap():
+    X, y = make_regression(50, 20, random_state=0, noise=0.05)
+    X[:5] = np.random.default_rng(0).standard_normal((5, 20))
+    for unit in (0.5, 1.0, 3.0):
+        model = learn.HuberRegressor(fit_intercept=False, alpha=0.0).fit(X, unit * y)
+        assert model.gap_ <= 1e-9 * model.objective_
+
+
 def test_a_huber_fit_that_was_stopped_has_a_bound_all_the_same(rng):
     X = 1e3 * rng.standard_normal((200, 5))
     y = 1e-3 * X @ rng.standard_normal(5) + rng.standard_t(2, 200)

@@ -36,7 +36,8 @@ _KINK = 1e-9  # share of the targets within which a residual of a fit without a 
 _ASSUMPTION = (
     "slopes of the losses balance up to rounding, where coefficients are at most twice as large as those found"
 )
-_FEW, _TALL = 1000, 10  # features up to which, and rows by features from which on, coefficients and scale go together
+_FEW = 1000  # features up to which coefficients and scale go together, where there are more rows
+_ASTRAY = 0.3  # share of the weights that a slope in the scale may be: beyond, too few rows or too many are outliers
 _STEPS = 60  # most of them that way
 _CHUNK = 1 << 18  # entries of the data that are gathered at once
 _NEAR = 0.2  # logarithms of scales this close have much the same fit
@@ -133,7 +134,7 @@ class HuberRegressor(LinearRegressor):
         if (piloted := self._piloted(problem, start, typical, shift, clock)) is not None:
             return piloted
         floor, low, high = math.log(_PERFECT * typical), -math.inf, math.inf
-        x = math.log(self._scale_of(problem.y, rows.weight) or typical)
+        x = math.log(_best_scale(problem.y, rows.weight, self.epsilon) or typical)
         before: tuple[float, float] | None = None
         small = False
         while True:
@@ -152,7 +153,7 @@ class HuberRegressor(LinearRegressor):
             secant = x - slope * (x - before[0]) / (slope - before[1]) if before and slope != before[1] else math.nan
             if not low < secant < high:
                 # The best scale for these residuals is nearer to the optimum, though not much.
-                better = self._scale_of(residual, rows.weight)
+                better = _best_scale(residual, rows.weight, self.epsilon)
                 secant = math.log(better) if better > 0.0 else x - 5.0
                 if not low < secant < high:
                     secant = 0.5 * (max(low, x - 4.0) + min(high, x + 4.0))
@@ -164,13 +165,13 @@ class HuberRegressor(LinearRegressor):
     def _piloted(
         self, problem: LinearProblem, start: tuple[Vector, float] | None, typical: float, shift: float, clock: Clock
     ) -> Fit | None:
-        """Coefficients and scale together by Newton's method, where that closes the gap: tall data of few features."""
+        """Coefficients and scale together by Newton's method, where that closes the gap: few features, more rows."""
         n, p = problem.X.shape
-        if sp.issparse(problem.X) or p > _FEW or n < _TALL * p:
+        if sp.issparse(problem.X) or p > min(_FEW, n):
             return None
         coef, intercept = start or (np.zeros(p), shift)
         level = intercept - shift if self.fit_intercept else 0.0
-        scale = self._scale_of(problem.y - problem.X @ coef - level, problem.weight) or typical
+        scale = _best_scale(problem.y - problem.X @ coef - level, problem.weight, self.epsilon) or typical
         joint = _Joint(problem, self.epsilon, self.alpha, clock, start=(coef, level, scale))
         part = max(1000, 20 * p)
         if start is None and n > 4 * part:  # rows are in no order: the first of them are a sample
@@ -186,17 +187,6 @@ class HuberRegressor(LinearRegressor):
         solved = Solved(math.nan, DualGap(-math.inf, math.inf), steps, np.zeros(0), values)
         fit = self._bracketed(problem, self._fit(problem, solved, shift), scale)
         return fit if fit.solved.certificate.gap <= self._wanted(problem, fit.solved.objective) else None
-
-    def _scale_of(self, residual: Vector, weight: Vector) -> float:
-        """The best scale for given residuals: the root of ``sum_i (1 - min((r_i / s)^2, epsilon^2))``."""
-        sizes = np.abs(residual)
-        total, largest = float(weight.sum()), float(sizes.max())
-
-        def slope(log_scale: float) -> float:
-            return total - float(weight @ np.minimum((sizes / math.exp(log_scale)) ** 2, self.epsilon**2))
-
-        highest = math.log(max(largest, 1e-300))
-        return 0.0 if slope(highest - 40.0) >= 0.0 else math.exp(brentq(slope, highest - 40.0, highest + 1.0))
 
     def _residual(self, problem: LinearProblem, fit: Fit) -> Vector:
         # As it was solved for: the intercept of targets far from zero has lost digits.
@@ -297,6 +287,18 @@ def _losses(residual: Vector, scale: float, epsilon: float) -> Vector:
     return np.where(sizes <= epsilon * scale, sizes**2 / scale, 2.0 * epsilon * sizes - epsilon**2 * scale)
 
 
+def _best_scale(residual: Vector, weight: Vector, epsilon: float) -> float:
+    """The best scale for given residuals: the root of ``sum_i (1 - min((r_i / s)^2, epsilon^2))``."""
+    sizes = np.abs(residual)
+    total, largest = float(weight.sum()), float(sizes.max())
+
+    def slope(log_scale: float) -> float:
+        return total - float(weight @ np.minimum((sizes / math.exp(log_scale)) ** 2, epsilon**2))
+
+    highest = math.log(max(largest, 1e-300))
+    return 0.0 if slope(highest - 40.0) >= 0.0 else math.exp(brentq(slope, highest - 40.0, highest + 1.0))
+
+
 class _Joint:
     """Newton's method in coefficients, intercept and scale together.
 
@@ -320,6 +322,10 @@ class _Joint:
         value, gained = self._value(coef, residual, scale), math.inf
         for step in range(1, _STEPS):
             slope, bent = self._derivatives(coef, residual, scale)
+            if abs(slope[-1]) > _ASTRAY * weight.sum() and (best := _best_scale(residual, weight, self.epsilon)) > 0.0:
+                scale = best
+                value = self._value(coef, residual, scale)
+                slope, bent = self._derivatives(coef, residual, scale)
             try:
                 move = np.linalg.solve(bent, -slope)
             except np.linalg.LinAlgError:
