@@ -384,6 +384,25 @@ def test_classes_have_no_negative_weight(factor):
         learn.LinearSVC(class_weight={1: factor}).fit(X, y)
 
 
+@pytest.mark.parametrize(
+    "model",
+    [
+        learn.FusedLasso(),
+        learn.GroupLasso(0.1, groups=np.arange(30) // 3),
+        learn.GeneralizedLasso(0.1),
+        learn.CompositeRegressor(alpha=0.1),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_least_squares_of_features_far_from_zero(model, rng):
+    near = rng.standard_normal((200, 30))
+    y = near[:, :3].sum(axis=1) + rng.standard_normal(200)
+    expected, far = clone(model).fit(near, y), clone(model).fit(1e4 + near, y)
+    assert far.gap_ <= 1e-9 * far.objective_
+    np.testing.assert_allclose(far.coef_, expected.coef_, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(far.predict(1e4 + near), expected.predict(near), atol=1e-5)
+
+
 def test_groups_reach_the_splitter():
     X, y = make_regression(60, 3, noise=1.0, random_state=0)
     with sklearn.config_context(enable_metadata_routing=True):

@@ -49,6 +49,8 @@ class LinearRegressor(RegressorMixin, LinearModel, Certified):
     }
     #: Whether no penalty touches the intercept, so that targets may be shifted to their mean.
     _free_intercept = True
+    #: Whether losses are squares.
+    _least_squares = False
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
         """Fit the model.
@@ -84,10 +86,23 @@ class LinearRegressor(RegressorMixin, LinearModel, Certified):
         return self._fit_problem(problem, start, clock, shift, **options)
 
     def _problem(self, rows: Rows, y: Any) -> tuple[LinearProblem, float]:
-        """The problem of one target, shifted to its mean where an intercept makes up for it."""
+        """The problem of one target, shifted to its mean where an intercept makes up for it.
+
+        Least squares of features whose means are far larger than what they vary by are centred too: products of such
+        features are nearly all the same, and their differences, which are what matters, are lost.
+        """
         y = np.asarray(y, dtype=np.float64)
         shift = float(rows.weight @ y / rows.total) if self.fit_intercept and self._free_intercept else 0.0
-        return LinearProblem(rows.X, y - shift, rows.weight, self.fit_intercept), shift
+        problem = LinearProblem(rows.X, y - shift, rows.weight, self.fit_intercept)
+        if not self.fit_intercept or not self._least_squares or sp.issparse(rows.X):
+            return problem, shift
+        features = Matrix(rows.X)
+        center = np.asarray(features.transpose_apply(rows.weight) / rows.total, dtype=np.float64)
+        squares = features.gram_diagonal(rows.weight) / rows.total
+        far = np.flatnonzero(squares - center**2 < (center / _OFFSET) ** 2)
+        if not np.any(np.ptp(rows.X[:, far], axis=0) > 0.0):  # constant ones do no harm
+            return problem, shift
+        return replace(problem, X=rows.X - center, center=center), shift
 
     def _publish_linear(self, fits: list[Fit], many: bool, X: Any, data: Any, targets: Any) -> None:
         coef = np.array([fit.coef for fit in fits], dtype=data.dtype)
@@ -156,6 +171,7 @@ class ElasticNet(MultiOutputMixin, LinearRegressor):
         "selection": [StrOptions({"cyclic", "random"})],
     }
     _stalled = "Objective did not converge. You might want to increase the number of iterations. "
+    _least_squares = True
 
     def __init__(
         self, alpha: float = 1.0, *, l1_ratio: float = 0.5, fit_intercept: bool = True, precompute: Any = False,
@@ -211,22 +227,6 @@ class ElasticNet(MultiOutputMixin, LinearRegressor):
     def sparse_coef_(self) -> Any:
         """The coefficients as a sparse matrix."""
         return sp.csr_matrix(np.atleast_2d(self.coef_))
-
-    def _problem(self, rows: Rows, y: Any) -> tuple[LinearProblem, float]:
-        """The problem of one target; features whose means are far larger than what they vary by are centred too.
-
-        Products of such features are nearly all the same, and their differences, which are what matters, are lost.
-        """
-        problem, shift = super()._problem(rows, y)
-        if not self.fit_intercept or sp.issparse(rows.X):
-            return problem, shift
-        features = Matrix(rows.X)
-        center = np.asarray(features.transpose_apply(rows.weight) / rows.total, dtype=np.float64)
-        squares = features.gram_diagonal(rows.weight) / rows.total
-        far = np.flatnonzero(squares - center**2 < (center / _OFFSET) ** 2)
-        if not np.any(np.ptp(rows.X[:, far], axis=0) > 0.0):  # constant ones do no harm
-            return problem, shift
-        return replace(problem, X=rows.X - center, center=center), shift
 
     def _objective(self, problem: LinearProblem, **options: Any) -> Any:
         loss = problem.mean(squared_error(problem.residual))

@@ -62,6 +62,7 @@ class FusedLasso(LinearRegressor):
         "alpha": [NON_NEGATIVE],
         "fusion": [NON_NEGATIVE],
     }
+    _least_squares = True
 
     def __init__(
         self, alpha: float = 0.1, fusion: float = 0.1, *, fit_intercept: bool = True, tol: float = 1e-9,
@@ -131,6 +132,7 @@ class GroupLasso(LinearRegressor):
         "group_weight": ["array-like", None],
         "l1_ratio": [SHARE],
     }
+    _least_squares = True
 
     def __init__(
         self, alpha: float = 1.0, *, groups: Any = None, group_weight: Any = None, l1_ratio: float = 0.0,
@@ -241,6 +243,10 @@ class GeneralizedLasso(LinearRegressor):
         self.warm_start = warm_start
         self.verbose = verbose
 
+    @property
+    def _least_squares(self) -> bool:  # type: ignore[override]
+        return bool(self.loss == "squared_error")
+
     def _objective(self, problem: LinearProblem, **options: Any) -> Any:
         fit = problem.mean(_loss(self)(problem.residual))
         if self.alpha == 0.0:
@@ -327,6 +333,10 @@ class CompositeRegressor(LinearRegressor):
         self.time_limit = time_limit
         self.warm_start = warm_start
         self.verbose = verbose
+
+    @property
+    def _least_squares(self) -> bool:  # type: ignore[override]
+        return bool(self.loss == "squared_error")
 
     def _objective(self, problem: LinearProblem, **options: Any) -> Any:
         fit = problem.mean(_loss(self)(problem.residual))
