@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 __all__ = ["FETCH", "all_threads", "one_thread"]
 
 FETCH = 20  # multiplications in the time in which an entry of a large matrix comes from memory
-_LARGE = 5e8  # multiplications that gain from threads: some ten milliseconds of one
+_LARGE = 2e8  # multiplications that gain from threads: some five milliseconds of one
 
 _HELD: ContextVar[Mapping[str, int] | None] = ContextVar("threads of libraries that are held at one", default=None)
 
