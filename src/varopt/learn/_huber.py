@@ -17,6 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval
 
 import varopt.model as vo
+from varopt._threads import one_thread
 from varopt.certificates import DualGap
 from varopt.learn._arrays import followers
 from varopt.learn._base import SMALLEST_SHARE, Clock, Fit, Solved
@@ -162,6 +163,7 @@ class HuberRegressor(LinearRegressor):
                 return self._concluded(problem, fit, math.exp(x), shift, clock)
             x = min(max(secant, x - 5.0), x + 5.0)
 
+    @one_thread()
     def _piloted(
         self, problem: LinearProblem, start: tuple[Vector, float] | None, typical: float, shift: float, clock: Clock
     ) -> Fit | None:
