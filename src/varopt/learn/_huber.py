@@ -37,6 +37,7 @@ _KINK = 1e-9  # share of the targets within which a residual of a fit without a 
 _ASSUMPTION = (
     "slopes of the losses balance up to rounding, where coefficients are at most twice as large as those found"
 )
+_CORRECTIONS = 4  # rounds in which slopes are moved until they balance
 _FEW = 1000  # features up to which coefficients and scale go together, where there are more rows
 _ASTRAY = 0.3  # share of the weights that a slope in the scale may be: beyond, too few rows or too many are outliers
 _STEPS = 60  # most of them that way
@@ -226,24 +227,39 @@ class HuberRegressor(LinearRegressor):
         """The fit with the objective of coefficients and scale together, and its dual bound."""
         weight, residual = problem.weight, self._residual(problem, fit)
         slope = np.clip(2.0 * residual / scale if slope is None else slope, -2.0 * self.epsilon, 2.0 * self.epsilon)
+        if (flat := self._flat(problem)) is not None:
+            slope = _balanced(flat, weight, slope, 2.0 * self.epsilon)
         ridge = self.alpha * float(fit.coef @ fit.coef)
         objective = float(weight @ (scale + _losses(residual, scale, self.epsilon))) + ridge
         shrink = min(1.0, math.sqrt(4.0 * float(weight.sum()) / max(float(weight @ slope**2), 1e-300)))
         lower = shrink * float(weight @ (slope * problem.y)) - self._drag(problem, fit.coef, shrink * slope)
-        certificate = DualGap(min(lower, objective), objective, _ASSUMPTION)
+        certificate = DualGap(min(max(lower, 0.0), objective), objective, _ASSUMPTION if lower > 0.0 else "")
         solved = replace(fit.solved, objective=objective, certificate=certificate)
         return _ScaledFit(fit.coef, fit.intercept, solved, scale)
+
+    def _flat(self, problem: LinearProblem) -> Any:
+        """The columns of what is not penalised, where there is any."""
+        ones = np.ones((problem.y.size, 1))
+        if self.alpha > 0.0:
+            return ones if self.fit_intercept else None
+        if not self.fit_intercept:
+            return problem.X
+        return sp.hstack([problem.X, ones], format="csr") if sp.issparse(problem.X) else np.hstack([problem.X, ones])
 
     def _drag(self, problem: LinearProblem, coef: Vector, slope: Vector) -> float:
         """What coefficients can gain at most where the losses have the given slopes: ``pull^2 / (4 alpha)`` each.
 
         That is large where all but rounding has cancelled in a pull, of data in large units, and the ridge is less.
-        Such coefficients are taken to be at most twice as large as they came out.
+        Such coefficients are taken to be at most twice as large as they came out. What has no ridge, and is not in
+        balance, may gain without end.
         """
         pull = np.abs(problem.X.T @ (problem.weight * slope))
         balanced = pull <= _BALANCED * (abs(problem.X).T @ (problem.weight * np.abs(slope)))
+        lifts = self.fit_intercept and abs(problem.weight @ slope) > _BALANCED * (problem.weight @ np.abs(slope))
+        if lifts or (self.alpha == 0.0 and not np.all(balanced)):
+            return math.inf
         size = np.abs(coef)
-        reach = np.where(balanced, 2.0 * size + 1e-6 * size.max(initial=0.0), np.inf if self.alpha > 0.0 else 0.0)
+        reach = np.where(balanced, 2.0 * size + 1e-6 * size.max(initial=0.0), np.inf)
         with np.errstate(divide="ignore", invalid="ignore"):
             best = np.minimum(np.where(pull > 0.0, pull / (2.0 * self.alpha), 0.0), reach)
         return float(pull @ best - self.alpha * (best @ best))
@@ -281,6 +297,22 @@ class HuberRegressor(LinearRegressor):
         self.scale_ = fit.scale if isinstance(fit, _ScaledFit) else 1.0
         residual = np.abs(targets - data @ fit.coef - fit.intercept)
         self.outliers_ = followers(X, {"outliers_": residual > self.epsilon * self.scale_})["outliers_"]
+
+
+def _balanced(columns: Any, weight: Vector, slope: Vector, most: float) -> Vector:
+    """Slopes near the given ones, none beyond `most`, that pull at none of the columns, as far as there are such."""
+    for _ in range(_CORRECTIONS):
+        pull = columns.T @ (weight * slope)
+        if np.all(np.abs(pull) <= 1e-15 * (abs(columns).T @ (weight * np.abs(slope)))):
+            break
+        room = most - np.abs(slope)
+        scaled = (
+            columns.multiply((weight * room)[:, None]) if sp.issparse(columns) else (weight * room)[:, None] * columns
+        )
+        matrix = columns.T @ scaled
+        shift = np.linalg.lstsq(matrix.toarray() if sp.issparse(matrix) else matrix, -pull, rcond=1e-13)[0]
+        slope = slope + room * np.clip(columns @ shift, -0.9, 0.9)
+    return slope
 
 
 def _losses(residual: Vector, scale: float, epsilon: float) -> Vector:
@@ -334,14 +366,14 @@ class _Joint:
                 return 0
             ahead = p.X @ move[:-2] + move[-2]
             length = 1.0 if move[-1] > -0.9 * scale else -0.9 * scale / float(move[-1])
-            gain = -float(slope @ move)
+            gain, rounding = -float(slope @ move), 1e-12 * weight.sum() * scale
             while True:
                 new = coef + length * move[:-2], level + length * move[-2], scale + length * move[-1]
                 found = self._value(new[0], moved := residual - length * ahead, new[2])
-                if found <= value - 1e-4 * length * gain or length < 1e-3:
+                # What is to be gained below the rounding of values shows in the slope alone: a whole step.
+                if found <= value - 1e-4 * length * gain or length < 1e-3 or gain <= rounding:
                     break
                 length *= 0.5
-            rounding = 1e-12 * weight.sum() * scale
             if gain <= rounding and gain >= 0.1 * gained:
                 return step
             if not found <= value + rounding or new[2] < least or self.clock.is_up:
