@@ -611,3 +611,46 @@ def test_written_numbers_are_refused_where_scikit_learn_refuses_them(X):
     integers = learn.QuantileRegressor().fit(np.array(X).astype(int), [1.0, 2.0, 3.0])
     np.testing.assert_array_equal(objects.coef_, expected.coef_)
     np.testing.assert_array_equal(integers.coef_, expected.coef_)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 1e-4, 100.0])
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("seed", range(5))
+def test_bounds_of_huber_fits_that_were_stopped_hold(alpha, fit_intercept, seed):
+    rng = np.random.default_rng(seed)
+    X = (rng.standard_normal((30, 2)) > 0).astype(float)
+    y = X @ [1.0, 2.0] + rng.standard_normal(30)
+    options = {"alpha": alpha, "fit_intercept": fit_intercept, "epsilon": 1.1}
+    best = learn.HuberRegressor(**options).fit(X, y).objective_
+    for early in ({"max_iter": 1}, {"time_limit": 1e-6}, {"time_limit": 3e-3}):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            model = learn.HuberRegressor(**options, **early).fit(X, y)
+        assert model.lower_bound_ <= best * (1.0 + 1e-9)
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_an_interrupt_between_fits_ends_the_search(n_jobs, rng):
+    X, calls = rng.standard_normal((60, 3)), itertools.count()
+    y = np.sign(X[:, 0] + rng.standard_normal(60))
+
+    def scorer(*_):
+        if next(calls) == 3:
+            raise KeyboardInterrupt
+        return 1.0
+
+    with pytest.warns(ConvergenceWarning, match="The fit was interrupted"):
+        model = learn.LinearSVCCV(Cs=3, cv=3, scoring=scorer, n_jobs=n_jobs).fit(X, y)
+    assert np.isfinite(model.objective_)
+
+
+def test_scorers_do_not_see_the_clock_of_the_folds(rng):
+    X, seen = rng.standard_normal((60, 3)), []
+    y = np.sign(X[:, 0] + rng.standard_normal(60))
+
+    def scorer(*_):
+        seen.append(_base._GIVEN.get())
+        return 1.0
+
+    learn.LinearSVCCV(Cs=3, cv=3, scoring=scorer, time_limit=60.0).fit(X, y)
+    assert seen == [None] * 9

@@ -1,6 +1,7 @@
 """SVC and SVR against LIBSVM, whose objective they share."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -179,3 +180,16 @@ def test_the_warning_is_of_the_line_that_fits(diabetes):
     with pytest.warns(ConvergenceWarning, match="time_limit") as caught:
         SVR(time_limit=1e-9).fit(*diabetes)
     assert caught[0].filename == __file__
+
+
+@pytest.mark.parametrize("unit", [1e-10, 1e-5, 1.0])
+def test_targets_in_small_units_end(unit, rng):
+    """LIBSVM has the kernel in single precision, and would go on for ever."""
+    X = rng.standard_normal((100, 3))
+    y = unit * rng.standard_normal(100)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # of the gap, where C is beyond all bounds
+        model = SVR(epsilon=0.0, C=1.0).fit(X, y)
+    assert 0.0 < model.lower_bound_ <= model.objective_ <= (1.0 + 1e-3) * model.lower_bound_
+    assert model.fit_status_ == 0
+    assert model.max_iter == -1

@@ -39,6 +39,7 @@ Vector = NDArray[np.float64]
 Index = NDArray[np.intp]
 _Block = Callable[[Index, Index], Vector]
 
+_ROUNDS = 100_000  # of LIBSVM's steps, and a hundred a sample: several times what it takes where it ends
 _PILOT = 1e-3  # LIBSVM's own tolerance while it is the pilot: scikit-learn's default
 _FEW = 2000  # samples up to which the whole kernel matrix is kept
 _LARGEST = 1e10  # what an infinite C is taken as
@@ -127,10 +128,17 @@ class _Finished(BaseLibSVM):
             y, sample_weight = y[kept], sample_weight[kept]
             self._check_labels(y)
         wanted, self.tol = self.tol, max(_PILOT, self.tol) * self._scale(y)
+        asked = int(self.max_iter)  # type: ignore[has-type]
+        self.max_iter = asked if asked >= 0 else _ROUNDS + 100 * y.shape[0]
         try:
-            fit(X, y, sample_weight, *args, **kwargs)
+            with warnings.catch_warnings():
+                if asked < 0:  # in single precision, LIBSVM may never come to its tolerance: what is left is finished
+                    warnings.filterwarnings("ignore", "Solver terminated early", ConvergenceWarning)
+                fit(X, y, sample_weight, *args, **kwargs)
         finally:
-            self.tol = wanted
+            self.tol, self.max_iter = wanted, asked
+        if asked < 0:
+            self.fit_status_ = 0
         self.support_ = kept[self.support_].astype(np.int32)
 
     def _scale(self, y: Vector) -> float:

@@ -85,10 +85,14 @@ class PathCV(Certified):
         walks = [(path, train, test) for path in paths for train, test in folds]
         rounds = [math.ceil(left / effective_n_jobs(self.n_jobs)) for left in range(len(walks), 0, -1)]
         search = Clock(self.time_limit, clock.started)
-        losses = Parallel(n_jobs=self.n_jobs, prefer="threads")(
-            delayed(_walk)(self, model, data, targets, weight, *walk, search, parts=after + 1)
-            for walk, after in zip(walks, rounds, strict=True)
-        )
+        losses: list[list[float]] = [[] for _ in walks]
+        try:
+            losses = Parallel(n_jobs=self.n_jobs, prefer="threads")(
+                delayed(_walk)(self, model, data, targets, weight, *walk, search, after + 1, made)
+                for walk, after, made in zip(walks, rounds, losses, strict=True)
+            )
+        except KeyboardInterrupt:  # the threads that are left see it, and end
+            search.stop()
         table = np.full((len(paths), len(folds), len(paths[0])), np.nan)
         for row, made in zip(table.reshape(len(walks), -1), losses, strict=True):
             row[: len(made)] = made
@@ -141,23 +145,28 @@ class PathCV(Certified):
 
 def _walk(
     search: PathCV, model: Any, X: Any, y: Any, weight: Vector, path: Path, train: Any, test: Any, clock: Clock,
-    parts: int,
+    parts: int, losses: list[float],
 ) -> list[float]:  # fmt: skip
-    """The losses of one fold along one path, as far as one of so many parts of the time that is left goes."""
+    """The losses of one fold along one path, as far as one of so many parts of the time that is left goes, appended."""
     share = clock.share(parts)
     model = clone(model).set_params(warm_start=True)
-    losses: list[float] = []
     given, (X, y, weight) = (X[train], y[train], weight[train]), (X[test], y[test], weight[test])
-    with same_data(), kept_products(), one_thread(), timed(share), suppress(OutOfTime):
-        for settings, line in zip(path, model._along(path, *given), strict=True):
-            if share.is_up:
-                break
-            model.set_params(**settings)
-            if line is None:
-                model.fit(given[0], given[1], sample_weight=given[2])
-            else:
-                model.coef_, model.intercept_ = line
-            losses.append(search._loss(model, X, y, weight))
+    try:
+        with same_data(), kept_products(), suppress(OutOfTime):
+            lines = model._along(path, *given)
+            for settings in path:
+                if share.is_up:
+                    break
+                with one_thread(), timed(share):
+                    line = next(lines)
+                    model.set_params(**settings)
+                    if line is None:
+                        model.fit(given[0], given[1], sample_weight=given[2])
+                    else:
+                        model.coef_, model.intercept_ = line
+                losses.append(search._loss(model, X, y, weight))
+    except KeyboardInterrupt:
+        share.stop()
     return losses
 
 
