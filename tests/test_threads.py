@@ -14,6 +14,7 @@ from varopt import _threads, learn
 from varopt._threads import all_threads, one_thread
 from varopt.discrete import qubo
 from varopt.model._maps import Matrix
+from varopt.optimize import _minimize
 from varopt.solvers._definite import cholesky
 from varopt.solvers.discrete._matrices import product
 
@@ -134,6 +135,13 @@ def test_many_rows_and_columns_keep_all(rng):
     )  # fmt: skip
     assert seen
     assert all(count == TWO for count in seen)
+
+
+def test_what_settles_a_run_that_was_stopped_has_one(rng, monkeypatch):
+    X, w, seen = rng.standard_normal((300, 3)), vo.Variable(3), []
+    monkeypatch.setattr(_minimize, "settle", lambda *_: seen.append(counts()))
+    vo.minimize(vo.norm1(X @ w - 1.0), time_limit=1e-9)
+    assert seen == [ONE]
 
 
 def test_kernel_machines_have_one(rng, monkeypatch):

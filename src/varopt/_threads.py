@@ -71,19 +71,22 @@ def one_thread() -> Iterator[None]:
 
     The number of threads is the process's. Who finds it at one already leaves it to others to raise it again: so calls
     may nest, and of calls that overlap in time the first to begin is the first to end it for all, which costs the
-    others some speed and nothing else. Nothing is counted that an interrupt or a fork could leave wrong.
+    others some speed and nothing else. What others do to the number meanwhile, in other threads or by a fork, may leave
+    it at one for them.
     """
     held = {name: count for name, pool in pools().items() if (count := pool.read()) > 1}
     if not held:
         yield
         return
-    token = _HELD.set(held)
+    token = None
     try:
+        token = _HELD.set(held)
         _set(dict.fromkeys(held, 1))
         yield
     finally:
+        if token is not None:
+            _HELD.reset(token)
         _set(held)
-        _HELD.reset(token)
 
 
 @contextmanager

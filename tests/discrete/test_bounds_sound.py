@@ -1,5 +1,8 @@
 """Soundness: no bound is above the optimum, on problems small enough to enumerate, however early it is stopped."""
 
+import itertools
+from fractions import Fraction
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -132,6 +135,20 @@ def test_what_is_apart_is_sound_however_far_the_multipliers_are(build, patience,
     assert_allclose(energy.value(x), spins.constant + dual.value)
 
 
+@pytest.mark.parametrize("n", [3, 6])
+def test_values_are_bounded_beyond_their_rounding(n, rng):
+    """In exact arithmetic: a sum of products is off by its rounding, and no bound may be above the exact optimum."""
+    for _ in range(20):
+        matrix = rng.standard_normal((n, n)) * 10.0 ** rng.integers(-3, 4, (n, n))
+        matrix = np.triu(matrix, 1) + np.triu(matrix, 1).T
+        exact = [[Fraction(v) for v in row] for row in matrix.tolist()]
+        optimum = min(
+            sum(exact[i][j] * s[i] * s[j] for i in range(n) for j in range(i))
+            for s in itertools.product((-1, 1), repeat=n)
+        )
+        assert Fraction(tighten(matrix, np.inf).lower) <= optimum
+
+
 def test_a_tight_relaxation_is_closed_without_branching():
     """Its bound alone only tends to the optimum, of numbers that are no integers."""
     energy = Energy.quadratic_form(np.random.default_rng(0).standard_normal((24, 24)))
@@ -203,3 +220,10 @@ def test_bounds_scale_and_shift(rng):
     scaled = Energy(1e6 * energy.constant + 7.0, 1e6 * energy.linear, 1e6 * energy.quadratic)
     again, _, _ = semidefinite_bound(spins_of(scaled), np.random.default_rng(0))
     assert_allclose(again, 1e6 * lower + 7.0, rtol=1e-6)
+
+
+def test_eigenvalues_of_tiny_matrices_are_found(rng):
+    values = np.linspace(-3.0, 5.0, 60)
+    for unit in (1e-14, 1.0, 1e14):
+        smallest, largest, _ = _eigenvalue.extreme_eigenvalues(lambda v, unit=unit: unit * values * v, 60, rng)
+        assert_allclose([smallest, largest], [-3.0 * unit, 5.0 * unit], rtol=1e-9)

@@ -380,3 +380,26 @@ def _strip_optimum(diagonals):
             for c in (0, 1)
         }
     return max(best.values())
+
+
+def test_loops_in_single_precision_are_added_up_in_double(rng):
+    J = np.zeros((2000, 2000), dtype=np.float32)
+    np.fill_diagonal(J, rng.uniform(0.0, 1e3, 2000))
+    J[0, 1] = 1.0
+    r = ising(J)
+    assert_allclose(r.fun, math.fsum(np.diagonal(J).astype(float)) - 1.0, rtol=1e-14)
+
+
+@pytest.mark.parametrize("unit", [1e-20, 1e20])
+def test_large_and_small_coefficients(unit, rng):
+    Q = rng.standard_normal((30, 30))
+    one, other = qubo(Q), qubo(unit * Q)
+    assert_allclose(other.fun, unit * one.fun, rtol=1e-12)
+    assert other.lower <= unit * one.upper * (1.0 - 1e-12)
+
+
+@pytest.mark.parametrize("unit", [1e-150, 1e-40, 1e40, 1e150])
+def test_coefficients_beyond_single_precision_are_refused(unit, rng):
+    with pytest.raises(ValueError, match="coefficients must add up to between 1e-30 and 1e\\+30"):
+        qubo(unit * rng.standard_normal((30, 30)))
+    assert qubo(np.zeros((30, 30))).fun == 0.0

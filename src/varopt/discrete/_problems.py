@@ -157,7 +157,7 @@ def ising(
     # s = 2x - 1: J s t = J (4 x y - 2 x - 2 y + 1)
     energy = Energy.quadratic_form(matrix, weight=4.0 * share)
     sums = _row_sums(energy)
-    constant = float(matrix.diagonal().sum()) + 0.125 * float(sums.sum()) - float(fields.sum())
+    constant = float(matrix.diagonal().sum(dtype=np.float64)) + 0.125 * float(sums.sum()) - float(fields.sum())
     energy = replace(energy, linear=2.0 * fields - 0.5 * sums, constant=constant)
     if options.get("x0") is not None:
         spins = as_finite("x0", options["x0"])

@@ -25,6 +25,7 @@ __all__ = ["minimize_discrete", "minimize_energy"]
 
 Vector = NDArray[np.float64]
 
+_SMALLEST, _LARGEST = 1e-30, 1e30  # sizes of energies with room on either side in single precision
 _STATUS = {"proved": Status.PROVED, "target": Status.TARGET, "settled": Status.SETTLED}
 
 
@@ -79,6 +80,11 @@ def minimize_energy(
     Result
     """
     _check_options(method, target, time_limit, device)
+    if energy.magnitude > 0.0 and not _SMALLEST <= energy.magnitude <= _LARGEST:
+        raise ValueError(
+            f"coefficients must add up to between {_SMALLEST:g} and {_LARGEST:g} in size, as the search is in single "
+            f"precision; got {energy.magnitude:.3g}. Give the problem in other units."
+        )
     start = None if x0 is None else _checked_point(energy, x0)
     state = State(np.zeros(energy.size), sigma=0.0, proof=Relaxation)
     state.started = state.started if started is None else started

@@ -144,20 +144,20 @@ def minimize(
             raise _TimeUp
 
     status: Status | None = None
-    try:
-        if rests(problem, state.x):
-            state.see(state.x, float(objective(state.x)), 0.0)
-            state.record()
-        else:
-            with nullcontext() if _is_large(problem) else one_thread():
+    with nullcontext() if _is_large(problem) else one_thread():
+        try:
+            if rests(problem, state.x):
+                state.see(state.x, float(objective(state.x)), 0.0)
+                state.record()
+            else:
                 solver.solve(problem, state, tol, check)
-    except (_TimeUp, KeyboardInterrupt, StopIteration) as reason:
-        status = Status.TIME_LIMIT if isinstance(reason, _TimeUp) else Status.INTERRUPTED
-        settle(problem, state)
-    finally:
-        if progress:
-            sys.stderr.write("\n")
-    return _conclude(objective, problem, state, tol, status, solver.name)
+        except (_TimeUp, KeyboardInterrupt, StopIteration) as reason:
+            status = Status.TIME_LIMIT if isinstance(reason, _TimeUp) else Status.INTERRUPTED
+            settle(problem, state)
+        finally:
+            if progress:
+                sys.stderr.write("\n")
+        return _conclude(objective, problem, state, tol, status, solver.name)
 
 
 def _is_large(problem: Composite) -> bool:

@@ -73,7 +73,7 @@ def extreme_eigenvalues(
             taken = steps = k + 1
             break
         off[k] = length
-        if length <= 1e-12 * max(1.0, float(np.abs(diagonal[: k + 1]).max())):
+        if length <= 1e-12 * max(float(np.abs(diagonal[: k + 1]).max()), float(off[:k].max(initial=0.0))):
             taken = k + 1
             break
         v = w / length

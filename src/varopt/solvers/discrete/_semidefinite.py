@@ -39,7 +39,8 @@ def low_rank(spins: Spins, rng: np.random.Generator, expired: Callable[[], bool]
     """
     n = spins.size
     rank = min(_RANK, int(np.ceil(np.sqrt(2.0 * n))) + 1)
-    matrix = spins.matrix(np.float32)
+    unit = spins.unit
+    matrix = spins.matrix(np.float32, unit)
     label = colour(matrix)
     order = np.argsort(label, kind="stable")
     matrix = permuted(matrix, order)
@@ -62,7 +63,7 @@ def low_rank(spins: Spins, rng: np.random.Generator, expired: Callable[[], bool]
             break
         last = objective
     result = np.empty(n)
-    result[order] = y
+    result[order] = unit * y
     return result
 
 

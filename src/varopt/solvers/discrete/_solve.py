@@ -175,7 +175,10 @@ def _relax(run: _Run) -> Spins:
 
 def _prove(run: _Run, spins: Spins, nodes: float) -> None:
     energy = run.energy
-    slack = 0.999 * energy.granularity if energy.granularity else 0.5 * run.tol * max(1.0, abs(run.state.upper))
+    # Where energies are real numbers, nothing is proved beyond the rounding of values.
+    rounding = 8.0 * float(np.finfo(np.float64).eps) * energy.size * energy.magnitude
+    real = max(0.5 * run.tol * max(1.0, abs(run.state.upper)), rounding)
+    slack = 0.999 * energy.granularity if energy.granularity else real
     for progress in branch_and_bound(spins, run.state.upper, slack, run.expired):
         if progress.spins is not None and progress.value < run.state.upper:
             run.see(np.where(progress.spins[1:] == progress.spins[0], 1.0, 0.0), run.state.steps)

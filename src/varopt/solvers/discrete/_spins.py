@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from varopt.solvers.discrete._energy import BIT, NEGATED, Energy
-from varopt.solvers.discrete._matrices import row_sizes, stored
+from varopt.solvers.discrete._matrices import pieces, row_sizes, stored
 
 __all__ = ["Spins", "quadratic_minorant", "spins_of"]
 
@@ -34,16 +35,22 @@ class Spins:
         """Number of spins, the reference included."""
         return int(self.field.size) + 1
 
-    def matrix(self, dtype: Any = np.float64) -> Any:
-        """M, sparse or dense as the energy's: made anew, to be changed or dropped."""
+    @property
+    def unit(self) -> float:
+        """A power of two near the largest entry of M: in units of it, single precision has room for all."""
+        largest = max(float(np.abs(part).max(initial=0.0)) for part in (self.field, *pieces(self.quadratic)))
+        return 2.0 ** math.frexp(largest)[1] if largest > 0.0 else 1.0
+
+    def matrix(self, dtype: Any = np.float64, unit: float = 1.0) -> Any:
+        """M in units of `unit`, sparse or dense as the energy's: made anew, to be changed or dropped."""
         if sp.issparse(self.quadratic):
-            column = sp.csr_array(self.field[:, None])
-            whole = sp.csr_array(sp.block_array([[None, column.T], [column, 0.25 * self.quadratic]], format="csr"))
+            column, inner = sp.csr_array(self.field[:, None] / unit), (0.25 / unit) * self.quadratic
+            whole = sp.csr_array(sp.block_array([[None, column.T], [column, inner]], format="csr"))
             whole.eliminate_zeros()
             return whole.astype(dtype)
         whole = np.zeros((self.size, self.size), dtype)
-        whole[0, 1:] = whole[1:, 0] = self.field
-        np.multiply(self.quadratic, 0.25, out=whole[1:, 1:], casting="same_kind")
+        whole[0, 1:] = whole[1:, 0] = self.field / unit
+        np.multiply(self.quadratic, 0.25 / unit, out=whole[1:, 1:], casting="same_kind")
         return whole
 
 

@@ -53,12 +53,13 @@ class Dual:
     primal: Vector  # (n, n), about the optimal X
     spins: Vector  # the best that rounding it gave,
     value: float  # their value,
+    rounding: float  # which is off by this at most,
     apart: float  # and a bound on all spins but these and their negatives
 
     @property
     def lower(self) -> float:
         """What no spins fall below."""
-        return max(self.bound, min(self.value, self.apart))
+        return max(self.bound, min(self.value - self.rounding, self.apart))
 
     def without(self, spin: int) -> Dual:
         """The multipliers for the problem in which a spin was merged into another: a start."""
@@ -107,7 +108,7 @@ def _nothing() -> tuple[Index, Vector, Vector]:
 
 def _start(diagonal: Vector, triples: Index, signs: Vector, gamma: Vector, primal: Vector) -> Dual:
     """Multipliers of which nothing is known yet."""
-    return Dual(-np.inf, diagonal, triples, signs, gamma, primal, np.ones(diagonal.size), np.inf, -np.inf)
+    return Dual(-np.inf, diagonal, triples, signs, gamma, primal, np.ones(diagonal.size), np.inf, 0.0, -np.inf)
 
 
 def _dual_matrix(matrix: Vector, diagonal: Vector, triples: Index, signs: Vector, gamma: Vector) -> Vector:
@@ -161,7 +162,8 @@ def _prove(matrix: Vector, dual: Dual) -> Dual:
     rounding = 8.0 * np.finfo(np.float64).eps * (z.shape[0] + dual.gamma.size) * size
     constant = float(dual.diagonal.sum() - dual.gamma.sum()) - rounding
     bound = constant + z.shape[0] * min(0.0, cholesky_lower_bound(z))
-    return replace(dual, bound=bound, spins=spins, value=value, apart=constant + _apart(z, spins))
+    own = 2.0 * float(np.finfo(np.float64).eps) * z.shape[0] * float(np.abs(matrix).sum())
+    return replace(dual, bound=bound, spins=spins, value=value, rounding=own, apart=constant + _apart(z, spins))
 
 
 def _apart(z: Vector, s: Vector) -> float:
