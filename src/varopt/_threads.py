@@ -2,9 +2,9 @@
 
 NumPy and SciPy from PyPI each bring an OpenBLAS with threads of its own. A thread that has done its part spins for a
 while, waiting for more: in the way of those of the other library, of other processes, and of its own caller. On two
-idle cores a solve that calls both libraries in turn takes two to four times as long as without threads; where another
-process keeps one of the cores busy, every call waits for a thread that is not running, and a solve takes ten times as
-long. So a solve runs in one thread, but for products and factorisations so large that they gain from more.
+idle cores a solve that calls both libraries in turn takes two to four times as long as without threads; where other
+processes keep the cores busy, every call waits for a thread that is not running, and a solve takes many times as long.
+So a solve runs in one thread, but for products and factorisations so large that they gain from more.
 """
 
 from __future__ import annotations
