@@ -1,0 +1,420 @@
+"""PyTorch: functions with known derivatives at every order, for autograd, `torch.func` and `torch.compile`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import array_api_compat.torch as xp
+import torch
+
+from varopt._array import Array
+from varopt.nn import _library, _noise
+
+__all__ = ["as_array", "chunked", "dtypes", "elementwise", "erfcx", "hold", "log_ndtr", "ndtr", "scan", "xp"]
+
+name = "PyTorch"
+cumulative_sum = torch.cumsum
+ndtr, log_ndtr, erfcx = torch.special.ndtr, torch.special.log_ndtr, torch.special.erfcx
+
+
+def cumulative_max(x: Array, axis: int) -> Array:
+    """The largest so far."""
+    return torch.cummax(x, axis).values
+
+
+class _Facts:
+    """What an expectation asks of a term, as plain attributes that `torch.compile` can read."""
+
+    def __init__(self, term: Any) -> None:
+        for fact in ("knots", "pieces", "centres", "jumps", "balanced", "at_knot", "degree", "shape", "name"):
+            setattr(self, fact, getattr(term, fact))
+
+
+def _build_facts(name: str, *parameters: Any) -> _Facts:
+    return _Facts(_library.named(name, *parameters))
+
+
+_named_facts = torch.compiler.assume_constant_result(_build_facts)
+
+
+def named(name: str, *parameters: Any) -> Any:
+    """The term of a name; to build it is no part of a graph."""
+    return (_named_facts if torch.compiler.is_compiling() else _library.named)(name, *parameters)
+
+
+def dtypes(given: Sequence[Any]) -> tuple[Any, Any]:
+    """The floating dtype to compute in, and that of the result."""
+    floating = [d for d in given if isinstance(d, torch.dtype) and d.is_floating_point]
+    result = torch.get_default_dtype() if not floating else floating[0]
+    for dtype in floating[1:]:
+        result = torch.promote_types(result, dtype)
+    return torch.promote_types(torch.float32, result), result
+
+
+def as_array(value: Any, dtype: Any, like: Sequence[Array]) -> Array:
+    """A value as a tensor on the device of the first of `like`."""
+    if isinstance(value, torch.Tensor):
+        return value.to(dtype)
+    return torch.as_tensor(value, dtype=dtype, device=next(a.device for a in like if isinstance(a, torch.Tensor)))
+
+
+def hold(x: Array) -> Array:
+    """The same numbers, without a gradient."""
+    return x.detach()
+
+
+def elementwise(rule: Any, *arguments: Array) -> Array:
+    """A rule of arguments that broadcast; each of its derivatives is again a rule, so that all orders exist."""
+    arguments = torch.broadcast_tensors(*arguments)
+    return (_Compiled if torch.compiler.is_compiling() else _Elementwise).apply(rule, *arguments)
+
+
+def _plain(rule: Any, *arguments: Array) -> Array:
+    return rule.value(*arguments)
+
+
+class _Compiled(torch.autograd.Function):
+    """What `torch.compile` can follow: no forward mode, and a gradient that has none itself."""
+
+    @staticmethod
+    def forward(ctx: Any, rule: Any, *arguments: Array) -> Array:
+        output = rule.value(*arguments)
+        ctx.rule = rule
+        ctx.save_for_backward(*arguments, output)
+        return output
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Array) -> Any:
+        *arguments, output = ctx.saved_tensors
+        partials = ctx.rule.partials(_plain, tuple(arguments), output, ctx.needs_input_grad[1:])
+        return (None, *[gradient * p if p is not None else None for p in partials])
+
+
+class _Elementwise(torch.autograd.Function):
+    """A rule of tensors of one shape: backward and forward derivatives are sums of rules of the same tensors."""
+
+    @staticmethod
+    def forward(rule: Any, *arguments: Array) -> Array:
+        return rule.value(*arguments)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Array) -> None:
+        ctx.rule = inputs[0]
+        ctx.save_for_backward(*inputs[1:], output)
+        ctx.save_for_forward(*inputs[1:], output)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Array) -> Any:
+        *arguments, output = ctx.saved_tensors
+        partials = ctx.rule.partials(elementwise, tuple(arguments), output, ctx.needs_input_grad[1:])
+        return (None, *(gradient * p if p is not None else None for p in partials))
+
+    @staticmethod
+    def jvp(ctx: Any, _: None, *tangents: Any) -> Array:
+        *arguments, output = ctx.saved_tensors
+        partials = ctx.rule.partials(elementwise, tuple(arguments), output, tuple(t is not None for t in tangents))
+        parts = [t * p for t, p in zip(tangents, partials, strict=True) if t is not None]
+        return sum(parts[1:], parts[0])
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, rule: Any, *arguments: Array) -> tuple[Array, int]:
+        moved = [
+            a.movedim(d, 0) if d is not None else a.unsqueeze(0) for a, d in zip(arguments, in_dims[1:], strict=True)
+        ]
+        return elementwise(rule, *moved), 0
+
+
+def chunked(function: Callable[..., Array], size: int, split: Array, *shared: Array) -> Array:
+    """A function of the rows of `split`; where they are many, `size` at a time, and gradients compute it again."""
+    if len(split) <= size:
+        return function(split, *shared)
+    parts = [_Recomputed.apply(function, part, *shared) for part in split.split(size)]
+    return torch.cat(parts)
+
+
+def _pushforward(function: Callable[..., Array], arguments: tuple[Array, ...], tangents: tuple[Array, ...]) -> Array:
+    """The derivative along tangents, as the transpose of the transpose: forward mode cannot be nested in itself."""
+    value, pullback = torch.func.vjp(function, *arguments)
+    return torch.func.vjp(pullback, torch.zeros_like(value))[1](tangents)[0]
+
+
+class _Recomputed(torch.autograd.Function):
+    """A differentiable function of tensors that keeps nothing but them."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(function: Any, *arguments: Array) -> Array:
+        return function(*arguments)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Array) -> None:
+        ctx.function = inputs[0]
+        ctx.save_for_backward(*inputs[1:])
+        ctx.save_for_forward(*inputs[1:])
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Array) -> Any:
+        _, pullback = torch.func.vjp(ctx.function, *ctx.saved_tensors)
+        return (None, *pullback(gradient))
+
+    @staticmethod
+    def jvp(ctx: Any, _: None, *tangents: Any) -> Array:
+        arguments = ctx.saved_tensors
+        given = tuple(torch.zeros_like(a) if t is None else t for a, t in zip(arguments, tangents, strict=True))
+        return _pushforward(ctx.function, tuple(arguments), given)
+
+
+def scan(step: Callable[[Array, Array], Array], start: Array, along: Array) -> Array:
+    """All states of a recursion over the first axis of `along`, the first before any step."""
+    states = [start]
+    for item in along.unbind(0):
+        states.append(step(states[-1], item))
+    return torch.stack(states)
+
+
+def counted(
+    average: Callable[..., Array], size: int, v: Array, discount: Array, t: Array, h: float, middle: Array
+) -> Array:
+    """``average(...)``, in place and with a gradient written out where neither is differentiated further.
+
+    A recursion of many small steps: through autograd it takes twice as long. It keeps little, so that rows are taken
+    `size` at a time without more ado.
+    """
+    if torch.compiler.is_compiling():
+        return average(v, discount, t, h, middle)
+    pairs = zip(v.split(size), middle.split(size), strict=True)
+    parts = [_Counted.apply(average, h, discount, t, m, rows)[0] for rows, m in pairs]
+    return torch.cat(parts) if len(parts) > 1 else parts[0]
+
+
+class _Counted(torch.autograd.Function):
+    """See `_order._average`: F counts the numbers above t among the first, W averages over the rest.
+
+    F is kept for every entry, W only for one at a time: what a step touches then stays in the cache.
+    """
+
+    @staticmethod
+    def forward(average: Any, h: float, discount: Array, t: Array, middle: Array, v: Array) -> tuple[Array, Array]:
+        u, above, first = _Counted.upward(discount, t, v)
+        mean, product = torch.empty_like(u), torch.empty_like(first[0, 1:])
+        rest, spare = (_with_neighbours(torch.zeros_like(first[0])) for _ in range(2))
+        rest[0].copy_(discount[:, None, None])
+        by_entry = zip(*(x.unbind(0)[::-1] for x in (above, first[:, 1:], mean)), strict=True)
+        for a, f, m in by_entry:
+            torch.mul(f, rest[0], out=product)
+            torch.sum(product, 0, out=m)
+            torch.lerp(*rest, a, out=spare[0])
+            rest, spare = spare, rest
+        mean -= ndtr(t - middle)
+        integral = (_density(u) * mean).sum(-1) * h
+        return integral.T + ndtr((v - middle) * math.sqrt(0.5)), mean
+
+    @staticmethod
+    def upward(discount: Array, t: Array, v: Array) -> tuple[Array, Array, Array]:
+        """How far each entry is above t, the chance that it is, and F, with a zero before it."""
+        u = v.T[:, :, None] - t
+        above = torch.erfc(u * -math.sqrt(0.5)).mul_(0.5)
+        first = u.new_empty((v.shape[1], discount.shape[0] + 1, *u.shape[1:]))
+        first[:, 0] = 0.0
+        first[0, 1:] = 0.0
+        first[0, 1] = 1.0
+        here, before = first[:, 1:].unbind(0), first[:, :-1].unbind(0)
+        for j, a in enumerate(above.unbind(0)[:-1]):
+            torch.lerp(here[j], before[j], a, out=here[j + 1])
+        return u, above, first
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.average, ctx.h = inputs[:2]
+        ctx.mark_non_differentiable(output[1])
+        ctx.save_for_backward(*inputs[2:], output[1])
+        ctx.save_for_forward(*inputs[2:], output[1])
+
+    @staticmethod
+    def function(ctx: Any) -> tuple[Callable[[Array], Array], Array]:
+        """The same through operations that can be differentiated."""
+        discount, t, middle, v, _ = ctx.saved_tensors
+        return lambda v: ctx.average(v, discount, t, ctx.h, middle), v
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Array, _: Any) -> Any:
+        nothing = (None,) * 5
+        if torch.is_grad_enabled():  # it will be differentiated again
+            function, v = _Counted.function(ctx)
+            return (*nothing, torch.func.vjp(function, v)[1](gradient)[0])
+        discount, t, middle, v, mean = ctx.saved_tensors
+        u, above, first = _Counted.upward(discount, t, v)
+        density = _density(u)
+        weight = (ctx.h * gradient.T)[:, :, None] * density
+        # The same recursions with one entry marked: it is the one whose place is asked for, and carries its weight.
+        marked = torch.empty_like(first)
+        marked[:, 0] = 0.0
+        marked[0, 1:] = 0.0
+        by_above, product = torch.empty_like(u), torch.empty_like(first[0, 1:])
+        # Views are taken once: at these sizes to index costs as much as to compute.
+        a, w, b, f = above.unbind(0), weight.unbind(0), by_above.unbind(0), first[:, 1:].unbind(0)
+        m, before = marked[:, 1:].unbind(0), marked[:, :-1].unbind(0)
+        for j in range(len(a) - 1):
+            torch.lerp(m[j], before[j], a[j], out=m[j + 1])
+            m[j + 1].addcmul_(f[j], w[j])
+        fall, spare, marked_fall, marked_spare = (_with_neighbours(torch.zeros_like(first[0])) for _ in range(4))
+        # By what the average over the rest changes with one more above t.
+        fall[0].copy_(torch.diff(discount, append=discount.new_zeros(1))[:, None, None])
+        for j in range(len(a) - 1, -1, -1):
+            torch.mul(m[j], fall[0], out=product)
+            product.addcmul_(f[j], marked_fall[0])
+            torch.sum(product, 0, out=b[j])
+            torch.lerp(*marked_fall, a[j], out=marked_spare[0])
+            marked_spare[0].addcmul_(fall[0], w[j])
+            torch.lerp(*fall, a[j], out=spare[0])
+            fall, spare, marked_fall, marked_spare = spare, fall, marked_spare, marked_fall
+        by_v = (density * by_above - u * weight * mean).sum(-1).T
+        slope = torch.exp(-0.25 * (v - middle) ** 2) * (0.5 / math.sqrt(math.pi))
+        return (*nothing, by_v + gradient * slope)
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        function, v = _Counted.function(ctx)
+        return _pushforward(function, (v,), (tangents[-1],)), None
+
+    @staticmethod
+    def vmap(
+        info: Any, in_dims: Any, average: Any, h: float, discount: Array, t: Array, middle: Array, v: Array
+    ) -> tuple[tuple[Array, Array], tuple[int, int]]:
+        rows = [
+            a.movedim(d, 0) if d is not None else a.expand(info.batch_size, *a.shape)
+            for a, d in ((middle, in_dims[4]), (v, in_dims[5]))
+        ]
+        middle, v = (a.reshape(-1, a.shape[-1]) for a in rows)
+        flat, mean = _Counted.apply(average, h, discount, t, middle, v)
+        split = mean.reshape(mean.shape[0], info.batch_size, -1, mean.shape[-1])
+        return (flat.reshape(info.batch_size, -1, v.shape[-1]), split), (0, 1)
+
+
+def _with_neighbours(x: Array) -> tuple[Array, Array]:
+    """All but the last, and all but the first, as views."""
+    return x[:-1], x[1:]
+
+
+def _density(u: Array) -> Array:
+    return torch.exp(-0.5 * u * u).mul_(1.0 / math.sqrt(2.0 * math.pi))
+
+
+# -- For `smooth` -----------------------------------------------------------------------------------------------------
+
+
+def flatten(tree: Any) -> tuple[list[Any], Callable[[Sequence[Any]], Any]]:
+    """The leaves of nested tuples, lists and dictionaries, and what puts others in their places."""
+    leaves, spec = torch.utils._pytree.tree_flatten(tree)
+    return leaves, lambda new: torch.utils._pytree.tree_unflatten(list(new), spec)
+
+
+def ndtri(u: Array) -> Array:
+    """The normal quantile."""
+    return torch.special.ndtri(u)
+
+
+def _build_sobol(count: int, d: int) -> Array:
+    return torch.tensor(_noise.sobol(count, d))
+
+
+_constant_sobol = torch.compiler.assume_constant_result(_build_sobol)
+
+
+def sobol(count: int, d: int, like: Array) -> Array:
+    """Sobol points as integers of 30 bits, where `like` is; to make them is no part of a graph."""
+    return (_constant_sobol if torch.compiler.is_compiling() else _build_sobol)(count, d).to(like.device)
+
+
+def uniform(rng: Any, shape: tuple[int, ...], like: Array) -> Array:
+    """Uniform numbers of the device and dtype of `like`, from a generator; compiled code knows the global one only."""
+    if torch.compiler.is_compiling():
+        return torch.rand(shape, dtype=like.dtype, device=like.device)
+    return _Uniform.apply(like, rng, shape)
+
+
+def as_rng(rng: Any, seed: int) -> Any:
+    """The caller's generator, or one of our own."""
+    if torch.compiler.is_compiling():
+        return None
+    if rng is None:
+        return torch.Generator().manual_seed(seed)
+    if not isinstance(rng, torch.Generator):
+        raise ValueError(f"generator must be a torch.Generator; got {type(rng).__name__}.")
+    return rng
+
+
+class _Uniform(torch.autograd.Function):
+    """Draws below all transformations of `torch.func`: one set for a whole `vmap`, unless that asks for different."""
+
+    @staticmethod
+    def forward(like: Array, rng: Any, shape: tuple[int, ...]) -> Array:
+        drawn = torch.rand(shape, generator=rng, dtype=like.dtype, device=rng.device)
+        return drawn.to(like.device)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Array) -> None:
+        ctx.mark_non_differentiable(output)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        return None, None, None
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        return None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, like: Array, rng: Any, shape: tuple[int, ...]) -> tuple[Array, int | None]:
+        if info.randomness == "different":
+            return _Uniform.apply(like, rng, (info.batch_size, *shape)), 0
+        return _Uniform.apply(like, rng, shape), None
+
+
+def over_samples(fn: Callable[..., Any], leaves: list[Array]) -> list[Array]:
+    """`fn` of the leaves of each sample, one sample after the other, its results stacked."""
+    results = [fn([leaf[i] for leaf in leaves]) for i in range(leaves[0].shape[0])]
+    return [torch.stack(parts) for parts in zip(*results, strict=True)]
+
+
+def on_host(fn: Callable[..., Any], leaves: list[Array], shapes: Sequence[tuple[int, ...]]) -> list[Array]:
+    """A function of NumPy arrays, all samples at once: ``(S, ...)`` in and out."""
+    sizes = [int(torch.Size(s).numel()) for s in shapes]
+    flat = _OnHost.apply(fn, sum(sizes), *leaves)
+    parts = flat.split(sizes, dim=-1)
+    return [p.reshape(flat.shape[0], *s) for p, s in zip(parts, shapes, strict=True)]
+
+
+class _OnHost(torch.autograd.Function):
+    """Runs below all transformations; under `vmap` the rows of the batch are more samples."""
+
+    @staticmethod
+    def forward(fn: Any, width: int, *leaves: Array) -> Array:
+        results = fn([leaf.detach().cpu().numpy() for leaf in leaves])
+        flat = [torch.as_tensor(r, dtype=leaves[0].dtype).reshape(leaves[0].shape[0], -1) for r in results]
+        return torch.cat(flat, dim=-1).to(leaves[0].device)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Array) -> None:
+        ctx.mark_non_differentiable(output)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        return (None,) * len(ctx.needs_input_grad)
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        return None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, fn: Any, width: int, *leaves: Array) -> tuple[Array, int]:
+        moved = [
+            leaf.movedim(d, 0) if d is not None else leaf.expand(info.batch_size, *leaf.shape)
+            for leaf, d in zip(leaves, in_dims[2:], strict=True)
+        ]
+        samples = moved[0].shape[1]
+        flat = _OnHost.apply(fn, width, *(m.reshape(-1, *m.shape[2:]) for m in moved))
+        return flat.reshape(info.batch_size, samples, width), 0
