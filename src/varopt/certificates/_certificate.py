@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 
+from varopt._display import bracket_drawing, bracket_words, card
+
 if TYPE_CHECKING:
     from varopt.bounds import Bound
 
@@ -42,15 +44,25 @@ class Certificate:
         """The certificate of minus the objective."""
         return type(self)(-self.upper, -self.lower, self.assumption)
 
+    def explain(self) -> str:
+        """How the bracket was proved, and what that assumes, in sentences."""
+        assumed = f"It assumes that {self.assumption}." if self.assumption else "It assumes nothing."
+        return f"Proof: {type(self).__name__}, by {self.rests_on}.\n{assumed}"
+
+    def _repr_html_(self) -> str:
+        rows = [("optimum", bracket_words(self.lower, self.upper)), ("by", self.rests_on)]
+        rows += [("assumes", self.assumption or "nothing")]
+        return card(type(self).__name__, rows, bracket_drawing(self.lower, self.upper))
+
     def __str__(self) -> str:
         text = f"{type(self).__name__}: {self.rests_on}"
         return f"{text}; assumes that {self.assumption}" if self.assumption else text
 
 
 class DualGap(Certificate):
-    """A point and a dual point: slopes of the terms, inside the domains of their conjugates."""
+    """A point and a dual point: subgradients of the terms, inside the domains of their conjugates."""
 
-    rests_on: ClassVar[str] = "weak duality, with slopes of the terms as the dual point"
+    rests_on: ClassVar[str] = "weak duality, with subgradients of the terms as the dual point"
 
 
 class SmoothingGap(Certificate):
@@ -76,12 +88,12 @@ class SmoothingGap(Certificate):
         """The bracket at a theta that minimises the bound in its mean."""
         if not bound.convex:
             raise ValueError(f"bound must be convex for its minimum to prove anything; {bound.convex}.")
-        slope = float(np.abs(np.asarray(bound.gradient)).max(initial=0.0))
+        steepest = float(np.abs(np.asarray(bound.gradient)).max(initial=0.0))
         value = bound.value
         return cls(
             value - bound.max_gap,
             value - max(bound.gap, 0.0),
-            f"the mean minimises the bound (its largest slope there is {slope:.1g})",
+            f"the mean minimises the bound (its largest partial derivative there is {steepest:.1g})",
         )
 
 
@@ -89,6 +101,10 @@ class NoCertificate(Certificate):
     """One side only: the value of the best point found."""
 
     rests_on: ClassVar[str] = "the best point found; nothing is known of the other side"
+
+    def explain(self) -> str:
+        """That there is no proof."""
+        return "No proof: the best point found is all that is known."
 
 
 class Relaxation(Certificate):

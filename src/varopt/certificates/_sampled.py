@@ -35,5 +35,13 @@ class Sampled(Certificate):
         """The certificate of minus the objective."""
         return type(self)(-self.upper, -self.lower, self.assumption, -self.mean, self.standard_error, self.samples)
 
+    def explain(self) -> str:
+        """What was seen, and what is estimated of the distribution."""
+        return (
+            f"No proof: the best value seen is known, and nothing of what no point reaches.\n"
+            f"The average over the last distribution is {self.mean:.6g}, with a standard error of "
+            f"{self.standard_error:.2g} ({self.samples} samples)."
+        )
+
     def __str__(self) -> str:
         return f"{super().__str__()}: {self.mean:.6g} +- {self.standard_error:.2g} ({self.samples} samples)"

@@ -1,0 +1,1 @@
+"""Random problems of every kind, checked in exact arithmetic: `python -m fuzz`."""

@@ -1,0 +1,46 @@
+"""Arithmetic that knows its own rounding: what it proves holds for the exact numbers, not for their approximations.
+
+Every function returns a value and a bound of its error, in which the rounding of the bound itself is allowed for. The
+analysis is the standard one (Higham 2002, *Accuracy and Stability of Numerical Algorithms*, chapters 3 and 10), so that
+it holds in whatever order a library adds up.
+"""
+
+from varopt._verified._arithmetic import (
+    SLACK,
+    TINY,
+    UNIT,
+    Ball,
+    column_norms,
+    dot,
+    down,
+    gamma,
+    length,
+    total,
+    unit_of,
+    up,
+    weighted_columns,
+)  # fmt: skip
+from varopt._verified._exact import difference_is_zero, exact_sum, is_exact_product
+from varopt._verified._semidefinite import Definiteness, definiteness, smallest_eigenvalue_bound
+
+__all__ = [
+    "SLACK",
+    "TINY",
+    "UNIT",
+    "Ball",
+    "Definiteness",
+    "column_norms",
+    "definiteness",
+    "difference_is_zero",
+    "dot",
+    "down",
+    "exact_sum",
+    "gamma",
+    "is_exact_product",
+    "length",
+    "smallest_eigenvalue_bound",
+    "total",
+    "unit_of",
+    "up",
+    "weighted_columns",
+]

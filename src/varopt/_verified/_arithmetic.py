@@ -1,0 +1,153 @@
+"""Sums and products with bounds of their rounding, for a million rows at the price of a few passes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["SLACK", "TINY", "UNIT", "Ball", "dot", "down", "gamma", "total", "up", "weighted_columns"]
+
+Vector = NDArray[np.float64]
+
+UNIT = 2.0**-53  # unit roundoff of double precision
+TINY = float(np.finfo(np.float64).tiny)  # below it products lose digits: charged once per operation
+# Bounds are sums and products of numbers that are not negative, of fewer than 10^9 operations: their own rounding is
+# below this share of them.
+SLACK = 1.0 + 2.0**-20
+_LONG_UNIT = float(np.finfo(np.longdouble).eps) / 2.0  # where it is no longer than double, bounds are only wider
+_FEW = 4  # columns up to which every sum is taken in extended precision
+_BLOCK = 256  # rows whose products are added up by BLAS, in whatever order
+
+
+class Ball(NamedTuple):
+    """Numbers known up to a radius each: ``|exact - middle| <= radius``."""
+
+    middle: Vector
+    radius: Vector
+
+    @classmethod
+    def exact(cls, values: Any) -> Ball:
+        """Numbers that are known."""
+        middle = np.asarray(values, dtype=np.float64)
+        return cls(middle, np.zeros(middle.shape))
+
+    @property
+    def size(self) -> Vector:
+        """A bound of the absolute values."""
+        return np.asarray((np.abs(self.middle) + self.radius) * SLACK)
+
+    def plus(self, other: Ball) -> Ball:
+        """The sum."""
+        middle = self.middle + other.middle
+        return Ball(middle, np.asarray(self.radius + other.radius + unit_of(middle) * np.abs(middle)) * SLACK)
+
+    def scaled(self, factor: Any) -> Ball:
+        """Times numbers that are known."""
+        middle, factor = factor * self.middle, np.asarray(factor)
+        if np.all((np.abs(factor) == 1.0) | (factor == 0.0)):
+            return Ball(middle, np.abs(factor) * self.radius)  # signs, as of labels
+        # What underflows to zero is charged where neither factor is zero.
+        lost = np.where((self.middle != 0.0) & (factor != 0.0), TINY, 0.0)
+        return Ball(middle, (np.abs(factor) * self.radius + 2.0 * unit_of(middle) * np.abs(middle) + lost) * SLACK)
+
+    def rounded(self) -> Ball:
+        """The same in double precision."""
+        middle = np.asarray(self.middle, dtype=np.float64)
+        if self.middle.dtype == np.float64:
+            return self
+        return Ball(middle, np.asarray((self.radius + 2.0 * UNIT * np.abs(middle)) * SLACK, dtype=np.float64))
+
+
+def unit_of(values: Any) -> float:
+    """The unit roundoff of what an array is stored in."""
+    return _LONG_UNIT if values.dtype == np.longdouble else UNIT
+
+
+def gamma(count: float, unit: float = UNIT) -> float:
+    """``n u / (1 - n u)``: the relative error of a sum of so many products, in any order [Higham 2002, lemma 3.1]."""
+    if count * unit >= 0.5:
+        return math.inf
+    return count * unit / (1.0 - count * unit) * SLACK
+
+
+def up(value: Any) -> Any:
+    """The next larger number."""
+    return np.nextafter(value, np.inf)
+
+
+def down(value: Any) -> Any:
+    """The next smaller number."""
+    return np.nextafter(value, -np.inf)
+
+
+def total(values: NDArray[np.floating[Any]], size: float | None = None) -> tuple[float, float]:
+    """The sum of numbers, and a bound of its error.
+
+    Summed in extended precision where there is one, in about sqrt(n) blocks, so that the error is that of 2 sqrt(n)
+    additions and not of n. `size` is a bound of the sum of absolute values, where it is known.
+    """
+    count = values.size
+    if count == 0:
+        return 0.0, 0.0
+    width = max(1, math.isqrt(count))
+    whole = count // width * width
+    long = values.astype(np.longdouble, copy=False)
+    parts = np.append(long[:whole].reshape(-1, width).sum(axis=1), long[whole:].sum())
+    value = parts.sum()
+    size = float(np.abs(values).sum()) * SLACK if size is None else size
+    rounded = float(value)
+    error = gamma(width + parts.size, _LONG_UNIT) * size + UNIT * abs(rounded) + 5e-324  # sums do not underflow
+    return rounded, error * SLACK
+
+
+def dot(a: Vector, b: Vector) -> tuple[float, float]:
+    """The sum of products, and a bound of its error."""
+    products = a.astype(np.longdouble, copy=False) * b
+    size = float(np.abs(products).sum()) * SLACK
+    value, error = total(products, size)
+    return value, (error + 2.0 * _LONG_UNIT * size + products.size * TINY) * SLACK
+
+
+def weighted_columns(matrix: Vector, weights: Ball, norms: Vector | None = None) -> Ball:
+    """``A'w`` of a dense matrix, with a bound of the error by Cauchy and Schwarz: no pass over absolute values.
+
+    BLAS adds up blocks of rows, of which alone the rounding counts; the blocks are few, and added up in extended
+    precision. `norms` are those of the columns, where they are known (`column_norms`).
+    """
+    rows, columns = matrix.shape
+    if columns <= _FEW:
+        return _few_columns(matrix, weights)
+    middle, whole = weights.middle, rows // _BLOCK * _BLOCK
+    if matrix.flags.c_contiguous:
+        blocks = matrix[:whole].reshape(-1, _BLOCK, columns)
+        parts = np.matmul(middle[:whole].reshape(-1, 1, _BLOCK), blocks)[:, 0, :]
+    else:
+        starts = range(0, whole, _BLOCK)
+        parts = np.array([middle[i : i + _BLOCK] @ matrix[i : i + _BLOCK] for i in starts]).reshape(-1, columns)
+    value = parts.sum(axis=0, dtype=np.longdouble) + middle[whole:] @ matrix[whole:]
+    norms = column_norms(matrix) if norms is None else norms
+    share = gamma(_BLOCK + 1) + gamma(len(parts) + 1, _LONG_UNIT) + 2.0 * UNIT
+    sizes = norms * (share * length(middle) + length(weights.radius)) + 2.0 * rows * TINY
+    return Ball(np.asarray(value, dtype=np.float64), sizes * SLACK)
+
+
+def _few_columns(matrix: Vector, weights: Ball) -> Ball:
+    sums = [dot(np.ascontiguousarray(column), weights.middle) for column in matrix.T]
+    spread = weights.radius @ np.abs(matrix) * SLACK
+    return Ball(np.array([value for value, _ in sums]), np.array([error for _, error in sums]) + spread)
+
+
+def column_norms(matrix: Vector) -> Vector:
+    """Bounds of the lengths of the columns; infinite where their squares overflow."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        squares = np.einsum("ij,ij->j", matrix, matrix) * (1.0 + gamma(matrix.shape[0]))
+    return np.asarray(np.sqrt(squares + matrix.shape[0] * TINY) * SLACK)
+
+
+def length(values: Vector) -> float:
+    """A bound of the Euclidean length."""
+    with np.errstate(over="ignore"):
+        return math.sqrt(float(values @ values) * (1.0 + gamma(values.size)) + values.size * TINY) * SLACK

@@ -1,0 +1,38 @@
+"""Sums that are known to be exact, or known not to be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["difference_is_zero", "exact_sum", "is_exact_product"]
+
+Vector = NDArray[np.float64]
+
+
+def exact_sum(a: Vector, b: Vector) -> Vector | None:
+    """The sum of two arrays where no entry of it is rounded, else None [Knuth's TwoSum]."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        s = a + b
+        t = s - a
+        error = (a - (s - t)) + (b - t)
+    return None if np.any(error != 0.0) or not np.all(np.isfinite(s)) else np.asarray(s)
+
+
+def is_exact_product(factor: float, values: Vector) -> bool:
+    """Whether a whole number times an array is exact: its entries have as many trailing zero bits as that takes."""
+    if factor == 0.0 or np.frexp(abs(factor))[0] == 0.5:  # a power of two, short of under- and overflow
+        product = factor * values
+        return bool(np.all(np.isfinite(product)) and np.all((product != 0.0) | (values == 0.0) | (factor == 0.0)))
+    bits = int(abs(factor)).bit_length()
+    mantissa = np.abs(np.frexp(values)[0]) * 2.0**53  # whole numbers
+    return float(factor).is_integer() and bits < 50 and bool(np.all(np.fmod(mantissa, 2.0**bits) == 0.0))
+
+
+def difference_is_zero(pairs: Any) -> bool:
+    """Whether ``sum a_i b_i`` of a few numbers is zero, exactly."""
+    from fractions import Fraction  # slow to load, and seldom needed
+
+    return sum((Fraction(float(a)) * Fraction(float(b)) for a, b in pairs), Fraction(0)) == 0

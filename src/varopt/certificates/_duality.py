@@ -1,0 +1,132 @@
+"""The bracket at a point: a dual value from subgradients of the terms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from varopt._linalg import add, solve_definite
+from varopt.bounds import CompositeBound
+from varopt.composite import Composite, Rows
+
+__all__ = ["NEARBY", "STATIONARY", "Bracketed", "balanced", "bracket", "charge", "dual_gap", "young"]
+
+Vector = NDArray[np.float64]
+
+STATIONARY = 1e-12  # share of what cancels in a residual below which it counts as rounding
+_CHUNK = 1 << 15  # rows at a time where each needs a few numbers that the cache should hold
+_CORRECTIONS = 8  # rounds in which a dual point is moved until they balance
+NEARBY = (
+    "an optimum lies within twice the coordinates of the point found (which absorbs that it is stationary to rounding)"
+)
+
+
+class Bracketed(NamedTuple):
+    """A point, its value, and how far above the optimum a dual point proves it to be at most."""
+
+    x: Vector
+    value: float
+    gap: float = np.inf
+    assumption: str = ""
+    dual: Sequence[Vector | None] | None = None  # of every row, where it is known
+
+
+def dual_gap(
+    problem: Composite, x: Vector, positions: Sequence[Vector], dual: Sequence[Vector], cancelling: Any = 0.0
+) -> tuple[float, str]:
+    r"""``f(x)`` minus the value of a dual point, summed without cancellation, and what it assumes.
+
+    With r the gradient of the quadratic plus :math:`A^T(w u)`, for every y
+
+        f(y) >= f(x) - sum_k w_k (rho(z_k) + rho*(u_k) - u_k z_k) + r'(y - x) + 1/2 (y - x)'H(y - x).
+
+    Each summand is a Fenchel-Young gap, not negative, and zero where u is the derivative at z. Where H is positive
+    definite on the variables that it touches, their rest is at least :math:`-r'H^{-1}r/2`. For the others, as
+    unpenalised intercepts, or for all, r has to vanish: where it is more than rounding the gap is infinite; as rounding
+    it is charged with the distance to an optimum, assumed to be no farther from the point than twice its coordinates.
+    `cancelling` is the size of what has cancelled in the gradient of the quadratic already.
+    """
+    residual, gap = _residual(problem, x, dual), 0.0
+    for r, z, u in zip(problem.rows, positions, dual, strict=True):
+        for start in range(0, r.count, _CHUNK):
+            part = slice(start, start + _CHUNK)
+            open_rows = start + np.flatnonzero(
+                (u[part] != r.term.take(part).derivative(z[part])) & (r.weights[part] > 0)
+            )
+            if open_rows.size:
+                gap += float(r.weights[open_rows] @ young(r, z, u, open_rows))
+    energy, flat = problem.inverse_energy(residual)
+    gap += 0.5 * energy
+    if not flat.any():
+        return gap, ""
+    residual = np.where(flat, residual, 0.0)
+    if np.any(np.abs(residual) > STATIONARY * (_cancelling(problem, x) + cancelling)):
+        return np.inf, ""
+    return gap + charge(residual, x), NEARBY
+
+
+def _residual(problem: Composite, x: Vector, dual: Sequence[Vector]) -> Vector:
+    """What a dual point leaves unbalanced."""
+    residual = problem.quadratic_gradient(x).copy()
+    for r, u in zip(problem.rows, dual, strict=True):
+        residual += r.linear.transpose_apply(r.weights * u)
+    return residual
+
+
+def _cancelling(problem: Composite, x: Vector) -> Vector:
+    """The size of what cancels in the residual, for its rounding."""
+    size = np.abs(problem.gradient_at_zero) + np.abs(problem.quadratic_gradient(x))
+    if problem.hessian is not None:
+        # With targets of mean zero the derivatives in an intercept cancel before they are added up: those of a sum of
+        # squares q have sizes that add up to at most sqrt(2 q H_jj), by Cauchy and Schwarz.
+        squares = np.asarray(problem.hessian.diagonal()) * max(2.0 * problem.quadratic(x), 0.0)
+        size = size + np.sqrt(np.maximum(squares, 0.0))
+    return sum((r.largest_gradient for r in problem.rows), size)
+
+
+def young(r: Rows, z: Vector, u: Vector, index: NDArray[np.intp] | slice = slice(None)) -> Vector:
+    """Fenchel-Young gaps ``rho(z) + rho*(u) - u z`` of some rows, not negative."""
+    term = r.term.take(index)
+    return np.asarray(np.maximum(term.value(z[index]) + term.conjugate(u[index]) - u[index] * z[index], 0.0))
+
+
+def bracket(bound: CompositeBound, *, balance: bool = True) -> Bracketed:
+    """The point of a bound, with what the derivatives of its smoothed terms prove.
+
+    They are a dual point where the quadratic is definite. Otherwise they have to balance exactly, and with `balance`
+    they are moved within their intervals until they do; that costs a weighted Gram matrix or a few.
+    """
+    problem, x, dual = bound.problem, bound.mean, bound.dual
+    positions = [part.z for part in bound.rows]
+    gap, assumption = dual_gap(problem, x, positions, dual)
+    if balance and not np.isfinite(gap):
+        dual = balanced(problem, x, dual)
+        gap, assumption = dual_gap(problem, x, positions, dual)
+    return Bracketed(x, problem.value(x, positions), gap, assumption, dual)
+
+
+def balanced(problem: Composite, x: Vector, dual: Sequence[Vector]) -> list[Vector]:
+    """A dual point near the given one that balances: each row moves by a share of its distance from the ends."""
+    dual, size = list(dual), _cancelling(problem, x)
+    for _ in range(_CORRECTIONS):
+        residual = _residual(problem, x, dual)
+        if np.all(np.abs(residual) <= 0.1 * STATIONARY * size):
+            break
+        room, matrix = [], None
+        for r, u in zip(problem.rows, dual, strict=True):
+            low, high = r.term.subgradient_range
+            room.append(np.minimum(np.minimum(u - low, high - u), 1.0))
+            matrix = add(matrix, r.linear.gram(r.weights * room[-1]))
+        shift = solve_definite(matrix, -residual)
+        for b, (r, share) in enumerate(zip(problem.rows, room, strict=True)):
+            dual[b] = dual[b] + share * np.clip(r.linear.apply(shift), -0.9, 0.9)
+    return dual
+
+
+def charge(residual: Vector, x: Vector) -> float:
+    """The most that ``r'(y - x)`` can be for the points y of the assumption `NEARBY`."""
+    reach = np.abs(x)
+    return float(np.abs(residual) @ (2.0 * reach + 1e-6 * reach.max(initial=1.0)))

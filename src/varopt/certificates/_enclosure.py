@@ -1,0 +1,241 @@
+"""Products with the transpose of a map, enclosed: what they are for the exact entries of the user's matrices."""
+
+from __future__ import annotations
+
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from varopt._verified import (
+    SLACK,
+    TINY,
+    Ball,
+    column_norms,
+    exact_sum,
+    gamma,
+    is_exact_product,
+    total,
+    weighted_columns,
+)
+from varopt.model.maps import Composition, HStack, Map, Matrix, Scaled, Selection, Sparse, Sum
+
+__all__ = ["AT_ONCE", "Norms", "NotEnclosed", "annihilates", "coordinates", "entries", "entries_times", "transposed"]
+
+Vector = NDArray[np.float64]
+Norms = dict[int, tuple[Any, Vector]]
+
+AT_ONCE = 1 << 16  # entries of a matrix that are looked at together
+_EXACT_DTYPES = {np.dtype(t) for t in ("f8", "f4", "f2", "i4", "i2", "i1", "u4", "u2", "u1", "?")}
+
+
+class NotEnclosed(ValueError):
+    """The entries of a map are not at hand, or not as numbers in double precision."""
+
+
+@singledispatch
+def transposed(linear: Map, values: Ball, norms: Norms) -> Ball:
+    """``A'v`` for v along the last axis, enclosed. `norms` keeps the lengths of columns from one call to the next."""
+    raise NotEnclosed(f"the entries of {linear} are not known.")
+
+
+@transposed.register
+def _(linear: Matrix, values: Ball, norms: Norms) -> Ball:
+    array = linear.array
+    if array.dtype not in _EXACT_DTYPES:
+        raise NotEnclosed(f"entries of dtype {array.dtype} are not those of double precision.")
+    if values.middle.ndim == 1:
+        if id(array) not in norms:
+            if array.dtype != np.float64:
+                array = array.astype(np.float64)
+            norms[id(linear.array)] = (array, column_norms(array))  # which keeps its id taken
+        dense, lengths = norms[id(linear.array)]
+        return weighted_columns(dense, values, lengths)
+    dense = array.astype(np.float64, copy=False)
+    middle, size = values.middle @ dense, np.abs(dense)
+    error = gamma(dense.shape[0] + 1) * (np.abs(values.middle) @ size) + values.radius @ size
+    return Ball(middle, (error + 2.0 * dense.shape[0] * TINY) * SLACK)
+
+
+@transposed.register
+def _(linear: Sparse, values: Ball, norms: Norms) -> Ball:
+    array = linear.array
+    if array.dtype not in _EXACT_DTYPES:
+        raise NotEnclosed(f"entries of dtype {array.dtype} are not those of double precision.")
+    entries = array.T.astype(np.float64)
+    longest = int(np.bincount(sp.coo_array(array).coords[1], minlength=1).max(initial=1))
+    sizes = abs(entries)
+    middle = _by_rows(entries, values.middle)
+    error = gamma(longest + 1) * _by_rows(sizes, np.abs(values.middle)) + _by_rows(sizes, values.radius)
+    return Ball(middle, (error + 2.0 * longest * TINY) * SLACK)
+
+
+def _by_rows(matrix: Any, values: Vector) -> Vector:
+    return np.asarray(matrix @ values if values.ndim == 1 else (matrix @ values.T).T)
+
+
+@transposed.register
+def _(linear: Selection, values: Ball, norms: Norms) -> Ball:
+    if linear.index is None:
+        return values
+    if values.middle.ndim > 1:
+        return transposed(Sparse(linear.explicit()), values, norms)
+    if linear.shape[1] == 1:
+        value, error = total(values.middle)
+        spread = float(values.radius.sum()) * SLACK
+        return Ball(np.array([value]), np.array([error + spread]) * SLACK)
+    counts = int(np.bincount(linear.index).max(initial=1))
+    middle, sizes, radius = (
+        np.asarray(np.bincount(linear.index, weights=w, minlength=linear.shape[1]), dtype=np.float64)
+        for w in (values.middle, np.abs(values.middle), values.radius)
+    )
+    return Ball(middle, (gamma(counts) * sizes + radius) * SLACK)
+
+
+@transposed.register
+def _(linear: Scaled, values: Ball, norms: Norms) -> Ball:
+    return transposed(linear.inner, values.scaled(np.asarray(linear.scale, dtype=np.float64)), norms)
+
+
+@transposed.register
+def _(linear: Composition, values: Ball, norms: Norms) -> Ball:
+    return transposed(linear.inner, transposed(linear.outer, values, norms), norms)
+
+
+@transposed.register
+def _(linear: Sum, values: Ball, norms: Norms) -> Ball:
+    first, *others = (transposed(part, values, norms) for part in linear.parts)
+    for other in others:
+        first = first.plus(other)
+    return first
+
+
+@transposed.register
+def _(linear: HStack, values: Ball, norms: Norms) -> Ball:
+    shape = (*values.middle.shape[:-1], linear.shape[1])
+    middle, radius = np.zeros(shape), np.zeros(shape)
+    for part, inner in linear.live():
+        middle[..., part], radius[..., part] = transposed(inner, values, norms)
+    return Ball(middle, radius)
+
+
+def entries(linear: Map, norms: Norms) -> Ball:
+    """The matrix of a map, enclosed."""
+    if isinstance(linear, Matrix) and linear.array.dtype in _EXACT_DTYPES:
+        return Ball.exact(linear.array)
+    if isinstance(linear, Selection):
+        dense = np.zeros(linear.shape)
+        every = np.arange(len(dense))
+        dense[every, every if linear.index is None else linear.index] = 1.0
+        return Ball.exact(dense)
+    if isinstance(linear, Scaled):
+        scale = np.asarray(linear.scale, dtype=np.float64)
+        return entries(linear.inner, norms).scaled(scale[:, None] if scale.ndim else scale)
+    if isinstance(linear, HStack):
+        middle, radius = np.zeros(linear.shape), np.zeros(linear.shape)
+        for part, inner in linear.live():
+            middle[:, part], radius[:, part] = entries(inner, norms)
+        return Ball(middle, radius)
+    return transposed(linear, Ball.exact(np.eye(linear.shape[0])), norms)
+
+
+def entries_times(linear: Map, x: Vector, norms: Norms) -> Ball:
+    """``A x`` of few rows, enclosed."""
+    image, sizes, spread = np.zeros(linear.shape[0]), np.zeros(linear.shape[0]), np.zeros(linear.shape[0])
+    few = max(1, AT_ONCE // max(1, linear.shape[0]))
+    used = np.flatnonzero(x)
+    for start in range(0, used.size, few):
+        part = used[start : start + few]
+        matrix = entries(linear.columns(part), norms)
+        image += matrix.middle @ x[part]
+        sizes += np.abs(matrix.middle) @ np.abs(x[part])
+        spread += matrix.radius @ np.abs(x[part])
+    return Ball(image, (gamma(used.size + 3) * sizes + spread + TINY * linear.shape[1]) * SLACK)
+
+
+def coordinates(linear: Map) -> tuple[NDArray[np.intp], Ball] | None:
+    """Where every row is a multiple of one coordinate: of which, and the multiple; else None."""
+    scales, start = [], 0
+    while isinstance(linear, (Scaled, HStack)):
+        if isinstance(linear, Scaled):
+            scales.append(np.asarray(linear.scale, dtype=np.float64))
+            linear = linear.inner
+            continue
+        live = linear.live()
+        if len(live) != 1:
+            return None
+        start, linear = start + live[0][0].start, live[0][1]
+    if not isinstance(linear, Selection):
+        return None
+    index = np.arange(linear.shape[0]) if linear.index is None else np.asarray(linear.index)
+    factor = Ball.exact(np.ones(index.size))
+    for scale in scales:
+        factor = factor.scaled(scale)
+    if all(np.all(np.abs(np.frexp(scale)[0]) == 0.5) for scale in scales):
+        factor = Ball.exact(factor.middle)  # powers of two
+    elif len(scales) == 1:
+        factor = Ball.exact(np.broadcast_to(scales[0], index.size))
+    return start + index, factor
+
+
+def annihilates(linear: Map, relation: Vector) -> bool:
+    """Whether ``A x = 0`` for a vector x of whole numbers, without any rounding on the way."""
+    image = _image(linear, relation)
+    return image is not None and not image.any()
+
+
+def _image(linear: Map, x: Vector) -> Vector | None:
+    """``A x`` where no operation of it rounds, else None."""
+    if not x.any():
+        return np.zeros(linear.shape[0])
+    if isinstance(linear, Scaled):
+        return _scaled_image(linear, x)
+    if isinstance(linear, Composition):
+        inner = _image(linear.inner, x)
+        return None if inner is None else _image(linear.outer, inner)
+    if isinstance(linear, Selection):
+        return np.asarray(linear.apply(x))
+    if isinstance(linear, HStack):
+        return _stacked_image(linear, x)
+    if isinstance(linear, Sum):
+        return _exact_total(_image(part, x) for part in linear.parts)
+    if isinstance(linear, (Matrix, Sparse)) and linear.array.dtype in _EXACT_DTYPES:
+        used = np.flatnonzero(x)
+        dense = np.asarray(linear.columns(used).dense(), dtype=np.float64)
+        return _exact_total(_exact_product(float(x[j]), dense[:, k]) for k, j in enumerate(used))
+    return None
+
+
+def _scaled_image(linear: Scaled, x: Vector) -> Vector | None:
+    inner = _image(linear.inner, x)
+    if inner is None or not inner.any():
+        return inner
+    scale = np.asarray(linear.scale, dtype=np.float64)
+    return scale * inner if np.all((np.abs(scale) == 1.0) | (scale == 0.0)) else None
+
+
+def _stacked_image(linear: HStack, x: Vector) -> Vector | None:
+    live = linear.live()
+    scales = [np.asarray(m.scale) for _, m in live if isinstance(m, Scaled)]
+    if len(scales) == len(live) and all(np.array_equal(scales[0], other) for other in scales):
+        inner = _exact_total(_image(m.inner, x[part]) for part, m in live if isinstance(m, Scaled))
+        if inner is not None and not inner.any():
+            return inner  # whatever it is multiplied by
+    return _exact_total(_image(m, x[part]) for part, m in live)
+
+
+def _exact_product(factor: float, column: Vector) -> Vector | None:
+    return factor * column if is_exact_product(factor, column) else None
+
+
+def _exact_total(parts: Any) -> Vector | None:
+    result: Vector | None = None
+    for part in parts:
+        if part is None:
+            return None
+        result = part if result is None else exact_sum(result, part)
+        if result is None:
+            return None
+    return result

@@ -1,0 +1,323 @@
+r"""A convex composite is unbounded below just if it falls for ever along a direction, which is checked as such.
+
+Far out a row rises with its steepest subgradient, so f falls along d just if it does not curve there and
+
+    g'd + sum_k w_k max(low_k a_k'd, high_k a_k'd) < 0.                                                             (1)
+
+A linear programme proposes d; it decides nothing: solvers drop entries that are small beside others. Rows whose sizes
+are many orders above others are held at rest first, one order after the other, so that steep terms do not hide what
+happens along the directions that they do not see. Whether (1) holds is then decided in rational arithmetic, with d
+moved to where what curves is exactly at rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from varopt._verified import UNIT, Ball
+from varopt.certificates._enclosure import NotEnclosed, coordinates, transposed
+from varopt.composite import Composite, composite
+from varopt.model import Objective
+from varopt.model.blocks import AffineBlock
+from varopt.model.maps import HStack, Map, Matrix, Scaled, Selection, Sparse
+
+__all__ = ["curves_down", "falls_for_ever"]
+
+Vector = NDArray[np.float64]
+
+FEW_ENTRIES = 20_000  # of all rows together, up to which a linear programme and rational arithmetic are cheap
+_MOST_CURVED = 60  # variables up to which a direction of negative curvature is looked for
+_MOST_EQUATIONS = 12  # that are solved in rational arithmetic, whose numbers grow with each
+_APART = 1e5  # ratio of sizes beyond which rows are held at rest rather than weighed against others
+_ROUNDED = Fraction(1, 2**50)  # share by which products of a weight, a factor and a subgradient may be rounded
+_REST = 1e-9  # share of its size below which a row is taken to be at rest along a direction that was computed
+
+
+class _Rays(NamedTuple):
+    """All rows as a dense matrix, with their weighted subgradients far out on either side.
+
+    Entries are exact but for those of rows with an error, relative to them; subgradients are but for a unit or two.
+    """
+
+    matrix: Vector
+    low: Vector
+    high: Vector
+    error: Vector
+    vector: Ball
+
+
+class _Undecided(Exception):
+    """Entries are not at hand, or rounded where that would matter."""
+
+
+def falls_for_ever(objective: Objective, most: int = FEW_ENTRIES) -> Vector | None:
+    """A direction along which a convex objective falls without bound, in exact arithmetic; None where none was found.
+
+    Problems with more than `most` entries, and norms, are not looked at.
+    """
+    form = composite(objective, multiplied=False)
+    entries = (form.row_count + sum(q.offset.size for q in form.forms)) * form.size
+    if form.groups or entries > most or form.not_convex:
+        return None
+    try:
+        with np.errstate(all="ignore"):
+            return _direction(_rays(objective, form))
+    except (_Undecided, NotEnclosed, np.linalg.LinAlgError, ValueError, OverflowError):
+        return None  # numbers that overflow, too
+
+
+def _direction(rays: _Rays) -> Vector | None:
+    if not rays.vector.middle.any() and np.all(rays.low <= 0.0) and np.all(rays.high >= 0.0):
+        return None
+    for d in _proposed(rays):
+        exact = _at_rest(rays, d)
+        if exact is not None and _falls(rays, exact):
+            return np.array([float(v) for v in exact])
+    return None
+
+
+def _rays(objective: Objective, form: Composite) -> _Rays:
+    """What happens far out."""
+    parts = [(np.zeros((0, form.size)), np.zeros(0), np.zeros(0), np.zeros(0))]
+    for q in form.forms:
+        _, rows, _ = _entries(q.linear)
+        inner = np.asarray(q.matrix.dense(), dtype=np.float64)
+        if coordinates(q.linear) is not None and np.array_equal(inner, inner.T):
+            rows = inner @ rows  # positive semidefinite: z'Qz is zero just where Qz is, and not only at zero
+        free = np.full(len(rows), np.inf)
+        parts.append((rows, -free, free, np.zeros(len(rows))))
+    for r in form.rows:
+        scale, rows, exact = _entries(r.linear)
+        factor = np.abs(np.broadcast_to(scale, (r.count,))) * r.weights
+        live = np.flatnonzero(factor)
+        ends = [np.broadcast_to(np.asarray(end, dtype=np.float64), (r.count,)) for end in r.term.subgradient_range]
+        low, high = np.sort([factor[live] * end[live] for end in ends], axis=0)
+        rows = rows[live] * np.broadcast_to(np.sign(scale), (r.count,))[live, None]
+        if not exact and not (np.all(np.isfinite(low)) and np.all(np.isfinite(high))):
+            raise _Undecided
+        parts.append((rows, low, high, np.full(live.size, 0.0 if exact else 8.0 * UNIT)))
+    vector = Ball.exact(np.zeros(form.size))
+    for block in objective.blocks:
+        if isinstance(block, AffineBlock) and block.variables:
+            weights = Ball.exact([float(block.weights)])
+            vector = vector.plus(transposed(block.argument.stacked(objective.variables), weights, {}))
+    matrix, low, high, error = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return _Rays(matrix, low, high, error, vector)
+
+
+def _entries(linear: Map) -> tuple[Vector, Vector, bool]:
+    """Factors of the rows, and the matrix that they multiply; whether it is exact."""
+    if isinstance(linear, Scaled):
+        factor, dense, exact = _entries(linear.inner)
+        return factor * np.asarray(linear.scale, dtype=np.float64), dense, exact
+    if isinstance(linear, HStack):
+        return _stacked(linear)
+    if isinstance(linear, (Matrix, Sparse, Selection)):
+        dense = np.asarray(linear.dense())
+        if dense.dtype.itemsize > 8:
+            raise _Undecided
+        return np.ones(1), dense.astype(np.float64), True
+    raise _Undecided
+
+
+def _stacked(linear: HStack) -> tuple[Vector, Vector, bool]:
+    parts = [(part, *_entries(inner)) for part, inner in linear.live()]
+    whole = np.zeros(linear.shape)
+    if all(np.array_equal(parts[0][1], factor) for _, factor, _, _ in parts):
+        for part, _, dense, _ in parts:
+            whole[:, part] = dense
+        return parts[0][1] if parts else np.ones(1), whole, all(exact for *_, exact in parts)
+    for part, factor, dense, _ in parts:
+        whole[:, part] = factor[:, None] * dense
+    plain = all(exact and np.all(np.abs(np.frexp(factor)[0]) == 0.5) for _, factor, _, exact in parts)
+    return np.ones(1), whole, plain
+
+
+# -- Directions that may do -------------------------------------------------------------------------------------------
+
+
+def _proposed(rays: _Rays) -> Iterator[Vector]:
+    """Directions of a linear programme, with no row held at rest, then the steepest ones, then more."""
+    steepest = np.maximum(np.abs(rays.low), np.abs(rays.high))
+    sizes = np.where(np.isfinite(steepest), steepest, np.inf) * np.abs(rays.matrix).max(axis=1, initial=0.0)
+    sizes = np.where(np.isnan(sizes), 0.0, sizes)
+    finite = np.unique(sizes[np.isfinite(sizes) & (sizes > 0.0)])[::-1]
+    cuts = [np.inf, *(b for a, b in pairwise(finite) if a > _APART * b)]
+    line = float(np.abs(rays.vector.middle).max(initial=0.0))
+    if finite.size and line > 0.0 and finite[-1] > _APART * line:
+        cuts.append(0.0)
+    for cut in cuts:
+        held = (np.isinf(rays.low) & np.isinf(rays.high)) | (np.isfinite(sizes) & (sizes > cut))
+        basis = _null_space(rays.matrix[held])
+        if not basis.shape[1]:
+            return
+        d = _steepest(rays, ~held, basis)
+        if d is not None:
+            yield from _tidied(d)
+
+
+def _null_space(matrix: Vector) -> Vector:
+    """Directions that no row sees, each row in its own unit."""
+    sizes = np.abs(matrix).max(axis=1, initial=0.0)
+    rows = matrix[sizes > 0.0] / sizes[sizes > 0.0, None]
+    return np.eye(matrix.shape[1]) if not len(rows) else np.asarray(scipy.linalg.null_space(rows, rcond=1e-11))
+
+
+def _steepest(rays: _Rays, live: NDArray[np.bool_], basis: Vector) -> Vector | None:
+    """The direction of a box, within a space, along which f falls fastest far out, for the rows that are live."""
+    from scipy.optimize import linprog
+
+    matrix, cost = rays.matrix[live] @ basis, rays.vector.middle @ basis
+    low, high = rays.low[live], rays.high[live]
+    unit = max(float(np.abs(cost).max(initial=0.0)), 1e-300)
+    count, width = matrix.shape
+    above, lift = [], -np.eye(count)
+    for end, sign in ((low, -1.0), (high, 1.0)):
+        finite = np.isfinite(end)
+        above.append(np.hstack([np.where(finite, end, 0.0)[:, None] * matrix / unit, lift]))
+        above.append(np.hstack([sign * matrix[~finite], np.zeros((np.count_nonzero(~finite), count))]))
+    inequalities = np.vstack(above)
+    result = linprog(
+        np.concatenate([cost / unit, np.ones(count)]), A_ub=inequalities if count else None,
+        b_ub=np.zeros(len(inequalities)) if count else None,
+        bounds=[(-1.0, 1.0)] * width + [(None, None)] * count, method="highs",
+    )  # fmt: skip
+    return None if result.status != 0 or result.fun >= 0.0 else np.asarray(basis @ result.x[:width])
+
+
+def _tidied(d: Vector) -> Iterator[Vector]:
+    """A direction in whole numbers where it is close to such, and as it is."""
+    d = np.where(np.abs(d) <= _REST * np.abs(d).max(initial=0.0), 0.0, d)
+    if d.any():
+        whole = d / np.min(np.abs(d[d != 0.0]))
+        if np.all(np.abs(whole - np.round(whole)) < 1e-6) and np.abs(whole).max() < 1e6:
+            yield np.round(whole)
+        yield d
+
+
+# -- The proof --------------------------------------------------------------------------------------------------------
+
+
+def _at_rest(rays: _Rays, d: Vector) -> list[Fraction] | None:
+    """The direction moved to where rows that curve, and are about at rest, are exactly so; None where they do not."""
+    curved = np.isinf(rays.low) | np.isinf(rays.high)
+    rows, along = rays.matrix[curved], rays.matrix[curved] @ d
+    still = np.abs(along) <= _REST * (np.abs(rows) @ np.abs(d))
+    exact = [Fraction(v) for v in d.tolist()]
+    different = np.unique(rows[still], axis=0)
+    if min(different.shape) > _MOST_EQUATIONS:
+        return None
+    equations = [[Fraction(v) for v in row] for row in different.tolist()]
+    return exact if not equations else _projected(equations, exact, np.abs(d))
+
+
+def _projected(equations: list[list[Fraction]], d: list[Fraction], sizes: Vector) -> list[Fraction] | None:
+    """A solution of homogeneous equations that agrees with d but for as many entries as there are equations."""
+    pivots: list[int] = []
+    reduced: list[list[Fraction]] = []
+    order = np.argsort(-sizes, kind="stable").tolist()  # large entries change least, relatively
+    for equation in equations:
+        row = equation
+        for pivot, other in zip(pivots, reduced, strict=True):
+            if row[pivot]:
+                factor = row[pivot]
+                row = [a - factor * b for a, b in zip(row, other, strict=True)]
+        largest = max((abs(row[j]) for j in order), default=Fraction(0))
+        if not largest:
+            continue
+        pivot = next(j for j in order if abs(row[j]) == largest)
+        row = [a / row[pivot] for a in row]
+        reduced = [[a - other[pivot] * b for a, b in zip(other, row, strict=True)] for other in reduced]
+        pivots.append(pivot)
+        reduced.append(row)
+    solution = list(d)
+    free = [j for j in range(len(d)) if j not in pivots]
+    for pivot, row in zip(pivots, reduced, strict=True):
+        solution[pivot] = -sum((row[j] * d[j] for j in free if row[j]), Fraction(0))
+    return solution if any(solution) else None
+
+
+def _falls(rays: _Rays, d: Sequence[Fraction]) -> bool:
+    """Whether (1) holds, in rational arithmetic, whatever rounding has done to the numbers in it."""
+    used = [j for j, v in enumerate(d) if v]
+    middle, radius = rays.vector.middle.tolist(), rays.vector.radius.tolist()
+    total = sum((Fraction(middle[j]) * d[j] + Fraction(radius[j]) * abs(d[j]) for j in used), Fraction(0))
+    columns = (rays.matrix.tolist(), rays.low.tolist(), rays.high.tolist(), rays.error.tolist())
+    for row, low, high, error in zip(*columns, strict=True):
+        along = sum((Fraction(row[j]) * d[j] for j in used if row[j]), Fraction(0))
+        spread = Fraction(error) * sum((abs(Fraction(row[j]) * d[j]) for j in used if row[j]), Fraction(0))
+        end = high if along > 0 else low
+        if along and np.isinf(end):
+            return False
+        total += Fraction(end) * along + abs(Fraction(end) * along) * _ROUNDED if along else 0
+        total += spread * Fraction(max(abs(low), abs(high))) if spread else 0
+    return total < 0
+
+
+# -- Objectives that curve down ---------------------------------------------------------------------------------------
+
+
+def curves_down(objective: Objective) -> Vector | None:
+    """A direction along which an objective falls as minus a square far out, in exact arithmetic; None if none is found.
+
+    The quadratic's own direction of least curvature is tried, with all that the rows have far out added to it.
+    """
+    form = composite(objective, multiplied=False)
+    if not form.forms or form.size > _MOST_CURVED or form.row_count * form.size > FEW_ENTRIES:
+        return None
+    try:
+        return _curved_direction(form)
+    except (_Undecided, np.linalg.LinAlgError, ValueError, OverflowError):
+        return None
+
+
+def _curved_direction(form: Composite) -> Vector | None:
+    parts = [q.multiplied[0] for q in form.forms]
+    dense = np.sum([part.toarray() if sp.issparse(part) else part for part in parts], axis=0)
+    units = np.sqrt(np.abs(np.diagonal(dense)))
+    units = np.where(units > 0.0, units, 1.0)
+    for scale in (np.ones(form.size), units):
+        d = np.linalg.eigh(dense / np.outer(scale, scale))[1][:, 0] / scale
+        for tidied in _tidied(d):
+            if _curvature(form, [Fraction(v) for v in tidied.tolist()]) < 0:
+                return tidied
+    return None
+
+
+def _curvature(form: Composite, d: Sequence[Fraction]) -> Fraction:
+    """The factor of t^2 in the value at t d, for large t."""
+    total = Fraction(0)
+    for q in form.forms:
+        z = _along(q.linear, d)
+        inner = np.asarray(q.matrix.dense(), dtype=np.float64).tolist()
+        image = [sum((Fraction(a) * v for a, v in zip(row, z, strict=True) if a), Fraction(0)) for row in inner]
+        total += Fraction(q.weight) * sum((a * b for a, b in zip(z, image, strict=True)), Fraction(0))
+    for r in form.rows:
+        if r.term.degree > 2:
+            raise _Undecided
+        ends = [np.broadcast_to(np.asarray(p[2] if len(p) > 2 else 0.0), (r.count,)) for p in r.term.pieces]
+        z = _along(r.linear, d)
+        curvature = (ends[-1][k] if v > 0 else ends[0][k] for k, v in enumerate(z))
+        total += sum((Fraction(float(w)) * Fraction(float(c)) * v * v
+                      for w, c, v in zip(r.weights, curvature, z, strict=True)), Fraction(0))  # fmt: skip
+    return total
+
+
+def _along(linear: Map, d: Sequence[Fraction]) -> list[Fraction]:
+    """``A d``, exactly."""
+    factor, dense, exact = _entries(linear)
+    if not exact:
+        raise _Undecided
+    factors = np.broadcast_to(factor, (len(dense),)).tolist()
+    rows = ((s, row) for s, row in zip(factors, dense.tolist(), strict=True))
+    return [
+        Fraction(s) * sum((Fraction(a) * v for a, v in zip(row, d, strict=True) if a), Fraction(0)) for s, row in rows
+    ]

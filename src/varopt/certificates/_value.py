@@ -1,0 +1,167 @@
+"""The other side of a bracket: the exact value at a point, enclosed. Rounded, a steep term can be off by all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from varopt._verified import SLACK, TINY, UNIT, Ball, dot, gamma, length, total, unit_of
+from varopt.certificates._balance import DualQuadratic, DualRows
+from varopt.certificates._enclosure import Norms, NotEnclosed
+from varopt.model.maps import Composition, HStack, Map, Matrix, Scaled, Selection, Sparse, Sum, as_map
+from varopt.terms import PiecewisePolynomial
+
+__all__ = ["applied", "enclosed_terms", "enclosed_value"]
+
+Vector = NDArray[np.float64]
+
+_EXTENDED = 1 << 17  # entries of a dense matrix up to which products are in extended precision
+
+
+def enclosed_value(
+    rows: Sequence[DualRows], vector: Vector | Ball, scalar: float, x: Vector,
+    quadratics: Sequence[DualQuadratic] = (), norms: Norms | None = None,
+) -> tuple[float, float]:  # fmt: skip
+    """``g'x + s + sum_k c_k rho_k(a_k'x + d_k) + sum 1/2 z'Sz``, and a bound of what rounding may have changed in it.
+
+    The slopes of the rows, and the points of quadratic parts, are of no account. One or two passes over the data; the
+    error is infinite where entries of a map are not at hand, or numbers overflow. Lengths of columns in `norms` stand
+    in for those of large rows, which saves a pass and costs a few digits.
+    """
+    norms = {} if norms is None else norms
+    g = vector if isinstance(vector, Ball) else Ball.exact(vector)
+    with np.errstate(all="ignore"):
+        try:
+            value, error = dot(g.middle, x)
+            parts, errors = [scalar, value], [error, float(g.radius @ np.abs(x))]
+            for r in rows:
+                z = applied(r.linear, _point(r.linear, x), norms).plus(Ball.exact(r.offset)).rounded()
+                value, error = enclosed_terms(r.term, np.asarray(r.weights, dtype=np.float64), z)
+                parts.append(value)
+                errors.append(error)
+            for q in quadratics:
+                value, error = _quadratic(q, x, norms)
+                parts.append(value)
+                errors.append(error)
+        except NotEnclosed:
+            return float("nan"), float("inf")
+        value, error = total(np.array(parts))
+        error = (error + sum(errors)) * SLACK
+    return value, error if np.isfinite(value) and np.isfinite(error) else float("inf")
+
+
+def _point(linear: Map, x: Vector) -> Ball:
+    """The point, in extended precision where the map is small: near a knot, positions are small differences."""
+    if linear.storage == "operator" or linear.shape[0] * linear.shape[1] > _EXTENDED:
+        return Ball.exact(x)
+    return Ball(x.astype(np.longdouble), np.zeros(x.size))
+
+
+def enclosed_terms(term: PiecewisePolynomial, weights: Vector, z: Ball) -> tuple[float, float]:
+    """The weighted sum of convex terms at positions that are enclosed."""
+    values = np.asarray(term.value(z.middle))
+    low, high = term.subdifferential(z.middle - z.radius)[0], term.subdifferential(z.middle + z.radius)[1]
+    slopes = np.maximum(np.abs(low), np.abs(high))  # largest at an end, of what is convex
+    spread = z.radius * slopes + 16.0 * UNIT * _sizes(term, z)
+    value, error = dot(weights, values)
+    return value, (error + float(np.abs(weights) @ spread)) * SLACK
+
+
+def _sizes(term: PiecewisePolynomial, z: Ball) -> Vector:
+    """The sizes of what is added up in the value of a term."""
+    sizes = np.zeros(z.middle.shape)
+    for i, (piece, centre) in enumerate(zip(term.pieces, term.centres, strict=True)):
+        inside = np.ones(z.middle.shape, dtype=bool)
+        if i > 0:
+            inside &= z.middle + z.radius >= term.knots[i - 1]
+        if i < len(term.knots):
+            inside &= z.middle - z.radius <= term.knots[i]
+        reach = np.abs(z.middle) + np.abs(np.asarray(centre)) * (np.asarray(centre) != 0.0)
+        reach = np.where(np.asarray(centre) == 0.0, reach, np.minimum(reach, 2.0 * np.abs(z.middle - centre) + TINY))
+        size = sum(np.abs(np.asarray(c)) * reach**m for m, c in enumerate(piece))
+        sizes = np.maximum(sizes, np.where(inside, size, 0.0))
+    return sizes
+
+
+def _quadratic(q: DualQuadratic, x: Vector, norms: Norms) -> tuple[float, float]:
+    """``1/2 z'S z``."""
+    z = applied(q.linear, _point(q.linear, x), norms).plus(Ball.exact(q.offset)).rounded()
+    image = applied(_as_map(q.matrix), z, norms).rounded().scaled(q.weight)
+    value, error = dot(0.5 * z.middle, image.middle)
+    spread = np.abs(z.middle) @ image.radius + z.radius @ image.size
+    return value, (error + float(spread)) * SLACK
+
+
+def _as_map(matrix: Any) -> Map:
+    return as_map("the matrix of a quadratic part", matrix)
+
+
+@singledispatch
+def applied(linear: Map, point: Ball, norms: Norms) -> Ball:
+    """``A x``, enclosed, for a point that is."""
+    raise NotEnclosed(f"the entries of {linear} are not known.")
+
+
+@applied.register
+def _(linear: Matrix, point: Ball, norms: Norms) -> Ball:
+    array = linear.array
+    if array.dtype.itemsize > 8 or (array.dtype.kind in "iu" and array.dtype.itemsize > 4):
+        raise NotEnclosed(f"entries of dtype {array.dtype} are not those of double precision.")
+    dense = array.astype(np.float64, copy=False)
+    if point.middle.dtype == np.longdouble or dense.size <= _EXTENDED:
+        sizes, spread = np.abs(dense) @ np.abs(point.middle), np.abs(dense) @ point.radius
+        middle = dense.astype(point.middle.dtype) @ point.middle
+        error = gamma(dense.shape[1] + 1, unit_of(middle)) * sizes + spread + dense.shape[1] * TINY
+        return Ball(middle, error * SLACK)
+    middle = np.asarray(linear.apply(point.middle))
+    if id(array) in norms:  # no row is longer than all of the matrix along x
+        lengths = norms[id(array)][1]
+        reach = gamma(dense.shape[1] + 1) * float(lengths @ np.abs(point.middle)) + float(lengths @ point.radius)
+        return Ball(middle, np.full(middle.shape, (reach + dense.shape[1] * TINY) * SLACK))
+    rows = np.sqrt(np.einsum("ij,ij->i", dense, dense) * (1.0 + gamma(dense.shape[1])) + TINY) * SLACK
+    reach = gamma(dense.shape[1] + 1) * length(point.middle) + length(point.radius)
+    return Ball(middle, (rows * reach + dense.shape[1] * TINY) * SLACK)
+
+
+@applied.register
+def _(linear: Sparse, point: Ball, norms: Norms) -> Ball:
+    entries = linear.array.astype(point.middle.dtype)
+    longest = int(np.max(np.diff(entries.tocsr().indptr), initial=1))
+    sizes, middle = abs(entries), np.asarray(entries @ point.middle)
+    error = gamma(longest + 1, unit_of(middle)) * (sizes @ np.abs(point.middle)) + sizes @ point.radius
+    return Ball(middle, (error + longest * TINY) * SLACK)
+
+
+@applied.register
+def _(linear: Selection, point: Ball, norms: Norms) -> Ball:
+    return point if linear.index is None else Ball(point.middle[linear.index], point.radius[linear.index])
+
+
+@applied.register
+def _(linear: Scaled, point: Ball, norms: Norms) -> Ball:
+    return applied(linear.inner, point, norms).scaled(np.asarray(linear.scale, dtype=np.float64))
+
+
+@applied.register
+def _(linear: Composition, point: Ball, norms: Norms) -> Ball:
+    return applied(linear.outer, applied(linear.inner, point, norms), norms)
+
+
+@applied.register
+def _(linear: Sum, point: Ball, norms: Norms) -> Ball:
+    first, *others = (applied(part, point, norms) for part in linear.parts)
+    for other in others:
+        first = first.plus(other)
+    return first
+
+
+@applied.register
+def _(linear: HStack, point: Ball, norms: Norms) -> Ball:
+    result = Ball.exact(np.zeros(linear.shape[0]))
+    for part, inner in linear.live():
+        result = result.plus(applied(inner, Ball(point.middle[part], point.radius[part]), norms))
+    return result

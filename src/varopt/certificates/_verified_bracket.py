@@ -1,0 +1,298 @@
+"""The bracket that is reported: value and dual value of the objective's own blocks, with outward rounding."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from varopt._verified import SLACK, UNIT, Ball, dot, down, exact_sum, total, up
+from varopt.certificates._balance import DualQuadratic, DualRows, Proof, verified_lower
+from varopt.certificates._enclosure import Norms, NotEnclosed, coordinates, transposed
+from varopt.certificates._value import applied, enclosed_terms, enclosed_value
+from varopt.composite import Groups, QuadraticForm, Rows, composite
+from varopt.model import Objective
+from varopt.model.blocks import AffineBlock, Block, TermBlock
+from varopt.terms import PiecewisePolynomial, abs_
+
+__all__ = ["ROUNDING", "Verified", "enclosed", "verified"]
+
+Vector = NDArray[np.float64]
+
+ROUNDING = "rounding, which could not be enclosed, has changed the bounds by less than the gap"
+
+_INWARD = 1e-11  # share of its ball by which a dual is moved inwards: room for what rounding leaves, at that price
+_FAINT = 1e-250  # weights of norms below which rounding of their squares is no longer relative
+_RESTS = 1e-11  # share of the largest coordinate by which one that rests may be off its knot
+
+
+class Verified(NamedTuple):
+    """No point has a value below `lower`, and that of x is not above `upper`; `reason` says why one is infinite."""
+
+    lower: float
+    upper: float
+    reason: str = ""
+
+
+def verified(objective: Objective, x: Vector, dual: Sequence[Vector | None] | None = None) -> Verified:
+    """A bracket of the optimum of a convex objective in exact arithmetic, of the numbers that its blocks hold.
+
+    Parameters
+    ----------
+    objective : Objective
+        Convex, and within the composite class.
+    x : array
+        A point, whose value is the upper bound.
+    dual : sequence of arrays, optional
+        Subgradients of the rows with kinks, and then of norms with weights that are not zero, that about balance; by
+        default derivatives at x. Nothing depends on them but how close the lower bound is.
+    """
+    with np.errstate(all="ignore"):
+        try:
+            parts = _parts(objective, x, dual)
+            norms: Norms = {}
+            lower, why = _lower(parts, x, dual, norms)
+            value, error = _value(parts, x, norms)
+        except NotEnclosed as reason:
+            return Verified(-math.inf, math.inf, str(reason))
+    upper = float(up(value + error)) if math.isfinite(error) else math.inf
+    return Verified(lower, upper, why or ("" if upper < math.inf else "numbers overflow."))
+
+
+def enclosed(objective: Objective, x: Vector) -> tuple[float, float]:
+    """The value of an objective at x, and what its rounding is below; infinite where that is not known."""
+    with np.errstate(all="ignore"):
+        try:
+            return _value(_parts(objective, x, None), x, {})
+        except NotEnclosed:
+            return math.nan, math.inf
+
+
+def _value(parts: _Parts, x: Vector, norms: Norms) -> tuple[float, float]:
+    value, spread = enclosed_value(parts.rows, parts.vector, parts.scalar, x, parts.quadratics, norms)
+    for group in parts.groups:
+        more, error = _enclosed_norms(group, x)
+        value, spread = value + more, spread + error + 2.0 * UNIT * (abs(value) + more)
+    return value, (spread + parts.error) * SLACK
+
+
+class _Parts(NamedTuple):
+    """The objective as the proof sees it; `error` is what rounding may have changed in `scalar`."""
+
+    rows: list[DualRows]
+    quadratics: list[DualQuadratic]
+    groups: tuple[Groups, ...]
+    vector: Ball
+    scalar: float
+    error: float
+
+    def residual(self) -> Vector:
+        """The gradient, but for norms, of the subgradients as they are."""
+        residual = self.vector.middle.copy()
+        for q in self.quadratics:
+            residual += q.linear.transpose_apply(q.weight * np.asarray(q.matrix @ q.point))
+        for r in self.rows:
+            residual += r.linear.transpose_apply(r.weights * r.slopes)
+        return residual
+
+
+def _lower(parts: _Parts, x: Vector, dual: Sequence[Vector | None] | None, norms: Norms) -> Proof:
+    """The best of what is proved with the dual of norms as it is, and moved inwards where that leaves no room."""
+    best = Proof(-math.inf)
+    for inward in (0.0, _INWARD) if parts.groups else (0.0,):
+        below = _without_norms(parts, x, _norm_dual(parts.groups, dual), inward)
+        proof = verified_lower(below.rows, below.vector, below.scalar, below.quadratics, x, norms)
+        lower = float(down(proof.lower - below.error * SLACK))
+        best = Proof(lower, proof.reason) if lower >= best.lower else best
+    return best
+
+
+def _parts(objective: Objective, x: Vector, dual: Sequence[Vector | None] | None) -> _Parts:
+    form = composite(objective, multiplied=False)
+    known = iter(dual if dual is not None and _fits(form.rows, dual) else ())
+    rows, given = [], []
+    for r in form.rows:
+        u = next(known, None) if _has_dual(r) else None
+        given.append(u is not None)
+        rows.append(_convex(r, r.term.derivative(r.positions(x)) if u is None else u))
+    vector, scalar, error = Ball.exact(np.zeros(objective.size)), [0.0], 0.0
+    for block in objective.blocks:
+        if not block.variables:
+            value, spread = _constant(block)
+        elif isinstance(block, AffineBlock):
+            line = transposed(block.argument.stacked(objective.variables), Ball.exact([float(block.weights)]), {})
+            vector = Ball(*line) if not vector.middle.any() and not vector.radius.any() else vector.plus(line)
+            value = float(block.weights) * float(np.ravel(block.argument.offset)[0])
+            spread = 2.0 * UNIT * abs(value)
+        else:
+            continue
+        scalar.append(value)
+        error += spread
+    whole, rounding = total(np.array(scalar))
+    quadratics = [_quadratic(q, x) for q in form.forms]
+    parts = _Parts(rows, quadratics, form.groups, vector, whole, error + rounding)
+    rest = {b: r.single for b, r in enumerate(rows) if r.term.knots and not given[b] and r.single is not None}
+    return _settled(parts, x, rest) if rest else parts
+
+
+def _settled(parts: _Parts, x: Vector, rest: dict[int, tuple[NDArray[np.intp], Ball]]) -> _Parts:
+    """Rows of one coordinate that rest on a kink take what the others leave of its equation."""
+    residual, rows, far = parts.residual(), parts.rows, float(np.abs(x).max(initial=0.0))
+    for b in rest:
+        r = rows[b]
+        index, factor = rest[b][0], rest[b][1].middle
+        z = factor * x[index] + r.offset
+        reach = _RESTS * (np.abs(factor) * far + np.abs(r.offset))
+        low, high = r.term.subdifferential(z - reach)[0], r.term.subdifferential(z + reach)[1]
+        scale = r.weights * factor
+        needed = np.divide(-residual[index], scale, out=np.zeros(index.size), where=scale != 0.0)
+        slopes = np.clip(r.slopes + needed, low, high)
+        residual += r.linear.transpose_apply(r.weights * (slopes - r.slopes))
+        rows[b] = replace(r, slopes=slopes)
+    return parts
+
+
+# -- Norms of groups --------------------------------------------------------------------------------------------------
+
+
+def _norm_dual(groups: Sequence[Groups], dual: Sequence[Vector | None] | None) -> Iterator[Vector | None]:
+    """The dual of each norm where it is given; solvers leave out groups without a weight."""
+    live = [group.spread(group.weights > 0.0) for group in groups]
+    weighty = [np.count_nonzero(mask) for mask in live if mask.any()]
+    given = list(dual or ())[len(dual or ()) - len(weighty) :]
+    known = [v for v in given if v is not None and np.all(np.isfinite(v))]
+    fits = [v.size for v in known] == weighty
+    for mask in live:
+        whole = np.zeros(mask.size) if fits else None
+        if whole is not None and mask.any():
+            whole[mask] = known.pop(0)
+        yield whole
+
+
+def _without_norms(parts: _Parts, x: Vector, dual: Iterator[Vector | None], inward: float) -> _Parts:
+    """A minorant of rows: ``w |z| >= v'z + sum_k delta_k |z_k|`` for every v and delta with ``|v| + |delta| <= w``.
+
+    Groups that rest take what the others leave of their equations as v; what is left of their radius is room for what
+    rounding leaves. All subgradients are made smaller by a share `inward`.
+    """
+    if not parts.groups:
+        return parts
+    residual = parts.residual()
+    rows = [replace(r, slopes=r.slopes * (1.0 - inward)) for r in parts.rows] if inward else list(parts.rows)
+    vector, scalar, error = parts.vector, parts.scalar, parts.error
+    for group, given in zip(parts.groups, dual, strict=True):
+        if np.any(group.weights < 0.0) or np.any((group.weights > 0.0) & (group.weights < _FAINT)):
+            raise NotEnclosed("a norm has a weight that is not positive for certain.")
+        v = _ball_dual(group, x, residual) if given is None else given
+        rounding = 4.0 * UNIT * (4 + group.sizes)
+        v = group.feasible(v) * group.spread(1.0 - 2.0 * rounding - inward)
+        room = np.maximum(group.weights * (1.0 - rounding) - group.norms(v) * (1.0 + rounding), 0.0)
+        if not np.all(group.norms(v) * (1.0 + rounding) <= group.weights):
+            raise NotEnclosed("a norm overflows.")
+        room[room < 0.5 * inward * group.weights + 4.0 * rounding * group.weights] = 0.0
+        delta = group.spread(room * (1.0 - rounding) / np.sqrt(group.sizes))
+        rows.append(DualRows(group.linear, group.offset, abs_(), delta, np.zeros(delta.size)))
+        vector = vector.plus(transposed(group.linear, Ball.exact(v), {}))
+        value, lost = dot(v, group.offset)
+        scalar, error = scalar + value, error + lost + 2.0 * UNIT * (abs(scalar) + abs(value))
+    return parts._replace(rows=rows, vector=vector, scalar=scalar, error=error)
+
+
+def _ball_dual(group: Groups, x: Vector, residual: Vector) -> Vector:
+    """Gradients of the norms; of groups of coordinates that vanish, what the others leave."""
+    z = group.positions(x)
+    v, single = group.spread(group.weights) * group.directions(z), coordinates(group.linear)
+    if single is None:
+        return np.asarray(v)
+    index, factor = single[0], single[1].middle
+    needed = np.divide(-residual[index], factor, out=np.zeros(index.size), where=factor != 0.0)
+    return np.where(group.spread(group.norms(z) > 0.0), v, needed)
+
+
+def _enclosed_norms(group: Groups, x: Vector) -> tuple[float, float]:
+    """The weighted norms at x, and a bound of the error."""
+    z = applied(group.linear, Ball.exact(x), {}).plus(Ball.exact(group.offset)).rounded()
+    norms, radius = group.norms(z.middle), group.norms(z.radius)
+    spread = radius + (8.0 + group.sizes) * UNIT * (norms + radius)
+    value, error = dot(group.weights, norms)
+    return value, (error + float(group.weights @ spread)) * SLACK
+
+
+def _has_dual(r: Rows) -> bool:
+    """Whether a method keeps the row as one, and does not make it part of its quadratic."""
+    return bool(r.term.knots) or r.term.degree > 2
+
+
+def _fits(rows: Sequence[Rows], dual: Sequence[Vector | None] | None) -> bool:
+    """Whether there is a subgradient for each row."""
+    counts = [r.count for r in rows if _has_dual(r)]
+    given = list(dual or ())[: len(counts)]
+    if dual is None or len(given) != len(counts):
+        return False
+    return all(u is None or (np.size(u) == n and np.all(np.isfinite(u))) for u, n in zip(given, counts, strict=True))
+
+
+def _convex(r: Rows, slopes: Vector) -> DualRows:
+    """Rows with weights that are not negative."""
+    if r.term.degree > 2:
+        raise NotEnclosed(f"{r.term.name} has pieces of degree {r.term.degree}.")
+    if not np.all(r.weights):  # rows that are not there see no column
+        live = np.flatnonzero(r.weights)
+        r = Rows(r.linear.rows(live), r.offset[live], r.term.take(live), r.weights[live])
+        slopes = np.broadcast_to(slopes, (slopes.size,))[live]
+    if np.all(r.weights >= 0.0) and r.term.curvature.is_convex:
+        return DualRows(r.linear, r.offset, r.term, r.weights, slopes)
+    if np.all(r.weights <= 0.0) and r.term.curvature.is_concave:
+        return DualRows(r.linear, r.offset, _negated(r.term), -r.weights, -np.asarray(slopes))
+    raise NotEnclosed(f"{r.term.name} is not convex for certain.")
+
+
+def _negated(term: PiecewisePolynomial) -> PiecewisePolynomial:
+    return replace(term, pieces=tuple(tuple(-np.asarray(c) for c in piece) for piece in term.pieces))
+
+
+def _quadratic(form: QuadraticForm, x: Vector) -> DualQuadratic:
+    """``c z'Qz`` as ``c'/2 z'Sz`` with a symmetric S that is not rounded."""
+    if form.matrix.storage == "operator":
+        raise NotEnclosed(f"the entries of {form.matrix} are not known.")
+    matrix, factor = form.matrix.explicit(), 2.0 * form.weight
+    if matrix.dtype != np.float64:
+        if matrix.dtype.itemsize > 8 or (matrix.dtype.kind in "iu" and matrix.dtype.itemsize > 4):
+            raise NotEnclosed(f"entries of dtype {matrix.dtype} are not those of double precision.")
+        matrix = matrix.astype(np.float64)
+    if not _is_symmetric(matrix):
+        matrix, factor = _symmetric_part(matrix), form.weight
+    if factor < 0.0:
+        matrix, factor = -matrix, -factor
+    return DualQuadratic(form.linear, form.offset, matrix, form.positions(x), factor)
+
+
+def _is_symmetric(matrix: Any) -> bool:
+    differing = matrix != matrix.T
+    return bool((differing.nnz if sp.issparse(differing) else np.count_nonzero(differing)) == 0)
+
+
+def _symmetric_part(matrix: Any) -> Any:
+    """``Q + Q'``, where it is exact."""
+    dense = np.asarray(matrix.toarray() if sp.issparse(matrix) else matrix)
+    whole = exact_sum(dense, dense.T)
+    if whole is None:
+        raise NotEnclosed("the symmetric part of a quadratic form is rounded.")
+    return sp.csr_array(whole) if sp.issparse(matrix) else whole
+
+
+def _constant(block: Block) -> tuple[float, float]:
+    """The value of a block without variables, and a bound of its rounding."""
+    if isinstance(block, AffineBlock):
+        value = float(block.value({}))
+        return value, 2.0 * UNIT * abs(value)
+    if isinstance(block, TermBlock):
+        offset = np.atleast_1d(np.asarray(block.argument.offset, dtype=np.float64))
+        weights = np.broadcast_to(np.asarray(block.weights, dtype=np.float64), offset.shape)
+        return enclosed_terms(block.term, weights, Ball.exact(offset))
+    raise NotEnclosed(f"{block.describe()} is not enclosed.")
