@@ -6,13 +6,16 @@ NumPy alone gets one service: `blocked`, which walks long vectors in pieces that
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace, is_numpy_array
 
-__all__ = ["BLOCK", "Array", "as_float", "blocked", "namespace"]
+__all__ = [
+    "BLOCK", "Array", "as_float", "blocked", "constant", "is_jax", "is_torch", "is_traced", "namespace", "some",
+]  # fmt: skip
 
 Array = Any  # an array of any backend; the standard has no common type to name
 _NUMPY = array_namespace(np.empty(0))
@@ -23,6 +26,43 @@ def namespace(*arrays: Array) -> Any:
     """The array API namespace of the arrays among the arguments; NumPy where there are only Python numbers."""
     found = [a for a in arrays if not isinstance(a, (bool, int, float, np.generic))]
     return array_namespace(*found) if found else _NUMPY
+
+
+def is_torch(array: Array) -> bool:
+    """Whether it is a tensor of PyTorch; without importing it, and in words that its compiler can follow."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(array, torch.Tensor)
+
+
+def is_jax(array: Array) -> bool:
+    """Whether it is an array of JAX, known or traced; without importing it."""
+    jax = sys.modules.get("jax")
+    return jax is not None and isinstance(array, jax.Array)
+
+
+def _place(like: Array) -> dict[str, Any]:
+    """What puts a new array where `like` is; JAX places by itself, and its traced arrays have no device."""
+    return {} if isinstance(like, np.ndarray) or is_jax(like) else {"device": like.device}
+
+
+def constant(xp: Any, value: Any, like: Array) -> Array:
+    """A number, or an array of NumPy, as an array of the dtype and on the device of `like`."""
+    return xp.asarray(value, dtype=like.dtype, **_place(like))
+
+
+def is_traced(array: Array) -> bool:
+    """Whether an array stands for values that are not known yet, so that nothing can be decided by them."""
+    if isinstance(array, (np.ndarray, np.generic, bool, int, float)):
+        return False
+    if is_torch(array):
+        torch = sys.modules["torch"]
+        return bool(torch.compiler.is_compiling() or torch._C._functorch.is_functorch_wrapped_tensor(array))
+    return is_jax(array) and isinstance(array, sys.modules["jax"].core.Tracer)
+
+
+def some(xp: Any, condition: Array) -> bool:
+    """Whether a condition holds anywhere; also where it may hold, since the values are only traced."""
+    return is_traced(condition) or bool(xp.any(condition))
 
 
 def as_float(*values: Array) -> tuple[Any, list[Array]]:
@@ -40,7 +80,7 @@ def as_float(*values: Array) -> tuple[Any, list[Array]]:
     dtype = xp.result_type(*floating) if floating else xp.float64
     if any(not xp.isdtype(a.dtype, "real floating") for a in arrays):
         dtype = xp.result_type(dtype, xp.float64)
-    where: dict[str, Any] = {"device": arrays[0].device} if arrays and not is_numpy_array(arrays[0]) else {}
+    where = _place(arrays[0]) if arrays else {}
     return xp, [
         xp.asarray(float(v), dtype=dtype, **where)
         if isinstance(v, (bool, int, float))

@@ -7,13 +7,16 @@ draws valid, boundary, invalid and non-finite values from it (the idea is SciPy'
 from __future__ import annotations
 
 import math
+import operator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["POSITIVE", "PROBABILITY", "REAL", "Domain", "as_finite"]
+__all__ = ["POSITIVE", "PROBABILITY", "REAL", "Domain", "Seed", "as_finite", "as_generator"]
+
+Seed: TypeAlias = int | np.random.Generator | np.random.SeedSequence | None
 
 
 def as_finite(name: str, value: Any) -> NDArray[np.floating[Any]]:
@@ -83,3 +86,18 @@ class Domain:
 REAL = Domain()
 POSITIVE = Domain(low=0.0, low_open=True, typical=(0.1, 3.0))
 PROBABILITY = Domain(low=0.0, high=1.0, typical=(0.05, 0.95))
+
+
+def as_generator(seed: Seed) -> np.random.Generator:
+    """A generator from `seed`; a generator is returned as it is."""
+    if isinstance(seed, np.random.Generator):
+        return seed
+    if seed is None or isinstance(seed, np.random.SeedSequence):
+        return np.random.default_rng(seed)
+    try:
+        number = operator.index(seed)
+    except TypeError:
+        number = -1
+    if number < 0:
+        raise ValueError(f"seed must be a non-negative integer, a numpy.random.Generator or None; got {seed!r}.")
+    return np.random.default_rng(number)

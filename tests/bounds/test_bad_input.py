@@ -103,11 +103,11 @@ def test_families_that_do_not_fit():
     with pytest.raises(ValueError, match=r"family must suit the binary variable x: Bernoulli; got Gaussian\."):
         vo.bound(vo.sum_squares(x), vo.Gaussian(np.zeros(3), 1.0))
     with pytest.raises(
-        ValueError, match=r"family must suit the categorical variable c: families.Categorical; got Bernoulli"
+        ValueError, match=r"family must suit the categorical variable c: families.OneHotCategorical; got Bernoulli"
     ):
         vo.bound(vo.sum_squares(c), vo.Bernoulli([0.5] * 6))
     with pytest.raises(
-        ValueError, match=r"categorical variable c: families.Categorical; got Categorical of 2 categories\."
+        ValueError, match=r"categorical variable c: families.OneHotCategorical; got OneHotCategorical of 2 categories\."
     ):
         vo.bound(vo.sum_squares(c), Categorical(np.full((3, 2), 0.5)))
     with pytest.raises(
@@ -173,7 +173,7 @@ def test_terms_of_terms_have_no_closed_form():
     np.testing.assert_allclose(Q.value, same.value, rtol=1e-3)
     S = vo.bound(f, p, method="sampled", samples=50_000, seed=0)
     assert abs(S.value - same.value) < 4.0 * S.standard_error
-    with pytest.raises(ValueError, match=r"pos\(abs\(w\) - 1\).* has no slope in closed form"):
+    with pytest.raises(ValueError, match=r"pos\(abs\(w\) - 1\).* has no gradient in closed form"):
         vo.bound(f, p, method="sampled", estimator="reparameterized")
 
 

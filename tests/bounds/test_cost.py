@@ -125,7 +125,7 @@ def test_the_trace_of_an_operator_is_computed_once():
 
 
 def test_what_is_not_asked_for_is_not_computed(monkeypatch):
-    from varopt.model._maps import Map, Matrix
+    from varopt.model.maps import Map, Matrix
 
     X = np.random.default_rng(0).standard_normal((30, 3))
     w = vo.Variable(3)
@@ -151,7 +151,7 @@ def test_what_is_not_asked_for_is_not_computed(monkeypatch):
 
 
 def test_row_norms_are_computed_once(monkeypatch):
-    from varopt.model._maps import Map
+    from varopt.model.maps import Map
 
     passes = []
     original = Map._squares_times

@@ -1,4 +1,4 @@
-"""Bernoulli, Categorical and Product: edges of the simplex, one-hot layout, nesting."""
+"""Bernoulli, OneHotCategorical and Product: edges of the simplex, one-hot layout, nesting."""
 
 import itertools
 
@@ -6,7 +6,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from varopt.families import Bernoulli, Categorical, Gaussian, Laplace, Product, Uniform
+from varopt.families import Bernoulli, Gaussian, Laplace, OneHotCategorical, Product, Uniform
 
 # Bernoulli --------------------------------------------------------------------------------------------------------
 
@@ -66,7 +66,7 @@ def test_bernoulli_marginals_of_a_grid_of_uniforms():
         assert Bernoulli(p).from_uniform(u).mean() == pytest.approx(p, abs=1e-12)
 
 
-# Categorical ------------------------------------------------------------------------------------------------------
+# OneHotCategorical ------------------------------------------------------------------------------------------------
 
 
 def test_zero_probabilities_are_never_drawn():
@@ -74,14 +74,14 @@ def test_zero_probabilities_are_never_drawn():
     short = np.append(np.full(7, 1 / 7), 0.0)
     assert np.cumsum(short)[-1] < 1 - 2**-53  # by rounding: some uniforms lie beyond the cumulative sum
     u = np.concatenate([np.linspace(0.0, 1.0, 4001), [1 - 2**-53, 2**-53]])
-    for p in (Categorical(rows), Categorical(short)):
+    for p in (OneHotCategorical(rows), OneHotCategorical(short)):
         x = p.from_uniform(np.repeat(u[:, None], p.noise_size, axis=1))
         assert not x[:, p.mean == 0.0].any()
         assert np.isfinite(p.log_density(x)).all()
 
 
 def test_certain_choices():
-    p = Categorical([[0.0, 1.0], [0.5, 0.5]])
+    p = OneHotCategorical([[0.0, 1.0], [0.5, 0.5]])
     assert p.entropy() == pytest.approx(np.log(2.0), rel=1e-15)
     np.testing.assert_array_equal(p.mode, [0.0, 1.0, 1.0, 0.0])
     np.testing.assert_array_equal(p.log_density([[0, 1, 1, 0], [1, 0, 1, 0]]), [np.log(0.5), -np.inf])
@@ -90,20 +90,46 @@ def test_certain_choices():
     np.testing.assert_array_equal(np.diagonal(p.fisher()["probability"]), [np.inf, 0.0, 1.0, 1.0])
     natural = p.natural_gradient({"probability": [[1.0, 2.0], [1.0, 2.0]]})["probability"]
     np.testing.assert_array_equal(natural, [[0.0, 0.0], [-0.25, 0.25]])
-    assert Categorical([[1.0]]).entropy() == 0.0
+    assert OneHotCategorical([[1.0]]).entropy() == 0.0
+
+
+def test_choices_are_samples_before_they_are_encoded():
+    p = OneHotCategorical([[0.2, 0.3, 0.5], [0.0, 0.1, 0.9], [1.0, 0.0, 0.0]])
+    chosen = p.choices(200, seed=4)
+    np.testing.assert_array_equal(p.sample(200, seed=4).reshape(200, 3, 3).argmax(axis=2), chosen)
+    assert chosen[:, 1].min() == 1
+    assert np.all(chosen[:, 2] == 0)
+
+
+def test_a_uniform_of_zero_draws_nothing_impossible():
+    class Zeros(np.random.Generator):
+        def random(self, size=None):
+            return np.zeros(size)
+
+    p = OneHotCategorical([[0.0, 0.0, 1.0], [0.0, 0.5, 0.5]])
+    np.testing.assert_array_equal(p.choices(1, seed=Zeros(np.random.PCG64(0))), [[2, 1]])
+
+
+def test_unchecked_probabilities_make_the_same_family():
+    rows = np.array([[0.2, 0.8], [0.5, 0.5]])
+    p = OneHotCategorical.unchecked(rows)
+    assert p == OneHotCategorical(rows)
+    rows[0] = 0.0  # a copy: families are values
+    assert p == OneHotCategorical([[0.2, 0.8], [0.5, 0.5]])
+    assert not p.probability.flags.writeable
 
 
 @pytest.mark.parametrize("x", [[1, 0, 1, 0], [0, 1, 1, 1], [0, 1, 0, 0], [0, 1, 0.5, 0.5], [0, 1, 2, -1]])
 def test_categorical_refuses_the_score_of_an_impossible_point(x):
-    p = Categorical([[0.0, 1.0], [0.5, 0.5]])
+    p = OneHotCategorical([[0.0, 1.0], [0.5, 0.5]])
     assert p.log_density(x) == -np.inf
-    with pytest.raises(ValueError, match="x has probability zero under Categorical"):
+    with pytest.raises(ValueError, match="x has probability zero under OneHotCategorical"):
         p.score(x)
 
 
 def test_two_categories_are_a_bit(rng):
     q = rng.uniform(0.1, 0.9, 3)
-    bits, choices = Bernoulli(q), Categorical(np.stack([1 - q, q], axis=1))
+    bits, choices = Bernoulli(q), OneHotCategorical(np.stack([1 - q, q], axis=1))
     x = np.array(list(itertools.product((0.0, 1.0), repeat=3)))
     one_hot = np.stack([1 - x, x], axis=2).reshape(8, 6)
     np.testing.assert_allclose(choices.log_density(one_hot), bits.log_density(x), rtol=1e-13)
@@ -117,7 +143,7 @@ def test_two_categories_are_a_bit(rng):
 
 
 def test_categorical_covariance_by_enumeration(rng):
-    p = Categorical([[0.2, 0.3, 0.5], [0.0, 0.1, 0.9]])
+    p = OneHotCategorical([[0.2, 0.3, 0.5], [0.0, 0.1, 0.9]])
     for row, covariance in zip(p.probability, p.covariance, strict=True):
         x = np.eye(3)
         centred = x - row
@@ -126,16 +152,16 @@ def test_categorical_covariance_by_enumeration(rng):
 
 def test_rows_are_normalised_once():
     single = np.array([[0.1, 0.2, 0.7]], dtype=np.float32)
-    p = Categorical(single)
+    p = OneHotCategorical(single)
     assert p.probability.sum() == pytest.approx(1.0, abs=1e-15)
     assert p.replace(p.parameters) == p
     exact = np.array([[0.1, 0.2, 0.7]])
-    np.testing.assert_array_equal(Categorical(exact).probability, exact)
-    assert Categorical([0.5, 0.5]).probability.shape == (1, 2)
+    np.testing.assert_array_equal(OneHotCategorical(exact).probability, exact)
+    assert OneHotCategorical([0.5, 0.5]).probability.shape == (1, 2)
 
 
 def test_categorical_sharpening_survives_any_power():
-    p = Categorical([[1e-300, 0.5, 0.5], [0.2, 0.3, 0.5]])
+    p = OneHotCategorical([[1e-300, 0.5, 0.5], [0.2, 0.3, 0.5]])
     np.testing.assert_array_equal(p.sharpen(1e-300).probability, [[0.0, 0.5, 0.5], [0.0, 0.0, 1.0]])
     np.testing.assert_allclose(p.sharpen(0.5).probability[1], np.array([4.0, 9.0, 25.0]) / 38.0, rtol=1e-14)
 
@@ -154,7 +180,7 @@ class Key:
 
 def test_a_product_is_its_parts_side_by_side(rng):
     w, b, c = Key(), "bits", 3
-    parts = {w: Gaussian([0.0, 1.0], 0.5), b: Bernoulli([0.25]), c: Categorical([[0.2, 0.8], [0.5, 0.5]])}
+    parts = {w: Gaussian([0.0, 1.0], 0.5), b: Bernoulli([0.25]), c: OneHotCategorical([[0.2, 0.8], [0.5, 0.5]])}
     p = Product(parts)
     assert dict(p.families) == parts
     assert dict(p.slices) == {w: slice(0, 2), b: slice(2, 3), c: slice(3, 7)}

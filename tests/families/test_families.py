@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import varopt.families as families
-from varopt.families import REGISTRY, Bernoulli, Categorical, Family, LocationScale, Product, Uniform
+from varopt.families import REGISTRY, Bernoulli, Family, LocationScale, OneHotCategorical, Product, Uniform
 
 STANDARD_ERRORS = 6.0  # a chance of 2e-9 for each entry, and the seed is fixed
 
@@ -269,7 +269,7 @@ def test_natural_gradient_solves_the_fisher_system(scored, rng):
         index = free_entries(scored, path)
         g, step = leaf(gradient, path), leaf(natural, path)
         assert step.shape == g.shape
-        if isinstance(scored, Categorical) or path[0] == "Categorical":
+        if isinstance(scored, OneHotCategorical) or path[0] == "OneHotCategorical":
             p = leaf(scored.parameters, path)
             g = g - (p * g).sum(axis=1, keepdims=True)
             np.testing.assert_allclose(step.sum(axis=1), 0.0, atol=1e-12)
@@ -417,8 +417,12 @@ def test_the_registry_covers_every_family():
     assert built == public - abstract
 
 
+def test_choices_keep_their_older_name():
+    assert families.Categorical is OneHotCategorical
+
+
 def test_class_level_facts():
-    assert {kind.__name__ for kind in (Bernoulli, Categorical, Uniform) if kind.expectation_affine} == {"Uniform"}
+    assert {kind.__name__ for kind in (Bernoulli, OneHotCategorical, Uniform) if kind.expectation_affine} == {"Uniform"}
     assert not Uniform.has_score
     assert issubclass(Product, Family)
 

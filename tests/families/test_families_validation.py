@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from varopt._domains import REAL
-from varopt.families import REGISTRY, Bernoulli, Categorical, Gaussian, Laplace, Logistic, Product, Uniform
+from varopt._domains import REAL  # examples are drawn from domains
+from varopt.families import REGISTRY, Bernoulli, Gaussian, Laplace, Logistic, OneHotCategorical, Product, Uniform
 
 ELEMENTARY = [name for name in REGISTRY if not name.startswith("product")]
 SCALED = [name for name in ELEMENTARY if "-" in name]
@@ -54,13 +54,16 @@ BAD_PARAMETERS = {
     "matrix of bits": (lambda: Bernoulli([[0.5]]), r"probability must be a scalar or a vector; got shape \(1, 1\)\."),
     "no bits": (lambda: Bernoulli([]), r"probability must not be empty\."),
     "rows": (
-        lambda: Categorical([[0.5, 0.5], [0.5, 0.4]]),
+        lambda: OneHotCategorical([[0.5, 0.5], [0.5, 0.4]]),
         r"probability must have rows that sum to one; row 1 sums to 0\.9\.",
     ),
-    "scalar category": (lambda: Categorical(1.0), r"probability must have shape \(n, k\), or \(k,\) for one choice"),
-    "no categories": (lambda: Categorical(np.ones((3, 0))), r"probability must not be empty\."),
-    "nan category": (lambda: Categorical([math.nan, 1.0]), r"probability must be finite; got nan at index 0\."),
-    "negative category": (lambda: Categorical([-0.5, 1.5]), r"probability must be in \[0, 1\]; got -0\.5\."),
+    "scalar category": (
+        lambda: OneHotCategorical(1.0),
+        r"probability must have shape \(n, k\), or \(k,\) for one choice",
+    ),
+    "no categories": (lambda: OneHotCategorical(np.ones((3, 0))), r"probability must not be empty\."),
+    "nan category": (lambda: OneHotCategorical([math.nan, 1.0]), r"probability must be finite; got nan at index 0\."),
+    "negative category": (lambda: OneHotCategorical([-0.5, 1.5]), r"probability must be in \[0, 1\]; got -0\.5\."),
     "no families": (lambda: Product({}), r"families must not be empty\."),
     "list of families": (
         lambda: Product([Gaussian(0.0, 1.0)]),
@@ -106,7 +109,7 @@ BAD_CALLS = {
     "float seed": (lambda: P.sample(1, 0.5), r"seed must be a non-negative integer, .* or None; got 0\.5\."),
     "zero factor": (lambda: P.sharpen(0.0), r"factor must be in \(0, 1\]; got 0\."),
     "large factor": (lambda: Bernoulli(0.5).sharpen(2.0), r"factor must be in \(0, 1\]; got 2\."),
-    "nan factor": (lambda: Categorical([0.5, 0.5]).sharpen(math.nan), r"factor must be finite; got nan\."),
+    "nan factor": (lambda: OneHotCategorical([0.5, 0.5]).sharpen(math.nan), r"factor must be finite; got nan\."),
     "factor of a product": (lambda: PRODUCT.sharpen(-1.0), r"factor must be in \(0, 1\]; got -1\."),
     "vector factor": (lambda: P.sharpen([0.5, 0.5]), r"factor must be a number; got shape \(2,\)\."),
     "unknown gradient": (
@@ -196,7 +199,7 @@ def test_values_inside_the_domain_and_on_its_edges_work(name, data):
         array = np.reshape(drawn, value.shape)
         if getattr(template, "dispersion", None) == "cholesky":
             array = np.tril(array) if array.ndim == 2 else array
-        if isinstance(template, Categorical):
+        if isinstance(template, OneHotCategorical):
             array = np.where(array.sum(axis=1, keepdims=True) == 0.0, 1.0, array)
             array = array / array.sum(axis=1, keepdims=True)
         parameters[parameter] = array
@@ -242,7 +245,7 @@ def test_temperature_moves_probability_to_the_mode(name, data, factor):
     rows = data.draw(st.lists(st.tuples(*[st.integers(0, 9)] * 3).filter(any), min_size=1, max_size=4))
     weights = np.array(rows, dtype=float)
     weights /= weights.sum(axis=1, keepdims=True)
-    family = Categorical(weights) if name == "categorical" else Bernoulli(weights[:, 0])
+    family = OneHotCategorical(weights) if name == "categorical" else Bernoulli(weights[:, 0])
     sharper = family.sharpen(factor)
     assert sharper.entropy() <= family.entropy() + 1e-9
     at_mode = family.mode == 1.0

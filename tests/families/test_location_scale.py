@@ -87,7 +87,7 @@ def test_log_density_of_the_noise_to_rounding(kind, z):
 def test_slope_is_minus_the_derivative_of_the_log_density(kind):
     z = np.array([-40.0, -3.0, -0.2, 0.1, 2.0, 40.0])
     difference = (kind.noise_log_density(z + 1e-6) - kind.noise_log_density(z - 1e-6)) / 2e-6
-    np.testing.assert_allclose(kind.noise_slope(z), -difference, rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(kind.noise_score(z), -difference, rtol=1e-7, atol=1e-9)
 
 
 def test_samples_follow_the_distribution_function(kind, rng):
@@ -278,7 +278,7 @@ def test_uniform_says_why_it_has_no_score():
         lambda: family.score([0.0, 1.0]),
         family.fisher,
         lambda: family.natural_gradient({"mean": [0.0, 0.0]}),
-        lambda: family.noise_slope(np.zeros(2)),
+        lambda: family.noise_score(np.zeros(2)),
     ):
         with pytest.raises(TypeError, match=r"has no score.*reparameterised gradient \(transform and pullback\)"):
             call()

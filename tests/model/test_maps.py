@@ -7,8 +7,19 @@ import pytest
 import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
-from varopt.model import _maps
-from varopt.model._maps import Difference, HStack, Matrix, Operator, Product, Scaled, Selection, Sparse, Sum, as_map
+from varopt.model.maps import (
+    Composition,
+    Difference,
+    HStack,
+    Matrix,
+    Operator,
+    Scaled,
+    Selection,
+    Sparse,
+    Sum,
+    _base,
+    as_map,
+)
 
 A = np.array([[1.0, -2.0, 0.0, 0.5], [0.0, 3.0, 0.0, -1.0], [2.0, 0.0, -1.5, 0.0], [0.25, 1.0, 1.0, 4.0], [0, 0, 0, 7]])
 B = np.array([[0.0, 1.0, 0.0, 0.0], [2.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, -3.0], [0, 0, 1, 0], [1, 0, 1, 0]])
@@ -78,23 +89,26 @@ NESTED = {
     "sparse rows scaled": (Scaled(T, Scaled(2.0, Sparse(sp.csc_array(B)))), 2 * T[:, None] * B),
     "operator rows scaled": (Scaled(T, Operator(aslinearoperator(A))), T[:, None] * A),
     "repeated scalar scaled": (Scaled(T, Selection.repeat(5)), T[:, None]),
-    "product of matrices": (Product(Matrix(C), Matrix(A)), C @ A),
-    "product of sparse": (Product(Sparse(sp.csr_array(C)), Sparse(sp.csc_array(B))), C @ B),
-    "difference of predictions": (Product(Difference(5, 2), Matrix(A)), np.diff(A, 2, axis=0)),
+    "product of matrices": (Composition(Matrix(C), Matrix(A)), C @ A),
+    "product of sparse": (Composition(Sparse(sp.csr_array(C)), Sparse(sp.csc_array(B))), C @ B),
+    "difference of predictions": (Composition(Difference(5, 2), Matrix(A)), np.diff(A, 2, axis=0)),
     "difference of scaled predictions": (
-        Product(Difference(5, 1), Scaled(T, Matrix(A))),
+        Composition(Difference(5, 1), Scaled(T, Matrix(A))),
         np.diff(T[:, None] * A, axis=0),
     ),
-    "matrix of sparse": (Product(Matrix(C), Sparse(sp.csr_array(B))), C @ B),
-    "matrix of an operator": (Product(Matrix(C), Operator(aslinearoperator(A))), C @ A),
+    "matrix of sparse": (Composition(Matrix(C), Sparse(sp.csr_array(B))), C @ B),
+    "matrix of an operator": (Composition(Matrix(C), Operator(aslinearoperator(A))), C @ A),
     "rows of an operator": (Operator(aslinearoperator(A)).rows(slice(1, 4)), A[1:4]),
-    "scalar prediction repeated": (Product(Selection.repeat(5), Matrix(A[:1])), np.repeat(A[:1], 5, axis=0)),
-    "product of three": (Product(Matrix(C), Product(Scaled(T, Matrix(np.eye(5))), Matrix(A))), C @ (T[:, None] * A)),
+    "scalar prediction repeated": (Composition(Selection.repeat(5), Matrix(A[:1])), np.repeat(A[:1], 5, axis=0)),
+    "product of three": (
+        Composition(Matrix(C), Composition(Scaled(T, Matrix(np.eye(5))), Matrix(A))),
+        C @ (T[:, None] * A),
+    ),
     "sum": (Sum([Matrix(A), Scaled(-2.0, Sparse(sp.csr_array(B)))]), A - 2 * B),
     "sum of sparse": (Sum([Sparse(sp.csr_array(B)), Selection(INDEX, 4)]), B + select(INDEX, 4)),
     "sum with an operator": (Sum([Operator(aslinearoperator(A)), Matrix(B)]), A + B),
     "sum with a product": (
-        Sum([Product(Difference(6, 1), Scaled(2.0, Matrix(np.vstack([A, A[0]])))), Matrix(B)]),
+        Sum([Composition(Difference(6, 1), Scaled(2.0, Matrix(np.vstack([A, A[0]])))), Matrix(B)]),
         2 * np.diff(np.vstack([A, A[0]]), axis=0) + B,
     ),
     "stack": (HStack(5, [(Matrix(A), 4), (Selection.repeat(5), 1)]), np.hstack([A, np.ones((5, 1))])),
@@ -120,7 +134,7 @@ NESTED = {
     ),
     "stack of nothing": (HStack(5, [(None, 2)]), np.zeros((5, 2))),
     "sum in a stack in a product": (
-        Product(Matrix(C), HStack(5, [(Sum([Matrix(A), Matrix(B)]), 4), (Scaled(-1.0, Selection.repeat(5)), 1)])),
+        Composition(Matrix(C), HStack(5, [(Sum([Matrix(A), Matrix(B)]), 4), (Scaled(-1.0, Selection.repeat(5)), 1)])),
         C @ np.hstack([A + B, -np.ones((5, 1))]),
     ),
 }
@@ -156,8 +170,8 @@ def pair(request):
 @pytest.fixture(params=[1, 7, 1 << 20])
 def chunk(request, monkeypatch):
     """Temporaries of one entry, of a few, and of all."""
-    monkeypatch.setattr(_maps, "_CHUNK", request.param)
-    monkeypatch.setattr(_maps, "_CACHED", request.param)
+    monkeypatch.setattr(_base, "_DENSE_ENTRIES", request.param)
+    monkeypatch.setattr(_base, "_CACHED_ENTRIES", request.param)
 
 
 def close(actual, expected):
@@ -236,7 +250,7 @@ def test_gram_and_its_diagonal(pair, kind, rng):
 @pytest.mark.parametrize("name", SPARSE)
 def test_what_is_sparse_stays_sparse(name, monkeypatch, rng):
     linear, dense = MAPS[name]
-    for kind in (Sparse, Selection, Scaled, Product, Sum, HStack):
+    for kind in (Sparse, Selection, Scaled, Composition, Sum, HStack):
         monkeypatch.setattr(kind, "dense", lambda self: pytest.fail(f"{self} was made dense"), raising=False)
     assert linear.storage == "sparse"
     gram = linear.gram(rng.normal(size=dense.shape[0]))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
 import varopt.model as vo
-from varopt.model._blocks import AffineBlock, ComposedBlock, NormBlock, QuadraticBlock, TermBlock
+from varopt.model.blocks import AffineBlock, ComposedBlock, NormBlock, QuadraticBlock, TermBlock
 from varopt.terms import AFFINE, CONCAVE, CONVEX, UNKNOWN
 
 N, P = 7, 4

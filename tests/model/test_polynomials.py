@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from scipy.sparse.linalg import aslinearoperator
 
 import varopt.model as vo
-from varopt.model._blocks import PolynomialBlock
-from varopt.model._polynomial import as_polynomial
+from varopt.model import as_polynomial
+from varopt.model.blocks import PolynomialBlock
 
 N = 4
 DATA = np.random.default_rng(3)

@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from tests.terms import reference
 from tests.terms.cases import DECLARED, NAMED, PARAMETRIC, by_row, drawn, label, polynomial_terms
 from varopt import terms
-from varopt._array import BLOCK
+from varopt._array import BLOCK  # the size of a block
 from varopt.terms import REGISTRY, PiecewisePolynomial
 
 UNITS = [0.0, 1e-12, -1e-5, 0.1, -0.13, 0.7, -1.6, 2.9, -4.99, 8.0, -13.0, 21.5, -30.0, 30.0, -36.0, 100.0, -1e3]
@@ -51,7 +51,7 @@ def check_everything(term: PiecewisePolynomial, mean: np.ndarray, sigma: np.ndar
     simple = term.degree <= 2
     convex = simple and term.curvature.is_convex
     positive = simple and bool(term.infimum >= 0)
-    monotone = simple and term.is_continuous and (term.slopes[0] >= 0 or term.slopes[1] <= 0)
+    monotone = simple and term.is_continuous and (term.subgradient_range[0] >= 0 or term.subgradient_range[1] <= 0)
     for i, where in enumerate(zip(mean.tolist(), sigma.tolist(), strict=True)):
         limit = tolerance(term, *where)
         for k, (actual, plain) in enumerate(((value, positive), (first, monotone), (second, convex))):

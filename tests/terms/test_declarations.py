@@ -15,7 +15,7 @@ from numpy.testing import assert_array_equal
 
 from tests.terms.cases import NAMED, PARAMETRIC, by_row, label
 from varopt import terms
-from varopt._domains import Domain
+from varopt._domains import Domain  # examples are drawn from domains
 from varopt.terms import REGISTRY, PiecewisePolynomial, piecewise
 
 LINES = [[0.0], [0.0, 1.0]]  # max(z, 0)

@@ -185,7 +185,7 @@ def test_why_not_convex_names_the_place():
 
 @pytest.mark.parametrize("term", CONTINUOUS, ids=label)
 def test_slopes_are_the_range_of_difference_quotients(term):
-    low, high = term.slopes
+    low, high = term.subgradient_range
     z = np.sort(np.concatenate([np.linspace(-40.0, 40.0, 40001), term.knots]))
     z = z[np.concatenate([[True], np.diff(z) > 1e-6])]
     quotients = np.diff(term.value(z)) / np.diff(z)
@@ -202,7 +202,7 @@ def test_slopes_are_the_range_of_difference_quotients(term):
 @given(mean=means, sigma=sigmas)
 def test_smoothed_slopes_lie_in_the_interval(term, mean, sigma):
     # A slope outside by one rounding would be outside the domain of the conjugate: no dual point.
-    low, high = term.slopes
+    low, high = term.subgradient_range
     slope = term.derivatives(mean, sigma)[1]
     assert np.all((low <= slope) & (slope <= high))
 
@@ -221,10 +221,10 @@ def test_subdifferential_is_between_one_sided_differences(term):
     assert_array_equal(low < high, on_knot)
 
 
-@pytest.mark.parametrize("what", ["slopes", "subdifferential"])
+@pytest.mark.parametrize("what", ["subgradient_range", "subdifferential"])
 def test_slopes_of_a_jump_are_refused(what):
     with pytest.raises(ValueError, match=f"{what} needs a continuous term, and step jumps at a knot"):
-        terms.step().slopes if what == "slopes" else terms.step().subdifferential(0.0)
+        terms.step().subgradient_range if what == "subgradient_range" else terms.step().subdifferential(0.0)
 
 
 # -- Conjugate ---------------------------------------------------------------------------------------------------------
@@ -232,7 +232,7 @@ def test_slopes_of_a_jump_are_refused(what):
 
 def dual_points(term: PiecewisePolynomial) -> np.ndarray:
     """Slopes of the term: all over its interval, and the ends where they are finite."""
-    low, high = (float(np.clip(end, -5.0, 5.0)) for end in term.slopes)
+    low, high = (float(np.clip(end, -5.0, 5.0)) for end in term.subgradient_range)
     return np.unique(np.concatenate([np.linspace(low, high, 23), [low, high]]))
 
 
@@ -265,7 +265,7 @@ def test_fenchel_young_is_an_equality_on_the_subdifferential(term):
 
 @pytest.mark.parametrize("term", CONVEX_TERMS, ids=label)
 def test_conjugate_is_infinite_outside_the_slopes(term):
-    low, high = term.slopes
+    low, high = term.subgradient_range
     for inside, outside in ((low, -np.inf), (high, np.inf)):
         if np.isfinite(inside):
             assert np.isfinite(term.conjugate(inside))

@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 from scipy.special import i0e, i1e, ndtr
 
-from varopt.terms import _norm
+from varopt.terms import group_norm
 
 DIMENSIONS = [1, 2, 3, 5, 10, 100, 1000, 10000]
 NAMES = ["value", "first", "second", "radial", "sigma_derivative", "gap"]
@@ -28,7 +28,12 @@ def _no_warnings() -> Iterator[None]:
 
 
 def _all(r: Any, s: Any, d: Any) -> list[NDArray[np.floating[Any]]]:
-    return [*_norm.derivatives(r, s, d), _norm.radial(r, s, d), _norm.sigma_derivative(r, s, d), _norm.gap(r, s, d)]
+    return [
+        *group_norm.derivatives(r, s, d),
+        group_norm.radial(r, s, d),
+        group_norm.sigma_derivative(r, s, d),
+        group_norm.gap(r, s, d),
+    ]
 
 
 def _reference(r: float, s: float, d: int) -> list[Any]:
@@ -85,11 +90,11 @@ def test_derivatives_match_finite_differences(d: int) -> None:
     s = np.array([0.7, 1.0, 3.0, 1.0, 2.0, 0.5, 4.0])
     h = 1e-5 * s
     value, first, second, radial, sigma, _ = _all(r, s, d)
-    up, down = _norm.derivatives(r + h, s, d), _norm.derivatives(r - h, s, d)
+    up, down = group_norm.derivatives(r + h, s, d), group_norm.derivatives(r - h, s, d)
     noise = 1e-14 * value / h
     assert np.all(abs((up[0] - down[0]) / (2 * h) - first) <= 1e-9 + noise)
     assert np.all(abs((up[1] - down[1]) / (2 * h) - second) <= 1e-9 / s + 1e-14 / h)
-    sides = _norm.expectation(r, s + h, d) - _norm.expectation(r, s - h, d)
+    sides = group_norm.expectation(r, s + h, d) - group_norm.expectation(r, s - h, d)
     assert np.all(abs(sides / (2 * h) - sigma) <= 1e-9 * np.sqrt(d) + noise)
     assert_allclose(sigma, s * (second + (d - 1) * first / r), rtol=1e-13)  # the heat equation
     assert_allclose(radial * r, first, rtol=1e-14)
@@ -100,24 +105,24 @@ def test_radial_and_second_make_the_hessian() -> None:
     r = np.linalg.norm(m)
 
     def gradient(m: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.asarray(_norm.radial(np.linalg.norm(m), s, d) * m)
+        return np.asarray(group_norm.radial(np.linalg.norm(m), s, d) * m)
 
     numerical = np.stack([(gradient(m + h * e) - gradient(m - h * e)) / (2 * h) for e in np.eye(3)])
     along = np.outer(m, m) / r**2
-    exact = _norm.radial(r, s, d) * (np.eye(3) - along) + _norm.derivatives(r, s, d)[2] * along
+    exact = group_norm.radial(r, s, d) * (np.eye(3) - along) + group_norm.derivatives(r, s, d)[2] * along
     assert_allclose(exact, numerical, atol=1e-8)
 
 
 def test_closed_forms_for_one_and_two_dimensions() -> None:
     r = np.linspace(0, 12, 101)
     phi = np.exp(-(r**2) / 2) / np.sqrt(2 * np.pi)
-    value, first, second = _norm.derivatives(r, 1.0, 1)
+    value, first, second = group_norm.derivatives(r, 1.0, 1)
     assert_allclose(value, 2 * phi + r * (2 * ndtr(r) - 1), rtol=1e-13)
     assert_allclose(first, 2 * ndtr(r) - 1, rtol=1e-13, atol=1e-15)
     assert_allclose(second, 2 * phi, rtol=1e-13)
     y = r**2 / 4  # the mean of the Rice distribution
     rice = np.sqrt(np.pi / 2) * ((1 + 2 * y) * i0e(y) + 2 * y * i1e(y))
-    assert_allclose(_norm.expectation(r, 1.0, 2), rice, rtol=1e-13)
+    assert_allclose(group_norm.expectation(r, 1.0, 2), rice, rtol=1e-13)
 
 
 @pytest.mark.parametrize("d", DIMENSIONS)
@@ -127,7 +132,7 @@ def test_value_at_the_origin(d: int) -> None:
         c = float(mp.sqrt(2) * mp.gammaprod([mp.mpf(d + 1) / 2], [mp.mpf(d) / 2]))
     value, first, second, radial, sigma, gap = _all(0.0, s, d)
     assert_allclose(value / s, c, rtol=TOLERANCE)
-    assert_allclose(_norm.worst_gap(s, d) / s, c, rtol=TOLERANCE)
+    assert_allclose(group_norm.worst_gap(s, d) / s, c, rtol=TOLERANCE)
     assert_allclose(gap / s, c, rtol=TOLERANCE)
     assert_allclose(sigma, c, rtol=TOLERANCE)
     assert_allclose(sigma, d * second * s, rtol=TOLERANCE)
@@ -147,22 +152,22 @@ def test_shape_in_r(d: int) -> None:
     assert np.all((first >= 0) & (first <= 1))
     assert np.all(second >= 0)
     assert np.all(second <= radial * slack)  # E' is concave
-    assert np.all(gap <= _norm.worst_gap(1.0, d) * slack)
+    assert np.all(gap <= group_norm.worst_gap(1.0, d) * slack)
     assert_allclose(value, r + gap, rtol=1e-13)
 
 
 def test_increases_with_s_and_d() -> None:
     s, d = np.geomspace(1e-3, 1e3, 301), np.arange(1, 301)
     for r in (0.0, 0.1, 3.0, 30.0):
-        assert np.all(np.diff(_norm.gap(r, s[:, None], d), axis=0) >= 0)
-        assert np.all(np.diff(_norm.gap(r, s[:, None], d), axis=1) >= 0)
+        assert np.all(np.diff(group_norm.gap(r, s[:, None], d), axis=0) >= 0)
+        assert np.all(np.diff(group_norm.gap(r, s[:, None], d), axis=1) >= 0)
 
 
 def test_gap_far_out() -> None:
     d = np.array(DIMENSIONS[1:])
-    assert_allclose(_norm.gap(1e12, 1.0, d), (d - 1) / 2e12, rtol=1e-14)
-    assert_allclose(_norm.gap(1e200, 1e-50, d), (d - 1) / 2 * 1e-300, rtol=1e-14)
-    assert_allclose(_norm.gap(30.0, 1.0, 1), 2 * np.exp(-450) / np.sqrt(2 * np.pi) / (900 + 3), rtol=1e-5)
+    assert_allclose(group_norm.gap(1e12, 1.0, d), (d - 1) / 2e12, rtol=1e-14)
+    assert_allclose(group_norm.gap(1e200, 1e-50, d), (d - 1) / 2 * 1e-300, rtol=1e-14)
+    assert_allclose(group_norm.gap(30.0, 1.0, 1), 2 * np.exp(-450) / np.sqrt(2 * np.pi) / (900 + 3), rtol=1e-5)
 
 
 def test_no_smoothing() -> None:
@@ -173,7 +178,7 @@ def test_no_smoothing() -> None:
     value, first, second, radial, sigma, gap = _all(0.0, 0.0, d)
     for zero in (value, first, second, radial, gap):
         assert_array_equal(zero, 0)
-    assert_allclose(sigma, _norm.worst_gap(1.0, d), rtol=1e-14)
+    assert_allclose(sigma, group_norm.worst_gap(1.0, d), rtol=1e-14)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -183,7 +188,7 @@ def test_finite_and_silent_at_the_extremes(dtype: type[np.floating[Any]]) -> Non
     sizes = np.concatenate([sizes, [1e-300, 1e-100, 1e100, 1e300]]) if dtype is np.float64 else sizes
     r, s, d = sizes[:, None, None], sizes[:, None], np.array([*DIMENSIONS, 10**6, 10**9])
     with np.errstate(all="raise"):
-        results = [*_all(r, s, d), _norm.worst_gap(s, d)]
+        results = [*_all(r, s, d), group_norm.worst_gap(s, d)]
     for result in results:
         assert result.dtype == dtype
         assert np.all(np.isfinite(result))
@@ -196,20 +201,20 @@ def test_single_precision_and_scalars() -> None:
         assert single.dtype == np.float32
         assert double.dtype == np.float64
         assert_array_equal(single, double.astype(np.float32))
-    assert _norm.expectation(r, 0.25, 3).dtype == np.float32  # a Python number does not widen
-    assert _norm.expectation(r, np.float64(0.25), 3).dtype == np.float64
-    assert _norm.expectation([1, 2], 1, 3).dtype == np.float64
-    assert np.ndim(_norm.expectation(1, 2, 3)) == 0
-    assert np.isnan(_norm.expectation([np.nan, 1.0], [1.0, np.nan], 1)).all()
-    assert np.isnan(_norm.gap([np.nan, 1.0], [1.0, np.nan], [[1], [2]])).all()
+    assert group_norm.expectation(r, 0.25, 3).dtype == np.float32  # a Python number does not widen
+    assert group_norm.expectation(r, np.float64(0.25), 3).dtype == np.float64
+    assert group_norm.expectation([1, 2], 1, 3).dtype == np.float64
+    assert np.ndim(group_norm.expectation(1, 2, 3)) == 0
+    assert np.isnan(group_norm.expectation([np.nan, 1.0], [1.0, np.nan], 1)).all()
+    assert np.isnan(group_norm.gap([np.nan, 1.0], [1.0, np.nan], [[1], [2]])).all()
 
 
 def test_broadcasts_and_does_not_depend_on_the_neighbours() -> None:
     rng = np.random.default_rng(0)
-    n = _norm._CHUNK + 17
+    n = group_norm._ELEMENTS_AT_ONCE + 17
     r, s, d = 10 ** rng.uniform(-2, 3, n), rng.uniform(0.5, 2, n), rng.integers(1, 200, n)
     pick = slice(None, None, 97)
     for whole, part in zip(_all(r, s, d), _all(r[pick], s[pick], d[pick]), strict=True):
         assert_allclose(whole[pick], part, rtol=1e-14)
-    assert _norm.gap(np.ones((4, 1, 1)), np.ones((3, 1)), np.array([1, 2])).shape == (4, 3, 2)
-    assert _norm.gap(np.ones((0, 3)), 1.0, 2).shape == (0, 3)
+    assert group_norm.gap(np.ones((4, 1, 1)), np.ones((3, 1)), np.array([1, 2])).shape == (4, 3, 2)
+    assert group_norm.gap(np.ones((0, 3)), 1.0, 2).shape == (0, 3)

@@ -1,22 +1,24 @@
-"""How far a bound can be from its objective, over all means: section 3 of the mathematics."""
+"""How far a bound can be from its objective, over all means, and which sigma keeps it within a tolerance."""
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
-from varopt.bounds._hessian import Congruence
-from varopt.bounds._layout import Component, Layout
-from varopt.bounds._rows import deviation
-from varopt.model._blocks import AffineBlock, Block, NormBlock, QuadraticBlock, TermBlock
-from varopt.model._maps import Map, Scaled, Selection
-from varopt.terms import PiecewisePolynomial, _norm
+from varopt.bounds._layout import Component, Layout, lay_out
+from varopt.bounds._noise import row_deviation
+from varopt.composite import Congruence
+from varopt.families import Gaussian
+from varopt.model import as_objective
+from varopt.model.blocks import AffineBlock, Block, NormBlock, QuadraticBlock, TermBlock
+from varopt.model.maps import Map, Scaled, Selection
+from varopt.terms import PiecewisePolynomial, group_norm
 
-__all__ = ["GapBound", "gap_bound", "is_isotropic", "is_quadratic", "quadratic_diagonal"]
+__all__ = ["GapBound", "gap_bound", "is_isotropic", "is_quadratic", "quadratic_diagonal", "sigma_for"]
 
 Vector = NDArray[np.float64]
 
@@ -31,13 +33,13 @@ class GapBound(NamedTuple):
 
     jumps: float = 0.0
     kinks: float = 0.0
-    bends: float = 0.0
+    curvature: float = 0.0
     signed: float = 0.0  # the gap of quadratics, the same at every mean and of either sign: it may cancel
 
     @property
     def total(self) -> float:
         """The bound."""
-        return self.jumps + self.kinks + self.bends + abs(self.signed)
+        return self.jumps + self.kinks + self.curvature + abs(self.signed)
 
 
 def gap_bound(layout: Layout) -> GapBound:
@@ -56,12 +58,12 @@ def gap_of(layout: Layout, block: Block) -> GapBound:
     if isinstance(block, QuadraticBlock):
         return GapBound(signed=sum(_excess(block, c) for c in components))
     if isinstance(block, TermBlock):
-        return _gap_of_term(block, deviation(block.argument, components), all(c.is_gaussian for c in components))
+        return _gap_of_term(block, _deviation(layout, block), all(c.is_gaussian for c in components))
     if isinstance(block, NormBlock):
-        s = deviation(block.argument, components)
+        s = _deviation(layout, block)
         if is_isotropic(layout, block):
             first, sizes = (np.array([g[k] if k == 0 else g.size for g in block.groups]) for k in (0, 1))
-            worst = _norm.worst_gap(s[first], sizes)
+            worst = group_norm.worst_gap(s[first], sizes)
         else:  # ||m + e|| - ||m|| <= ||e||, and <||e||>^2 <= <||e||^2>
             worst = np.array([math.hypot(*s[g]) for g in block.groups])
         return GapBound(kinks=float(np.sum(np.abs(block.weights) * worst)))
@@ -71,17 +73,22 @@ def gap_of(layout: Layout, block: Block) -> GapBound:
     )
 
 
+def _deviation(layout: Layout, block: TermBlock | NormBlock) -> Vector:
+    """Standard deviation of every row of a block."""
+    return row_deviation(block.argument.stacked(layout.objective.variables), layout.of(block.variables))
+
+
 def _gap_of_term(block: TermBlock, sigma: Vector, gaussian: bool) -> GapBound:
     weights = np.broadcast_to(np.asarray(block.weights, dtype=np.float64), sigma.shape)
     if is_quadratic(block.term):
         return GapBound(signed=float(weights @ block.term.gap(0.0 * sigma, sigma)))
-    jumps, kinks, bends = block.term.gap_coefficients()
+    jumps, kinks, curvature = block.term.gap_coefficients()
     if not gaussian:
         kinks = kinks * math.sqrt(2.0 * math.pi) / 2.0  # a kink j costs j <|noise|> / 2, at most j s / 2
     size = np.where(sigma > 0, np.abs(weights), 0.0)
-    with np.errstate(invalid="ignore", over="ignore"):  # an infinite bend of weight zero
-        bent = np.where(size > 0, size * bends * sigma**2, 0.0)
-    return GapBound(float(np.sum(size * jumps)), float(np.sum(size * kinks * sigma)), float(np.sum(bent)))
+    with np.errstate(invalid="ignore", over="ignore"):  # an infinite curvature of weight zero
+        curved = np.where(size > 0, size * curvature * sigma**2, 0.0)
+    return GapBound(float(np.sum(size * jumps)), float(np.sum(size * kinks * sigma)), float(np.sum(curved)))
 
 
 def _excess(block: QuadraticBlock, c: Component) -> float:
@@ -102,7 +109,7 @@ def quadratic_diagonal(block: QuadraticBlock, c: Component) -> Vector:
     own = list(block.argument.maps.items())
     for i, (variable, linear) in enumerate(own):
         if variable in c.variables and i not in known:
-            known[i] = Congruence(linear, block.matrix, 2.0 * float(block.weights)).diagonal()
+            known[i] = Congruence(linear, block.matrix, 2.0 * float(block.weights)).diagonal
     found = {variable: known[i] for i, (variable, _) in enumerate(own) if i in known}
     return np.concatenate([found.get(v, np.zeros(v.size)) for v in c.variables])
 
@@ -130,7 +137,7 @@ def is_isotropic(layout: Layout, block: NormBlock) -> bool:
     named = np.stack([np.repeat(np.arange(sizes.size), sizes), chosen[entries]])
     if np.unique(named, axis=1).shape[1] < entries.size:  # a coordinate twice in a group
         return False
-    sigma = deviation(argument, components)
+    sigma = _deviation(layout, block)
     lowest, highest = (extreme.reduceat(sigma[entries], starts) for extreme in (np.minimum, np.maximum))
     if np.any(highest - lowest > _ROUNDING * highest):
         return False
@@ -143,3 +150,70 @@ def _uncorrelated(linear: Map, c: Component) -> bool:
     covariance = spread.T @ spread
     variances = np.diagonal(covariance)
     return bool(np.abs(covariance - np.diag(variances)).max() <= _ROUNDING * variances.max())
+
+
+# -- Which sigma guarantees a tolerance --------------------------------------------------------------------------------
+
+
+def sigma_for(f: Any, tolerance: float) -> float:
+    r"""The largest sigma for which minimising the bound is guaranteed to end within `tolerance` of the optimum.
+
+    With an isotropic Gaussian the bound exceeds the objective nowhere by more than :math:`\sigma^2 T + \sigma B`, where
+    T collects the quadratic parts (for the lasso :math:`\mathrm{trace}(A)`) and
+    :math:`B = \sum_k w_k j_k \|a_k\| / \sqrt{2\pi}` the kinks. So for every
+    :math:`\sigma \le 2\Delta / (B + \sqrt{B^2 + 4 T \Delta})` the minimiser :math:`\hat x` of the bound has
+    :math:`f(\hat x) \le f^* + \Delta`.
+
+    Parameters
+    ----------
+    f : objective
+        Of real variables; every term continuous and, far out, at most quadratic.
+    tolerance : float
+        The absolute tolerance, > 0.
+
+    Returns
+    -------
+    float
+        Infinite where f is affine: then the bound is exact for every sigma.
+
+    Notes
+    -----
+    The paper divides by :math:`\sqrt{\mathrm{trace} A}` where :math:`\mathrm{trace} A` is right; its sigma breaks the
+    guarantee. Cost: one pass over the data for the row norms. The formula loses no digits for tolerances from 1e-15 to
+    1e15.
+
+    Examples
+    --------
+    >>> import numpy as np, varopt as vo
+    >>> w = vo.Variable(1)
+    >>> f = 2 * vo.sum_squares(w) + 4 * vo.norm1(w)                 # A = 2, lambda = 4
+    >>> sigma = vo.sigma_for(f, 0.1)
+    >>> print(f"{2 * sigma**2 + 4 * sigma * np.sqrt(2 / np.pi):.12f}")   # the gap it allows
+    0.100000000000
+    """
+    objective = as_objective(f).checked
+    if isinstance(tolerance, bool) or not isinstance(tolerance, (int, float, np.integer, np.floating)):
+        raise ValueError(f"tolerance must be a positive number; got {tolerance!r}.")
+    if not (math.isfinite(tolerance) and tolerance > 0):
+        raise ValueError(f"tolerance must be positive and finite; got {tolerance}.")
+    discrete = [str(v) for v in objective.variables if v.kind != "real"]
+    if discrete:
+        raise ValueError(f"sigma_for needs real variables; {', '.join(discrete)} is discrete.")
+    for block in objective.blocks:
+        if isinstance(block, TermBlock) and not block.term.is_continuous:
+            raise ValueError(
+                f"sigma_for needs continuous terms: {block.describe()} jumps, "
+                "and no sigma brings its bound close everywhere."
+            )
+    if not objective.variables:
+        return math.inf
+    layout = lay_out(objective, Gaussian(np.zeros(objective.size), 1.0))
+    gap = gap_bound(layout)
+    B, T = gap.kinks, gap.curvature + abs(gap.signed)
+    if not math.isfinite(T + B):
+        culprits = [b.describe() for b in objective.blocks if not math.isfinite(gap_of(layout, b).total)]
+        what = culprits[0] if culprits else str(objective)
+        raise ValueError(f"sigma_for needs a bounded second derivative: that of {what} is not, and so is its gap not.")
+    # hypot and separate roots: neither B^2 nor T Delta overflows or vanishes, and nothing is subtracted.
+    denominator = B + math.hypot(B, 2.0 * math.sqrt(T) * math.sqrt(tolerance))
+    return math.inf if denominator == 0.0 else 2.0 * (float(tolerance) / denominator)

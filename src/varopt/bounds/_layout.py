@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from varopt.families import Bernoulli, Categorical, Family, Gaussian, LocationScale, Product
 from varopt.model import Objective, Variable
-from varopt.model._points import unflatten
+from varopt.model.points import unflatten
 
 __all__ = ["Component", "Layout", "check_family", "components_of", "lay_out", "marginals"]
 
@@ -20,7 +20,7 @@ Vector = NDArray[np.float64]
 _SUITS = {
     "real": "Gaussian, Uniform, Laplace or Logistic",
     "binary": "Bernoulli",
-    "categorical": "families.Categorical",
+    "categorical": "families.OneHotCategorical",
 }
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from varopt.bounds._analytic import AnalyticBound
 from varopt.bounds._bound import Bound, NoClosedForm
+from varopt.bounds._family_bound import FamilyBound
 from varopt.bounds._layout import Layout, lay_out
 from varopt.bounds._quadrature import product_rule_bound
 from varopt.bounds._sampled import SamplingOptions, sampled_bound
@@ -100,7 +100,7 @@ def bound(f: Any, family: Family, *, method: str | None = None, **options: Any) 
         _check_options(method, options, ())
         layout = lay_out(as_objective(f).checked, family)
         if method == "closed_form":
-            return AnalyticBound(layout, method, _NODES)
+            return FamilyBound(layout, method, _NODES)
         if method == "quadrature":
             return _quadrature(layout, _nodes(options))
         target = objective_target(layout)
@@ -127,7 +127,7 @@ def _nodes(options: dict[str, Any]) -> int | None:
 def _quadrature(layout: Layout, nodes: int | None) -> Bound:
     """Block by block where every block allows it, else over all coordinates at once."""
     try:
-        return AnalyticBound(layout, "quadrature", nodes or _NODES)
+        return FamilyBound(layout, "quadrature", nodes or _NODES)
     except NoClosedForm as refusal:
         if all(c.is_discrete for c in layout.components):
             raise  # too many states in a block: there are no fewer in all

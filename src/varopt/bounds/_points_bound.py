@@ -79,10 +79,10 @@ class PointsBound(Bound):
     # -- Gradient -----------------------------------------------------------------------------------------------------
 
     @cached_property
-    def _slopes(self) -> Vector | None:
+    def _gradients(self) -> Vector | None:
         if self._estimator == "score":
             return None
-        return self._target.slopes(self._points)  # type: ignore[misc]  # `check_estimator` saw that there are some
+        return self._target.gradients(self._points)  # type: ignore[misc]  # `check_estimator` saw that there are some
 
     @cached_property
     def _averages(self) -> list[dict[str, tuple[Vector, Vector]]]:
@@ -93,7 +93,7 @@ class PointsBound(Bound):
                     raise ValueError(
                         f"the score of {type(c.family).__name__} does not exist: its support moves with its "
                         "parameters. Use method='sampled' with estimator='reparameterized'"
-                        + (f", for which {self._target.why_no_slopes}." if self._target.why_no_slopes else ".")
+                        + (f", for which {self._target.why_no_gradients}." if self._target.why_no_gradients else ".")
                     )
         return [self._average(c) for c in self._target.components]
 
@@ -123,9 +123,9 @@ class PointsBound(Bound):
 
     def _contributions(self, c: Component, part: slice) -> dict[str, Vector]:
         x = self._points[part, c.part]
-        if self._slopes is not None:
+        if self._gradients is not None:
             family: Any = c.family
-            return family.pullback(family.standardize(x), self._slopes[part, c.part])  # type: ignore[no-any-return]
+            return family.pullback(family.standardize(x), self._gradients[part, c.part])  # type: ignore[no-any-return]
         centred = self._centred[part]
         return {name: s * centred.reshape(-1, *[1] * (s.ndim - 1)) for name, s in c.family.score(x).items()}
 
@@ -161,8 +161,8 @@ class PointsBound(Bound):
                 name = type(c.family).__name__
                 raise ValueError(f"hessian by method {self.method!r} needs Gaussian or discrete families; got {name}.")
         z = np.concatenate([self._standard(c) for c in self._target.components], axis=1)
-        if self._slopes is not None:
-            raw = (self._weights[:, None] * self._slopes).T @ z
+        if self._gradients is not None:
+            raw = (self._weights[:, None] * self._gradients).T @ z
             hessian = self._solve(raw.T).T
             return 0.5 * (hessian + hessian.T)
         weighted = self._weights * self._centred

@@ -89,7 +89,7 @@ def product_rule_bound(target: Target, nodes: int | None) -> Bound:
         kept = weights > _NEGLIGIBLE * weights.max()
         points, weights = points[kept], weights[kept]
     no_score = not all(c.family.has_score for c in target.components)
-    estimator = "reparameterized" if no_score and not discrete and target.slopes is not None else "score"
+    estimator = "reparameterized" if no_score and not discrete and target.gradients is not None else "score"
     return PointsBound(target, "quadrature", points, weights / weights.sum(), 0, estimator)
 
 

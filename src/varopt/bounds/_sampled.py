@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from varopt._domains import as_generator
 from varopt.bounds._points_bound import PointsBound
 from varopt.bounds._target import Target
-from varopt.families._family import as_generator
 
 __all__ = ["SamplingOptions", "sampled_bound"]
 
@@ -51,9 +51,9 @@ def sampled_bound(target: Target, options: SamplingOptions) -> PointsBound:
     if options.estimator == "reparameterized":
         if any(c.is_discrete for c in target.components):
             raise ValueError("estimator 'reparameterized' needs families over real variables; use estimator='score'.")
-        if target.slopes is None:
+        if target.gradients is None:
             raise ValueError(
-                f"estimator 'reparameterized' needs a gradient: {target.why_no_slopes}. Use estimator='score'."
+                f"estimator 'reparameterized' needs a gradient: {target.why_no_gradients}. Use estimator='score'."
             )
     n, unit = int(options.samples), 1
     if options.quasi:

@@ -14,7 +14,7 @@ from varopt.bounds._gap import gap_bound
 from varopt.bounds._layout import Component, Layout, check_family, components_of
 from varopt.families import Family
 from varopt.model import Objective, Variable
-from varopt.model._blocks import (
+from varopt.model.blocks import (
     AffineBlock,
     Block,
     ComposedBlock,
@@ -23,7 +23,7 @@ from varopt.model._blocks import (
     QuadraticBlock,
     TermBlock,
 )
-from varopt.model._points import unflatten
+from varopt.model.points import unflatten
 
 __all__ = ["Target", "black_box_target", "block_values", "objective_target"]
 
@@ -42,8 +42,8 @@ class Target:
     family: Family
     components: tuple[Component, ...]
     values: Callable[[Vector], Vector]  # (n, size) to (n,)
-    slopes: Callable[[Vector], Vector] | None  # (n, size) to (n, size), almost everywhere
-    why_no_slopes: str
+    gradients: Callable[[Vector], Vector] | None  # (n, size) to (n, size), almost everywhere
+    why_no_gradients: str
     layout: Layout | None = None  # None for a black box
     function: Callable[..., Any] | None = None  # the black box
 
@@ -93,20 +93,20 @@ class Target:
 
 
 def objective_target(layout: Layout) -> Target:
-    """An objective, with slopes where all of its blocks are continuous."""
+    """An objective, with gradients where all of its blocks are continuous."""
     objective = layout.objective
-    culprit = next((why for block in objective.blocks if (why := _why_no_slope(block))), "")
+    culprit = next((why for block in objective.blocks if (why := _why_no_gradient(block))), "")
 
     def values(points: Vector) -> Vector:
         return sum((block_values(b, objective.variables, points) for b in objective.blocks), np.zeros(len(points)))
 
-    def slopes(points: Vector) -> Vector:
+    def gradients(points: Vector) -> Vector:
         total = np.zeros(points.shape)
         for block in objective.blocks:
-            _add_slopes(total, objective, block, points)
+            _add_gradients(total, objective, block, points)
         return total
 
-    return Target(layout.family, layout.components, values, None if culprit else slopes, culprit, layout)
+    return Target(layout.family, layout.components, values, None if culprit else gradients, culprit, layout)
 
 
 def _chunks(block: Any, count: int) -> list[slice]:
@@ -135,15 +135,15 @@ def block_values(block: Block, variables: tuple[Variable, ...], points: Vector) 
     return total
 
 
-def _why_no_slope(block: Block) -> str:
+def _why_no_gradient(block: Block) -> str:
     if isinstance(block, TermBlock) and not block.term.is_continuous:
-        return f"{block.describe()} jumps, and the slope does not see a jump"
+        return f"{block.describe()} jumps, and its derivative does not see a jump"
     if not isinstance(block, (TermBlock, AffineBlock, QuadraticBlock, NormBlock)):
-        return f"{block.describe()} has no slope in closed form"
+        return f"{block.describe()} has no gradient in closed form"
     return ""
 
 
-def _add_slopes(total: Vector, objective: Objective, block: Any, points: Vector) -> None:
+def _add_gradients(total: Vector, objective: Objective, block: Any, points: Vector) -> None:
     """Add the gradient of a continuous block at flat points (n, size), almost everywhere."""
     linear = block.argument.stacked(objective.variables)
     for part in _chunks(block, len(points)):
@@ -153,19 +153,19 @@ def _add_slopes(total: Vector, objective: Objective, block: Any, points: Vector)
         elif isinstance(block, QuadraticBlock):
             inner = block.weights * (block.matrix.apply(z) + block.matrix.transpose_apply(z))
         elif isinstance(block, NormBlock):
-            inner = _norm_slopes(block, z)
+            inner = _norm_gradients(block, z)
         else:
             inner = np.full(z.shape, float(block.weights))
         total[part] += linear.transpose_apply(np.asarray(inner))
 
 
-def _norm_slopes(block: NormBlock, z: Vector) -> Vector:
-    slopes = np.zeros(z.shape)
+def _norm_gradients(block: NormBlock, z: Vector) -> Vector:
+    gradients = np.zeros(z.shape)
     norms = block.norms(z)
     scaled = np.broadcast_to(block.weights, norms.shape) / np.where(norms > 0, norms, 1.0)
     for k, group in enumerate(block.groups):
-        slopes[..., group] += scaled[..., k, None] * z[..., group]
-    return slopes
+        gradients[..., group] += scaled[..., k, None] * z[..., group]
+    return gradients
 
 
 # -- Black boxes ------------------------------------------------------------------------------------------------------
@@ -205,9 +205,9 @@ def black_box_target(
     def values(points: Vector) -> Vector:
         return evaluate("f", function, points, (len(points),))
 
-    slopes = None if gradient is None else lambda points: evaluate("gradient", gradient, points, points.shape)
+    gradients = None if gradient is None else lambda points: evaluate("gradient", gradient, points, points.shape)
     why = "that of a callable is unknown; give gradient="
-    return Target(family, components_of(family), values, slopes, why, function=function)
+    return Target(family, components_of(family), values, gradients, why, function=function)
 
 
 def _summary(raw: Any) -> str:

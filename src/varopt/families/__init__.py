@@ -1,8 +1,11 @@
 """Families p(x|theta) over which the bound E(theta) = <f(x)>_{p(x|theta)} is taken.
 
 `Gaussian`, `Uniform`, `Laplace` and `Logistic` are location-scale, hence expectation affine: with them a convex f has
-a convex bound (Theorem 1 of the paper, SB12). `Bernoulli` and `Categorical` turn bits and choices into probabilities.
-`Product` puts one family on each of several variables.
+a convex bound (Theorem 1 of the paper, SB12). `Bernoulli` and `OneHotCategorical` turn bits and choices into
+probabilities. `Product` puts one family on each of several variables. These are the only distributions: the sampled
+updates of `varopt.solvers.natural_gradient` draw from them, a `RootedGaussian` where they keep axes of their own.
+
+``Categorical`` is `OneHotCategorical` by its older name, which `varopt.Categorical`, the variable, has too.
 
 SB12: J. Staines and D. Barber, *Variational Optimization*, arXiv:1212.4507, 2012.
 """
@@ -10,15 +13,18 @@ SB12: J. Staines and D. Barber, *Variational Optimization*, arXiv:1212.4507, 201
 from __future__ import annotations
 
 from varopt.families._bernoulli import Bernoulli
-from varopt.families._categorical import Categorical
 from varopt.families._family import Family
 from varopt.families._gaussian import Gaussian
 from varopt.families._laplace import Laplace
 from varopt.families._location_scale import LocationScale
 from varopt.families._logistic import Logistic
+from varopt.families._one_hot_categorical import OneHotCategorical
 from varopt.families._product import Product
 from varopt.families._registry import REGISTRY
+from varopt.families._rooted_gaussian import RootedGaussian
 from varopt.families._uniform import Uniform
+
+Categorical = OneHotCategorical
 
 __all__ = [
     "REGISTRY",
@@ -29,6 +35,8 @@ __all__ = [
     "Laplace",
     "LocationScale",
     "Logistic",
+    "OneHotCategorical",
     "Product",
+    "RootedGaussian",
     "Uniform",
 ]

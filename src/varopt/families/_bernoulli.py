@@ -8,6 +8,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import expit, logit, xlog1py, xlogy
 
 from varopt._domains import PROBABILITY, Domain
 from varopt.families._family import Builder, Elementary, FloatArray, as_sharpening, as_vector
@@ -78,16 +79,12 @@ class Bernoulli(Elementary):
         return np.where(self._arrays["probability"] > 0.5, 1.0, 0.0)
 
     def entropy(self) -> float:
-        from scipy.special import xlog1py, xlogy
-
         p = self._arrays["probability"]
         return -float((xlogy(p, p) + xlog1py(1.0 - p, -p)).sum())  # log1p keeps the second term for tiny p
 
     @np.errstate(over="ignore")
     def sharpen(self, factor: float) -> Self:
         """Raise p and 1 - p to the power 1 / `factor` and renormalise: a temperature in (0, 1]."""
-        from scipy.special import expit, logit
-
         # p^(1/t) / (p^(1/t) + (1 - p)^(1/t)) = expit(logit(p) / t)
         return self.replace(probability=expit(logit(self._arrays["probability"]) / as_sharpening(factor)))
 

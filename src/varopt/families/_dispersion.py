@@ -1,7 +1,7 @@
 """The three shapes of a dispersion S in x = mean + S z: a number, a vector (elementwise), a Cholesky factor.
 
 Each knows the same linear algebra, so that a location-scale family is written once for all of them. Below, z has
-shape (..., size) and q is the density of one coordinate of z, with slope psi = -q'/q. A family tells the information
+shape (..., size) and q is the density of one coordinate of z, with score psi = -q'/q. A family tells the information
 of q as a triple (location, scale, variance) = (<psi^2>, <(psi z - 1)^2>, <z^2>).
 """
 
@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.linalg import solve_triangular
 
 from varopt._domains import Domain, as_finite
 from varopt.families._family import FloatArray
@@ -194,8 +195,6 @@ class Cholesky:
 
 
 def _solve_triangular(factor: FloatArray, right: FloatArray, *, transposed: bool) -> FloatArray:
-    from scipy.linalg import solve_triangular
-
     columns = right.reshape(-1, len(factor)).T
     solution = solve_triangular(factor, columns, lower=True, trans=int(transposed), check_finite=False)
     return np.asarray(solution.T.reshape(right.shape), dtype=np.float64)

@@ -10,18 +10,17 @@ from typing import Any, ClassVar, NoReturn, Self, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from varopt._domains import PROBABILITY, Domain, as_finite
+from varopt._domains import PROBABILITY, Domain, Seed, as_finite, as_generator
 
-__all__ = ["Builder", "Elementary", "Family", "FloatArray", "Seed"]
+__all__ = ["SMALLEST_UNIFORM", "Builder", "Elementary", "Family", "FloatArray", "Seed"]
 
 FloatArray: TypeAlias = NDArray[np.float64]
-Seed: TypeAlias = int | np.random.Generator | np.random.SeedSequence | None
 
 SHARPENING = Domain(low=0.0, high=1.0, low_open=True, typical=(0.1, 1.0))
 
 # A float64 uniform is a multiple of 2^-53. Clipping to the outermost ones but 0 and 1 keeps inverse distribution
 # functions finite, maps u and 1 - u to mirror images, and moves no other draw.
-_RESOLUTION = 2.0**-53
+SMALLEST_UNIFORM = 2.0**-53
 
 
 class Family(ABC):
@@ -190,7 +189,7 @@ class Family(ABC):
 
     def _uniforms(self, u: ArrayLike) -> FloatArray:
         array = with_last_axis("u", PROBABILITY.validate("u", u), self.noise_size)
-        return np.clip(array, _RESOLUTION, 1.0 - _RESOLUTION)
+        return np.clip(array, SMALLEST_UNIFORM, 1.0 - SMALLEST_UNIFORM)
 
 
 Builder: TypeAlias = Callable[[int, np.random.Generator], Family]
@@ -267,21 +266,6 @@ class Elementary(Family):
             for name, array in self._arrays.items()
         )
         return f"{type(self).__name__}({', '.join(texts)})"
-
-
-def as_generator(seed: Seed) -> np.random.Generator:
-    """A generator from `seed`; a generator is returned as it is."""
-    if isinstance(seed, np.random.Generator):
-        return seed
-    if seed is None or isinstance(seed, np.random.SeedSequence):
-        return np.random.default_rng(seed)
-    try:
-        number = operator.index(seed)
-    except TypeError:
-        number = -1
-    if number < 0:
-        raise ValueError(f"seed must be a non-negative integer, a numpy.random.Generator or None; got {seed!r}.")
-    return np.random.default_rng(number)
 
 
 def as_sharpening(factor: float) -> float:

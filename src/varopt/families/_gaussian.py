@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import ndtr, ndtri
 
 from varopt._domains import POSITIVE, REAL, Domain
 from varopt.families._family import Builder, FloatArray
@@ -75,19 +76,15 @@ class Gaussian(LocationScale):
         return -0.5 * z**2 - 0.5 * math.log(2.0 * math.pi)
 
     @staticmethod
-    def noise_slope(z: FloatArray) -> FloatArray:
+    def noise_score(z: FloatArray) -> FloatArray:
         return z
 
     @staticmethod
     def noise_cdf(z: FloatArray) -> FloatArray:
-        from scipy.special import ndtr
-
         return np.asarray(ndtr(z))
 
     @staticmethod
     def noise_quantile(u: FloatArray) -> FloatArray:
-        from scipy.special import ndtri
-
         return np.asarray(ndtri(u))
 
     def noise(self, n: int, rng: np.random.Generator) -> FloatArray:

@@ -46,7 +46,7 @@ class Laplace(LocationScale):
         return -np.abs(z) - math.log(2.0)
 
     @staticmethod
-    def noise_slope(z: FloatArray) -> FloatArray:
+    def noise_score(z: FloatArray) -> FloatArray:
         return np.sign(z)
 
     @staticmethod

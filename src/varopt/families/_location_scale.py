@@ -68,7 +68,7 @@ class LocationScale(Elementary):
 
     @staticmethod
     @abstractmethod
-    def noise_slope(z: FloatArray) -> FloatArray:
+    def noise_score(z: FloatArray) -> FloatArray:
         """psi(z) = -d log q / dz, elementwise."""
 
     @staticmethod
@@ -200,8 +200,8 @@ class LocationScale(Elementary):
         # d log p / d mean = S^-T psi(z);  d log p / dS = pullback of the same through S z, less d log det S / dS.
         mean, scale = self._arrays
         z = self.standardize(x)
-        slope = self._dispersion.solve_transposed(self.noise_slope(z))
-        return {mean: slope, scale: self._dispersion.pullback(z, slope) - self._dispersion.log_determinant_gradient()}
+        score = self._dispersion.solve_transposed(self.noise_score(z))
+        return {mean: score, scale: self._dispersion.pullback(z, score) - self._dispersion.log_determinant_gradient()}
 
     @np.errstate(over="ignore", invalid="ignore")
     def fisher(self) -> dict[str, FloatArray]:

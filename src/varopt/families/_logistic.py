@@ -6,6 +6,7 @@ import math
 from typing import ClassVar
 
 import numpy as np
+from scipy.special import expit, logit
 
 from varopt.families._family import FloatArray
 from varopt.families._location_scale import LocationScale
@@ -43,17 +44,13 @@ class Logistic(LocationScale):
         return -r - 2.0 * np.log1p(np.exp(-r))
 
     @staticmethod
-    def noise_slope(z: FloatArray) -> FloatArray:
+    def noise_score(z: FloatArray) -> FloatArray:
         return np.tanh(z / 2.0)
 
     @staticmethod
     def noise_cdf(z: FloatArray) -> FloatArray:
-        from scipy.special import expit
-
         return np.asarray(expit(z))
 
     @staticmethod
     def noise_quantile(u: FloatArray) -> FloatArray:
-        from scipy.special import logit
-
         return np.asarray(logit(u))

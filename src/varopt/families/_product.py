@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from varopt.families._bernoulli import Bernoulli
-from varopt.families._categorical import Categorical
 from varopt.families._family import Builder, Family, FloatArray
 from varopt.families._gaussian import Gaussian
 from varopt.families._laplace import Laplace
+from varopt.families._one_hot_categorical import OneHotCategorical
 
 __all__ = ["Product"]
 
@@ -183,7 +183,7 @@ class Product(Family):
     def examples(cls) -> dict[str, Builder]:
         parts: dict[str, tuple[type[Family], ...]] = {
             "product-affine": (Gaussian, Laplace),
-            "product-discrete": (Bernoulli, Categorical),
+            "product-discrete": (Bernoulli, OneHotCategorical),
             "product-mixed": (Gaussian, Bernoulli),
         }
 

@@ -6,17 +6,27 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from varopt.families._bernoulli import Bernoulli
-from varopt.families._categorical import Categorical
 from varopt.families._family import Builder, Family
 from varopt.families._gaussian import Gaussian
 from varopt.families._laplace import Laplace
 from varopt.families._logistic import Logistic
+from varopt.families._one_hot_categorical import OneHotCategorical
 from varopt.families._product import Product
+from varopt.families._rooted_gaussian import RootedGaussian
 from varopt.families._uniform import Uniform
 
 __all__ = ["REGISTRY"]
 
-_FAMILIES: tuple[type[Family], ...] = (Gaussian, Uniform, Laplace, Logistic, Bernoulli, Categorical, Product)
+_FAMILIES: tuple[type[Family], ...] = (
+    Gaussian,
+    RootedGaussian,
+    Uniform,
+    Laplace,
+    Logistic,
+    Bernoulli,
+    OneHotCategorical,
+    Product,
+)
 
 REGISTRY: Mapping[str, Builder] = MappingProxyType(
     {name: build for family in _FAMILIES for name, build in family.examples().items()}

@@ -59,7 +59,7 @@ class Uniform(LocationScale):
         return np.where(np.abs(z) <= 1.0, -math.log(2.0), -np.inf)
 
     @staticmethod
-    def noise_slope(z: FloatArray) -> NoReturn:
+    def noise_score(z: FloatArray) -> NoReturn:
         raise TypeError(_NO_SCORE)
 
     @staticmethod

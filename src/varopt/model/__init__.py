@@ -36,7 +36,7 @@ from varopt.model._functions import (
 )
 from varopt.model._objective import Elementwise, Objective, as_objective
 from varopt.model._parameter import Parameter, Parametric
-from varopt.model._polynomial import Polynomial
+from varopt.model._polynomial import Polynomial, as_polynomial
 
 _scipy.install()
 
@@ -53,6 +53,7 @@ __all__ = [
     "Variable",
     "abs",
     "as_objective",
+    "as_polynomial",
     "capped_abs",
     "clip",
     "dead_zone",

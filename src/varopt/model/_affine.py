@@ -12,12 +12,15 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from varopt.model._maps import (
+from varopt.model import _frames as frames
+from varopt.model import _generic as generic
+from varopt.model._parameter import Parametric
+from varopt.model.maps import (
+    Composition,
     Difference,
     HStack,
     Map,
     Matrix,
-    Product,
     Scaled,
     Selection,
     Sum,
@@ -27,8 +30,7 @@ from varopt.model._maps import (
     signed_sum,
     times,
 )
-from varopt.model._parameter import Parametric
-from varopt.model._points import ordered, split
+from varopt.model.points import ordered, split
 
 if TYPE_CHECKING:
     from varopt.model._objective import Objective
@@ -63,6 +65,7 @@ class Expression(metaclass=_Sealed):
 
     # NumPy and scipy.sparse then leave mixed operators to us instead of looping over elements.
     __array_ufunc__ = None
+    __pandas_priority__ = 5000  # and pandas: above that of its frames
     __iter__ = None  # else Python would index from 0 until an IndexError
     shape: tuple[int, ...]
 
@@ -125,9 +128,7 @@ class Expression(metaclass=_Sealed):
         if isinstance(other, Parametric):
             return NotImplemented
         if isinstance(other, Expression):
-            from varopt.model._polynomial import multiply
-
-            return multiply(self, other)
+            return generic.multiply(self, other)
         return self.scale(other)
 
     __rmul__ = __mul__
@@ -146,9 +147,7 @@ class Expression(metaclass=_Sealed):
         raise TypeError(f"{self} cannot be a divisor: expressions are divided by numbers and arrays only.")
 
     def __pow__(self, exponent: Any) -> Any:
-        from varopt.model._functions import power
-
-        return power(self, exponent)
+        return generic.power(self, exponent)
 
     def __matmul__(self, other: Any) -> Any:
         if isinstance(other, Parametric):
@@ -156,9 +155,7 @@ class Expression(metaclass=_Sealed):
         if isinstance(other, Expression):
             if self.shape == () or other.shape != self.shape:
                 raise ValueError(f"@ needs vectors of one length; got shapes {self.shape} and {other.shape}.")
-            from varopt.model._polynomial import multiply
-
-            return multiply(self, other, summed=True).total()
+            return generic.multiply(self, other, summed=True).total()
         if isinstance(other, (list, tuple)):
             other = as_real("the array after @", other)
         return self._multiplied(other.T if len(getattr(other, "shape", ())) == 2 else other, "after")
@@ -193,6 +190,40 @@ class Expression(metaclass=_Sealed):
 
     def __bool__(self) -> bool:
         raise TypeError("an expression has no truth value; call an objective at a point to get a number.")
+
+    # -- Comparisons: until there are constraints, an error and not a silent False ------------------------------------
+
+    __hash__ = object.__hash__  # variables are keys of mappings, each itself
+
+    def __eq__(self, other: object) -> bool:
+        return self._compared(other, "==")
+
+    def __ne__(self, other: object) -> bool:
+        return self._compared(other, "!=")
+
+    def __le__(self, other: object) -> bool:
+        return self._compared(other, "<=")
+
+    def __lt__(self, other: object) -> bool:
+        return self._compared(other, "<")
+
+    def __ge__(self, other: object) -> bool:
+        return self._compared(other, ">=")
+
+    def __gt__(self, other: object) -> bool:
+        return self._compared(other, ">")
+
+    def _compared(self, other: object, sign: str) -> bool:
+        if self is other and sign in ("==", "!="):  # as weak references ask
+            return sign == "=="
+        # Containers compare their entries: of two variables, and with what is no number, only whether they are one.
+        numeric = isinstance(other, (Expression, Parametric, np.ndarray, list, tuple)) or is_number(other)
+        if sign in ("==", "!=") and (not numeric or (isinstance(self, Variable) and isinstance(other, Variable))):
+            return NotImplemented  # type: ignore[no-any-return]
+        raise TypeError(
+            f"{self} {sign} {_short(other)} would be a constraint, and there are none yet: put what you want into the "
+            "objective, as a penalty, or substitute variables."
+        )
 
     def __array_function__(self, function: Any, *_: Any) -> Any:
         raise TypeError(f"numpy.{function.__name__} does not take expressions: write X @ w, or use varopt's functions.")
@@ -358,13 +389,12 @@ class Affine(Expression):
         return self.transform(Matrix(weights[None, :], form="c @ {}"), ())
 
     def total(self) -> Objective:
-        from varopt.model._blocks import AffineBlock
-        from varopt.model._objective import Objective
+        return generic.total(self)
 
-        if self.shape == ():
-            return Objective([AffineBlock(self)])
+    def summed(self) -> Affine:
+        """The sum of the entries, as a scalar expression."""
         ones = np.broadcast_to(np.ones(1), (1, self.rows))  # a view: no memory
-        return Objective([AffineBlock(self.transform(Matrix(ones, form="sum({})"), ()))])
+        return self.transform(Matrix(ones, form="sum({})"), ()) if self.shape else self
 
     def __getitem__(self, index: Any) -> Affine:
         kept, shape = select(self, index)
@@ -433,6 +463,7 @@ class Variable(Affine):
     def _declare(self, dimensions: tuple[int, ...], name: str | None) -> None:
         if name is not None and not isinstance(name, str):
             raise ValueError(f"name must be a string; got {name!r}.")
+        frames.install()
         self._restore(dimensions, name, (_order.take(), uuid.uuid4().hex))
 
     def _restore(self, dimensions: tuple[int, ...], name: str | None, order: tuple[int, str]) -> None:
@@ -534,6 +565,10 @@ def diff(expression: Any, order: int = 1) -> Affine:
 # -- Helpers ----------------------------------------------------------------------------------------------------------
 
 
+def _short(other: object) -> str:
+    return str(other) if isinstance(other, Expression) or is_number(other) else type(other).__name__
+
+
 def positive(name: str, value: Any) -> int:
     """A positive integer, or a `ValueError` that names it."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
@@ -579,7 +614,7 @@ def _scaled(factor: float, linear: Map) -> Map:
 
 def _product(outer: Map, inner: Map) -> Map:
     is_identity = isinstance(inner, Selection) and inner.index is None
-    return outer if is_identity else Product(outer, inner)
+    return outer if is_identity else Composition(outer, inner)
 
 
 def _sum(a: Map, b: Map) -> Map:

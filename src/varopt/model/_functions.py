@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from varopt import terms
+from varopt.model import _generic as generic
 from varopt.model._affine import Affine, Expression, diff, is_number, positive
-from varopt.model._blocks import AffineBlock, ComposedBlock, NormBlock, QuadraticBlock, TermBlock
-from varopt.model._maps import as_map, as_vector
 from varopt.model._objective import Elementwise, Objective
 from varopt.model._parameter import lifted
 from varopt.model._polynomial import Polynomial, as_polynomial
+from varopt.model.blocks import AffineBlock, ComposedBlock, NormBlock, QuadraticBlock, TermBlock
+from varopt.model.maps import Matrix, as_map, as_vector
 
 __all__ = [
     "abs", "capped_abs", "clip", "dead_zone", "diff", "epsilon_insensitive", "hinge", "huber", "mcp", "norm1", "norm2",
@@ -154,6 +155,7 @@ def square(expression: Any) -> Elementwise | Polynomial:
     return expression.times(expression) if isinstance(expression, Polynomial) else _apply(terms.square(), expression)
 
 
+@generic.power.register(Expression)
 @lifted
 def power(expression: Any, exponent: Any) -> Any:
     """A whole power, elementwise: a polynomial of bits, or the term ``z^k`` of anything else."""
@@ -294,4 +296,6 @@ def quad_form(expression: Any, matrix: Any) -> Objective:
     quadratic = as_map("the matrix of quad_form", matrix)
     if quadratic.shape != (expression.rows, expression.rows):
         raise ValueError(f"the matrix of quad_form must have shape {(expression.rows,) * 2}; got {quadratic.shape}.")
+    if isinstance(quadratic, Matrix) and quadratic.array.dtype.kind == "f" and quadratic.array.dtype.itemsize > 8:
+        quadratic = Matrix(quadratic.array.astype(np.float64))  # what products convert it to anyway
     return Objective([QuadraticBlock(expression, quadratic)])

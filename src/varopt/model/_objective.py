@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property, reduce
+from html import escape
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from varopt._display import card, fold, table
 from varopt._domains import as_finite
+from varopt.model import _generic as generic
 from varopt.model._affine import Affine, Expression, Variable, is_number
-from varopt.model._blocks import (
+from varopt.model._parameter import Parametric
+from varopt.model.blocks import (
     AffineBlock,
     Block,
     ComposedBlock,
@@ -20,11 +24,11 @@ from varopt.model._blocks import (
     Points,
     PolynomialBlock,
     TermBlock,
+    combined,
     weighted,
 )
-from varopt.model._maps import as_vector, signed_sum
-from varopt.model._parameter import Parametric
-from varopt.model._points import ordered, slices, split, unflatten
+from varopt.model.maps import as_vector, signed_sum
+from varopt.model.points import ordered, slices, split, unflatten
 from varopt.terms import AFFINE, UNKNOWN, Curvature
 
 __all__ = ["Elementwise", "Objective", "as_objective"]
@@ -119,8 +123,6 @@ class Objective(Expression):
         polynomials = [block for block in self._given if isinstance(block, PolynomialBlock)]
         if len(polynomials) < 2:
             return self._given
-        from varopt.model._polynomial import combined
-
         others = [block for block in self._given if not isinstance(block, PolynomialBlock)]
         return (*others, combined(polynomials))
 
@@ -181,6 +183,11 @@ class Objective(Expression):
         """Convex, concave, affine or unknown, as far as the rules of composition tell."""
         return reduce(lambda a, b: a + b, [block.curvature for block in self.checked.blocks], AFFINE)
 
+    @property
+    def assumption(self) -> str:
+        """What the curvature rests on where rounding hides it from proof; empty where it does not."""
+        return "; ".join(dict.fromkeys(block.assumption for block in self.blocks if block.assumption))
+
     def culprit(self) -> Culprit:
         """The innermost sub-expression, with the fact and the rule, that leaves the curvature unknown."""
         for block in self.blocks:
@@ -216,6 +223,20 @@ class Objective(Expression):
 
     def __repr__(self) -> str:
         return f"<objective of {', '.join(map(repr, self.variables)) or 'no variables'}: {self}>"
+
+    def _repr_html_(self) -> str:
+        rows = [("variables", ", ".join(f"{v} ({v.kind}, {v.size})" for v in self.variables) or "none")]
+        rows += [("curvature", self.curvature.description)]
+        parts = [(str(part), *part.curvature_and_reason) for part in self.blocks]
+        columns = {"part": [p for p, _, _ in parts], "curvature": [c.description for _, c, _ in parts]}
+        return card(
+            str(self), rows, fold("its parts", table(columns)), fold("why", f"<pre>{escape(self.explain())}</pre>")
+        )
+
+
+@generic.total.register
+def _(expression: Affine) -> Objective:
+    return Objective([AffineBlock(expression.summed())])
 
 
 _SUM = "a sum is convex if every part is, and a nonnegative multiple of a convex part is convex."

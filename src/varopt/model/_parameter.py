@@ -75,6 +75,22 @@ class Parametric:
     def __neg__(self) -> Parametric:
         return Parametric(operator.neg, self)
 
+    def __bool__(self) -> bool:
+        raise TypeError("a parameter, or what is built of one, has no truth value.")
+
+    __hash__ = object.__hash__  # parameters are keys of mappings, each itself
+
+    def __eq__(self, other: object) -> bool:
+        return self._compared(other)
+
+    def __ne__(self, other: object) -> bool:
+        return self._compared(other)
+
+    def _compared(self, other: object) -> bool:
+        if isinstance(self, Parameter) and not isinstance(other, (int, float)):
+            return NotImplemented  # type: ignore[no-any-return]  # containers ask whether it is the same
+        raise TypeError("a parameter cannot be compared: it stands for a number that is filled in later.")
+
     def __repr__(self) -> str:
         return f"<objective with {', '.join(map(str, self.parameters))}>"
 

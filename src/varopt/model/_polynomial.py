@@ -6,8 +6,7 @@ expectation under a factorised distribution is the same polynomial of the probab
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -16,18 +15,17 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from varopt.model._affine import Affine, Expression, Variable, select
-from varopt.model._blocks import AffineBlock, Block, ComposedBlock, PolynomialBlock, QuadraticBlock, TermBlock, written
-from varopt.model._maps import Map, Scaled, Selection, Sparse, as_vector
+from varopt.model._generic import as_polynomial
+from varopt.model._monomials import Monomials, join, merged, reduced
 from varopt.model._objective import Elementwise, Objective
-from varopt.model._points import flattened, ordered, slices
+from varopt.model.blocks import AffineBlock, Block, ComposedBlock, PolynomialBlock, QuadraticBlock, TermBlock, written
+from varopt.model.maps import Map, Scaled, Selection, Sparse, as_vector
+from varopt.model.points import flattened, ordered, slices
 from varopt.terms import AFFINE, UNKNOWN, Curvature
 
-__all__ = ["Polynomial", "as_polynomial", "combined", "multiply"]
+__all__ = ["Polynomial", "as_polynomial"]
 
-# rows (M,), coordinates (M, d), coefficients (M,): coordinates in the flat order of the polynomial's variables
-Monomials = tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.float64]]
-
-_MANY = 256  # addends a sum keeps before it is expanded
+_KEPT_ADDENDS = 256  # of a sum, before it is expanded
 
 
 class Polynomial(Expression):
@@ -48,7 +46,7 @@ class Polynomial(Expression):
         lazy = cls.__new__(cls)
         lazy.shape, lazy._kept = shape, tuple(addend for p in polynomials for addend in p._addends)
         # Expanded now and then, so that no list grows long.
-        return lazy if len(lazy._kept) < _MANY else Polynomial(lazy.used, lazy.monomials, shape)
+        return lazy if len(lazy._kept) < _KEPT_ADDENDS else Polynomial(lazy.used, lazy.monomials, shape)
 
     @property
     def _addends(self) -> tuple[Polynomial, ...]:
@@ -63,7 +61,7 @@ class Polynomial(Expression):
     def monomials(self) -> dict[int, Monomials]:
         """By degree d: rows (M,), coordinates (M, d) and coefficients (M,)."""
         aligned = [addend.broadcast(self.shape).over(self.used) for addend in self._kept]
-        return _merged(item for polynomial in aligned for item in polynomial.monomials.items())
+        return merged(item for polynomial in aligned for item in polynomial.monomials.items())
 
     @classmethod
     def from_affine(cls, affine: Affine) -> Polynomial:
@@ -76,7 +74,7 @@ class Polynomial(Expression):
         for variable, part in slices(affine.variables).items():
             rows, columns, values = _entries(affine.maps[variable])
             parts.append((1, (rows, columns[:, None] + part.start, values)))
-        return cls(affine.variables, _merged(parts), affine.shape)
+        return cls(affine.variables, merged(parts), affine.shape)
 
     @property
     def variables(self) -> tuple[Variable, ...]:
@@ -107,7 +105,7 @@ class Polynomial(Expression):
         scaled = [
             (d, (r, k, c * (factor[r] if factor.ndim else float(factor)))) for d, (r, k, c) in wide.monomials.items()
         ]
-        return Polynomial(wide.used, _merged(scaled) if np.any(factor == 0) else dict(scaled), wide.shape)
+        return Polynomial(wide.used, merged(scaled) if np.any(factor == 0) else dict(scaled), wide.shape)
 
     def broadcast(self, shape: tuple[int, ...]) -> Polynomial:
         """A scalar repeated to a vector."""
@@ -140,27 +138,25 @@ class Polynomial(Expression):
             for rows_b, codes_b, values_b in right.monomials.values():
                 # Of scalars, every monomial meets every other.
                 i, j = (
-                    _join(rows_a, rows_b)
-                    if left.shape
-                    else np.divmod(np.arange(rows_a.size * rows_b.size), rows_b.size)
+                    join(rows_a, rows_b) if left.shape else np.divmod(np.arange(rows_a.size * rows_b.size), rows_b.size)
                 )
                 rows = np.zeros_like(i) if summed else rows_a[i]
-                parts += _reduced(choice, (rows, np.hstack([codes_a[i], codes_b[j]]), values_a[i] * values_b[j]))
-        return Polynomial(left.used, _merged(parts), () if summed else left.shape)
+                parts += reduced(choice, (rows, np.hstack([codes_a[i], codes_b[j]]), values_a[i] * values_b[j]))
+        return Polynomial(left.used, merged(parts), () if summed else left.shape)
 
     def transform(self, outer: Map, shape: tuple[int, ...]) -> Polynomial:
         outer.check("the matrix before @")
         rows, columns, entries = _entries(outer)
         parts = []
         for degree, (inner, codes, values) in self.monomials.items():
-            i, j = _join(columns, inner)
+            i, j = join(columns, inner)
             parts.append((degree, (rows[i], codes[j], entries[i] * values[j])))
-        return Polynomial(self.used, _merged(parts), shape)
+        return Polynomial(self.used, merged(parts), shape)
 
     def total(self) -> Objective:
         summed = dict(self.monomials)
         if self.shape:
-            summed = _merged((d, (np.zeros_like(r), k, c)) for d, (r, k, c) in summed.items())
+            summed = merged((d, (np.zeros_like(r), k, c)) for d, (r, k, c) in summed.items())
         constant = float(summed.pop(0)[2].sum()) if 0 in summed else 0.0
         monomials = {d: (k, c) for d, (_, k, c) in summed.items()}
         return Objective([PolynomialBlock(self.used, monomials, constant)])
@@ -170,9 +166,9 @@ class Polynomial(Expression):
         kept = np.arange(self.rows)[kept]
         parts = []
         for degree, (rows, codes, values) in self.monomials.items():
-            i, j = _join(kept, rows)
+            i, j = join(kept, rows)
             parts.append((degree, (i, codes[j], values[j])))
-        return Polynomial(self.used, _merged(parts), shape)
+        return Polynomial(self.used, merged(parts), shape)
 
     def values(self, points: Mapping[Variable, NDArray[Any]]) -> NDArray[Any]:
         flat = flattened(self.used, points)
@@ -196,12 +192,6 @@ class Polynomial(Expression):
         return f"<polynomial of shape {self.shape}: {self}>"
 
 
-def combined(blocks: Iterable[PolynomialBlock]) -> PolynomialBlock:
-    """The sum of polynomial blocks as one."""
-    (block,) = Polynomial.sum_of(map(_from_block, blocks), ()).total().blocks
-    return block  # type: ignore[return-value]
-
-
 def _from_block(block: PolynomialBlock) -> Polynomial:
     monomials: dict[int, Monomials] = {
         d: (np.zeros(len(c), np.intp), k, np.asarray(block.weights * c, dtype=np.float64))
@@ -212,21 +202,31 @@ def _from_block(block: PolynomialBlock) -> Polynomial:
     return Polynomial(block.used, monomials, ())
 
 
-def as_polynomial(expression: Any) -> Polynomial | None:
-    """An expression as a polynomial in discrete variables, where it is one."""
-    if isinstance(expression, Polynomial):
-        return expression
-    if isinstance(expression, Affine):
-        return Polynomial.from_affine(expression) if _is_discrete(expression) else None
-    if isinstance(expression, Elementwise):
-        parts = [_block_entries(part) for part in expression.parts]
-        parts += [] if expression.rest is None else [as_polynomial(expression.rest)]
-    elif isinstance(expression, Objective):
-        parts = [_block_total(block) for block in expression.blocks]
-    else:
-        return None
+@as_polynomial.register
+def _(expression: Polynomial) -> Polynomial:
+    return expression
+
+
+@as_polynomial.register
+def _(expression: Affine) -> Polynomial | None:
+    return Polynomial.from_affine(expression) if _is_discrete(expression) else None
+
+
+@as_polynomial.register
+def _(expression: Elementwise) -> Polynomial | None:
+    rest = () if expression.rest is None else (as_polynomial(expression.rest),)
+    return _sum([*map(_block_entries, expression.parts), *rest], expression.shape)
+
+
+@as_polynomial.register
+def _(expression: Objective) -> Polynomial | None:
+    return _sum([*map(_block_total, expression.blocks)], ())
+
+
+def _sum(parts: Sequence[Polynomial | None], shape: tuple[int, ...]) -> Polynomial | None:
+    """The sum of polynomials; None where one of the parts is none."""
     polynomials = [part for part in parts if part is not None]
-    return Polynomial.sum_of(polynomials, expression.shape) if len(polynomials) == len(parts) else None
+    return Polynomial.sum_of(polynomials, shape) if len(polynomials) == len(parts) else None
 
 
 def _block_total(block: Block) -> Polynomial | None:
@@ -254,20 +254,6 @@ def _block_entries(block: TermBlock | ComposedBlock) -> Polynomial | None:
     for coefficient in coefficients[-2::-1]:  # Horner's rule
         total = total.times(shifted).add(coefficient)
     return total.scale(block.weights)  # type: ignore[no-any-return]
-
-
-def multiply(left: Expression, right: Expression, *, summed: bool = False) -> Polynomial:
-    """The product of two expressions, or the sum of its entries, where it is a polynomial in discrete variables."""
-    factors = []
-    for expression in (left, right):
-        factor = as_polynomial(expression)
-        if factor is None:
-            raise TypeError(
-                f"a product of expressions must be a polynomial in Binary or Categorical variables, and {expression} "
-                "is none: for real variables use sum_squares or quad_form, or hand vo.bound a callable."
-            )
-        factors.append(factor)
-    return factors[0].times(factors[1], summed=summed)
 
 
 # -- Helpers ----------------------------------------------------------------------------------------------------------
@@ -301,72 +287,9 @@ def _entries(linear: Map) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[n
     return entries.row.astype(np.intp), entries.col.astype(np.intp), entries.data.astype(np.float64)
 
 
-def _join(left: NDArray[np.intp], right: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Index pairs ``(i, j)`` with ``left[i] == right[j]``."""
-    order = np.argsort(right, kind="stable")
-    start = np.searchsorted(right[order], left, side="left")
-    count = np.searchsorted(right[order], left, side="right") - start
-    i = np.repeat(np.arange(left.size), count)
-    within = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
-    return i, order[np.repeat(start, count) + within]
-
-
 def _choices(used: tuple[Variable, ...]) -> NDArray[np.intp]:
     """For every coordinate the choice it belongs to: categories of one choice share theirs, a bit has its own."""
     widths = [v.dimensions[1] if v.kind == "categorical" else 1 for v in used]
     starts = slices(used).values()
     labels = [part.start + np.arange(part.stop - part.start) // w for part, w in zip(starts, widths, strict=True)]
     return np.concatenate(labels) if labels else np.empty(0, np.intp)
-
-
-def _reduced(choice: NDArray[np.intp], monomials: Monomials) -> list[tuple[int, Monomials]]:
-    """Monomials with distinct coordinates: ``x * x = x``, and two categories of one choice give zero."""
-    rows, codes, values = monomials
-    if codes.shape[1] <= 1:
-        return [(codes.shape[1], monomials)]
-    codes = np.sort(codes, axis=1)
-    same = codes[:, 1:] == codes[:, :-1]
-    labels = choice[codes]
-    keep = ~((labels[:, 1:] == labels[:, :-1]) & ~same).any(axis=1)
-    rows, codes, values, same = rows[keep], codes[keep], values[keep], same[keep]
-    first = np.hstack([np.ones((same.shape[0], 1), dtype=bool), ~same])
-    degree = first.sum(axis=1)
-    result = []
-    for d in np.unique(degree).tolist():
-        at = degree == d
-        result.append((d, (rows[at], codes[at][first[at]].reshape(-1, d), values[at])))
-    return result
-
-
-def _merged(parts: Iterable[tuple[int, Monomials]]) -> dict[int, Monomials]:
-    """Equal monomials of a row added up, by degree; those that cancel dropped."""
-    by_degree: dict[int, list[Monomials]] = {}
-    for degree, monomials in parts:
-        by_degree.setdefault(degree, []).append(monomials)
-    merged = {}
-    for degree in sorted(by_degree):
-        pieces = by_degree[degree]
-        rows, codes, values = (np.concatenate([p[k] for p in pieces]) for k in range(3))
-        at, sums = np.arange(values.size), values
-        if values.size > 1:
-            order, first = _sorted([rows, *codes.T])
-            at, sums = order[first], np.add.reduceat(values[order], first)
-        at, sums = at[sums != 0.0], sums[sums != 0.0]
-        if at.size:
-            merged[degree] = (rows[at], codes[at], sums)
-    return merged
-
-
-def _sorted(keys: list[NDArray[np.intp]]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """The order that sorts rows of keys, first key first, and where in it a new row begins."""
-    sizes = [int(key.max()) + 1 for key in keys]
-    if math.prod(sizes) < 2**62:  # one number says it all, and sorts many times faster
-        packed = keys[0]
-        for key, size in zip(keys[1:], sizes[1:], strict=True):
-            packed = packed * size + key
-        order = np.argsort(packed, kind="stable")
-        changes = np.diff(packed[order]) != 0
-    else:
-        order = np.lexsort(keys[::-1])
-        changes = np.logical_or.reduce([np.diff(key[order]) != 0 for key in keys])
-    return order, np.flatnonzero(np.concatenate([[True], changes]))

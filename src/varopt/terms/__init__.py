@@ -9,6 +9,7 @@ CONVEX
 """
 
 from varopt.terms._curvature import AFFINE, CONCAVE, CONVEX, UNKNOWN, Curvature
+from varopt.terms._gaussian import expectations_of
 from varopt.terms._named import (
     REGISTRY,
     Declaration,
@@ -46,6 +47,7 @@ __all__ = [
     "clip",
     "dead_zone",
     "epsilon_insensitive",
+    "expectations_of",
     "hinge",
     "huber",
     "mcp",

@@ -24,6 +24,15 @@ class Curvature(StrEnum):
     CONCAVE = "CONCAVE"
     UNKNOWN = "UNKNOWN"
 
+    @classmethod
+    def from_facts(cls, convex: bool, concave: bool) -> Curvature:
+        """The curvature of a function of which these two facts are known."""
+        if convex and concave:
+            return cls.AFFINE
+        if convex:
+            return cls.CONVEX
+        return cls.CONCAVE if concave else cls.UNKNOWN
+
     @property
     def description(self) -> str:
         """The curvature in words."""
@@ -49,16 +58,7 @@ class Curvature(StrEnum):
 
     def __add__(self, other: str) -> Curvature:
         other = Curvature(other)
-        return from_facts(self.is_convex and other.is_convex, self.is_concave and other.is_concave)
-
-
-def from_facts(convex: bool, concave: bool) -> Curvature:
-    """The curvature of a function of which these two facts are known."""
-    if convex and concave:
-        return Curvature.AFFINE
-    if convex:
-        return Curvature.CONVEX
-    return Curvature.CONCAVE if concave else Curvature.UNKNOWN
+        return Curvature.from_facts(self.is_convex and other.is_convex, self.is_concave and other.is_concave)
 
 
 AFFINE, CONVEX, CONCAVE, UNKNOWN = Curvature.AFFINE, Curvature.CONVEX, Curvature.CONCAVE, Curvature.UNKNOWN

@@ -28,44 +28,58 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from varopt._array import BLOCK, Array, as_float, blocked
+from varopt._array import BLOCK, Array, as_float, blocked, constant, is_traced, some
 from varopt._domains import as_finite
-from varopt.terms._polynomial import Polynomial, differentiate, evaluate, is_zero, real_roots, shift, subtract
 from varopt.terms._tails import FAR, NEAR, density, tail_minus_half, tails
+from varopt.terms.polynomials import Polynomial, differentiate, evaluate, is_zero, real_roots, shift, subtract
 
 if TYPE_CHECKING:
     from varopt.terms._piecewise import PiecewisePolynomial
 
-__all__ = ["expectations", "worst_gap"]
+__all__ = ["expectations", "expectations_of", "worst_gap"]
 
-Order = int | str  # a derivative in the mean (0, 1, 2), "gap", or "sigma" for the derivative in s
+# A derivative in the mean (0, 1, 2, ...); (k, p) for s^p times the k-th derivative, of which all derivatives in s
+# consist (the heat equation); "gap"; or "sigma" for the derivative in s, (2, 1) with its limit at s = 0.
+Order = int | str | tuple[int, int]
 
 # Knots closer than this many standard deviations are integrated piece by piece. By degree: the jumps of high ones
 # cancel sooner.
-_NARROW = (0.25, 0.25, 1.0, 3.0)
-_NODES, _WEIGHTS = (rule.tolist() for rule in np.polynomial.legendre.leggauss(16))
+_CLOSE_KNOTS = (0.25, 0.25, 1.0, 3.0)
+_LEGENDRE_NODES, _LEGENDRE_WEIGHTS = (rule.tolist() for rule in np.polynomial.legendre.leggauss(16))
 
 
 def expectations(term: PiecewisePolynomial, mean: Array, sigma: Array, orders: Sequence[Order]) -> tuple[Array, ...]:
     """What `orders` asks of the expectation, sharing one evaluation of the tails."""
     xp, (mean, sigma) = as_float(mean, sigma)
-    if bool(xp.any(sigma < 0)):
+    if not is_traced(sigma) and bool(xp.any(sigma < 0)):
         raise ValueError("sigma must be >= 0.")
     term = term.on(xp, mean)
 
     def evaluate(start: int | None, stop: int | None, nu: Array, s: Array) -> tuple[Array, ...]:
         part = term if start is None else term.take(slice(start, stop))
-        return tuple(_rescued(xp, part, nu, s, orders, _either_way(xp, part, nu, s, orders)))
+        return expectations_of(xp, part, nu, s, orders)
 
     # Overflow of a piece or a quotient that is not selected is no news to the caller.
     with np.errstate(over="ignore", invalid="ignore", divide="ignore", under="ignore"):
         return blocked(evaluate, len(orders), mean, sigma)
 
 
+def expectations_of(
+    xp: Any, term: PiecewisePolynomial, nu: Array, s: Array, orders: Sequence[Order]
+) -> tuple[Array, ...]:
+    """What `orders` asks of the expectation, for arrays of the namespace `xp` that are floating and of one dtype.
+
+    Their values may be only traced, by ``jax.jit`` or ``torch.compile``. An order is a derivative in the mean (0, 1,
+    ...), or a pair (k, p) for ``s^p`` times the k-th derivative, s > 0: by the heat equation every mixed derivative in
+    the mean and sigma is a sum of these.
+    """
+    return tuple(_rescued(xp, term, nu, s, orders, _either_way(xp, term, nu, s, orders)))
+
+
 def _either_way(xp: Any, term: PiecewisePolynomial, nu: Array, s: Array, orders: Sequence[Order]) -> list[Array]:
     results = _local_and_tails(xp, term, nu, s, orders)
     narrow = _narrow_rows(term, s)
-    if narrow is None or not bool(xp.any(narrow)):
+    if narrow is None or not some(xp, narrow):
         return results
     fixed = _piece_by_piece(xp, term, nu, xp.where(narrow, s, xp.ones_like(s)), orders)
     return [xp.where(narrow, f, r) for r, f in zip(results, fixed, strict=True)]
@@ -73,7 +87,21 @@ def _either_way(xp: Any, term: PiecewisePolynomial, nu: Array, s: Array, orders:
 
 def _level(order: Order) -> int:
     """The derivative of the term that is averaged."""
+    if isinstance(order, tuple):
+        return order[0]
     return {"gap": 0, "sigma": 2}[order] if isinstance(order, str) else order
+
+
+def _power(order: Order) -> int:
+    """The power of s by which it is multiplied."""
+    return order[1] if isinstance(order, tuple) else int(order == "sigma")
+
+
+def _by_power(total: Any, s: Array, power: int) -> Any:
+    """``total s^power``; the power may be negative, and to divide last keeps zeros zero where 1 / s overflows."""
+    if is_zero(total):
+        return total
+    return reduce(operator.mul if power > 0 else operator.truediv, [s] * abs(power), total)
 
 
 def _falling(m: int, k: int) -> float:
@@ -139,7 +167,7 @@ def _local_and_tails(xp: Any, term: PiecewisePolynomial, nu: Array, s: Array, or
     right = [xp.astype(x > 0 if term.at_knot == "left" else x >= 0, x.dtype) for x in offsets]
     results = _local(xp, term, nu, s, orders, offsets, _inside(right))
     if term.knots:
-        still = s == 0 if bool(xp.any(s == 0)) else None  # rows that do not move: their term is exact and has no tails
+        still = s == 0 if some(xp, s == 0) else None  # rows that do not move: their term is exact and has no tails
         moving = s if still is None else xp.where(still, xp.ones_like(s), s)
         for j, jump in enumerate(term.jumps):
             _add_tails(xp, results, jump, term.balanced[j], offsets[j], right[j], moving, still, orders)
@@ -167,7 +195,7 @@ def _local(
         k = _level(order)
         derivative = [_scaled(_falling(m, k), local[m]) for m in range(k, width)]
         total = _combine(xp, derivative, gaps if order == "gap" else moments)
-        results.append(total * s if order == "sigma" and not is_zero(total) else total)
+        results.append(_by_power(total, s, _power(order)))
     return results
 
 
@@ -187,9 +215,9 @@ def _add_tails(
     Most of the time of an expectation is spent here and in `tails`, so arrays made here are changed in place.
     """
     live = [m for m, d in enumerate(jump) if not is_zero(d)]
-    highest = max((m - _level(k) for m in live for k in orders), default=-1)
+    highest = max([-1, *(m - _level(k) for m in live for k in orders)])
     a = xp.abs(offset / s)
-    a = xp.minimum(a, xp.asarray(FAR, dtype=a.dtype, device=a.device))
+    a = xp.minimum(a, constant(xp, FAR, a))
     if still is not None:
         a = xp.where(still, xp.full_like(a, FAR), a)
     phi, *tail = tails(xp, a, highest) if highest >= 0 else [density(xp, a)]
@@ -208,9 +236,9 @@ def _add_tails(
             if is_zero(jump[m]):
                 continue
             d = _scaled(_falling(m, k), jump[m])
-            if m == k and order != "gap" and balanced[k]:
+            if m == k and order != "gap" and k < len(balanced) and balanced[k]:
                 near = a < NEAR
-                if bool(xp.any(near)):
+                if some(xp, near):
                     # 1/2 goes to the polynomial, where it cancels exactly; what is left of the tail has all its digits.
                     weight = xp.astype(near, a.dtype)
                     far = 1.0 - weight
@@ -221,14 +249,13 @@ def _add_tails(
                     part += far
                     part *= d
                     weight *= 0.5 * d
-                    results[i] = results[i] + (weight * s if order == "sigma" else weight)
+                    results[i] = results[i] + _by_power(weight, s, _power(order))
                 else:
                     part = d * tail[0]
             else:
                 part = _times(d, tail[m - k])
             total = part if is_zero(total) else total + part
-        if order == "sigma" and not is_zero(total):
-            total = total * s
+        total = _by_power(total, s, _power(order))
         if not is_zero(total):
             results[i] = total if is_zero(results[i]) else results[i] + total
         spike = _spike(order, jump, sign, a, phi if order != "sigma" else _limit(xp, phi, offset, still), s)
@@ -237,19 +264,22 @@ def _add_tails(
 
 
 def _spike(order: Order, jump: Polynomial, sign: Array, a: Array, phi: Array, s: Array) -> Any:
-    """What a jump and a kink of the term add to a derivative: the density at the knot and its slope, at u = -sign a."""
+    """What jumps of the term and its derivatives add: derivatives of the density at the knot, u = -sign a."""
     k = _level(order)
-    step = jump[0] if k >= 1 else 0.0
-    kink = jump[1] if k >= 2 and len(jump) > 1 else 0.0
-    if is_zero(step) and is_zero(kink):
+    highest = max([-1, *(k - 1 - m for m, d in enumerate(jump[:k]) if not is_zero(d))])
+    if highest < 0:
         return 0.0
-    # To divide last keeps a row without a jump at zero where 1 / s overflows.
-    if k == 1:
-        return step * phi / s
-    total = 0.0 if is_zero(kink) else kink * phi
-    if not is_zero(step):
-        total = total + step * (sign * a * phi) / s
-    return total if order == "sigma" else total / s
+    # phi's n-th derivative is (-1)^n He_n(u) phi(u) = He_n(sign a) phi(a); He_{n+1}(x) = x He_n(x) - n He_{n-1}(x).
+    waves = [phi] if highest == 0 else [phi, sign * a * phi]
+    for n in range(1, highest):
+        waves.append(sign * a * waves[n] - n * waves[n - 1])
+    total: Any = 0.0
+    for m, d in enumerate(jump[:k]):  # sum_m d_m m! s^(m-k) He_{k-m-1}(sign a) phi(a)
+        total = _by_power(total, s, -1)
+        if not is_zero(d):
+            part = _scaled(_falling(m, m), d) * waves[k - m - 1]
+            total = part if is_zero(total) else part + total
+    return _by_power(total, s, min(k, len(jump)) - 1 - k + _power(order))
 
 
 def _limit(xp: Any, phi: Array, offset: Array, still: Array | None) -> Array:
@@ -263,7 +293,7 @@ def _limit(xp: Any, phi: Array, offset: Array, still: Array | None) -> Array:
 def _narrow_rows(term: PiecewisePolynomial, s: Array) -> Array | None:
     """Rows in which the jumps at the ends of some piece would cancel."""
     rows = None
-    limit = _NARROW[min(term.degree, 3)]
+    limit = _CLOSE_KNOTS[min(term.degree, 3)]
     for left, right in itertools.pairwise(term.knots):
         narrow = (right - left) < limit * s
         rows = narrow if rows is None else rows | narrow
@@ -292,10 +322,9 @@ def _piece_by_piece(xp: Any, term: PiecewisePolynomial, nu: Array, s: Array, ord
             for end, here in ((0, us[0] < 0), (-1, us[-1] >= 0)):
                 gaps = _moments(nu - term.centres[end], s, len(term.pieces[end]) - 1)[1]
                 total = xp.where(here, next(integrals) + _combine(xp, term.pieces[end], gaps), total)
-        elif order == "sigma":
-            total = total * s
+        total = _by_power(total, s, _power(order))
         for u, jump in zip(us, term.jumps, strict=True):
-            a = xp.minimum(xp.abs(u), xp.asarray(FAR, dtype=nu.dtype, device=nu.device))
+            a = xp.minimum(xp.abs(u), constant(xp, FAR, nu))
             total = total + _spike(order, jump, 1.0 - 2.0 * xp.astype(u >= 0, nu.dtype), a, density(xp, a), s)
         results.append(total)
     return results
@@ -335,7 +364,7 @@ def _integrals(
         start, narrow = term.knots[i - 1] - centre, xp.where(wide, xp.zeros_like(width), width)
         parts = _quadratures(xp, [integrands[n][i] for n in live], start, length, us[i - 1], narrow)
         for n, part in zip(live, parts, strict=True):
-            if bool(xp.any(wide)):
+            if some(xp, wide):
                 part = xp.where(wide, _by_ends(xp, term, i, integrands[n][i], nu, s, us, sides), part)
             totals[n] = totals[n] + part
     return totals
@@ -364,7 +393,7 @@ def _both_sides(xp: Any, x: Array, u: Array, s: Array, degree: int) -> tuple[lis
 
     One is a tail; for the other the recurrence adds positive numbers.
     """
-    a = xp.minimum(xp.abs(u), xp.asarray(FAR, dtype=u.dtype, device=u.device))
+    a = xp.minimum(xp.abs(u), constant(xp, FAR, u))
     phi, *tail = tails(xp, a, degree)
     for m in range(1, degree + 1):
         for _ in range(m):
@@ -403,7 +432,7 @@ def _quadratures(
     Exact to rounding for width < 3 and width |u| < 8, where the exponent of phi changes by less than 13.
     """
     totals: list[Any] = [0.0] * len(polynomials)
-    for node, weight in zip(_NODES, _WEIGHTS, strict=True):
+    for node, weight in zip(_LEGENDRE_NODES, _LEGENDRE_WEIGHTS, strict=True):
         fraction = 0.5 + 0.5 * node
         phi = density(xp, fraction * width - u)
         for n, polynomial in enumerate(polynomials):
@@ -425,15 +454,15 @@ def _rescued(
         ~xp.isfinite(r) if term.degree >= 2 or _level(order) == 0 else None
         for order, r in zip(orders, results, strict=True)
     ]
-    if not any(bad is not None and bool(xp.any(bad)) for bad in lost):
+    # What is only traced would pay for the second computation always, and need it beyond 1e150 (float32: 1e18).
+    if not any(bad is not None and not is_traced(bad) and bool(xp.any(bad)) for bad in lost):
         return results
     finite = xp.isfinite(nu) & xp.isfinite(s)
     unit = xp.where(finite, xp.maximum(xp.maximum(xp.abs(nu), s), xp.ones_like(s)), xp.ones_like(s))
     scaled = _either_way(xp, term.in_units(unit), nu / unit, s / unit, orders)
     rescued = []
     for order, result, value, bad in zip(orders, results, scaled, lost, strict=True):
-        for _ in range(term.degree - (1 if order == "sigma" else _level(order))):
-            value = value * unit
+        value = _by_power(value, unit, term.degree - _level(order) + _power(order))
         rescued.append(result if bad is None else xp.where(bad & finite, value, result))
     return rescued
 
@@ -493,9 +522,7 @@ def _lattices(term: PiecewisePolynomial, s: Array) -> Iterator[Array]:
     """Means among which the largest gap is looked for, as arrays of points by rows."""
     for knot in term.knots:
         yield np.asarray(knot) + np.multiply.outer(np.linspace(-9.0, 9.0, 145), s)
-    for left, right in itertools.pairwise(
-        term.knots
-    ):  # where knots are close, the term bends on a smaller scale than sigma
+    for left, right in itertools.pairwise(term.knots):  # close knots: curvature on a scale below sigma
         width = np.broadcast_to(np.asarray(right) - np.asarray(left), s.shape)
         yield np.asarray(left) + np.multiply.outer(np.linspace(0.0, 1.0, 33), width)
     # More than 9 sigma from the knots the gap is that of a polynomial, sum_k s^2k / (2^k k!) P^(2k), which is flat or

@@ -99,7 +99,7 @@ def declare(
     return register
 
 
-_LEVEL = Domain(0.0, 1.0, low_open=True, high_open=True, typical=(0.05, 0.95))
+_QUANTILE_LEVEL = Domain(0.0, 1.0, low_open=True, high_open=True, typical=(0.05, 0.95))
 _NONNEGATIVE = Domain(low=0.0, typical=(0.0, 2.0))
 
 
@@ -127,7 +127,7 @@ def squared_hinge() -> PiecewisePolynomial:
     return PiecewisePolynomial((1.0,), ((0.0, 0.0, 1.0), (0.0,)))
 
 
-@declare("pinball", "level z for z >= 0, (level - 1) z for z < 0", level=(0.5, _LEVEL))
+@declare("pinball", "level z for z >= 0, (level - 1) z for z < 0", level=(0.5, _QUANTILE_LEVEL))
 def pinball(level: Any) -> PiecewisePolynomial:
     """The check loss of a residual ``y - prediction``: minimised in expectation by the `level` quantile."""
     return PiecewisePolynomial((0.0,), ((0.0, level - 1.0), (0.0, level)))
@@ -180,8 +180,8 @@ def capped_abs(cap: Any) -> PiecewisePolynomial:
 )  # fmt: skip
 def mcp(lam: Any, gamma: Any) -> PiecewisePolynomial:
     """The minimax concave penalty (Zhang, 2010)."""
-    end, top, bend = gamma * lam, 0.5 * gamma * lam * lam, -0.5 / gamma
-    return PiecewisePolynomial((-end, 0.0, end), ((top,), (0.0, -lam, bend), (0.0, lam, bend), (top,)), (0.0,) * 4)
+    end, top, half = gamma * lam, 0.5 * gamma * lam * lam, -0.5 / gamma  # half of the curvature
+    return PiecewisePolynomial((-end, 0.0, end), ((top,), (0.0, -lam, half), (0.0, lam, half), (top,)), (0.0,) * 4)
 
 
 @declare(
@@ -190,10 +190,10 @@ def mcp(lam: Any, gamma: Any) -> PiecewisePolynomial:
 )  # fmt: skip
 def scad(lam: Any, a: Any) -> PiecewisePolynomial:
     """The smoothly clipped absolute deviation penalty (Fan and Li, 2001)."""
-    end, top, bend = a * lam, 0.5 * (a + 1.0) * lam * lam, -0.5 / (a - 1.0)
+    end, top, half = a * lam, 0.5 * (a + 1.0) * lam * lam, -0.5 / (a - 1.0)  # half of the curvature
     return PiecewisePolynomial(
         (-end, -lam, 0.0, lam, end),
-        ((top,), (lam * lam, -lam, bend), (0.0, -lam), (0.0, lam), (lam * lam, lam, bend), (top,)),
+        ((top,), (lam * lam, -lam, half), (0.0, -lam), (0.0, lam), (lam * lam, lam, half), (top,)),
         (-end, -lam, 0.0, 0.0, lam, end),
     )
 

@@ -1,6 +1,6 @@
 """One declaration for every piecewise polynomial: knots and coefficients.
 
-A `PiecewisePolynomial` is data. Its value, derivative, curvature, slopes, subdifferential and conjugate are computed
+A `PiecewisePolynomial` is data. Its value, derivative, curvature, subdifferential and conjugate are computed
 here from the declaration, its Gaussian expectation and smoothing gap in `_gaussian`; nothing is written per function.
 """
 
@@ -16,11 +16,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from varopt._array import Array, as_float, namespace
+from varopt._array import Array, as_float, constant, namespace, some
 from varopt._domains import as_finite
 from varopt.terms import _gaussian
-from varopt.terms._curvature import Curvature, from_facts
-from varopt.terms._polynomial import (
+from varopt.terms._curvature import Curvature
+from varopt.terms._tails import MAX_ORDER
+from varopt.terms.polynomials import (
     Coefficient,
     Polynomial,
     differentiate,
@@ -32,7 +33,6 @@ from varopt.terms._polynomial import (
     subtract,
     trim,
 )
-from varopt.terms._tails import MAX_ORDER
 
 __all__ = ["PiecewisePolynomial"]
 
@@ -57,7 +57,7 @@ def own(array: Array) -> Array:
 
 def _spread(xp: Any, value: Any, like: Array) -> Array:
     """A number as an array of no dimensions; an array as it is."""
-    return xp.asarray(value, dtype=like.dtype, device=like.device) if isinstance(value, float) else value
+    return constant(xp, value, like) if isinstance(value, float) else value
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,7 +193,7 @@ class PiecewisePolynomial:
             if xp is namespace(c):
                 return c.astype(like.dtype, copy=False)
             # A copy, since other backends would share the memory and complain that it cannot be written.
-            return xp.asarray(np.array(c), dtype=like.dtype, device=like.device)
+            return constant(xp, np.array(c), like)
 
         return self._map(moved)
 
@@ -213,7 +213,7 @@ class PiecewisePolynomial:
     def jumps(self) -> tuple[Polynomial, ...]:
         """For each knot t the difference of the pieces right and left of it, in powers of ``z - t``.
 
-        Entry 0 is the jump of the value, entry 1 the jump of the slope.
+        Entry 0 is the jump of the value, entry 1 that of the derivative.
         """
         jumps = []
         for j, knot in enumerate(self.knots):
@@ -225,7 +225,7 @@ class PiecewisePolynomial:
 
     @cached_property
     def balanced(self) -> tuple[tuple[bool, ...], ...]:
-        """For each knot: whether value, slope and second derivative change sign across it, as the slope of ``|z|``.
+        """For each knot: whether value, first and second derivative change sign across it, as the first of ``|z|``.
 
         Near such a knot the expectation of that derivative passes through zero and needs a form that keeps its digits.
         """
@@ -252,10 +252,10 @@ class PiecewisePolynomial:
         if not self.is_continuous:
             return Curvature.UNKNOWN
         kinks = [np.asarray(jump[1]) if len(jump) > 1 else np.zeros(()) for jump in self.jumps]
-        bends = [self._range_of(i, 2) for i in range(len(self.pieces))]
-        convex = all(every(k >= 0) for k in kinks) and all(every(low >= 0) for low, _ in bends)
-        concave = all(every(k <= 0) for k in kinks) and all(every(high <= 0) for _, high in bends)
-        return from_facts(convex, concave)
+        curvatures = [self._range_of(i, 2) for i in range(len(self.pieces))]
+        convex = all(every(k >= 0) for k in kinks) and all(every(low >= 0) for low, _ in curvatures)
+        concave = all(every(k <= 0) for k in kinks) and all(every(high <= 0) for _, high in curvatures)
+        return Curvature.from_facts(convex, concave)
 
     def why_not_convex(self) -> str:
         """The first fact that breaks convexity, as a clause; empty where the term is convex."""
@@ -281,13 +281,13 @@ class PiecewisePolynomial:
         return extremes(polynomial, low, high)
 
     @cached_property
-    def slopes(self) -> tuple[Array, Array]:
-        """The closed interval of all slopes, ``(smallest, largest)``; infinite for quadratic growth.
+    def subgradient_range(self) -> tuple[Array, Array]:
+        """The closed interval of all subgradients, ``(smallest, largest)``; infinite for quadratic growth.
 
-        The derivative of a smoothed term is an average of slopes, so it lies in this interval: for a convex term, in
-        the closure of the domain of the conjugate.
+        The derivative of a smoothed term is an average of subgradients, so it lies in this interval: for a convex term,
+        in the closure of the domain of the conjugate.
         """
-        self._require_continuity("slopes")
+        self._require_continuity("subgradient_range")
         ranges = [self._range_of(i, 1) for i in range(len(self.pieces))]
         return reduce(np.minimum, [low for low, _ in ranges]), reduce(np.maximum, [high for _, high in ranges])
 
@@ -320,7 +320,7 @@ class PiecewisePolynomial:
                 result = result * (1.0 - here) + value * here
             else:
                 result = xp.where(right, *(_spread(xp, v, z) for v in (value, result)))
-        if self.knots and len(self.pieces[0]) <= derivative + 1 and bool(xp.any(nan := xp.isnan(z))):
+        if self.knots and len(self.pieces[0]) <= derivative + 1 and some(xp, nan := xp.isnan(z)):
             result = xp.where(nan, z, result)  # NaN is right of no knot, and a constant would hide it
         result = _spread(xp, result, z)
         return result if result.shape == z.shape else result + xp.zeros_like(z)
@@ -345,7 +345,7 @@ class PiecewisePolynomial:
             return self.on(xp, z)._select(xp, z, order, side="right")
 
     def subdifferential(self, z: Array) -> tuple[Array, Array]:
-        """The interval of slopes at `z`, ``(smallest, largest)``; Clarke's, if not convex. One point off the knots."""
+        """The interval of subgradients at `z`, ``(smallest, largest)``; Clarke's, if not convex. A point off knots."""
         self._require_continuity("subdifferential")
         xp, (z,) = as_float(z)
         term = self.on(xp, z)
@@ -353,8 +353,8 @@ class PiecewisePolynomial:
             left, right = (term._select(xp, z, 1, side=side) for side in ("left", "right"))
         return xp.minimum(left, right), xp.maximum(left, right)
 
-    def conjugate(self, slope: Array) -> Array:
-        r"""The convex conjugate :math:`\rho^*(v) = \sup_z vz - \rho(z)`; infinite outside the slopes of the term.
+    def conjugate(self, dual: Array) -> Array:
+        r"""The convex conjugate :math:`\rho^*(v) = \sup_z vz - \rho(z)`; infinite outside `subgradient_range`.
 
         Only for convex terms with pieces of degree at most two.
         """
@@ -367,16 +367,16 @@ class PiecewisePolynomial:
                     else f"is not convex: {self.why_not_convex()}."
                 )
             )
-        v = np.asarray(as_float(slope)[1][0], dtype=np.float64)
-        low, high = self.slopes
-        # The supremum is reached on a knot or where a quadratic piece has slope v.
+        v = np.asarray(as_float(dual)[1][0], dtype=np.float64)
+        low, high = self.subgradient_range
+        # The supremum is reached on a knot or where a quadratic piece has derivative v.
         best = np.where((v >= low) & (v <= high), -math.inf, math.inf)
         for knot, polynomial, centre in zip(self.knots, self.pieces[1:], self.centres[1:], strict=True):
             best = np.maximum(best, v * knot - evaluate(polynomial, knot - centre))
         for i, polynomial in enumerate(self.pieces):
             centre = self.centres[i]
             if len(polynomial) < 3:
-                if not self.knots:  # an affine term: the only slope in the domain is its own
+                if not self.knots:  # an affine term: the only subgradient in the domain is its own
                     best = np.maximum(best, v * centre - polynomial[0])
                 continue
             left = self.knots[i - 1] - centre if i > 0 else -math.inf
@@ -398,8 +398,8 @@ class PiecewisePolynomial:
         Examples
         --------
         >>> from varopt import terms
-        >>> value, slope, bend = terms.abs_().derivatives(0.0, 1.0)   # <|z|> = sqrt(2 / pi)
-        >>> print(f"{value:.6f} {slope:.6f} {bend:.6f}")
+        >>> value, gradient, hessian = terms.abs_().derivatives(0.0, 1.0)   # <|z|> = sqrt(2 / pi)
+        >>> print(f"{value:.6f} {gradient:.6f} {hessian:.6f}")
         0.797885 0.000000 0.797885
         """
         value, first, second = _gaussian.expectations(self, mean, sigma, (0, 1, 2))
@@ -427,16 +427,16 @@ class PiecewisePolynomial:
     def gap_coefficients(self) -> tuple[Array, Array, Array]:
         r"""``(c, b, a)`` with :math:`|gap| \le c + b \cdot sigma + a \cdot sigma^2` at every mean.
 
-        A jump of the value by h adds at most :math:`|h|/2` to the constant, a kink of the slope by j at most
+        A jump of the value by h adds at most :math:`|h|/2` to the constant, a kink by j at most
         :math:`|j|/\sqrt{2\pi}` to the linear part, a second derivative of at most d adds d/2 to the quadratic part
         (infinite where it is unbounded). The range of the gap, largest minus smallest over all means, keeps the same
         bound for continuous terms.
         """
         jumps = sum((np.abs(np.asarray(jump[0])) for jump in self.jumps), np.zeros(()))
         kinks = sum((np.abs(np.asarray(jump[1])) for jump in self.jumps if len(jump) > 1), np.zeros(()))
-        bends = [self._range_of(i, 2) for i in range(len(self.pieces))]
-        top = reduce(np.maximum, [np.maximum(high, 0.0) for _, high in bends])
-        bottom = reduce(np.minimum, [np.minimum(low, 0.0) for low, _ in bends])
+        curvatures = [self._range_of(i, 2) for i in range(len(self.pieces))]
+        top = reduce(np.maximum, [np.maximum(high, 0.0) for _, high in curvatures])
+        bottom = reduce(np.minimum, [np.minimum(low, 0.0) for low, _ in curvatures])
         return jumps / 2.0, kinks / math.sqrt(2.0 * math.pi), (top - bottom) / 2.0
 
 

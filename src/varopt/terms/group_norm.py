@@ -49,7 +49,7 @@ Array: TypeAlias = NDArray[np.float64]
 Rule: TypeAlias = tuple[Array, Array, Array]
 Kernel: TypeAlias = Callable[[Array, Array, Array], tuple[Array, ...]]
 
-_CHUNK = 4096  # elements at a time: with at most 29 nodes each, a work array has at most 1 MB
+_ELEMENTS_AT_ONCE = 4096  # elements at a time: with at most 29 nodes each, a work array has at most 1 MB
 _TERMS = 22  # of the asymptotic series: the first one left out is below 1e-16 where the series is used
 _DENSITY = math.sqrt(2 / math.pi)
 
@@ -170,8 +170,8 @@ def _map(kernel: Kernel, r: ArrayLike, s: ArrayLike, d: ArrayLike) -> list[NDArr
     args = np.broadcast_arrays(*(np.asarray(v, dtype=np.float64) for v in (r, s, d)))
     flat = [a.ravel() for a in args]
     with np.errstate(all="ignore"):
-        starts = range(0, max(flat[0].size, 1), _CHUNK)
-        parts = zip(*(kernel(*(a[i : i + _CHUNK] for a in flat)) for i in starts), strict=True)
+        starts = range(0, max(flat[0].size, 1), _ELEMENTS_AT_ONCE)
+        parts = zip(*(kernel(*(a[i : i + _ELEMENTS_AT_ONCE] for a in flat)) for i in starts), strict=True)
         whole = (np.concatenate(part).reshape(args[0].shape) for part in parts)
         return [np.minimum(a, np.finfo(dtype).max).astype(dtype)[()] for a in whole]
 
@@ -193,10 +193,10 @@ def _moments(r: Array, s: Array, d: Array) -> tuple[Array, ...]:
     one = d == 1
     if one.any():  # E'' = 2 phi(rho)/s, which is 0 for q < 1/39
         curvature[one] = _DENSITY * _gauss(r[one], s[one]) / np.maximum(q[one], 0.01)
-    slope = q * (curvature + (d - 1) * tangential)
+    sigma_derivative = q * (curvature + (d - 1) * tangential)
     first = np.minimum(p * tangential, 1.0)
     second, ratio = (np.where(unit == 0, 0.0, a / unit) for a in (curvature, tangential))
-    return s * slope + r * first, first, second, ratio, slope
+    return s * sigma_derivative + r * first, first, second, ratio, sigma_derivative
 
 
 def _gap(r: Array, s: Array, d: Array) -> tuple[Array, ...]:

@@ -7,62 +7,22 @@ the same for every method.
 
 from __future__ import annotations
 
-from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from varopt.bounds._layout import Component
 from varopt.families import LocationScale
-from varopt.model import Variable
-from varopt.model._affine import Affine
-from varopt.model._maps import Map
 from varopt.terms import PiecewisePolynomial
 
-__all__ = ["Rows", "closed_form_rows", "deviation", "quadrature_rows", "squared_norms"]
+__all__ = ["Expectations", "closed_form_rows", "quadrature_rows"]
 
 Vector = NDArray[np.float64]
 
-_CHUNK = 1 << 18  # numbers of a temporary
-
-# -- Standard deviations ----------------------------------------------------------------------------------------------
+_QUADRATURE_PIECE = 1 << 18  # numbers of a temporary
 
 
-def squared_norms(argument: Affine, variables: tuple[Variable, ...]) -> Vector:
-    """``||a_k||^2`` of every row over the coordinates of `variables`: one pass over the data, kept by the map."""
-    return np.asarray(argument.stacked(variables).row_variance(1.0), dtype=np.float64)
-
-
-def deviation(argument: Affine, components: list[Component]) -> Vector:
-    """Standard deviation of every row under independent real components."""
-    spreads = []
-    for c in components:
-        if c.factor.ndim == 0:
-            spreads.append(float(c.factor) * np.sqrt(squared_norms(argument, c.variables)))
-        else:
-            largest = float(np.abs(c.factor).max())  # so that squares neither overflow nor vanish
-            variance = _row_variance(argument.stacked(c.variables), c.factor / largest)
-            spreads.append(largest * np.sqrt(variance))
-    return reduce(np.hypot, spreads) if spreads else np.zeros(argument.rows)
-
-
-def _row_variance(linear: Map, factor: Vector) -> Vector:
-    if factor.ndim < 2 or linear.storage != "dense":
-        return np.asarray(linear.row_variance(factor), dtype=np.float64)
-    total = np.empty(linear.shape[0])
-    step = max(1, _CHUNK // linear.shape[1])
-    for start in range(0, linear.shape[0], step):  # by rows: a block and its product stay in the cache
-        part = slice(start, start + step)
-        spread = np.asarray(linear.rows(part).dense(), dtype=np.float64) @ factor
-        total[part] = np.einsum("ij,ij->i", spread, spread)
-    return total
-
-
-# -- Expectations -----------------------------------------------------------------------------------------------------
-
-
-class Rows(NamedTuple):
+class Expectations(NamedTuple):
     """Expectation and derivatives of every row."""
 
     value: Vector
@@ -72,29 +32,31 @@ class Rows(NamedTuple):
     gap: Vector | None = None  # expectation minus value at the mean, where it comes for free
 
 
-def closed_form_rows(term: PiecewisePolynomial, mean: Vector, sigma: Vector) -> Rows:
+def closed_form_rows(term: PiecewisePolynomial, mean: Vector, sigma: Vector) -> Expectations:
     """Gaussian rows, or a quadratic under any noise: only mean and variance matter then."""
-    return Rows(*term.derivatives(mean, sigma))
+    return Expectations(*term.derivatives(mean, sigma))
 
 
 _PANELS = (-20.0, -12.0, -8.0, -5.0, -3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 5.0, 8.0, 12.0, 20.0)
 _END = 40.0  # densities are below 1e-17 beyond
 
 
-def quadrature_rows(term: PiecewisePolynomial, mean: Vector, sigma: Vector, family: LocationScale, nodes: int) -> Rows:
+def quadrature_rows(
+    term: PiecewisePolynomial, mean: Vector, sigma: Vector, family: LocationScale, nodes: int
+) -> Expectations:
     """Rows under any location-scale noise, by Gauss-Legendre between the knots and the panels of the density.
 
     Independent of the closed form: polynomials are integrated as functions, and jumps add the density at the knot.
     """
     spread = np.sqrt(family.noise_variance)
     mean, scale = np.broadcast_arrays(mean, sigma / spread)  # z = mean + scale * e with the family's own noise e
-    step = max(1, _CHUNK // (nodes * (len(_PANELS) + 1 + len(term.knots))))
+    step = max(1, _QUADRATURE_PIECE // (nodes * (len(_PANELS) + 1 + len(term.knots))))
     parts = []
     for start in range(0, mean.size, step):
         part = slice(start, start + step)
         parts.append(_integrate(term.take(part), mean[part], scale[part], family, nodes))
     value, first, second, by_scale, gap = (np.concatenate(entries) for entries in zip(*parts, strict=True))
-    return Rows(value, first, second, by_scale / spread, gap)
+    return Expectations(value, first, second, by_scale / spread, gap)
 
 
 def _integrate(
@@ -113,12 +75,12 @@ def _integrate(
     q = half * w * family.noise_density(e)
     q /= q.sum(axis=(0, 1))
     z = mean + scale * e
-    slope = term.derivative(z)
+    derivative = term.derivative(z)
     at_mean = term.value(mean)
     gap = (q * (term.value(z) - at_mean)).sum(axis=(0, 1))
-    first = (q * slope).sum(axis=(0, 1))
+    first = (q * derivative).sum(axis=(0, 1))
     second = (q * term.derivative(z, 2)).sum(axis=(0, 1))
-    by_scale = (q * slope * e).sum(axis=(0, 1))
+    by_scale = (q * derivative * e).sum(axis=(0, 1))
     for knot, jump in zip(knots, term.jumps, strict=True):
         height, kink = jump[0], jump[1] if len(jump) > 1 else 0.0
         inside = moves & (np.abs(knot) < _END)
@@ -128,6 +90,6 @@ def _integrate(
         second += kink * density
         by_scale += height * at * density
         if np.any(np.asarray(height) != 0.0) and family.has_score:  # else q is constant but for its ends
-            # d/dnu q((t - nu)/s) / s = -q' / s^2, and q' = -slope q
-            second += height * density * family.noise_slope(at) / safe
+            # d/dnu q((t - nu)/s) / s = -q' / s^2, and q' = -score q
+            second += height * density * family.noise_score(at) / safe
     return at_mean + gap, first, second, by_scale, gap

@@ -1,11 +1,9 @@
-r"""The expectation of every kind of block, in closed form, by one-dimensional quadrature or by enumeration.
+r"""The expectation of blocks of bits and choices, in closed form or by enumeration.
 
-A part gives value, gradient and Hessian in the mean; the rest follows. For a Gaussian the derivative in the covariance
-is half the Hessian in the mean (Bonnet and Price), so with :math:`\Sigma = C C^T`
+A part gives value, gradient and Hessian in the mean. A quadratic needs mean and covariance alone, whatever the family,
+and with :math:`\Sigma = C C^T` of its real variables
 
     dE/dsigma = sigma tr(H)  (scalar)     dE/dsigma_i = sigma_i H_ii  (vector)     dE/dC = tril(H C)  (Cholesky factor)
-
-For a quadratic the same holds under any noise, in terms of its standard deviation.
 """
 
 from __future__ import annotations
@@ -20,17 +18,16 @@ from numpy.typing import NDArray
 
 from varopt.bounds._bound import NoClosedForm
 from varopt.bounds._enumeration import MAX_STATES, Enumeration, count_states
-from varopt.bounds._gap import is_isotropic, is_quadratic, quadratic_diagonal
-from varopt.bounds._hessian import Congruence, pick, same_choice
+from varopt.bounds._gap import is_quadratic, quadratic_diagonal
+from varopt.bounds._hessian import same_choice
 from varopt.bounds._layout import Component, Layout, marginals
-from varopt.bounds._rows import Rows, closed_form_rows, deviation, quadrature_rows, squared_norms
 from varopt.bounds._target import block_values
+from varopt.composite import Congruence, pick
 from varopt.model import Variable
-from varopt.model._blocks import AffineBlock, Block, NormBlock, PolynomialBlock, QuadraticBlock, TermBlock
-from varopt.model._maps import Map, Selection
-from varopt.terms import _norm
+from varopt.model.blocks import AffineBlock, Block, NormBlock, PolynomialBlock, QuadraticBlock, TermBlock
+from varopt.model.maps import Selection
 
-__all__ = ["Part", "part_of"]
+__all__ = ["Part", "part_of", "refusal_of", "refuse"]
 
 Vector = NDArray[np.float64]
 Variables = tuple[Variable, ...]
@@ -43,13 +40,11 @@ def refuse(block: Block, why: str, alternative: str = _ANY) -> NoClosedForm:
     return NoClosedForm(f"{block.describe()} has no closed form: {why}. Use {alternative}.")
 
 
-def part_of(layout: Layout, block: Block, method: str, nodes: int) -> Part:
-    """The expectation of one block, or the refusal."""
+def part_of(layout: Layout, block: Block, method: str) -> Part:
+    """The expectation of a block with bits or choices in it, or the refusal."""
     components = layout.of(block.variables)
     discrete = [c for c in components if c.is_discrete]
-    if isinstance(block, AffineBlock):
-        return AffinePart(layout, block)
-    if method == "quadrature" and discrete and len(discrete) == len(components):
+    if method == "quadrature" and len(discrete) == len(components):
         states = count_states(marginals(layout, block.variables))
         if states > MAX_STATES:
             exact = "method='closed_form' or " if _is_polynomial(block) else ""
@@ -62,21 +57,19 @@ def part_of(layout: Layout, block: Block, method: str, nodes: int) -> Part:
         return PolynomialPart(layout, block)
     if isinstance(block, QuadraticBlock):
         return QuadraticPart(layout, block)
+    if isinstance(block, TermBlock) and _is_polynomial(block):
+        return SquarePart(layout, block)
     if isinstance(block, TermBlock):
-        if not discrete:
-            return RowsPart(layout, block, method, nodes)
-        if _is_polynomial(block):
-            return SquarePart(layout, block)
         names = ", ".join(str(v) for c in discrete for v in c.variables)
         raise refuse(block, f"{block.term.name} of the discrete {names} is no polynomial")
+    raise refusal_of(block)
+
+
+def refusal_of(block: Block) -> NoClosedForm:
+    """The refusal of a block that is neither a term, a quadratic nor a norm of an affine map."""
     if isinstance(block, NormBlock):
-        if not is_isotropic(layout, block):
-            raise refuse(
-                block, "the group norm has one only where its entries are independent Gaussians of one variance"
-            )
-        return NormPart(layout, block)
-    culprit = getattr(block, "argument", block)
-    raise refuse(block, f"it is a term of {culprit}, which is not affine")
+        return refuse(block, "the group norm has one only where its entries are independent Gaussians of one variance")
+    return refuse(block, f"it is a term of {getattr(block, 'argument', block)}, which is not affine")
 
 
 def _is_polynomial(block: Block) -> bool:
@@ -114,7 +107,7 @@ class Part(ABC):
     def diagonal(self, c: Component) -> Vector:
         """Diagonal of the curvature in a component."""
         curvature = self.curvature(c.variables)
-        return np.zeros(c.size) if curvature is None else curvature.diagonal()
+        return np.zeros(c.size) if curvature is None else curvature.diagonal
 
     def trace(self, c: Component) -> float:
         """Trace of the curvature in a component."""
@@ -129,126 +122,13 @@ class Part(ABC):
             return np.tril(curvature.matrix() @ c.factor)
         return c.factor * (self.diagonal(c) if c.factor.ndim else self.trace(c))
 
-    def _transpose(self, slopes: Vector) -> Vector:
+    def _transpose(self, values: Vector) -> Vector:
         linear = self.block.argument.stacked(self.layout.objective.variables)
-        return np.asarray(linear.transpose_apply(slopes), dtype=np.float64)
+        return np.asarray(linear.transpose_apply(values), dtype=np.float64)
 
     @cached_property
     def _at_mean(self) -> Vector:
         return np.asarray(self.block.argument.values(self.layout.points), dtype=np.float64)
-
-
-class AffinePart(Part):
-    """An affine block: its expectation is its value at the mean."""
-
-    @cached_property
-    def value(self) -> float:
-        return float(self.block.value(self.layout.points))
-
-    gap = 0.0
-
-    @cached_property
-    def gradient(self) -> Vector:
-        return self._transpose(np.array([float(self.block.weights)]))
-
-    def curvature(self, variables: Variables) -> None:
-        return None
-
-
-# -- Terms of rows ----------------------------------------------------------------------------------------------------
-
-
-class RowsPart(Part):
-    """``sum_k w_k <rho_k(z_k)>`` of real variables: z_k is one-dimensional."""
-
-    def __init__(self, layout: Layout, block: TermBlock, method: str, nodes: int) -> None:
-        super().__init__(layout, block)
-        self._nodes = nodes
-        gaussian = all(c.is_gaussian for c in self.components)
-        # Gaussian rows and quadratics depend on the dispersion through the curvature alone.
-        self._heat = gaussian or is_quadratic(block.term)
-        self._closed = method == "closed_form" or not self.components or (is_quadratic(block.term) and not gaussian)
-        if method == "closed_form" and not self._heat:
-            raise refuse(
-                block, f"under {_names(self.components)} the expectation of {block.term.name} is not elementary"
-            )
-        self._noise = [] if self._closed else _noise_of_rows(self)
-
-    @cached_property
-    def _sigma(self) -> Vector:
-        return deviation(self.block.argument, self.components)
-
-    @cached_property
-    def _rows(self) -> Rows:
-        term, nu, sigma = self.block.term, self._at_mean, self._sigma
-        if self._closed:
-            return closed_form_rows(term, nu, sigma)
-        if len(self._noise) == 1:
-            return quadrature_rows(term, nu, sigma, self._noise[0][0], self._nodes)
-        rows = [np.empty(nu.shape) for _ in Rows._fields]
-        for family, index in self._noise:
-            part = quadrature_rows(term.take(index), nu[index], sigma[index], family, self._nodes)
-            for whole, entries in zip(rows, part, strict=True):
-                whole[index] = entries
-        return Rows(*rows)
-
-    def _weighted(self, entries: Vector) -> Vector:
-        return np.asarray(self.block.weights * entries, dtype=np.float64)
-
-    @cached_property
-    def value(self) -> float:
-        return float(self._weighted(self._rows.value).sum())
-
-    @cached_property
-    def gap(self) -> float:
-        gap = self._rows.gap if self._rows.gap is not None else self.block.term.gap(self._at_mean, self._sigma)
-        return float(self._weighted(gap).sum())
-
-    @cached_property
-    def gradient(self) -> Vector:
-        return self._transpose(self._weighted(self._rows.first))
-
-    @cached_property
-    def _bends(self) -> Vector:
-        return self._weighted(self._rows.second)
-
-    def curvature(self, variables: Variables) -> Congruence:
-        return Congruence(self.block.argument.stacked(variables), self._bends)
-
-    def trace(self, c: Component) -> float:
-        return float(self._bends @ squared_norms(self.block.argument, c.variables))
-
-    def spread(self, c: Component) -> Any:
-        if self._heat or c.is_gaussian or c not in self.components:
-            return super().spread(c)
-        # One coordinate a row: s_k = |a_kj| sd_j, so dE/dsd_j = sum_k |a_kj| dE/ds_k.
-        explicit = self.block.argument.stacked(c.variables).explicit()
-        own = np.ravel(abs(explicit).T @ self._weighted(np.asarray(self._rows.sigma)))
-        return own if c.factor.ndim else np.asarray(own.sum())
-
-
-def _names(components: list[Component]) -> str:
-    return ", ".join(sorted({type(c.family).__name__ for c in components}))
-
-
-def _noise_of_rows(part: RowsPart) -> list[tuple[Any, NDArray[np.intp]]]:
-    """Families, each with the rows under its noise: Gaussian coordinates add up, others must be alone in a row."""
-    components, argument = part.components, part.block.argument
-    everything = np.arange(argument.rows)
-    if all(c.is_gaussian for c in components):
-        return [(components[0].family, everything)]
-    counts = np.stack([_nonzeros(argument.stacked(c.variables)) for c in components])
-    alone = counts.sum(axis=0) <= 1
-    added = np.stack([n for n, c in zip(counts, components, strict=True) if not c.is_gaussian]).sum(axis=0) == 0
-    if not np.all(alone | added):
-        raise refuse(part.block, f"a sum of several coordinates under {_names(components)} has no one-dimensional rule")
-    owner = np.argmax(counts > 0, axis=0)
-    return [(c.family, everything[owner == i]) for i, c in enumerate(components) if np.any(owner == i)]
-
-
-def _nonzeros(linear: Map) -> NDArray[np.intp]:
-    """Number of entries of each row that are not zero."""
-    return np.ravel((linear.explicit() != 0).sum(axis=1))
 
 
 # -- Quadratics: mean and covariance suffice, under every family ------------------------------------------------------
@@ -308,17 +188,17 @@ class QuadraticPart(MomentsPart):
     """``weight z'Az``."""
 
     @cached_property
-    def _slope(self) -> Vector:
+    def _image(self) -> Vector:
         matrix, z = self.block.matrix, self._at_mean
         return np.asarray(matrix.apply(z) + matrix.transpose_apply(z))
 
     @property
     def _value_at_mean(self) -> float:
-        return float(self.block.weights * 0.5 * (self._at_mean @ self._slope))
+        return float(self.block.weights * 0.5 * (self._at_mean @ self._image))
 
     @property
     def _gradient_at_mean(self) -> Vector:
-        return float(self.block.weights) * self._transpose(self._slope)
+        return float(self.block.weights) * self._transpose(self._image)
 
     def curvature(self, variables: Variables) -> Congruence:
         return Congruence(self.block.argument.stacked(variables), self.block.matrix, 2.0 * float(self.block.weights))
@@ -339,69 +219,8 @@ class SquarePart(MomentsPart):
         return self._transpose(np.asarray(self.block.weights * self.block.term.derivative(self._at_mean)))
 
     def curvature(self, variables: Variables) -> Congruence:
-        bends = np.asarray(self.block.weights * self.block.term.derivative(self._at_mean, 2), dtype=np.float64)
-        return Congruence(self.block.argument.stacked(variables), bends)
-
-
-# -- Group norms ------------------------------------------------------------------------------------------------------
-
-
-class NormPart(Part):
-    """``sum_g w_g <||z_g||>`` under an isotropic Gaussian: functions of the norm of the mean of z_g alone."""
-
-    def __init__(self, layout: Layout, block: NormBlock) -> None:
-        super().__init__(layout, block)
-        first = np.array([g[0] for g in block.groups])
-        self._s = deviation(block.argument, self.components)[first]
-        self._sizes = np.array([g.size for g in block.groups])
-        self._r = np.atleast_1d(block.norms(self._at_mean))
-        self._weights = np.broadcast_to(np.asarray(block.weights, dtype=np.float64), self._r.shape)
-
-    @cached_property
-    def _rows(self) -> tuple[Vector, Vector, Vector]:
-        """Expectation, tangential curvature E'/r and radial curvature E'' of every group."""
-        value, _, second = _norm.derivatives(self._r, self._s, self._sizes)
-        return value, _norm.radial(self._r, self._s, self._sizes), second  # type: ignore[return-value]
-
-    @cached_property
-    def value(self) -> float:
-        return float(self._weights @ self._rows[0])
-
-    @cached_property
-    def gap(self) -> float:
-        return float(self._weights @ _norm.gap(self._r, self._s, self._sizes))
-
-    def _by_size(self) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-        """Groups of one size together: their positions, (m,), and entries, (m, size)."""
-        kinds = [np.flatnonzero(self._sizes == size) for size in np.unique(self._sizes)]
-        return [(at, np.stack([self.block.groups[k] for k in at])) for at in kinds]
-
-    @cached_property
-    def gradient(self) -> Vector:
-        z = self._at_mean
-        slope = np.zeros(z.shape)
-        for at, entries in self._by_size():
-            np.add.at(slope, entries, (self._weights[at] * self._rows[1][at])[:, None] * z[entries])
-        return self._transpose(slope)
-
-    @cached_property
-    def _inner(self) -> Any:
-        """Hessian in z, sparse: of a radial function it is ``(E'/r)(I - uu') + E'' uu'``, u the direction of z."""
-        z, blocks, rows, columns = self._at_mean, [], [], []
-        for at, entries in self._by_size():
-            unit = z[entries] / np.where(self._r[at] > 0, self._r[at], 1.0)[:, None]
-            tangential, along = (self._weights[at] * each[at] for each in self._rows[1:])
-            block = (along - tangential)[:, None, None] * unit[:, :, None] * unit[:, None, :]
-            block += tangential[:, None, None] * np.eye(entries.shape[1])
-            blocks.append(block.ravel())
-            pairs = np.broadcast_arrays(entries[:, :, None], entries[:, None, :])
-            rows.append(pairs[0].ravel())
-            columns.append(pairs[1].ravel())
-        index = (np.concatenate(rows), np.concatenate(columns))
-        return sp.coo_array((np.concatenate(blocks), index), shape=(z.size, z.size)).tocsr()
-
-    def curvature(self, variables: Variables) -> Congruence:
-        return Congruence(self.block.argument.stacked(variables), self._inner)
+        second = np.asarray(self.block.weights * self.block.term.derivative(self._at_mean, 2), dtype=np.float64)
+        return Congruence(self.block.argument.stacked(variables), second)
 
 
 # -- Discrete blocks --------------------------------------------------------------------------------------------------

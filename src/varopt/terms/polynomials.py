@@ -19,18 +19,21 @@ __all__ = [
 Coefficient = Any  # a Python float shared by all rows, or an array with one entry per row
 Polynomial = tuple[Coefficient, ...]  # by increasing degree
 
-_ROUNDING = 16 * float(np.finfo(np.float64).eps)
+_CANCELLED = 16 * float(np.finfo(np.float64).eps)  # share of what is added below which a sum is rounding of zero
 
 
 def is_zero(value: Coefficient) -> bool:
+    """Whether a coefficient is known to be zero; an array of zeros is not."""
     return isinstance(value, float) and value == 0.0
 
 
 def every(condition: Any) -> bool:
+    """Whether a condition holds in every row."""
     return bool(np.all(condition))
 
 
 def trim(coefficients: Polynomial) -> Polynomial:
+    """Without leading zeros."""
     end = len(coefficients)
     while end > 1 and is_zero(coefficients[end - 1]):
         end -= 1
@@ -38,6 +41,7 @@ def trim(coefficients: Polynomial) -> Polynomial:
 
 
 def differentiate(polynomial: Polynomial) -> Polynomial:
+    """The derivative."""
     return tuple(m * c for m, c in enumerate(polynomial))[1:] or (0.0,)
 
 
@@ -76,13 +80,13 @@ def subtract(a: Polynomial, b: Polynomial, reach: Coefficient) -> Polynomial:
                 if i > m and not is_zero(c):
                     size = size + reduce(operator.mul, [reach] * (i - m), math.comb(i, m) * abs(c))
         if isinstance(value, float) and isinstance(size, float):
-            difference.append(0.0 if abs(value) <= _ROUNDING * size else value)
+            difference.append(0.0 if abs(value) <= _CANCELLED * size else value)
         elif isinstance(value, float) and value == 0.0:
             difference.append(0.0)  # equal in every row, though other coefficients differ by row
         else:
             xp = namespace(size)
             rows = value + xp.zeros_like(size)
-            difference.append(xp.where(abs(rows) > _ROUNDING * size, rows, xp.zeros_like(size)))
+            difference.append(xp.where(abs(rows) > _CANCELLED * size, rows, xp.zeros_like(size)))
     return tuple(difference)
 
 
@@ -112,7 +116,7 @@ def _at(polynomial: Polynomial, x: Coefficient) -> Array:
     value = evaluate(polynomial, x)
     # Else the sign of (z - 1)^4, written in powers of z, would be anything at its root.
     size = evaluate(tuple(map(abs, polynomial)), abs(x))
-    return np.where(abs(value) <= _ROUNDING * size, 0.0, value)
+    return np.where(abs(value) <= _CANCELLED * size, 0.0, value)
 
 
 def real_roots(polynomial: Polynomial) -> list[Array]:

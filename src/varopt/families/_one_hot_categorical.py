@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from types import MappingProxyType
 from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import entr
 
-from varopt._domains import PROBABILITY, Domain
-from varopt.families._family import Builder, Elementary, FloatArray, as_sharpening
+from varopt._domains import PROBABILITY, Domain, Seed, as_generator
+from varopt.families._family import SMALLEST_UNIFORM, Builder, Elementary, FloatArray, as_sharpening
 
-__all__ = ["Categorical"]
+__all__ = ["OneHotCategorical"]
 
 # Rows this far from summing to one are refused; single-precision rows pass.
 _SUM_TOLERANCE = 1e-6
 
 
-class Categorical(Elementary):
+class OneHotCategorical(Elementary):
     """Independent choices among k categories each, x the one-hot blocks laid end to end.
 
     Parameters
@@ -41,8 +43,8 @@ class Categorical(Elementary):
 
     Examples
     --------
-    >>> from varopt.families import Categorical
-    >>> p = Categorical([[0.5, 0.25, 0.25], [0.0, 0.2, 0.8]])
+    >>> from varopt.families import OneHotCategorical
+    >>> p = OneHotCategorical([[0.5, 0.25, 0.25], [0.0, 0.2, 0.8]])
     >>> p.size, p.mode
     (6, array([1., 0., 0., 0., 0., 1.]))
     >>> p.sample(2, seed=0)
@@ -71,6 +73,16 @@ class Categorical(Elementary):
         # Rows that sum to one up to rounding stay as they are, so that replace() and pickle change nothing.
         rounding = p.shape[1] * np.finfo(np.float64).eps
         self._declare(probability=np.where(error > rounding, p / total, p))
+
+    @classmethod
+    def unchecked(cls, probability: FloatArray) -> Self:
+        """The family of rows that are known to be probabilities: of shape (n, k), summing to one up to rounding.
+
+        For those who make one in every generation of a search, where checks would take longer than the samples.
+        """
+        family = cls.__new__(cls)
+        family._declare(probability=np.array(probability))
+        return family
 
     @property
     def probability(self) -> FloatArray:
@@ -108,8 +120,6 @@ class Categorical(Elementary):
         return self._one_hot(self._arrays["probability"].argmax(axis=1))
 
     def entropy(self) -> float:
-        from scipy.special import entr
-
         return float(entr(self._arrays["probability"]).sum())
 
     @np.errstate(over="ignore", divide="ignore")
@@ -123,12 +133,24 @@ class Categorical(Elementary):
         power = np.exp(np.log(p / p.max(axis=1, keepdims=True)) / as_sharpening(factor))
         return self.replace(probability=power / power.sum(axis=1, keepdims=True))
 
+    def choices(self, n: int, seed: Seed = None) -> np.ndarray[tuple[int, ...], np.dtype[np.intp]]:
+        """Draw `n` points as the categories chosen, of shape (n, number of choices): `sample` before its encoding."""
+        # Zero, once in 2^53 draws, would fall below a category of probability zero at the lower end.
+        return self._chosen(np.maximum(as_generator(seed).random((n, self.noise_size)), SMALLEST_UNIFORM))
+
     def from_uniform(self, u: ArrayLike) -> FloatArray:
+        return self._one_hot(self._chosen(self._uniforms(u)))
+
+    def _chosen(self, u: FloatArray) -> np.ndarray[tuple[int, ...], np.dtype[np.intp]]:
+        return np.asarray((u[..., None] > self._edges).sum(axis=-1))
+
+    @cached_property
+    def _edges(self) -> FloatArray:
+        """Where one category ends and the next begins, of shape (n, k - 1)."""
         cumulative = np.cumsum(self._arrays["probability"], axis=1)
         # Divided by its end, the sum is exactly one from the last possible category on: none of probability zero,
         # at either end or between, is ever drawn.
-        edges = cumulative[:, :-1] / cumulative[:, -1:]
-        return self._one_hot((self._uniforms(u)[..., None] > edges).sum(axis=-1))
+        return np.asarray(cumulative[:, :-1] / cumulative[:, -1:])
 
     def log_density(self, x: ArrayLike) -> FloatArray:
         blocks = self._blocks(x)
@@ -141,7 +163,7 @@ class Categorical(Elementary):
         blocks = self._blocks(x)
         p = self._arrays["probability"]
         if not (_is_one_hot(blocks).all() and np.all((blocks == 0.0) | (p > 0.0))):
-            raise ValueError("x has probability zero under Categorical, so its score does not exist.")
+            raise ValueError("x has probability zero under OneHotCategorical, so its score does not exist.")
         with np.errstate(divide="ignore", over="ignore"):
             return {"probability": np.where(blocks == 1.0, 1.0 / p, 0.0) - 1.0}
 
@@ -167,7 +189,7 @@ class Categorical(Elementary):
 
     @classmethod
     def examples(cls) -> dict[str, Builder]:
-        def build(n: int, rng: np.random.Generator) -> Categorical:
+        def build(n: int, rng: np.random.Generator) -> OneHotCategorical:
             weights = rng.uniform(*PROBABILITY.typical, (n, 3))
             return cls(weights / weights.sum(axis=1, keepdims=True))
 

@@ -12,11 +12,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from varopt._verified import Definiteness, definiteness
 from varopt.model._affine import Affine, Expression, Variable
-from varopt.model._maps import Map, signed_sum, times
-from varopt.model._points import flattened, slices
+from varopt.model.maps import Map, times
 from varopt.terms import AFFINE, CONCAVE, CONVEX, UNKNOWN, Curvature, PiecewisePolynomial
-from varopt.terms._curvature import from_facts
 
 if TYPE_CHECKING:
     from varopt.model._objective import Elementwise
@@ -28,7 +27,6 @@ __all__ = [
     "ComposedBlock",
     "Culprit",
     "NormBlock",
-    "PolynomialBlock",
     "QuadraticBlock",
     "TermBlock",
 ]
@@ -36,6 +34,7 @@ __all__ = [
 Vector = NDArray[np.floating[Any]]
 Points = Mapping[Variable, Vector]
 
+_NAMES = {CONVEX: "positive semidefinite", CONCAVE: "negative semidefinite", AFFINE: "zero"}
 _DENSE_SPECTRUM = 1500  # rows up to which all eigenvalues are computed
 
 
@@ -81,6 +80,11 @@ class Block(ABC):
 
     def __str__(self) -> str:
         return weighted(self.weights, self.describe())
+
+    @property
+    def assumption(self) -> str:
+        """What the curvature rests on where it is not proved; empty where it is."""
+        return ""
 
     @property
     def curvature(self) -> Curvature:
@@ -215,11 +219,11 @@ class ComposedBlock(_RowBlock):
 
     def _monotone(self) -> tuple[bool, bool]:
         """Whether the term is nondecreasing, and nonincreasing, on the range of its argument."""
-        low, high = self.term.slopes
+        low, high = self.term.subgradient_range
         rising, falling = bool(np.all(low >= 0.0)), bool(np.all(high <= 0.0))
         lowest = np.broadcast_to(self.inner.lowest, self.inner.rows)
         if self.term.curvature.is_convex and np.isfinite(lowest).all():
-            # The slope of a convex term grows: it is nondecreasing on the range if it is at the range's lower end.
+            # The derivative of a convex term grows: it is nondecreasing on the range if it is at the range's lower end.
             rising = bool(np.all(self.term.derivative(lowest) >= 0.0))
         return rising, falling
 
@@ -281,7 +285,7 @@ class QuadraticBlock(Block):
         Of large matrices only these two are computed, to nine digits of the larger; where that fails, bounds on them.
         """
         if self.matrix.shape[0] <= _DENSE_SPECTRUM:
-            dense = self.matrix.dense()
+            dense = self.matrix.dense().astype(np.float64, copy=False)
             values = np.linalg.eigvalsh(0.5 * (dense + dense.T.astype(np.float64)))
             low, high = float(values[0]), float(values[-1])
             rounding = 4 * dense.shape[0] * float(np.finfo(dense.dtype).eps)
@@ -335,12 +339,48 @@ class QuadraticBlock(Block):
         except ArpackError:
             return bounds
 
+    @cached_property
+    def definiteness(self) -> tuple[Definiteness, Definiteness]:
+        """What is proved of ``z' A z`` and of ``-z' A z``."""
+        if self.matrix.storage == "operator":
+            low, high = self.spectrum  # to nine digits, and not with proof
+            hidden = {True: Definiteness.UNKNOWN, False: Definiteness.INDEFINITE}
+            return hidden[low >= 0.0], hidden[high <= 0.0]
+        explicit = self.matrix.explicit()
+        return self._decided(explicit), self._decided(-explicit)
+
+    @staticmethod
+    def _decided(matrix: Any) -> Definiteness:
+        decided = definiteness(matrix)
+        if decided is not Definiteness.INDEFINITE or matrix.dtype.itemsize >= 8:
+            return decided
+        # Entries in single precision or less are rounded themselves: by so much, their signs say nothing.
+        rounding = 4.0 * matrix.shape[0] * float(np.finfo(matrix.dtype).eps)
+        wide = matrix.astype(np.float64)
+        ridge = sp.diags_array(rounding * np.abs(wide.diagonal()))
+        shifted = wide + (ridge if sp.issparse(wide) else ridge.toarray())
+        return Definiteness.UNKNOWN if definiteness(shifted) is Definiteness.POSITIVE else decided
+
     @property
     def shape_curvature(self) -> tuple[Curvature, str]:
-        low, high = self.spectrum
-        return from_facts(
-            low >= 0.0, high <= 0.0
-        ), f"the matrix of quad_form has eigenvalues from {low:.3g} to {high:.3g}"
+        low, high = self.definiteness
+        if Definiteness.POSITIVE in (low, high):
+            curvature = Curvature.from_facts(low is Definiteness.POSITIVE, high is Definiteness.POSITIVE)
+            return curvature, f"the matrix of quad_form is proved {_NAMES[curvature]}"
+        hidden = Curvature.from_facts(low is Definiteness.UNKNOWN, high is Definiteness.UNKNOWN)
+        if hidden is not UNKNOWN:
+            return hidden, f"the matrix of quad_form is {_NAMES[hidden]} as far as rounding lets one see"
+        least, most = self.spectrum
+        if least < 0.0 < most:
+            return UNKNOWN, f"the matrix of quad_form has eigenvalues from {least:.3g} to {most:.3g}"
+        return UNKNOWN, "the matrix of quad_form has eigenvalues of both signs, small as some of them are"
+
+    @property
+    def assumption(self) -> str:
+        """What the curvature rests on where rounding hides it."""
+        if Definiteness.POSITIVE in self.definiteness or self.curvature is UNKNOWN:
+            return ""
+        return f"the matrix of quad_form is {_NAMES[self.shape_curvature[0]]}, which rounding hides"
 
     def check(self) -> None:
         self.argument.check()
@@ -385,95 +425,3 @@ class NormBlock(Block):
 
     def describe(self) -> str:
         return f"norm2({self.argument}{'' if len(self.groups) == 1 else f', {len(self.groups)} groups'})"
-
-
-@dataclass(frozen=True, eq=False)
-class PolynomialBlock(Block):
-    """A polynomial in bits and one-hot choices, with every monomial reduced to distinct coordinates.
-
-    ``monomials[d]`` is ``(coordinates, coefficients)`` of shapes (M, d) and (M,), with coordinates in the flat order of
-    `used`.
-    """
-
-    used: tuple[Variable, ...]
-    monomials: Mapping[int, tuple[NDArray[np.intp], Vector]]
-    constant: float = 0.0
-    weights: float = 1.0
-
-    rule = "an affine expression is convex; a product of variables is neither convex nor concave."
-
-    @property
-    def variables(self) -> tuple[Variable, ...]:
-        return self.used
-
-    @property
-    def degree(self) -> int:
-        """Largest number of factors of a monomial."""
-        return max(self.monomials, default=0)
-
-    def multilinear(self, flat: Vector) -> Any:
-        """The multilinear extension at points of shape (..., size)."""
-        total: Any = np.full(flat.shape[:-1], self.constant)
-        for coordinates, coefficients in self.monomials.values():
-            total = total + flat[..., coordinates].prod(axis=-1) @ coefficients
-        return self.weights * total
-
-    def multilinear_gradient(self, flat: Vector) -> Vector:
-        """Its gradient at one point."""
-        gradient = np.zeros(flat.size)
-        for degree, (coordinates, coefficients) in self.monomials.items():
-            factors = flat[coordinates]
-            for j in range(degree):
-                others = np.delete(factors, j, axis=1).prod(axis=1)
-                gradient += np.bincount(coordinates[:, j], weights=coefficients * others, minlength=flat.size)
-        return self.weights * gradient
-
-    def multilinear_hessian(self, flat: Vector) -> Vector:
-        """Its dense matrix of second derivatives at one point; the diagonal is zero."""
-        half = np.zeros((flat.size, flat.size))
-        for degree, (coordinates, coefficients) in self.monomials.items():
-            factors = flat[coordinates]
-            for i in range(degree):
-                for j in range(i):
-                    entries = coefficients * np.delete(factors, [i, j], axis=1).prod(axis=1)
-                    half += sp.coo_array((entries, (coordinates[:, i], coordinates[:, j])), shape=half.shape)
-        return self.weights * (half + half.T)
-
-    def value(self, points: Points) -> Any:
-        return self.multilinear(flattened(self.used, points))
-
-    @property
-    def shape_curvature(self) -> tuple[Curvature, str]:
-        if self.degree <= 1:
-            return AFFINE, "it is affine"
-        return UNKNOWN, f"a product of {self.degree} variables is neither convex nor concave"
-
-    def check(self) -> None:
-        """Data were checked when the polynomial was expanded."""
-
-    def describe(self) -> str:
-        return written(self.used, self.monomials, self.constant)
-
-
-def written(used: tuple[Variable, ...], monomials: Mapping[int, tuple[Any, ...]], constant: float) -> str:
-    """A scalar polynomial in the user's terms: in full where it is short."""
-    count = sum(len(m[-1]) for m in monomials.values())
-    if count > 4:
-        return f"polynomial(degree {max(monomials)}, {count} monomials in {', '.join(map(str, used))})"
-    where = slices(used)
-
-    def name(k: int) -> str:
-        variable = next(v for v, part in where.items() if part.start <= k < part.stop)
-        if not variable.dimensions:
-            return str(variable)
-        entry = np.unravel_index(k - where[variable].start, variable.dimensions)
-        return f"{variable}[{', '.join(str(int(i)) for i in entry)}]"
-
-    parts = [
-        times(float(c), " * ".join(map(name, row)))
-        for coordinates, coefficients in monomials.values()
-        for row, c in zip(coordinates, coefficients, strict=True)
-    ]
-    if constant != 0.0 or not parts:
-        parts.append(f"{constant:g}")
-    return signed_sum(parts)

@@ -1,0 +1,195 @@
+"""Matrices, dense, banded or sparse: sums, bands, and equations with positive definite ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from varopt._threads import all_threads
+
+__all__ = [
+    "InverseEnergy",
+    "add",
+    "cholesky",
+    "factorised",
+    "factorised_sparse",
+    "is_diagonal",
+    "row_bandwidth",
+    "solve_definite",
+]
+
+Vector = NDArray[np.float64]
+
+_BAND = 64  # widest band that is factorised as such
+_MARGIN = 1e-9  # eigenvalues of a matrix of unit diagonal that are known to be larger are safely positive
+
+
+def solve_definite(matrix: Any, rhs: Vector) -> Vector:
+    """Solve with a positive semidefinite matrix, dense, banded or sparse; with a small ridge where it is singular."""
+    if matrix is None:
+        return np.zeros_like(rhs)
+    scale = float(np.abs(matrix.diagonal()).mean()) or 1.0
+    solvers = {True: _solve_sparse, False: _solve_dense}
+    for ridge in (0.0, 1e-14, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4):
+        try:
+            return solvers[bool(sp.issparse(matrix))](matrix, rhs, ridge * scale)
+        except np.linalg.LinAlgError:
+            continue
+    return rhs / scale
+
+
+def cholesky(matrix: Vector, *, overwrite: bool = False) -> tuple[Vector, bool]:
+    """A Cholesky factor, for `scipy.linalg.cho_solve`; `LinAlgError` where the matrix is not positive definite."""
+    with all_threads("scipy", matrix.shape[0] ** 3 / 3):
+        factor: tuple[Vector, bool] = scipy.linalg.cho_factor(
+            matrix, lower=True, overwrite_a=overwrite, check_finite=False
+        )
+    return factor
+
+
+def factorised(matrix: Vector) -> Any:
+    """A Cholesky factor, or None where the matrix is singular or nearly so."""
+    try:
+        factor = cholesky(matrix)
+    except np.linalg.LinAlgError:
+        return None
+    pivots = np.diagonal(factor[0])
+    return factor if pivots.min(initial=1.0) > 1e-6 * pivots.max(initial=1.0) else None
+
+
+def _solve_dense(matrix: Vector, rhs: Vector, ridge: float) -> Vector:
+    shifted = matrix if ridge == 0.0 else matrix + ridge * np.eye(matrix.shape[0])
+    factor = cholesky(shifted)
+    return np.asarray(scipy.linalg.cho_solve(factor, rhs, check_finite=False))
+
+
+def _solve_sparse(matrix: Any, rhs: Vector, ridge: float) -> Vector:
+    return np.asarray(factorised_sparse(matrix + ridge * sp.eye_array(matrix.shape[0]))(rhs))
+
+
+def factorised_sparse(matrix: Any) -> Callable[[Vector], Vector]:
+    """A solver for a sparse symmetric matrix, banded where it is; `LinAlgError` where it is not positive definite."""
+    band = as_band(matrix)
+    if band is not None:
+        factor = scipy.linalg.cholesky_banded(band, lower=True, overwrite_ab=True, check_finite=False)
+        return lambda rhs: np.asarray(scipy.linalg.cho_solve_banded((factor, True), rhs, check_finite=False))
+    from scipy.sparse.linalg import splu
+
+    try:
+        # In a symmetric order and without pivoting these are Cholesky's pivots: positive just if the matrix is.
+        factors = splu(
+            sp.csc_matrix(matrix), permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True}
+        )
+    except RuntimeError as error:  # exactly singular
+        raise np.linalg.LinAlgError(str(error)) from None
+    if not (np.array_equal(factors.perm_r, factors.perm_c) and np.all(factors.U.diagonal() > 0.0)):
+        raise np.linalg.LinAlgError("the matrix is not positive definite")
+    return lambda rhs: np.asarray(factors.solve(rhs))
+
+
+def as_band(matrix: Any) -> Vector | None:
+    """The lower band of a symmetric sparse matrix, or None where it is too wide to be treated as one."""
+    if matrix.format == "dia":
+        matrix = matrix.tocsr()
+    entries = matrix.tocoo()
+    width = int(np.max(np.abs(entries.row - entries.col), initial=0))
+    if width > _BAND:
+        return None
+    band = np.zeros((width + 1, matrix.shape[0]))
+    for k in range(width + 1):
+        diagonal = matrix.diagonal(-k)
+        band[k, : diagonal.size] = diagonal
+    return band
+
+
+class InverseEnergy:
+    """``r'H^{-1}r`` on the variables where H is safely positive definite; one factor for all r.
+
+    Parameters
+    ----------
+    hessian : array, sparse array or None
+        Positive semidefinite; None for zero.
+    """
+
+    def __init__(self, hessian: Any) -> None:
+        self.hessian = hessian
+        self.diagonal = np.zeros(0) if hessian is None else np.asarray(hessian.diagonal())
+        self.curved = self.diagonal > 0.0
+
+    def __call__(self, residual: Vector) -> tuple[float, NDArray[np.bool_]]:
+        """The energy, and which variables it leaves out."""
+        everything = np.ones(residual.size, dtype=bool)
+        if self.hessian is None:
+            return 0.0, everything
+        curved, diagonal = self.curved, self.diagonal
+        # A zero on the diagonal of a positive semidefinite matrix makes row and column zero.
+        if sp.issparse(self.hessian) and self.hessian.nnz <= np.count_nonzero(curved):
+            return float(residual @ np.divide(residual, diagonal, out=np.zeros(residual.size), where=curved)), ~curved
+        if self._unit_energy is None:
+            return 0.0, everything
+        return self._unit_energy(residual[curved] / np.sqrt(diagonal[curved])), ~curved
+
+    @cached_property
+    def _unit_energy(self) -> Callable[[Vector], float] | None:
+        """The energy by the matrix scaled to a diagonal of ones; None where it may be singular."""
+        hessian, part = self.hessian, np.flatnonzero(self.curved)
+        if part.size < self.curved.size:
+            hessian = sp.csr_array(hessian)[part][:, part] if sp.issparse(hessian) else hessian[np.ix_(part, part)]
+        scale = 1.0 / np.sqrt(self.diagonal[part])
+        if sp.issparse(hessian):
+            return _sparse_energy(sp.csr_array(sp.diags_array(scale) @ hessian @ sp.diags_array(scale)))
+        factor = factorised(scale[:, None] * hessian * scale)
+        if factor is None:
+            return None
+        return lambda r: float(r @ scipy.linalg.cho_solve(factor, r, check_finite=False))
+
+
+def _sparse_energy(unit: Any) -> Callable[[Vector], float] | None:
+    r"""An upper bound on ``r'U^{-1}r`` for a sparse matrix of unit diagonal; None where it may be singular.
+
+    Where ``U - margin I`` has a Cholesky factor, no eigenvalue of U is below the margin, up to rounding that is far
+    smaller than it. For whatever y then ``r'U^{-1}r <= 2 r'y - y'Uy + |r - Uy|^2 / margin``.
+    """
+    try:
+        solve = factorised_sparse(unit - _MARGIN * sp.eye_array(unit.shape[0]))
+    except np.linalg.LinAlgError:
+        return None
+
+    def energy(residual: Vector) -> float:
+        y = solve(residual)
+        product = unit @ y
+        missing = residual - product
+        return max(float(2.0 * (residual @ y) - y @ product + missing @ missing / _MARGIN), 0.0)
+
+    return energy
+
+
+def add(a: Any, b: Any) -> Any:
+    """The sum of two matrices, dense or sparse; None is zero."""
+    if a is None:
+        return b
+    if sp.issparse(a) and sp.issparse(b):
+        return a + b
+    return (a.toarray() if sp.issparse(a) else a) + (b.toarray() if sp.issparse(b) else b)
+
+
+def row_bandwidth(a: Any) -> int:
+    """The largest distance between two variables of a row."""
+    if a.nnz == 0:
+        return 0
+    filled = a.indptr[:-1][np.diff(a.indptr) > 0]
+    return int(np.max(np.maximum.reduceat(a.indices, filled) - np.minimum.reduceat(a.indices, filled)))
+
+
+def is_diagonal(matrix: Any) -> bool:
+    """Whether a matrix, or None for zero, has nothing beside its diagonal."""
+    if matrix is None:
+        return True
+    entries = sp.coo_array(matrix)
+    return bool(np.all((entries.row == entries.col) | (entries.data == 0.0)))

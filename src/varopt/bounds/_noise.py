@@ -1,0 +1,200 @@
+r"""What is averaged over: the noise of a bound, by the standard deviation that it gives to every row.
+
+`PointNoise` is the paper's Gaussian over x: a row with coefficients a has deviation :math:`\sigma \|C^T a\|`, and a
+quadratic gains :math:`\sigma^2 \operatorname{tr}(H C C^T) / 2`.
+
+`RowNoise` is what the path to an optimum uses: every row :math:`z_k = a_k^T x + d_k` has a Gaussian noise of its own,
+:math:`z_k \sim N(a_k^T x + d_k, (\sigma \ell_k)^2)`, and a quadratic has none. There need not be a distribution of x
+that does this to all rows. For convex terms the average is still an upper bound, row by row and for every x:
+:math:`\langle \rho(z + s e) \rangle \ge \rho(z)` (Jensen), so that :math:`E(x) \ge f(x) \ge \min f`; and it is convex
+in x, being an average of convex functions of an affine map of x. What it buys is that all rows are smoothed alike: the
+deviation is a share of their typical distance from a knot, whatever the units of the data.
+
+`FamilyNoise` is that of a family over the variables of an objective, which `varopt.bound` averages over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from varopt.bounds._expectations import Expectations, closed_form_rows, quadrature_rows
+from varopt.bounds._layout import Component, Layout
+from varopt.composite import Composite, Groups, QuadraticForm, Rows, columns_of, squared_norms
+from varopt.model.maps import Map
+
+__all__ = ["BoundNoise", "FamilyNoise", "PointNoise", "RowNoise", "row_deviation"]
+
+Vector = NDArray[np.float64]
+
+_BY_ROWS = 1 << 18  # numbers of a temporary where deviations under a matrix are computed by rows
+
+
+class BoundNoise(Protocol):
+    """What a bound asks of a noise."""
+
+    def of_rows(self, block: int, rows: Rows) -> Any:
+        """Standard deviations of the rows of a block: a number, or one for each."""
+        ...
+
+    def of_groups(self, block: int, groups: Groups) -> Any:
+        """Standard deviation of the rows of each group, the same for all rows of one."""
+        ...
+
+    def excess(self, problem: Composite) -> float:
+        """By how much the average of the quadratic exceeds its value at the mean."""
+        ...
+
+    def expectations(self, block: int, rows: Rows, z: Vector, s: Any) -> Expectations:
+        """Expectations of the rows of a block around z, with derivatives."""
+        ...
+
+
+@dataclass(frozen=True)
+class RowNoise:
+    """Gaussian noise of every row, independent of x: deviation ``sigma * lengths[b]`` in block b."""
+
+    sigma: float
+    lengths: Sequence[Any]  # for each block of rows a number, or one number a row
+    radii: Sequence[Any] = ()  # for each block of norms one number a group
+
+    def at(self, sigma: float) -> RowNoise:
+        """The same with another sigma."""
+        return RowNoise(sigma, self.lengths, self.radii)
+
+    def of_blocks(self, live: Sequence[bool]) -> RowNoise:
+        """The same for some of the blocks of rows."""
+        return replace(self, lengths=[length for length, kept in zip(self.lengths, live, strict=True) if kept])
+
+    def of_rows(self, block: int, rows: Rows) -> Any:
+        """Standard deviations of the rows of a block."""
+        return self.sigma * self.lengths[block]
+
+    def of_groups(self, block: int, groups: Groups) -> Any:
+        """Standard deviation of the rows of each group."""
+        return self.sigma * self.radii[block]
+
+    def excess(self, problem: Composite) -> float:
+        """Zero: a quadratic of x has no noise."""
+        return 0.0
+
+    def expectations(self, block: int, rows: Rows, z: Vector, s: Any) -> Expectations:
+        """In closed form."""
+        return closed_form_rows(rows.term, z, s)
+
+
+@dataclass(frozen=True)
+class PointNoise(RowNoise):
+    """``x ~ N(mean, sigma^2 C C')`` [SB12]; `spread` is ``tr(H C C')`` of the quadratic."""
+
+    spread: float = 0.0
+
+    @classmethod
+    def of(cls, problem: Composite, sigma: float, factor: Any = 1.0) -> PointNoise:
+        """The noise of a Gaussian over x, for a problem; `factor` is C, a number, a vector or a matrix."""
+        factor = np.asarray(factor, dtype=np.float64)
+        lengths = [np.sqrt(r.linear.row_variance(factor)) for r in problem.rows]
+        return cls(sigma, lengths, (), _spread(problem, factor))
+
+    def at(self, sigma: float) -> PointNoise:
+        """The same with another sigma."""
+        return PointNoise(sigma, self.lengths, self.radii, self.spread)
+
+    def excess(self, problem: Composite) -> float:
+        """What the quadratic gains."""
+        return 0.5 * self.sigma**2 * self.spread
+
+
+def _spread(problem: Composite, factor: Vector) -> float:
+    """``tr(H C C')``, without forming H where that is not needed."""
+    total = sum((float(r.curvature @ r.linear.row_variance(factor)) for r in problem.squares), 0.0)
+    if problem.matrix is None:
+        return total
+    if factor.ndim < 2:
+        return total + float(np.sum(problem.matrix.diagonal() * factor**2))
+    return total + float(np.sum(factor * np.asarray(problem.matrix @ factor)))
+
+
+# -- The noise of a family --------------------------------------------------------------------------------------------
+
+
+class FamilyNoise:
+    """The noise of a family over real variables: independent components, each with a scale, vector or Cholesky factor.
+
+    Parameters
+    ----------
+    layout : Layout
+        Which family rules which coordinates.
+    rules : sequence
+        For each block of rows None where the closed form holds, else pairs of a family and the rows under its noise.
+    nodes : int
+        Gauss nodes of each panel, for blocks with such rules.
+    """
+
+    def __init__(self, layout: Layout, rules: Sequence[list[tuple[Any, NDArray[np.intp]]] | None], nodes: int) -> None:
+        self.components = tuple(c for c in layout.components if not c.is_discrete)
+        self.rules, self.nodes = rules, nodes
+
+    def of_rows(self, block: int, rows: Rows) -> Vector:
+        """Standard deviations of the rows of a block."""
+        return row_deviation(rows.linear, self.components)
+
+    def of_groups(self, block: int, groups: Groups) -> Vector:
+        """Standard deviation of the rows of each group: they are the same, or the norm has no closed form."""
+        return row_deviation(groups.linear, self.components)[groups.starts]
+
+    def excess(self, problem: Composite) -> float:
+        """``tr(H V) / 2`` of the quadratic forms, V the covariance."""
+        return sum(self._form_excess(form, c) for form in problem.forms for c in self.components)
+
+    def _form_excess(self, form: QuadraticForm, c: Component) -> float:
+        if c.factor.ndim < 2:
+            return 0.5 * float(np.sum(form.curvature.diagonal[c.part] * c.factor**2))
+        own = form.curvature.of_columns(c.part)
+        return 0.0 if own is None else 0.5 * float(np.sum(c.factor * (own.matrix() @ c.factor)))
+
+    def expectations(self, block: int, rows: Rows, z: Vector, s: Any) -> Expectations:
+        """In closed form, or by the quadrature of the block's rules."""
+        rule = self.rules[block]
+        if rule is None:
+            return closed_form_rows(rows.term, z, s)
+        if len(rule) == 1:
+            return quadrature_rows(rows.term, z, s, rule[0][0], self.nodes)
+        whole = [np.empty(z.shape) for _ in Expectations._fields]
+        for family, index in rule:
+            part = quadrature_rows(rows.term.take(index), z[index], s[index], family, self.nodes)
+            for entries, own in zip(whole, part, strict=True):
+                entries[index] = own
+        return Expectations(*whole)
+
+
+def row_deviation(linear: Map, components: Sequence[Component]) -> Vector:
+    """Standard deviation of every row under independent real components."""
+    spreads = []
+    for c in components:
+        own = columns_of(linear, c.part)
+        if own is None:
+            continue
+        if c.factor.ndim == 0:
+            spreads.append(float(c.factor) * np.sqrt(squared_norms(own)))
+        else:
+            largest = float(np.abs(c.factor).max())  # so that squares neither overflow nor vanish
+            spreads.append(largest * np.sqrt(_row_variance(own, c.factor / largest)))
+    return reduce(np.hypot, spreads) if spreads else np.zeros(linear.shape[0])
+
+
+def _row_variance(linear: Map, factor: Vector) -> Vector:
+    if factor.ndim < 2 or linear.storage != "dense":
+        return np.asarray(linear.row_variance(factor), dtype=np.float64)
+    total = np.empty(linear.shape[0])
+    step = max(1, _BY_ROWS // linear.shape[1])
+    for start in range(0, linear.shape[0], step):  # by rows: a block and its product stay in the cache
+        part = slice(start, start + step)
+        spread = np.asarray(linear.rows(part).dense(), dtype=np.float64) @ factor
+        total[part] = np.einsum("ij,ij->i", spread, spread)
+    return total

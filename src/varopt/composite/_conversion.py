@@ -1,0 +1,118 @@
+"""From an objective to the composite form, and what problems with blocks in common share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from varopt._linalg import add
+from varopt.composite._form import Composite
+from varopt.composite._groups import Groups, groups_of
+from varopt.composite._quadratic_form import QuadraticForm
+from varopt.composite._rows import Rows
+from varopt.model import Objective
+from varopt.model.blocks import AffineBlock, Block, NormBlock, QuadraticBlock, TermBlock
+from varopt.model.maps import Map, products_are_kept
+
+__all__ = ["NotComposite", "composite", "shared_rows", "sharing"]
+
+Vector = NDArray[np.float64]
+
+
+class NotComposite(ValueError):
+    """The objective is outside the class that the solver handles; the message names the block."""
+
+
+def composite(objective: Objective, *, multiplied: bool = True, blocks: Sequence[Block] | None = None) -> Composite:
+    """An objective in its canonical form; raises `NotComposite` naming the block that does not fit.
+
+    Without `multiplied`, quadratic forms stay as they are and squares are rows like any other term: nothing is computed
+    of the data. `blocks` are those to take, by default all.
+    """
+    size, variables = objective.size, objective.variables
+    matrix: Any = None
+    vector, scalar, rows, squares = np.zeros(size), 0.0, [], []
+    groups: list[Groups] = []
+    forms: list[QuadraticForm] = []
+    not_convex, indefinite = "", False
+    for block in objective.blocks if blocks is None else blocks:
+        if not block.curvature.is_convex:
+            not_convex = not_convex or (
+                f"{block.describe()} is not known to be convex: {block.curvature_and_reason[1]}."
+            )
+            indefinite = indefinite or not (isinstance(block, TermBlock) and block.term.knots)
+        if not block.variables:
+            scalar += float(block.value({}))
+        elif isinstance(block, AffineBlock):
+            vector += block.weights * block.argument.stacked(variables).transpose_apply(np.ones(1))
+            scalar += block.weights * float(np.ravel(block.argument.offset)[0])
+        elif isinstance(block, QuadraticBlock):
+            form = QuadraticForm(*_affine(block, variables), block.matrix, float(block.weights))
+            if not multiplied:
+                forms.append(form)
+                continue
+            more, line, constant = form.multiplied
+            matrix, vector, scalar = add(matrix, more), vector + line, scalar + constant
+        elif isinstance(block, TermBlock):
+            part = _rows(block, variables)
+            if block.term.knots or block.term.degree > 2 or not multiplied:
+                rows.append(part)
+            elif block.term.degree == 2 and np.all(part.weights >= 0.0) and np.all(block.term.pieces[0][2] > 0.0):
+                squares.append(part)
+            else:
+                start = Composite(matrix, vector, scalar, (part,))
+                smooth = start.freeze([part.offset], [np.zeros(part.count, dtype=bool)])
+                matrix, vector, scalar = smooth.matrix, smooth.vector, smooth.scalar
+        elif isinstance(block, NormBlock):
+            groups.append(groups_of(*_affine(block, variables), block.groups, block.weights))
+        else:
+            raise NotComposite(f"{block.describe()} is no piecewise linear-quadratic term of an affine map.")
+    vector = vector if vector.any() else np.broadcast_to(0.0, (size,))  # zeros in no memory
+    return Composite(
+        matrix, vector, scalar, tuple(rows), not_convex, tuple(squares), indefinite, tuple(groups), tuple(forms)
+    )
+
+
+def _affine(block: Any, variables: Any) -> tuple[Map, Vector]:
+    """The map and the offset of a block's argument."""
+    linear = block.argument.stacked(variables)
+    return linear, np.broadcast_to(np.asarray(block.argument.offset, dtype=np.float64), (linear.shape[0],))
+
+
+_SHARED: ContextVar[dict[int, tuple[TermBlock, Any, Rows]] | None] = ContextVar("rows shared by problems", default=None)
+
+
+@contextmanager
+def shared_rows() -> Iterator[None]:
+    """Within it, problems that have a block in common share its rows, and what is computed of them."""
+    token = _SHARED.set({})
+    try:
+        yield
+    finally:
+        _SHARED.reset(token)
+
+
+def sharing() -> bool:
+    """Whether what is computed of rows will be of use to other problems."""
+    return _SHARED.get() is not None or products_are_kept()
+
+
+def _rows(block: TermBlock, variables: Any) -> Rows:
+    shared = _SHARED.get()
+    if shared is None:
+        return _new_rows(block, variables)
+    known = shared.get(id(block))
+    if known is None or known[1] != variables:
+        known = shared[id(block)] = (block, variables, _new_rows(block, variables))  # the block keeps its id taken
+    return known[2]
+
+
+def _new_rows(block: TermBlock, variables: Any) -> Rows:
+    linear, offset = _affine(block, variables)
+    weights = np.broadcast_to(np.asarray(block.weights, dtype=np.float64), offset.shape)
+    return Rows(linear, offset, block.term, weights)

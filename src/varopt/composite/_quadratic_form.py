@@ -1,0 +1,55 @@
+"""A quadratic form of an affine map, which is not multiplied out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from varopt.composite._congruence import Congruence
+from varopt.model.maps import Map
+
+__all__ = ["QuadraticForm"]
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class QuadraticForm:
+    """``weight z'Qz`` of ``z = A x + d``; Q is held by reference, and only its symmetric part matters."""
+
+    linear: Map
+    offset: Vector
+    matrix: Map
+    weight: float
+
+    def positions(self, x: Vector) -> Vector:
+        """``z = A x + d``."""
+        return np.asarray(self.linear.apply(x) + self.offset, dtype=np.float64)
+
+    def _image(self, z: Vector) -> Vector:
+        """``weight (Q + Q') z``."""
+        return np.asarray(self.weight * (self.matrix.apply(z) + self.matrix.transpose_apply(z)))
+
+    def value_and_gradient(self, x: Vector) -> tuple[float, Vector]:
+        """Both at x: one product with Q and one with its transpose."""
+        z = self.positions(x)
+        image = self._image(z)
+        return 0.5 * float(z @ image), np.asarray(self.linear.transpose_apply(image), dtype=np.float64)
+
+    @cached_property
+    def curvature(self) -> Congruence:
+        """The second derivatives in x."""
+        return Congruence(self.linear, self.matrix, 2.0 * self.weight)
+
+    @cached_property
+    def multiplied(self) -> tuple[Any, Vector, float]:
+        """The matrix M, the vector v and the constant s of ``1/2 x'Mx + v'x + s``."""
+        inner, outer = self.matrix.explicit(), self.linear.explicit()
+        symmetric = self.weight * (inner + inner.T)
+        image = np.asarray(symmetric @ self.offset)
+        line = np.asarray(self.linear.transpose_apply(image), dtype=np.float64)
+        return outer.T @ symmetric @ outer, line, 0.5 * float(self.offset @ image)

@@ -1,0 +1,48 @@
+"""Generic functions that operators of expressions call, and that kinds of expression implement.
+
+A product of affine expressions is a polynomial, a power an elementwise expression, a sum an objective: kinds that are
+built on affine expressions, and cannot be imported by them. Each registers here what it makes of which operand.
+"""
+
+from __future__ import annotations
+
+from functools import singledispatch
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from varopt.model._objective import Objective
+    from varopt.model._polynomial import Polynomial
+
+__all__ = ["as_polynomial", "multiply", "power", "total"]
+
+
+@singledispatch
+def as_polynomial(expression: Any) -> Polynomial | None:
+    """An expression as a `Polynomial` in discrete variables, where it is one; else None."""
+    return None
+
+
+@singledispatch
+def power(expression: Any, exponent: Any) -> Any:
+    """A whole power, elementwise."""
+    raise TypeError(f"powers are of expressions; got {type(expression).__name__}.")
+
+
+@singledispatch
+def total(expression: Any) -> Objective:
+    """The sum of the entries of an expression, as an `Objective`."""
+    raise TypeError(f"sums are of expressions; got {type(expression).__name__}.")
+
+
+def multiply(left: Any, right: Any, *, summed: bool = False) -> Polynomial:
+    """The product of two expressions, or the sum of its entries, where it is a polynomial in discrete variables."""
+    factors = []
+    for expression in (left, right):
+        factor = as_polynomial(expression)
+        if factor is None:
+            raise TypeError(
+                f"a product of expressions must be a polynomial in Binary or Categorical variables, and {expression} "
+                "is none: for real variables use sum_squares or quad_form, or hand vo.bound a callable."
+            )
+        factors.append(factor)
+    return factors[0].times(factors[1], summed=summed)

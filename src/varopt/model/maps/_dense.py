@@ -1,0 +1,114 @@
+"""Dense arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from varopt._threads import FETCH, all_threads
+from varopt.model.maps._base import Map, is_finite, slices
+from varopt.model.maps._kept_products import KeptProducts, products_of
+from varopt.model.maps._text import formatted
+
+__all__ = ["Matrix"]
+
+Vector = NDArray[np.floating[Any]]
+
+_TRANSPOSED_ROWS = 1 << 12  # rows at a time of a transposed product, on which BLAS would waste its threads
+
+
+class Matrix(Map):
+    """A dense array of any real dtype, by reference. All but float64 are converted piece by piece in every product."""
+
+    def __init__(self, array: NDArray[Any], form: str = "") -> None:
+        self.array = array
+        self.shape = (array.shape[0], array.shape[1])
+        self.form = form
+
+    def _fits(self, points: Vector) -> bool:
+        return self.array.dtype == np.float64 or self.array.dtype == points.dtype == np.float32
+
+    @property
+    def _kept(self) -> KeptProducts | None:
+        return products_of(self.array)
+
+    def _product(self, name: str, vector: Vector, compute: Callable[[Vector], Any]) -> Any:
+        kept = self._kept if vector.ndim == 1 else None
+        return compute(vector) if kept is None else kept.get(name, vector, compute)
+
+    def apply(self, points: Vector) -> Vector:
+        return np.asarray(self._product("apply", points, self._apply))
+
+    def _apply(self, points: Vector) -> Vector:
+        if self._fits(points):
+            with all_threads("numpy", FETCH * self.array.size):
+                return np.asarray(points @ self.array.T)
+        out = np.empty((*points.shape[:-1], self.shape[0]))
+        for part, block in self._row_blocks():
+            out[..., part] = points @ block.T
+        return out
+
+    def transpose_apply(self, values: Vector) -> Vector:
+        return np.asarray(self._product("transpose_apply", values, self._transpose_apply))
+
+    def _transpose_apply(self, values: Vector) -> Vector:
+        if self._fits(values):
+            if values.ndim > 1 or self.shape[0] <= 2 * _TRANSPOSED_ROWS or not self.array.flags.c_contiguous:
+                return np.asarray(values @ self.array)
+            return np.asarray(sum(values[part] @ self.array[part] for part in slices(self.shape[0], _TRANSPOSED_ROWS)))
+        out = np.zeros((*values.shape[:-1], self.shape[1]))
+        for part, block in self._row_blocks():
+            out += values[..., part] @ block
+        return out
+
+    def rows(self, index: Any) -> Map:
+        return Matrix(self.array[index])
+
+    def columns(self, index: NDArray[np.intp] | slice) -> Map:
+        return Matrix(self.array[:, index])
+
+    def gram(self, weights: Vector) -> Any:
+        scale = float(weights.max(initial=0.0)) if self._kept is not None else 0.0
+        if not 0.0 < scale < np.inf:
+            return self._product("gram", weights, self._gram)
+        total = self._product("gram", weights / scale, self._gram)  # in other units it is the same
+        total *= scale
+        return total
+
+    def _gram(self, weights: Vector) -> Any:
+        if self.array.dtype != np.float64 or np.ptp(weights) > 0.0:
+            return super().gram(weights)
+        with all_threads("numpy", self.shape[0] * self.shape[1] ** 2):
+            total = self.array.T @ self.array  # equal weights: nothing is copied
+        total *= weights[0]
+        return total
+
+    def explicit(self) -> Any:
+        return self.array if self.array.dtype.kind == "f" else self.array.astype(np.float64)
+
+    def dense(self) -> Vector:
+        return np.asarray(self.explicit())
+
+    def _columns(self) -> Iterator[tuple[slice, Vector]]:
+        for part in self._column_slices():
+            yield part, np.asarray(self.array[:, part], dtype=np.float64)
+
+    def check(self, name: str) -> None:
+        if not self._finite:
+            i, j = (int(k) for k in np.argwhere(~np.isfinite(self.array))[0])
+            raise ValueError(f"{name} must be finite; got {self.array[i, j]} in row {i}, column {j}.")
+
+    @cached_property
+    def _finite(self) -> bool:
+        kept = self._kept
+        return is_finite(self.array) if kept is None else kept.finite
+
+    def __str__(self) -> str:
+        return f"A[{self.shape[0]} x {self.shape[1]}]"
+
+    def of(self, name: str) -> str:
+        return formatted(self.form, name) if self.form else super().of(name)

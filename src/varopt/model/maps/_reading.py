@@ -1,0 +1,61 @@
+"""What a user hands over: numbers, vectors and matrices, checked and held by reference."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from varopt._domains import as_finite
+from varopt.model.maps._base import Map
+from varopt.model.maps._dense import Matrix
+from varopt.model.maps._operator import Operator
+from varopt.model.maps._sparse import Sparse
+
+__all__ = ["as_map", "as_real", "as_vector"]
+
+_CHECKED_AT_ONCE = 1 << 20  # entries of a matrix up to which it is looked through when handed over, else at first use
+
+
+def as_real(name: str, value: Any) -> NDArray[Any]:
+    """`value` as an array of real numbers, of whatever dtype it has and without a copy, or a `ValueError` naming it."""
+    if sp.issparse(value) or hasattr(value, "matvec"):
+        raise ValueError(f"{name} must be a number or a dense array; got {type(value).__name__}. Did you mean @?")
+    array = np.asarray(value) if isinstance(value, (np.ndarray, np.generic)) else as_finite(name, value)
+    if array.dtype.kind not in "biuf":
+        raise ValueError(f"{name} must be real numbers; got dtype {array.dtype}.")
+    return array
+
+
+def as_vector(name: str, value: Any) -> NDArray[Any]:
+    """A finite number or a non-empty finite vector, without a copy."""
+    array = as_real(name, value)
+    if array.ndim > 1:
+        raise ValueError(f"{name} must be a number or a vector; got shape {array.shape}.")
+    if array.size == 0:
+        raise ValueError(f"{name} must not be empty.")
+    if array.dtype.kind == "f":
+        as_finite(name, array)
+    return array
+
+
+def as_map(name: str, value: Any) -> Map:
+    """A user's matrix as a map, without copying the data; a `ValueError` that names it otherwise.
+
+    Matrices of up to a million entries are checked for NaN and infinity at once; see `Map.check` for larger ones.
+    """
+    kind: type[Map] = Operator if hasattr(value, "matvec") else Sparse if sp.issparse(value) else Matrix
+    if kind is Matrix:
+        value = as_real(name, value)
+    elif np.dtype(getattr(value, "dtype", None) or np.float64).kind not in "biuf":
+        raise ValueError(f"{name} must be real numbers; got dtype {value.dtype}.")
+    if len(value.shape) != 2:
+        raise ValueError(f"{name} must be a matrix; got an array of shape {value.shape}.")
+    if 0 in value.shape:
+        raise ValueError(f"{name} must not be empty; got shape {value.shape}.")
+    mapped: Map = kind(value)  # type: ignore[call-arg]
+    if kind is not Operator and mapped.shape[0] * mapped.shape[1] <= _CHECKED_AT_ONCE:
+        mapped.check(name)
+    return mapped

@@ -1,0 +1,138 @@
+"""What once went wrong silently: curvature that was guessed, constraints that vanished, operands that failed."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+
+import varopt as vo
+from varopt.terms import CONCAVE, CONVEX, UNKNOWN
+
+NOT_CONVEX = {
+    "diag(1e8, -1e-7)": np.diag([1e8, -1e-7]),
+    "negative by 1e-12": np.array([[1.0, 1.0], [1.0, 1.0 - 1e-12]]),
+    "sparse": sp.diags_array([1e6, 1.0, -1e-9]).tocsr(),
+}
+
+
+@pytest.mark.parametrize("name", NOT_CONVEX)
+@pytest.mark.parametrize("scale", [1e-100, 1.0, 1e100])
+def test_a_slightly_negative_direction_is_seen(name, scale):
+    matrix = scale * NOT_CONVEX[name]
+    w = vo.Variable(matrix.shape[0])
+    f = vo.quad_form(w, matrix) + vo.sum(vo.huber(w - 3.0))
+    assert f.curvature is UNKNOWN
+    assert "has eigenvalues" in f.explain()
+
+
+@pytest.mark.parametrize("name", NOT_CONVEX)
+def test_what_is_not_convex_is_never_optimal(name):
+    matrix = NOT_CONVEX[name]
+    w = vo.Variable(matrix.shape[0])
+    f = vo.quad_form(w, matrix) + vo.sum(vo.huber(w - 3.0))
+    assert vo.minimize(f, time_limit=1.0).status is not vo.Status.OPTIMAL
+
+
+def test_definite_matrices_are_convex_in_any_units(rng):
+    X = rng.standard_normal((40, 6))
+    for scale in (1e-200, 1e-12, 1.0, 1e12, 1e200):
+        f = vo.quad_form(vo.Variable(6), scale * (X.T @ X))
+        assert f.curvature is CONVEX
+        assert f.assumption == ""
+        assert (-f).curvature is CONCAVE
+
+
+def test_what_rounding_hides_is_assumed_and_said(rng):
+    X = rng.standard_normal((5, 40))
+    w = vo.Variable(40)
+    f = vo.quad_form(w, X.T @ X) + vo.sum(vo.huber(w - 3.0))
+    assert f.curvature is CONVEX
+    assert "rounding hides" in f.assumption
+    result = vo.minimize(f)
+    assert result.status is vo.Status.ASSUMED
+    assert "positive semidefinite" in result.certificate.assumption
+
+
+def test_singular_matrices_of_whole_numbers_are_proved(rng):
+    X = rng.integers(-3, 4, (3, 6)).astype(float)
+    w = vo.Variable(6)
+    f = vo.quad_form(w, X.T @ X) + vo.norm1(w - 1.0)
+    assert f.curvature is CONVEX
+    assert f.assumption == ""
+
+
+def test_longdouble_matrices():
+    w = vo.Variable(2)
+    matrix = np.array([[2.0, 1.0], [1.0, 2.0]])
+    f = vo.quad_form(w, matrix.astype(np.longdouble)) + vo.norm1(w - 1.0)
+    assert f.curvature is CONVEX
+    assert vo.minimize(f).fun == pytest.approx(vo.minimize(vo.quad_form(w, matrix) + vo.norm1(w - 1.0)).fun, rel=1e-12)
+
+
+class TestFrames:
+    frame = pd.DataFrame({"a": [1.0, 2.0, 3.0], "b": [0.0, 1.0, 1.0]})
+
+    def test_a_frame_times_a_variable(self):
+        w = vo.Variable(2)
+        f = vo.norm1(self.frame @ w - np.array([1.0, 2.0, 4.0]))
+        assert f([1.0, 1.0]) == 1.0
+        assert vo.minimize(f).fun == pytest.approx(1.0)
+
+    def test_series_are_vectors(self):
+        w = vo.Variable(2)
+        y = pd.Series([1.0, 2.0, 4.0])
+        plain = vo.norm1(y.to_numpy() - self.frame.to_numpy() @ w)
+        assert vo.norm1(y - self.frame @ w)([1.0, 1.0]) == plain([1.0, 1.0])
+        assert vo.sum(y * vo.abs(self.frame @ w))([1.0, 1.0]) == 1.0 + 6.0 + 16.0
+        assert (y @ (self.frame @ w)).total()([1.0, 1.0]) == 1.0 + 6.0 + 16.0
+
+    def test_frames_among_themselves_are_as_before(self):
+        vo.Variable(2)
+        pd.testing.assert_frame_equal(self.frame.T @ self.frame, self.frame.T.dot(self.frame))
+        pd.testing.assert_series_equal(self.frame @ np.ones(2), self.frame.dot(np.ones(2)))
+
+
+COMPARISONS = {
+    "variable == number": lambda w, b: w == 0,
+    "number == variable": lambda w, b: 0 == w,  # noqa: SIM300
+    "variable != number": lambda w, b: w != 0,
+    "sum == number": lambda w, b: vo.sum(w) == 2,
+    "variable >= number": lambda w, b: w >= 0,
+    "number <= variable": lambda w, b: 0 <= w,  # noqa: SIM300
+    "variable < array": lambda w, b: w < np.ones(3),
+    "array > variable": lambda w, b: np.ones(3) > w,
+    "array == variable": lambda w, b: np.ones(3) == w,
+    "affine <= variable": lambda w, b: 2 * w <= w,
+    "affine == variable": lambda w, b: 2 * w == w,
+    "variable <= variable": lambda w, b: w[0] <= b,
+    "elementwise": lambda w, b: vo.abs(w) <= 1,
+    "list": lambda w, b: w == [1.0, 2.0, 3.0],
+}
+
+
+@pytest.mark.parametrize("name", COMPARISONS)
+def test_a_comparison_is_no_silent_false(name):
+    with pytest.raises(TypeError, match="would be a constraint"):
+        COMPARISONS[name](vo.Variable(3, name="w"), vo.Variable(name="b"))
+
+
+def test_variables_are_keys_and_entries_all_the_same():
+    w, v = vo.Variable(3), vo.Variable(3)
+    assert w == w
+    assert w != v
+    assert {w: 1, v: 2}[v] == 2
+    assert v in [w, v]
+    assert (w, v) == (w, v)
+    assert (w, v) != (v, w)
+    assert [w, v].index(v) == 1
+    assert w != None  # noqa: E711
+    assert w != "w"
+
+
+def test_parameters_are_compared_to_no_number():
+    lam, mu = vo.Parameter(1.0, name="lam"), vo.Parameter(1.0, name="mu")
+    assert lam != mu
+    assert {lam: 1}[lam] == 1
+    for compare in (lambda: lam == 1.0, lambda: bool(lam), lambda: 2 * lam == 1.0):
+        with pytest.raises(TypeError):
+            compare()
