@@ -13,8 +13,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 import varopt as vo
 from varopt.certificates import Exhaustive, Relaxation
 from varopt.discrete import ising, max_cut, max_sat, qubo, read_cnf, read_gset, read_qubo
-from varopt.optimize._discrete import minimize_energy
-from varopt.solvers.discrete import Energy, _elimination, _solve
+from varopt.optimize import minimize_energy
+from varopt.solvers.discrete import SEARCHES, Energy, _solve
+from varopt.solvers.discrete.proofs import ENTRIES
 
 N = 9
 
@@ -181,7 +182,7 @@ def test_progress_is_shown_on_request_only(rng, capsys):
     max_cut(graph(rng))
     assert capsys.readouterr().err == ""
     max_cut(graph(rng), progress=True)
-    assert "bound" in capsys.readouterr().err
+    assert "PROVED: gap 0" in capsys.readouterr().err
 
 
 def test_start(hard):
@@ -201,9 +202,9 @@ def test_inputs_are_not_changed(rng):
 
 
 def test_result_reads_well(rng):
-    text = repr(max_cut(graph(rng)))
-    assert "PROVED: Proved: no point is better." in text
-    assert "Exhaustive" in text
+    r = max_cut(graph(rng))
+    assert repr(r).startswith("PROVED: No point is better.")
+    assert "Exhaustive" in r.explain()
 
 
 # -- What users hand in -----------------------------------------------------------------------------------------------
@@ -366,7 +367,7 @@ def test_narrow_graphs_are_proved_at_any_length(rng):
     r = max_cut(weights)
     assert r.status is vo.Status.PROVED
     assert_allclose(r.fun, _strip_optimum(diagonals))
-    assert _elimination.ENTRIES >= 8
+    assert ENTRIES >= 8
 
 
 def _strip_optimum(diagonals):
@@ -403,3 +404,53 @@ def test_coefficients_beyond_single_precision_are_refused(unit, rng):
     with pytest.raises(ValueError, match="coefficients must add up to between 1e-30 and 1e\\+30"):
         qubo(unit * rng.standard_normal((30, 30)))
     assert qubo(np.zeros((30, 30))).fun == 0.0
+
+
+# -- What ran ---------------------------------------------------------------------------------------------------------
+
+
+def strip(rng, length=12):
+    """A narrow graph, which elimination solves at once."""
+    matrix = np.zeros((2 * length, 2 * length))
+    for k in range(length - 1):
+        for a, b in ((2 * k, 2 * k + 1), (2 * k, 2 * k + 2), (2 * k + 1, 2 * k + 3)):
+            matrix[a, b] = rng.choice([-1.0, 1.0])
+    return matrix
+
+
+def test_method_is_elimination_where_nothing_else_ran(rng):
+    r = qubo(strip(rng))
+    assert (r.status, r.method, r.nit) == (vo.Status.PROVED, "elimination", 24)
+    assert "elimination, 24 steps" in repr(r)
+    assert isinstance(r.certificate, Exhaustive)
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_a_search_that_is_named_runs(name, rng, monkeypatch):
+    ran = []
+    search = SEARCHES[name]
+    monkeypatch.setitem(SEARCHES, name, lambda *a, **k: (ran.append(f.sweeps) or f for f in search(*a, **k)))
+    r = qubo(strip(rng), method=name)
+    assert ran[-1] > 0  # it swept, and did more than begin
+    assert r.method == f"{name} -> elimination"
+    assert r.status is vo.Status.PROVED
+
+
+def test_method_tells_the_chain_of_a_search(rng, monkeypatch):
+    dense = np.triu(rng.integers(-3, 4, (40, 40)), 1).astype(float)
+    seen = []
+    for name in ("semidefinite_bound", "branch_and_bound"):
+        function = getattr(_solve, name)
+        monkeypatch.setattr(_solve, name, lambda *a, n=name, f=function, **k: seen.append(n) or f(*a, **k))
+    r = qubo(dense)
+    stages = {"semidefinite_bound": "semidefinite", "branch_and_bound": "branch-and-bound"}
+    assert r.method == " -> ".join(["free-energy", *(stages[name] for name in seen)])
+    assert "semidefinite_bound" in seen
+
+
+def test_method_of_a_start_that_is_proved_or_wanted():
+    Q = np.diag([-1.0, -1.0, 2.0])
+    assert qubo(Q, x0=[1.0, 1.0, 0.0]).method == "termwise"
+    wanted = qubo(Q + np.triu(np.ones((3, 3)), 1), x0=[1.0, 0.0, 0.0], target=-1.0)
+    assert wanted.status in (vo.Status.TARGET, vo.Status.PROVED)
+    assert "free-energy" not in wanted.method

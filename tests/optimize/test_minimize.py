@@ -11,10 +11,10 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import aslinearoperator
 
 import varopt as vo
-from tests.optimize.explicit import explicit_optimum
+from tests.solvers.explicit import explicit_optimum
+from varopt.certificates import dual_gap
+from varopt.composite import composite
 from varopt.optimize import Status
-from varopt.solvers import composite
-from varopt.solvers._crossover import dual_gap
 
 LOSSES = {
     "pinball": lambda X, y, t, w, b, g: vo.sum(vo.pinball(y - X @ w - b, g.uniform(0.05, 0.95))),
@@ -69,9 +69,11 @@ def test_the_bracket_holds_the_optimum_of_the_explicit_programme(loss, penalty, 
         optimum = explicit_optimum(f)
         slack = 1e-7 * max(1.0, abs(optimum))  # of the reference, not of ours
         assert r.lower - slack <= optimum <= r.upper + slack
-        assert r.status is Status.OPTIMAL
+        # Without a penalty and with fewer rows that differ than columns the optima are unbounded: no proof is known.
+        degenerate = penalty == "none" and kind in ("duplicate rows", "fewer rows than columns")
+        assert r.status is Status.OPTIMAL or (degenerate and r.status is Status.ASSUMED)
         assert r.gap <= 1e-9 * max(1.0, abs(r.fun))
-        assert r.fun == f(r.x) == r.upper
+        assert r.fun == f(r.x) <= r.upper <= r.fun + 1e-11 * max(1.0, abs(r.fun))
 
 
 def test_columns_in_any_units_still_give_a_sound_bracket():
@@ -95,7 +97,7 @@ def test_any_slopes_in_the_domain_give_a_lower_bound(rng):
     optimum, problem = explicit_optimum(f), composite(f)
     for scale in (0.0, 0.1, 1.0, 10.0):
         x = scale * rng.standard_normal(4)
-        slopes = [rng.uniform(*np.broadcast_arrays(*r.term.slopes), size=r.count) for r in problem.rows]
+        slopes = [rng.uniform(*np.broadcast_arrays(*r.term.subgradient_range), size=r.count) for r in problem.rows]
         gap, assumption = dual_gap(problem, x, problem.positions(x), slopes)
         assert f(x) - gap <= optimum + 1e-9
         assert assumption == ""
@@ -186,7 +188,8 @@ def test_an_indefinite_quadratic_is_unbounded_and_a_constant_is_optimal():
     r = vo.minimize(vo.quad_form(w, np.diag([1.0, 1.0, 1.0, -1.0])) + vo.norm1(w))
     assert r.status is Status.UNBOUNDED
     r = vo.minimize(vo.sum(0.0 * w) + 3.0)
-    assert (r.status, r.lower, r.upper) == (Status.OPTIMAL, 3.0, 3.0)
+    assert r.status is Status.OPTIMAL
+    assert 3.0 - 1e-14 <= r.lower <= 3.0 <= r.upper <= 3.0 + 1e-14
 
 
 def test_levels_near_one_keep_the_bracket_sound():
@@ -278,7 +281,8 @@ def test_a_result_answers_by_variable_prints_and_pickles(regression):
     assert isinstance(r[b], float)
     np.testing.assert_array_equal(r.x, [*r[w], r[b]])
     text = repr(r)
-    assert all(word in text for word in ("OPTIMAL", "bracket", "DualGap", "newton"))
+    assert all(word in text for word in ("OPTIMAL", "optimum", "newton"))
+    assert "DualGap" in r.explain()
     again = pickle.loads(pickle.dumps(r))
     assert (again.fun, again.lower, again.status) == (r.fun, r.lower, r.status)
     assert np.all(np.diff(r.history["time"]) >= 0)
@@ -320,7 +324,7 @@ def test_callback_and_progress(regression, capsys):
     seen = []
     vo.minimize(f, callback=lambda state: seen.append(state.sigma), progress=True)
     assert seen == sorted(seen, reverse=True)
-    assert "sigma" in capsys.readouterr().err
+    assert capsys.readouterr().err.startswith("  OPTIMAL: gap ")
 
 
 def test_identical_runs_are_identical(rng):
@@ -377,6 +381,7 @@ def test_a_start_where_every_part_is_lowest_is_the_end(rng):
     X, w = rng.normal(size=(300, 3)), vo.Variable(3)
     for f in (vo.norm1(X @ w) + vo.sum_squares(w), vo.sum(vo.hinge(2.0 + X @ w)) + 1.0):
         r = vo.minimize(f)
-        assert (r.status, r.nit, r.gap) == (Status.OPTIMAL, 0, 0.0)
+        assert (r.status, r.nit) == (Status.OPTIMAL, 0)
+        assert r.gap <= 1e-14
         np.testing.assert_array_equal(r.x, 0.0)
     assert vo.minimize(vo.norm1(X @ w - 1.0) + vo.sum_squares(w), x0=rng.normal(size=3)).nit > 0

@@ -5,7 +5,7 @@ import pytest
 
 import varopt as vo
 from varopt.search import METHODS
-from varopt.search._incumbent import Averaged
+from varopt.search._incumbent import Averaged  # averages of repeated evaluations
 
 
 def sphere(x):

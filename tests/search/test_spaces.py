@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import varopt as vo
-from varopt.search._coding import Coding
-from varopt.search._space import Layout, space_from_json
+from varopt.search._coding import Coding  # codes against their inverse
+from varopt.search._space import SpaceLayout, space_from_json  # layouts and files of spaces
 from varopt.solvers.natural_gradient import reflect
 
 MIXED = vo.Space(
@@ -27,7 +27,7 @@ MIXED = vo.Space(
 
 
 def test_points_survive_rows_and_latent_vectors(rng):
-    layout = Layout(MIXED)
+    layout = SpaceLayout(MIXED)
     coding = Coding(layout)
     latent = rng.normal(0.5, 0.7, (200, layout.columns))
     latent[:, layout.choice] = rng.integers(0, layout.options[layout.choice], (200, layout.choice.size))
@@ -53,7 +53,7 @@ def test_values_have_the_types_a_user_expects():
 
 
 def test_options_are_told_apart_by_type():
-    layout = Layout(vo.Choice([1, True, 1.0, "1"]))
+    layout = SpaceLayout(vo.Choice([1, True, 1.0, "1"]))
     assert [layout.row(option)[0] for option in (1, True, 1.0, "1")] == [0, 1, 2, 3]
 
 
@@ -74,7 +74,7 @@ def test_a_wide_distribution_covers_the_box_evenly(rng):
 
 @pytest.mark.parametrize("log", [False, True])
 def test_integers_share_the_latent_interval(log, rng):
-    layout = Layout(vo.Integer(1, 4, log=log))
+    layout = SpaceLayout(vo.Integer(1, 4, log=log))
     values = Coding(layout).rows(rng.random((40_000, 1)))[:, 0]
     edges = np.log([0.5, 1.5, 2.5, 3.5, 4.5]) if log else np.arange(5.0)
     expected = np.diff(edges) / (edges[-1] - edges[0]) * values.size
@@ -83,7 +83,7 @@ def test_integers_share_the_latent_interval(log, rng):
 
 @pytest.mark.parametrize("log", [False, True])
 def test_cells_agree_with_rounding(log):
-    layout = Layout(vo.Integer(2, 9, log=log, size=1))
+    layout = SpaceLayout(vo.Integer(2, 9, log=log, size=1))
     coding = Coding(layout)
     u = np.linspace(0.001, 0.999, 501)
     low, high = zip(*(coding.cells(np.array([0]), np.array([v])) for v in u), strict=True)

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from scipy.linalg import bandwidth, issymmetric
 
 from varopt._domains import as_finite
-from varopt.optimize import Result
-from varopt.optimize._discrete import minimize_energy
+from varopt.optimize import Result, Status, minimize_energy
 from varopt.solvers.discrete import BIT, NEGATED, Energy, Products
 
 __all__ = ["ising", "max_cut", "max_sat", "qubo"]
@@ -188,7 +187,7 @@ def max_sat(
     -------
     Result
         ``x`` the truth value, 0 or 1, of each variable; ``fun`` the weight satisfied; ``upper`` what no assignment
-        exceeds.
+        exceeds. Its status is INFEASIBLE where it is proved that nothing satisfies all hard clauses.
 
     Notes
     -----
@@ -206,9 +205,12 @@ def max_sat(
     listed = [_clause(number, clause) for number, clause in enumerate(clauses, start=1)]
     if not listed:
         raise ValueError("clauses must not be empty.")
-    energy, satisfied = _violations(listed, _weights(weights, len(listed)))
+    given = _weights(weights, len(listed))
+    energy, satisfied = _violations(listed, given)
     energy = replace(energy, constant=energy.constant - satisfied)
-    return _maximized(energy, target, time_limit=time_limit, seed=seed, started=started, **options)
+    r = _maximized(energy, target, time_limit=time_limit, seed=seed, started=started, **options)
+    # Whoever satisfies the hard clauses has a value of zero at least.
+    return replace(r, status=Status.INFEASIBLE) if np.isinf(given).any() and r.upper < 0.0 else r
 
 
 def _maximized(energy: Energy, target: float | None, **options: Any) -> Result:
@@ -316,7 +318,8 @@ def _violations(clauses: list[list[int]], weights: Vector) -> tuple[Energy, floa
     size = max(abs(literal) for clause in clauses for literal in clause)
     soft = np.isfinite(weights)
     total = float(weights[soft].sum())
-    weights = np.where(soft, weights, 1.0 + total)
+    # More than all soft ones together, in their units: it is not to swallow their digits.
+    weights = np.where(soft, weights, 2.0 * total or 1.0)
     by_length: dict[int, list[int]] = {}
     for k, clause in enumerate(clauses):
         if not any(-literal in clause for literal in clause):  # else it is always satisfied
@@ -330,12 +333,12 @@ def _violations(clauses: list[list[int]], weights: Vector) -> tuple[Energy, floa
         if length > 2:
             products.append(Products(at + size * np.where(literals > 0, NEGATED, BIT), weight))
             continue
-        offset, slope = (literals > 0).astype(np.float64), np.where(literals > 0, -1.0, 1.0)
+        offset, signs = (literals > 0).astype(np.float64), np.where(literals > 0, -1.0, 1.0)
         constant += float(weight @ offset.prod(axis=1))
         for j in range(length):
             others = np.delete(offset, j, axis=1).prod(axis=1)
-            linear += np.bincount(at[:, j], weights=weight * slope[:, j] * others, minlength=size)
+            linear += np.bincount(at[:, j], weights=weight * signs[:, j] * others, minlength=size)
         if length == 2:
-            matrix = matrix + sp.csr_array((weight * slope.prod(axis=1), (at[:, 0], at[:, 1])), shape=matrix.shape)
+            matrix = matrix + sp.csr_array((weight * signs.prod(axis=1), (at[:, 0], at[:, 1])), shape=matrix.shape)
     energy = Energy.quadratic_form(matrix, linear, constant)
     return replace(energy, products=tuple(products)), total

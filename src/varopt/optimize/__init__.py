@@ -1,7 +1,20 @@
 """`minimize` and `maximize`: an objective in, a point and a bracket of the optimum out."""
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from varopt.optimize._minimize import maximize, minimize
 from varopt.optimize._path import ResultPath, path
 from varopt.optimize._result import Result, Status
 
-__all__ = ["Result", "ResultPath", "Status", "maximize", "minimize", "path"]
+if TYPE_CHECKING:
+    from varopt.optimize._discrete import minimize_energy
+
+__all__ = ["Result", "ResultPath", "Status", "maximize", "minimize", "minimize_energy", "path"]
+
+
+def __getattr__(name: str) -> Any:
+    # Bits bring forty modules along: loaded when first used.
+    if name == "minimize_energy":
+        return importlib.import_module("varopt.optimize._discrete").minimize_energy
+    raise AttributeError(f"module 'varopt.optimize' has no attribute {name!r}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -11,21 +10,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from varopt._domains import as_finite
+from varopt._display import Progress
+from varopt._domains import as_finite, as_generator
 from varopt._threads import one_thread
 from varopt.certificates import NoCertificate, Relaxation
-from varopt.families._family import as_generator
 from varopt.model import Objective
-from varopt.model._points import split
-from varopt.optimize._result import Result, Status
+from varopt.model.points import split
+from varopt.optimize._result import Result, Status, final_line, progress_line
 from varopt.solvers import State
-from varopt.solvers.discrete import SEARCHES, Energy, Outcome, energy_of, solve
+from varopt.solvers.discrete import SEARCHES, Energy, RunEnded, energy_of, solve
 
 __all__ = ["minimize_discrete", "minimize_energy"]
 
 Vector = NDArray[np.float64]
 
-_SMALLEST, _LARGEST = 1e-30, 1e30  # sizes of energies with room on either side in single precision
+_LEAST_MAGNITUDE, _MOST_MAGNITUDE = 1e-30, 1e30  # sizes of energies with room on either side in single precision
 _STATUS = {"proved": Status.PROVED, "target": Status.TARGET, "settled": Status.SETTLED}
 
 
@@ -57,9 +56,9 @@ def minimize_energy(
     energy : Energy
         What is minimised.
     tol : float
-        The optimum counts as proved when ``upper - lower <= tol * max(1, |upper|)``.
+        The optimum counts as proved when ``upper - lower <= tol * max(unit, |upper|)``, unit the largest coefficient.
     method : str
-        ``"auto"``, or the name of a search: `varopt.solvers.discrete.SEARCHES`.
+        ``"auto"``, or the name of a search, `varopt.solvers.discrete.SEARCHES`, which then runs before anything else.
     x0 : ndarray, optional
         A point to start from.
     callback, progress, time_limit
@@ -78,26 +77,25 @@ def minimize_energy(
     Returns
     -------
     Result
+        Its ``method`` tells what ran, in order: ``"elimination"``, or ``"free-energy -> semidefinite"``, and
+        ``"branch-and-bound"`` after these.
     """
     _check_options(method, target, time_limit, device)
-    if energy.magnitude > 0.0 and not _SMALLEST <= energy.magnitude <= _LARGEST:
+    if not _is_number(tol) or not 0.0 <= float(tol) < math.inf:
+        raise ValueError(f"tol must be a number >= 0; got {tol!r}.")
+    if energy.magnitude > 0.0 and not _LEAST_MAGNITUDE <= energy.magnitude <= _MOST_MAGNITUDE:
         raise ValueError(
-            f"coefficients must add up to between {_SMALLEST:g} and {_LARGEST:g} in size, as the search is in single "
-            f"precision; got {energy.magnitude:.3g}. Give the problem in other units."
+            f"coefficients must add up to between {_LEAST_MAGNITUDE:g} and {_MOST_MAGNITUDE:g} in size, as the search "
+            f"is in single precision; got {energy.magnitude:.3g}. Give the problem in other units."
         )
     start = None if x0 is None else _checked_point(energy, x0)
     state = State(np.zeros(energy.size), sigma=0.0, proof=Relaxation)
     state.started = state.started if started is None else started
-    name = "free-energy" if method == "auto" else str(method)
-    limit = math.inf if time_limit is None else float(time_limit)
+    chain: list[str] = []
+    limit, line = math.inf if time_limit is None else float(time_limit), Progress(progress)
 
     def check(current: State) -> None:
-        if progress:
-            sys.stderr.write(
-                f"\r  sweep {current.steps:6d}  best {current.upper:.10g}  bound {current.lower:.10g}"
-                f"  {current.elapsed:6.1f} s "
-            )
-            sys.stderr.flush()
+        line.show(progress_line(current))
         if callback is not None:
             callback(current)
         if current.elapsed > limit:
@@ -108,18 +106,20 @@ def minimize_energy(
         with one_thread():
             solve(
                 energy, state, tol, check, as_generator(seed), start=start,
-                target=-math.inf if target is None else target, time_limit=limit, method=name, device=device,
+                target=-math.inf if target is None else target, time_limit=limit, method=method, device=device,
+                chain=chain,
             )  # fmt: skip
-    except Outcome as outcome:
+    except RunEnded as outcome:
         status = _STATUS[str(outcome)]
     except _TimeUp:
         status = Status.TIME_LIMIT
     except (KeyboardInterrupt, StopIteration):
         status = Status.INTERRUPTED
-    finally:
-        if progress:
-            sys.stderr.write("\n")
-    return _conclude(energy, state, tol, status, name, slices or {})
+    # Where nothing else ran, the bound term by term did, or the start was all that was wanted.
+    ran = " -> ".join(chain) or ("termwise" if math.isfinite(state.lower) else "x0")
+    result = _conclude(energy, state, tol, status, ran, slices or {})
+    line.end(final_line(result))
+    return result
 
 
 def _conclude(
@@ -130,7 +130,7 @@ def _conclude(
         wide = np.bincount(energy.site)[energy.site] > 1
         state.see(np.where(first & wide, 1.0, 0.0), energy.value(np.where(first & wide, 1.0, 0.0)))
     lower = min(state.lower, state.upper)
-    if state.upper - lower <= tol * max(1.0, abs(state.upper)):
+    if state.upper - lower <= energy.tolerance(tol, state.upper):
         status = Status.PROVED
     bracketed = math.isfinite(lower)
     certificate = state.proof(lower, state.upper, state.assumption) if bracketed else NoCertificate(lower, state.upper)

@@ -3,39 +3,44 @@
 from __future__ import annotations
 
 import math
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from varopt._display import Progress
 from varopt._domains import as_finite
 from varopt._threads import one_thread
-from varopt.certificates import DualGap, NoCertificate
-from varopt.model import Expression, Objective, Parametric, as_objective
-from varopt.model._points import split
-from varopt.optimize._result import Result, Status
-from varopt.solvers import (
-    METHODS,
-    Composite,
-    Method,
-    NotComposite,
-    State,
-    choose,
-    composite,
+from varopt.certificates import (
+    ROUNDING,
+    Certificate,
+    DualGap,
+    NoCertificate,
+    curves_down,
+    enclosed,
     falls_for_ever,
     floor,
     rests,
-    settle,
+    verified,
 )
+from varopt.composite import Composite, NotComposite, composite
+from varopt.model import Expression, Objective, Parametric, as_objective
+from varopt.model.points import split
+from varopt.optimize._result import Result, Status, final_line, progress_line
+from varopt.solvers import METHODS, Auto, State, Way, settle
 
 __all__ = ["maximize", "minimize"]
 
 Vector = NDArray[np.float64]
 
 
+_MUCH_WIDER = 2.0  # times the gap that is claimed under an assumption, up to which the one that is proved is reported
+_MORE_ENTRIES = 400_000  # of all rows, up to which a direction is looked for where a run has ended without a bound
+_STEEP = 1e5  # ratio of gradients beyond which steep terms may hide what others do far away
+_SHARE = 2.0**-12  # of the sizes of parts that counts as their unit, here as at zero
+_DOUBTFUL = 1e-3  # relative gap without an assumption beyond which one that closes it is not believed
 _LARGE = 1500  # rows and columns beyond which factorisations of all kinds gain from threads
 
 
@@ -44,7 +49,7 @@ class _TimeUp(Exception):
 
 
 def minimize(
-    f: Any, space: Any = None, *, tol: float = 1e-9, method: str | Method = "auto", x0: Any = None,
+    f: Any, space: Any = None, *, tol: float = 1e-9, method: str | Way | Auto = "auto", x0: Any = None,
     resume: State | Result | None = None, callback: Callable[[Any], Any] | None = None, progress: bool = False,
     time_limit: float | None = None, **black_box: Any,
 ) -> Result:  # fmt: skip
@@ -58,9 +63,11 @@ def minimize(
     space : Box, Space or another dimension, optional
         Where to search for the minimum of a callable; `tol` and `resume` then do not apply.
     tol : float
-        Relative: stop when ``upper - lower <= tol * max(1, |upper|)``.
-    method : str or Method
-        ``"auto"`` chooses, and `Result.method` says what it chose. By name: ``"newton"`` (path following, then an exact
+        Relative: stop when ``upper - lower <= tol * max(unit, |upper|)``. The unit is about a 4,000th of the sizes of
+        all parts at zero, so that it changes with the units of f and nothing else does.
+    method : str, Method or Auto
+        ``"auto"`` chooses, and other methods go on where one ends without a proof; `Result.method` says what ran. By
+        name: ``"newton"`` (path following, then an exact
         crossover), ``"pivoting"`` (lassos), ``"block-descent"`` (large ones), ``"working-set"`` and ``"range"`` (more
         variables than rows), ``"low-rank"`` (few combinations of many variables), ``"program"`` (small problems),
         ``"taut-string"`` (total variation of a signal), ``"knots"`` (trend filtering), ``"multipliers"`` (sparse rows
@@ -129,15 +136,10 @@ def minimize(
         solver = _solver(method, problem)
     except (NotComposite, _Refused) as refusal:
         raise NotComposite(f"{refusal} See f.explain().") from None
-    before = state.elapsed
+    before, state.unit, line = state.elapsed, problem.unit, Progress(progress)
 
     def check(current: State) -> None:
-        if progress:
-            sys.stderr.write(
-                f"\r  step {current.steps:4d}  sigma {current.sigma:8.2e}  gap {current.gap:8.2e}"
-                f"  {current.elapsed:6.1f} s "
-            )
-            sys.stderr.flush()
+        line.show(progress_line(current))
         if callback is not None:
             callback(current)
         if time_limit is not None and current.elapsed - before > time_limit:
@@ -149,15 +151,25 @@ def minimize(
             if rests(problem, state.x):
                 state.see(state.x, float(objective(state.x)), 0.0)
                 state.record()
+            elif _is_unbounded(objective, problem):
+                state.falls = True
+                state.see(state.x, float(objective(state.x)))
+                state.record()
             else:
                 solver.solve(problem, state, tol, check)
         except (_TimeUp, KeyboardInterrupt, StopIteration) as reason:
             status = Status.TIME_LIMIT if isinstance(reason, _TimeUp) else Status.INTERRUPTED
             settle(problem, state)
-        finally:
-            if progress:
-                sys.stderr.write("\n")
-        return _conclude(objective, problem, state, tol, status, solver.name)
+        result = _conclude(objective, problem, state, tol, status, " > ".join(state.ran) or "none")
+        line.end(final_line(result))
+        return result
+
+
+def _is_unbounded(objective: Objective, problem: Composite) -> bool:
+    """Whether a direction shows it, where one is quickly found."""
+    if problem.not_convex:
+        return problem.indefinite and curves_down(objective) is not None
+    return floor(problem) == -math.inf and falls_for_ever(objective) is not None
 
 
 def _is_large(problem: Composite) -> bool:
@@ -191,15 +203,12 @@ class _Refused(ValueError):
     """A method does not take the problem; the message says why."""
 
 
-def _solver(method: str | Method, problem: Composite) -> Method:
-    if method == "auto":
-        try:
-            return choose(problem)
-        except ValueError as refusal:
-            raise _Refused(f"No method takes this objective: {refusal}") from None
-    solver = METHODS[method] if isinstance(method, str) else method
+def _solver(method: str | Way | Auto, problem: Composite) -> Auto:
+    """What to begin with, and what goes on after it."""
+    solver = method if isinstance(method, Auto) else Auto(METHODS.get(method) if isinstance(method, str) else method)
     if reason := solver.refusal(problem):
-        raise _Refused(f"method {solver.name!r} does not take this objective: {reason}")
+        who = "No method takes" if solver.first is None else f"method {solver.first.name!r} does not take"
+        raise _Refused(f"{who} this objective: {reason}")
     return solver
 
 
@@ -220,7 +229,7 @@ def _admissible(f: Any) -> Objective:
 
 def _discrete(objective: Objective, options: dict[str, Any], resume: Any) -> Result:
     """Hand over to the solver of bits and choices."""
-    from varopt.optimize._discrete import minimize_discrete
+    from varopt.optimize._discrete import minimize_discrete  # bits bring forty modules along
 
     unknown = [name for name in options if name not in _DISCRETE_OPTIONS]
     if unknown or resume is not None:
@@ -235,7 +244,7 @@ _DISCRETE_OPTIONS = ("tol", "method", "x0", "callback", "progress", "time_limit"
 def _check_options(tol: Any, method: Any, time_limit: Any, callback: Any) -> tuple[float, float | None]:
     if not _is_number(tol) or not 0.0 <= float(tol) < math.inf:
         raise ValueError(f"tol must be a number >= 0; got {tol!r}.")
-    if not isinstance(method, Method) and method not in ("auto", *METHODS):
+    if not isinstance(method, (Way, Auto)) and method not in ("auto", *METHODS):
         names = ", ".join(map(repr, ("auto", *METHODS)))
         raise ValueError(f"method must be one of {names}, or a vo.solvers.Method; got {method!r}.")
     if callback is not None and not callable(callback):
@@ -277,22 +286,13 @@ def _conclude(
     if not np.array_equal(x, tidy) and (tidied := float(objective.at(tidy))) <= value:
         x, value = tidy, tidied
     x = x + 0.0  # no zero is negative
-    # Within rounding a lower bound may come out above the value; farther above, the assumption behind it is refuted.
-    refuted = state.lower > value + 1e-9 * max(1.0, abs(value))
-    upper, lower = value, -math.inf if refuted else min(state.lower, value)
-    assumption, proof = state.assumption, state.proof
-    least = floor(problem)
-    if least > lower:
-        lower, assumption, proof = min(least, value), "", DualGap
+    bracket = _bracket(objective, problem, state, x, value, tol)
+    lower, upper, assumption, proof, _ = bracket
     if status is None:
-        closed = math.isfinite(lower) and upper - lower <= tol * max(1.0, abs(upper))
-        status = Status.OPTIMAL if closed else Status.GAP_OPEN
-        if status is Status.GAP_OPEN and problem.not_convex:
-            status = Status.LOCAL
-        # A lower bound that assumes nothing settles it.
-        bounded = math.isfinite(least) or (math.isfinite(lower) and not assumption)
-        if state.falls or (status is Status.GAP_OPEN and not bounded and falls_for_ever(problem) is not None):
-            status, lower = Status.UNBOUNDED, -math.inf
+        status = _status(objective, problem, state, bracket, tol)
+        lower = -math.inf if status is Status.UNBOUNDED else lower
+    if objective.assumption:
+        assumption = "; ".join(part for part in (objective.assumption, assumption) if part)
     certificate = proof(lower, upper, assumption) if math.isfinite(lower) else NoCertificate(lower, upper)
     names = ("time", "steps", "sigma", "upper", "lower", "bound")
     history = {name: np.array([row[name] for row in state.history]) for name in names}
@@ -300,3 +300,96 @@ def _conclude(
         x, value, certificate, status, method, state.sigma, state.steps, state.elapsed, history, objective.slices,
         state.evaluations, state,
     )  # fmt: skip
+
+
+class _Bracket(NamedTuple):
+    """Bounds of the optimum, what they assume, and how they came about."""
+
+    lower: float
+    upper: float
+    assumption: str
+    proof: type[Certificate]
+    unit: float = 1.0
+
+    def within(self, tol: float) -> bool:
+        """Whether the bracket is within the relative tolerance."""
+        return math.isfinite(self.lower) and self.upper - self.lower <= tol * max(self.unit, abs(self.upper))
+
+
+def _bracket(objective: Objective, problem: Composite, state: State, x: Vector, value: float, tol: float) -> _Bracket:
+    """What is proved where that is enough, or all there is; else what the method claims, with its assumption."""
+    claimed = _claimed(problem, state, value)
+    if problem.not_convex or not math.isfinite(value):
+        return claimed
+    inside, error = enclosed(objective, x)
+    if not claimed.assumption and problem.matrix is None and math.isfinite(claimed.lower):  # nothing multiplied out
+        # Weak duality alone: what is left to charge is the rounding of the value, and as much again of the gap.
+        charge = error + abs(value - inside)
+        lower, upper = inside - (value - claimed.lower) - 2.0 * charge, max(value, inside + error)
+        lower = max(lower, 0.0) if floor(problem) == 0.0 else lower  # losses and penalties: no rounding in that
+        if claimed._replace(lower=lower, upper=upper).within(tol):
+            return claimed._replace(lower=min(lower, value), upper=upper)
+    proved = _verified(objective, x, value, state.dual)._replace(unit=state.unit)
+    least = floor(problem)
+    if not proved.within(tol) and claimed._replace(lower=least).within(tol):
+        # Parts that are at their least values prove it without any subgradient.
+        at_rest = [np.zeros(r.count) for r in problem.rows]
+        at_rest += [np.zeros(int(g.sizes[g.weights > 0.0].sum())) for g in problem.groups if np.any(g.weights > 0.0)]
+        other = _verified(objective, x, value, at_rest)._replace(unit=state.unit)
+        proved = max(proved, other, key=lambda b: b.lower)
+    if proved.within(tol) or (
+        not claimed.within(tol) and proved.upper - proved.lower <= _MUCH_WIDER * (claimed.upper - claimed.lower)
+    ):
+        return proved
+    if claimed.assumption and math.isfinite(proved.lower) and not proved.within(_DOUBTFUL) and _is_steep(problem):
+        return proved  # steep terms may hide a far optimum: the assumption is not believed
+    if claimed.lower > inside + error:
+        return proved  # since the value at x refutes what is claimed
+    upper = max(claimed.upper, proved.upper) if math.isfinite(proved.upper) else claimed.upper
+    # Of parts that cancel at x no digit may be left: then their own size is what the rounding is measured by.
+    unit = max(claimed.unit, _SHARE * _sizes(problem, x))
+    return claimed._replace(upper=upper, assumption=claimed.assumption or ROUNDING, unit=unit)
+
+
+def _sizes(problem: Composite, x: Vector) -> float:
+    """The sizes of the parts at x, added up."""
+    rows = (abs(r.total(z)) for r, z in zip(problem.rows, problem.positions(x), strict=True))
+    return float(np.abs(problem.gradient_at_zero) @ np.abs(x)) + sum(rows)
+
+
+def _is_steep(problem: Composite) -> bool:
+    """Whether the gradients of some parts are many orders above those of others."""
+    sizes = np.concatenate([np.abs(problem.gradient_at_zero), *(r.largest_gradient for r in problem.rows)])
+    sizes = sizes[sizes > 0.0]
+    return bool(sizes.size and sizes.max() > _STEEP * sizes.min())
+
+
+def _claimed(problem: Composite, state: State, value: float) -> _Bracket:
+    """The bracket of the method, or of parts at their least values, but for rounding."""
+    # Within rounding a lower bound may come out above the value; farther above, the assumption behind it is refuted.
+    refuted = state.lower > value + 1e-9 * max(state.unit, abs(value))
+    lower = -math.inf if refuted else min(state.lower, value)
+    claimed = _Bracket(lower, value, state.assumption, state.proof, state.unit)
+    least = floor(problem)
+    return _Bracket(min(least, value), value, "", DualGap, state.unit) if least > claimed.lower else claimed
+
+
+def _verified(objective: Objective, x: Vector, value: float, dual: Sequence[Vector | None] | None) -> _Bracket:
+    """The bracket with all rounding charged; the value as the objective gives it is inside."""
+    lower, upper, _ = verified(objective, x, dual)
+    return _Bracket(min(lower, value), max(upper, value), "", DualGap)
+
+
+def _status(objective: Objective, problem: Composite, state: State, bracket: _Bracket, tol: float) -> Status:
+    """How a run that was not stopped has ended."""
+    if state.falls:
+        return Status.UNBOUNDED
+    if bracket.within(tol):
+        convex = not problem.not_convex
+        assumed = objective.assumption or (bracket.assumption and (convex or problem.indefinite))
+        return Status.ASSUMED if assumed else Status.OPTIMAL
+    if problem.not_convex:
+        return Status.LOCAL
+    # A lower bound that assumes nothing settles it.
+    bounded = math.isfinite(bracket.lower) and not bracket.assumption
+    return Status.UNBOUNDED if not bounded and falls_for_ever(objective, _MORE_ENTRIES) is not None else Status.GAP_OPEN

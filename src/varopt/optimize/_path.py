@@ -10,16 +10,19 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from varopt._display import bracket_words, card, curves, fold, table
 from varopt._domains import as_finite
+from varopt.composite import shared_rows
 from varopt.model import Parameter, Parametric, Variable
 from varopt.optimize._minimize import minimize
 from varopt.optimize._result import Result, Status
-from varopt.solvers import Method, State, shared_rows
+from varopt.solvers import Auto, State, Way
 
 __all__ = ["ResultPath", "path"]
 
 Vector = NDArray[np.float64]
 
+_MOST_LINES = 12  # coordinates that are drawn in a notebook, the largest
 _NEIGHBOUR = 1 / 16  # relative sigma at which a neighbour's solution is taken up: farther in, too few rows may move
 
 
@@ -93,6 +96,26 @@ class ResultPath(Sequence[Result]):
             f"{sum(r.nit for r in self.results)} steps, {sum(r.time for r in self.results):.3g} s"
         )
 
+    def explain(self) -> str:
+        """One line for each problem: the value of the parameter, the optimum, and how the run ended."""
+        lines = [
+            f"{self.parameter} = {value:<10.6g} {r.status.name:<10} {bracket_words(r.lower, r.upper)}"
+            for value, r in zip(self.values, self.results, strict=True)
+        ]
+        return "\n".join([repr(self), *lines])
+
+    def _repr_html_(self) -> str:
+        order = np.argsort(self.values)
+        coordinates = self.x[order].T
+        largest = np.argsort(-np.abs(coordinates).max(axis=1, initial=0.0))[:_MOST_LINES]
+        columns = {
+            str(self.parameter): self.values, "value": self.fun, "gap": self.gap,
+            "not zero": np.count_nonzero(self.x, axis=1), "status": [r.status.name for r in self.results],
+        }  # fmt: skip
+        place = np.log(self.values[order]) if self.values.min() > 0 else self.values[order]
+        drawing = curves(place, {f"x[{i}]": coordinates[i] for i in sorted(largest)})
+        return card(repr(self), [], drawing, fold("the problems", table(columns)))
+
     def plot(self, variable: Variable | None = None, axes: Any = None) -> Any:
         """The coordinates (of one variable, or all) against the parameter. Needs Matplotlib; returns the axes."""
         import matplotlib.pyplot as plt
@@ -109,7 +132,7 @@ class ResultPath(Sequence[Result]):
 
 
 def path(
-    f: Any, parameter: Parameter, values: Any, *, tol: float = 1e-9, method: str | Method = "auto", x0: Any = None,
+    f: Any, parameter: Parameter, values: Any, *, tol: float = 1e-9, method: str | Way | Auto = "auto", x0: Any = None,
     callback: Callable[[State], Any] | None = None, progress: bool = False, time_limit: float | None = None,
 ) -> ResultPath:  # fmt: skip
     """Minimise an objective for each value of a parameter in it.

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum
+from html import escape
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from varopt._display import Panels, bracket_drawing, bracket_words, card, curves, duration, fold, table
 from varopt.certificates import Certificate
 from varopt.model import Variable
 from varopt.solvers import State
@@ -22,11 +24,16 @@ class Status(Enum):
     """How a run ended; the value is the sentence that is shown."""
 
     OPTIMAL = "The certified gap is within the tolerance."
-    PROVED = "Proved: no point is better."
+    PROVED = "No point is better."
+    INFEASIBLE = "Proved: no point satisfies all that is required."
     SETTLED = "The search has stopped improving; the bracket holds all the same. Give time_limit to search on."
     GAP_OPEN = "The certified gap is wider than the tolerance; the bracket holds all the same."
+    ASSUMED = (
+        "The gap is within the tolerance under the assumption that the certificate names, which rounding hides from "
+        "proof."
+    )
     LOCAL = (
-        "The best of several starts: the optimum is no higher, and how much lower it may be is what the bracket says. "
+        "The best of several starts; the optimum may be better, up to the other end of the bracket. "
         "Raise starts or effort of vo.solvers.Graduated to look longer."
     )
     UNBOUNDED = "The objective is unbounded: it falls for ever along a direction (rises, when maximising)."
@@ -48,7 +55,7 @@ class Result:
     fun : float
         The objective there.
     lower, upper : float
-        ``lower <= optimum <= upper``; one of them is `fun`.
+        ``lower <= optimum <= upper``, rounding included: for a minimum `fun` is `upper`, or less than it by rounding.
     gap : float
         ``upper - lower``.
     certificate : Certificate
@@ -56,7 +63,9 @@ class Result:
     status : Status
         How the run ended; ``str(r.status.value)`` is a sentence.
     method : str
-        The solver that ran.
+        What ran, in the order in which it began: ``"working-set > pivoting"`` where a method has smaller problems
+        solved, ``"newton > interior-point"`` where another went on after it had ended without a proof,
+        ``"none"`` where the start is seen to be optimal, or the objective to fall for ever.
     sigma : float
         The last dispersion: for ``newton`` relative to the spread of the rows, and where the exact solver took over.
     nit : int
@@ -103,14 +112,14 @@ class Result:
     @property
     def success(self) -> bool:
         """Whether the tolerance or the target was reached."""
-        return self.status in (Status.OPTIMAL, Status.PROVED, Status.TARGET)
+        return self.status in (Status.OPTIMAL, Status.ASSUMED, Status.PROVED, Status.TARGET)
 
     @property
     def message(self) -> str:
         """The sentence of the status; where the tolerance was missed, also what was reached and what to change."""
         if self.status is not Status.GAP_OPEN:
             return str(self.status.value)
-        reached = self.gap / max(1.0, abs(self.upper))
+        reached = self.gap / max(1.0 if self.state is None else self.state.unit, abs(self.upper))
         advice = (
             "method='auto' finishes exactly"
             if self.method in ("diagonal-newton", "lbfgs")
@@ -132,20 +141,89 @@ class Result:
         return float(part[0]) if variable.dimensions == () else part.reshape(variable.dimensions)
 
     def __repr__(self) -> str:
+        rows = [
+            ("value", f"{self.fun:.12g}"),
+            ("optimum", bracket_words(self.lower, self.upper, self.fun)),
+            *self._rows(),
+        ]
+        return "\n".join([f"{self.status.name}: {self.message}", *(f"  {name:<8} {text}" for name, text in rows)])
+
+    def _rows(self) -> list[tuple[str, str]]:
+        """What is shown below value and bracket: the point, and what ran."""
+        return [("x", _in_short(self)), ("method", self._way)]
+
+    @property
+    def _way(self) -> str:
+        steps = f", {self.nit} steps" if self.nit else ""
+        return f"{self.method}{steps}, {duration(self.time)}"
+
+    def explain(self) -> str:
+        """What the bracket rests on: how it was proved, what that assumes, and how the run went.
+
+        Examples
+        --------
+        >>> import varopt as vo
+        >>> x = vo.Variable(2, name="x")
+        >>> print(vo.minimize(vo.sum_squares(x) + vo.norm1(x - 1.0)).explain())
+        OPTIMAL: The certified gap is within the tolerance.
+        The optimum lies in [1.4..., 1.5...]; the value found is 1.5. The gap is ...
+        Proof: DualGap, by weak duality, with subgradients of the terms as the dual point.
+        It assumes nothing.
+        Way: ...
+        """
         return "\n".join(
             [
                 f"{self.status.name}: {self.message}",
-                f"  objective  {self.fun:.12g}",
-                f"  bracket    [{self.lower:.12g}, {self.upper:.12g}], gap {self.gap:.3g}",
-                f"  proof      {self.certificate}",
-                f"  method     {self.method}: {self.nit} steps, sigma {self._sigmas}, {self.time:.3g} s",
+                self._bracket,
+                self.certificate.explain(),
+                f"Way: {self._way}{self._sigmas}.",
             ]
         )
 
     @property
+    def _bracket(self) -> str:
+        """The bracket in a sentence."""
+        if not np.isfinite(self.gap):
+            return f"The value found is {self.fun:.15g}: the optimum is {bracket_words(self.lower, self.upper)}."
+        return (
+            f"The optimum lies in [{self.lower:.15g}, {self.upper:.15g}]; the value found is {self.fun:.15g}. "
+            f"The gap is {self.gap:.2g}{self._share}."
+        )
+
+    @property
+    def _share(self) -> str:
+        """The gap relative to the value, where that says something."""
+        return f", {self.gap / abs(self.fun):.1g} of the value" if 0.0 < self.gap < 0.5 * abs(self.fun) else ""
+
+    @property
     def _sigmas(self) -> str:
-        first, last = self.history["sigma"][:1], self.sigma
-        return f"{first[0]:.2g} -> {last:.2g}" if first.size and first[0] != last else f"{last:.2g}"
+        first, last = self.history.get("sigma", np.empty(0))[:1], self.sigma
+        if not last and not (first.size and first[0]):
+            return ""
+        return (
+            f", sigma from {first[0]:.2g} to {last:.2g}" if first.size and first[0] != last else f", sigma {last:.2g}"
+        )
+
+    def _repr_html_(self) -> str:
+        rows = [
+            ("value", f"{self.fun:.12g}"),
+            ("optimum", bracket_words(self.lower, self.upper, self.fun)),
+            *self._rows(),
+        ]
+        return card(
+            f"{self.status.name}: {self.message}",
+            rows,
+            bracket_drawing(self.lower, self.upper),
+            fold("how it went", self._course()),
+            fold("what this rests on", f"<pre>{escape(self.explain())}</pre>"),
+        )
+
+    def _course(self) -> str:
+        """The history as a drawing and a table, in HTML."""
+        history = self.history
+        shown = {name: history[name] for name in ("steps", "time", "sigma", "lower", "upper")}
+        drawing = curves(shown["steps"], {"upper": shown["upper"], "lower": shown["lower"]})
+        return drawing + table(shown)
 
     def plot(self, axes: Any = None) -> Any:
         """Bracket and sigma, against steps and against seconds. Needs Matplotlib (the extra `plot`); returns the axes.
@@ -171,4 +249,32 @@ class Result:
         axes[0][0].set_ylabel("objective")
         axes[1][0].set_ylabel("sigma")
         axes[0][0].legend(title="bracket of the optimum")
-        return axes
+        return Panels.of(axes)
+
+
+def progress_line(state: State) -> str:
+    """Where a run is: its steps, and what is left of the gap as soon as both sides are known."""
+    gap = f"gap {state.gap:.2e}" if np.isfinite(state.gap) else f"sigma {state.sigma:.2e}" if state.sigma else ""
+    return "  ".join(filter(None, [f"step {state.steps}", gap, duration(state.elapsed)]))
+
+
+def final_line(result: Result) -> str:
+    """How a run ended, with its gap; of an unknown side nothing."""
+    gap = f"gap {result.gap:.2g}, " if np.isfinite(result.gap) else ""
+    return f"{result.status.name}: {gap}{duration(result.time)}"
+
+
+def _in_short(result: Result) -> str:
+    """The point: short values of variables by name, of long ones the length."""
+    named = {str(variable): result[variable] for variable in result.slices}
+    if not named:
+        return _value(result.x)
+    shown = [f"{name} = {_value(value)}" for name, value in list(named.items())[:4]]
+    return ", ".join(shown + ["..."] * (len(named) > 4))
+
+
+def _value(value: Any) -> str:
+    array = np.asarray(value)
+    if array.size > 8 or array.dtype.kind not in "fiub":
+        return f"{array.size} numbers" if array.dtype.kind in "fiub" else str(value)
+    return np.array2string(array, precision=5, separator=", ").replace("\n", "")

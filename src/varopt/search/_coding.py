@@ -1,7 +1,7 @@
 """From the vectors that distributions sample to rows of a space, and back.
 
 A Gaussian lives on all of R^d; coordinates of the space are its images. Reals and integers occupy the unit interval;
-where there are only reals, those beyond it are on the bound (see `Bounded`); beside integers and choices all are
+where there are only reals, those beyond it are on the bound (see `BoundedUpdate`); beside integers and choices all are
 reflected, which was found to reach more targets. An integer is the cell of width 1/K that the coordinate falls into
 (or, on a logarithmic scale, a cell as wide as its number is on that scale). The order of n things is the order of n
 coordinates (Thurstone's model). A choice is its own index: distributions over choices sample indices.
@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from varopt.search._space import Layout
+from varopt.search._space import SpaceLayout
 from varopt.solvers.natural_gradient import reflect
 
 __all__ = ["Coding"]
@@ -23,7 +23,7 @@ Array = NDArray[np.float64]
 class Coding:
     """The map between latent vectors and rows."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: SpaceLayout) -> None:
         self.layout = layout
         low, high = layout.low.copy(), layout.high.copy()
         low[layout.integer] -= 0.5

@@ -28,11 +28,11 @@ Array = NDArray[np.float64]
 class Searchable:
     """What `varopt.minimize` and `varopt.maximize` call when they are given a function and a space."""
 
+    black_box: ClassVar[Callable[..., SearchResult]]  # the loop, which lies above the spaces and sets it
+
     def minimize(self, f: Callable[[Any], Any], **options: Any) -> SearchResult:
         """Minimise a function of a point; the options are those of `varopt.search.minimize_black_box`."""
-        from varopt.search._minimize import minimize_black_box
-
-        return minimize_black_box(f, self, **options)
+        return self.black_box(f, self, **options)
 
     def maximize(self, f: Callable[[Any], Any], **options: Any) -> SearchResult:
         """Maximise a function of a point; the options are those of `varopt.search.minimize_black_box`."""

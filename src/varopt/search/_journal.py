@@ -1,8 +1,8 @@
 """The journal: an SQLite file with every evaluation, written before the evaluation is used.
 
-Its format is plain and documented in ``docs/search.md``. Tables: ``meta`` (key, value), ``batch`` (how many candidates
-were drawn when) and ``evaluation`` (one row for every value that was told, in that order). A checksum in every row of
-``evaluation`` tells a damaged record from a sound one.
+Its format is plain and documented in ``docs/black-boxes.md``. Tables: ``meta`` (key, value), ``batch`` (how many
+candidates were drawn when) and ``evaluation`` (one row for every value that was told, in that order). A checksum in
+every row of ``evaluation`` tells a damaged record from a sound one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The methods by name: which distribution for which columns."""
+"""The methods by name: which update for which columns."""
 
 from __future__ import annotations
 
@@ -9,30 +9,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 from varopt.search._coding import Coding
-from varopt.search._space import Layout
+from varopt.search._space import SpaceLayout
 from varopt.solvers.natural_gradient import (
     CMA,
+    LMMAES,
     SNES,
     XNES,
-    Bounded,
-    Categorical,
-    Gaussian,
+    BoundedUpdate,
+    CategoricalUpdate,
+    FamilyUpdate,
+    GaussianUpdate,
     Integers,
     LocalSearch,
-    LowRank,
-    Product,
+    ProductUpdate,
     Restarts,
     Update,
+    adaptive,
+    berny,
     default_population,
+    pbil,
+    umda,
 )
-from varopt.solvers.natural_gradient._categorical import adaptive, berny, pbil, umda
 
 __all__ = ["METHODS", "build"]
 
 Array = NDArray[np.float64]
 
 FULL_COVARIANCE_UP_TO = 200  # columns; beyond, a generation of the full covariance costs more than most objectives
-SIGMA = 0.2  # of the width of the box
+SIGMA = 0.2  # of the width of the box; 0.3 gains on BBOB f5 and costs f7, f8 and f11 (`docs/benchmarks.md`)
 
 METHODS = {
     "auto": "cma or low-rank for reals and integers, adaptive probabilities for choices beside them, else local search",
@@ -47,11 +51,11 @@ METHODS = {
     "berny": "probabilities of choices, values as weights (Berny)",
 }
 _GAUSSIAN = {"cma", "low-rank", "xnes", "snes", "nes"}
-_CHOICES: dict[str, Callable[..., Categorical]] = {"pbil": pbil, "umda": umda, "berny": berny}
+_CHOICES: dict[str, Callable[..., CategoricalUpdate]] = {"pbil": pbil, "umda": umda, "berny": berny}
 
 
 def build(
-    method: str, layout: Layout, coding: Coding, start: Array | None, sigma: float | None, population: int | None
+    method: str, layout: SpaceLayout, coding: Coding, start: Array | None, sigma: float | None, population: int | None
 ) -> tuple[str, Update]:
     """The update that `method` names for this layout, with the name of what ``auto`` chose.
 
@@ -84,24 +88,26 @@ def build(
     grid = Integers(integers, functools.partial(coding.cells, gaussian[integers])) if integers.size else None
     first_population = population or default_population(layout.columns, layout.integer.size)
 
-    def factory(mean: Array, sigma: float, population: int) -> Update:
+    def factory(mean: Array, sigma: float, population: int) -> FamilyUpdate:
         center = mean[gaussian]
         match method:
             case "cma":
-                inner: Gaussian = CMA(center, sigma, population, integers=grid)
+                inner: GaussianUpdate = CMA(center, sigma, population, integers=grid)
             case "low-rank":
-                inner = LowRank(center, sigma, population)
+                inner = LMMAES(center, sigma, population)
             case "snes":
                 inner = SNES(center, sigma, population)
             case _:
                 inner = XNES(center, sigma, population, raw=method == "nes")
         if layout.real.size == layout.columns:
-            return Bounded(inner, layout.real, ranked=method != "nes")
+            return BoundedUpdate(inner, layout.real, ranked=method != "nes")
         if not layout.choice.size:
             return inner
         # Of all samples of a distribution that has settled, 27 % still differ in some choice [Hm24].
         share = 1.0 - 0.73 ** (1.0 / layout.choice.size)
-        return Product([(gaussian, inner), (layout.choice, adaptive(layout.options[layout.choice], population, share))])
+        return ProductUpdate(
+            [(gaussian, inner), (layout.choice, adaptive(layout.options[layout.choice], population, share))]
+        )
 
     center = np.full(layout.columns, 0.5) if start is None else start
     discrete = layout.real.size < layout.columns

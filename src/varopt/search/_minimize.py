@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import numbers
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -14,9 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from varopt._display import Progress, curves, duration, table
 from varopt.optimize import Result, Status
 from varopt.search._checks import positive, whole
+from varopt.search._dimensions import Searchable
 from varopt.search._journal import is_blank
+from varopt.search._plot import plot_history
 from varopt.search._search import Search
 from varopt.search._space import as_space
 from varopt.search._workers import Workers, workers_for
@@ -49,15 +51,20 @@ class SearchResult(Result):
         return self.status in (Status.BUDGET, Status.TARGET)
 
     def __repr__(self) -> str:
-        bound = self.certificate
-        lines = [
-            f"{self.status.name}: {self.status.value}",
-            f"  objective  {self.fun:.12g}",
-            f"  x          {self.x!r}",
-            f"  bound      {bound}",
-            f"  method     {self.method}: {self.nfev} evaluations, {self.nit} generations, {self.time:.3g} s",
-        ]
-        return "\n".join(lines + [f"  failed     {error}" for error in self.errors[-1:]])
+        rows = [("value", f"{self.fun:.12g}"), *self._rows()]
+        return "\n".join([f"{self.status.name}: {self.message}", *(f"  {name:<8} {text}" for name, text in rows)])
+
+    def _rows(self) -> list[tuple[str, str]]:
+        rows = [("x", _short(self.x)), ("method", self._way)]
+        return rows + [("failed", error) for error in self.errors[-1:]]
+
+    @property
+    def _way(self) -> str:
+        return f"{self.method}, {self.nfev} evaluations, {duration(self.time)}"
+
+    def _course(self) -> str:
+        shown = {name: self.history[name] for name in ("evaluations", "best", "mean", "sigma", "time")}
+        return curves(shown["evaluations"], {"best": shown["best"]}) + table(shown)
 
     def plot(self, axes: Any = None) -> Any:
         """Best value, bound and spread against evaluations. Needs Matplotlib (the extra `plot`); returns the axes.
@@ -67,8 +74,6 @@ class SearchResult(Result):
         axes : pair of Matplotlib axes, optional
             Where to draw.
         """
-        from varopt.search._plot import plot_history
-
         return plot_history(self.history, axes)
 
 
@@ -138,11 +143,11 @@ def minimize_black_box(
     search = _begin(space, journal, settings)
     total = 1000 * search._layout.columns if budget is None else budget
     workers = workers_for(f, executor, timeout=timeout, vectorized=vectorized, assemble=search._layout.assemble)
+    line = Progress(progress)
     run = _Run(search, workers, total, began + limit, target, max_failures)
     try:
         for _ in run:
-            if progress:
-                _show(search, total, began)
+            line.show(_line(search, total, began))
             if callback is not None:
                 callback(search)
     except (KeyboardInterrupt, StopIteration):
@@ -150,8 +155,7 @@ def minimize_black_box(
     finally:
         workers.close()
         search.close()
-        if progress:
-            sys.stderr.write("\n")
+        line.end(_line(search, total, began))
     return _conclude(search, run.status, time.monotonic() - began)
 
 
@@ -240,13 +244,24 @@ def _conclude(search: Search, status: Status, seconds: float) -> SearchResult:
     )  # fmt: skip
 
 
-def _show(search: Search, budget: int, began: float) -> None:
+def _line(search: Search, budget: int, began: float) -> str:
+    """How far a search is: evaluations, the best value, and the average over the distribution."""
     best, bound = search.best, search.bound
-    value = math.nan if best is None else best.fun
     share = min(1.0, search.evaluations / budget)
     bar = ("#" * round(20 * share)).ljust(20, ".")
-    sys.stderr.write(
-        f"\r  [{bar}] {search.evaluations}/{budget}  best {value:.6g}  bound {bound.mean:.4g} +- "
-        f"{bound.standard_error:.1g}  {time.monotonic() - began:.1f} s "
-    )
-    sys.stderr.flush()
+    value = "none yet" if best is None else f"{best.fun:.6g}"
+    average = f"  average {bound.mean:.4g} +- {bound.standard_error:.1g}" if math.isfinite(bound.mean) else ""
+    return f"[{bar}] {search.evaluations}/{budget}  best {value}{average}  {duration(time.monotonic() - began)}"
+
+
+def _short(x: Any) -> str:
+    """A point in one line; of a long array its length."""
+    if isinstance(x, np.ndarray):
+        text = np.array2string(x, precision=5, separator=", ").replace("\n", "")
+        return text if x.size <= 8 else f"{x.size} numbers"
+    if isinstance(x, dict):
+        return "{" + ", ".join(f"{name!r}: {_short(value)}" for name, value in x.items()) + "}"
+    return f"{x:.6g}" if isinstance(x, float) else repr(x)
+
+
+Searchable.black_box = staticmethod(minimize_black_box)

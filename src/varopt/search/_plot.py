@@ -7,12 +7,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from varopt._display import Panels
+
 __all__ = ["plot_history"]
 
 
 def plot_history(history: dict[str, NDArray[np.float64]], axes: Any = None) -> Any:
     """Best value and bound on the first axes, spread of the distribution on the second, against evaluations."""
-    import matplotlib.pyplot as plt
+    import matplotlib.pyplot as plt  # optional: the extra `plot`
 
     axes = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")[1] if axes is None else axes
     count, best, mean = history["evaluations"], history["best"], history["mean"]
@@ -27,4 +29,4 @@ def plot_history(history: dict[str, NDArray[np.float64]], axes: Any = None) -> A
     axes[0].legend()
     axes[1].semilogy(count, np.where(history["sigma"] > 0, history["sigma"], np.nan), color="C2")
     axes[1].set(xlabel="evaluations", ylabel="spread", title="dispersion of the distribution")
-    return axes
+    return Panels.of(axes)

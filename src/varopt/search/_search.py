@@ -15,6 +15,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from varopt._display import card, curves, fold, table
 from varopt._threads import one_thread
 from varopt._version import __version__
 from varopt.certificates import Sampled
@@ -25,7 +26,8 @@ from varopt.search._dimensions import Box, Dimension
 from varopt.search._incumbent import Averaged, Contender, Lowest
 from varopt.search._journal import FORMAT, Journal, Record
 from varopt.search._methods import build
-from varopt.search._space import Layout, Space, as_space, space_from_json
+from varopt.search._plot import plot_history
+from varopt.search._space import Space, SpaceLayout, as_space, space_from_json
 
 __all__ = ["Best", "Search"]
 
@@ -107,7 +109,7 @@ class Search:
         asynchronous: bool = False, journal: str | Path | None = None,
     ) -> None:  # fmt: skip
         self.space: Space | Dimension = as_space(space)
-        self._layout = Layout(self.space)
+        self._layout = SpaceLayout(self.space)
         self._coding = Coding(self._layout)
         self.seed = _check_seed(seed)
         population = None if population is None else whole("population", population, 2)
@@ -378,14 +380,22 @@ class Search:
         axes : pair of Matplotlib axes, optional
             Where to draw.
         """
-        from varopt.search._plot import plot_history
-
         return plot_history(self.history, axes)
 
     def __repr__(self) -> str:
         best = self.best
         value = "nothing told yet" if best is None else f"best {best.fun:.8g}, bound {self.bound.mean:.4g}"
         return f"Search({self.space!r}, method={self.method!r}): {self.evaluations} evaluations, {value}"
+
+    def _repr_html_(self) -> str:
+        best, history = self.best, self.history
+        rows = [("space", repr(self.space)), ("method", f"{self.method}, generation {self.generation}")]
+        if best is not None:
+            rows += [("best", f"{best.fun:.8g} at {best.x}")]
+            rows += [("average", f"{self.bound.mean:.4g} +- {self.bound.standard_error:.1g} over the distribution")]
+        shown = {name: history[name] for name in ("evaluations", "best", "mean", "sigma", "time")}
+        drawing = curves(history["evaluations"], {"best": history["best"]})
+        return card(f"Search: {self.evaluations} evaluations", rows, drawing, fold("generations", table(shown)))
 
     # Keeping -------------------------------------------------------------------------------------------------------
 
@@ -439,7 +449,7 @@ class Search:
                 raise ValueError(f"space differs from the one in {path}: {json.dumps(described)}.")
             settings = json.loads(journal.meta["settings"])
             start = settings.pop("x0")
-            search = cls(space, x0=None if start is None else Layout(space).point(np.array(start)), **settings)
+            search = cls(space, x0=None if start is None else SpaceLayout(space).point(np.array(start)), **settings)
             search._replay(journal.batches(), journal.records())
         except BaseException:
             journal.close()

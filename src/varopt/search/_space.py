@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from varopt.search._dimensions import Boolean, Box, Choice, Dimension, Integer, Permutation, Searchable
 
-__all__ = ["Layout", "Space", "as_space", "space_from_json"]
+__all__ = ["Space", "SpaceLayout", "as_space", "space_from_json"]
 
 Array = NDArray[np.float64]
 
@@ -79,7 +79,7 @@ def as_space(space: Any) -> Space | Dimension:
     raise ValueError(f"space must be a Box, a Space or another dimension of varopt.search; got {space!r}.")
 
 
-class Layout:
+class SpaceLayout:
     """Where the columns of a space lie, and how points become rows of numbers and back."""
 
     def __init__(self, space: Space | Dimension) -> None:

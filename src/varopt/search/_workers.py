@@ -130,7 +130,7 @@ class Joblib(Workers):
 
 
 @dataclass
-class Task:
+class Evaluation:
     """A point on its way."""
 
     number: int
@@ -163,12 +163,12 @@ class Futures(Workers):
     ) -> None:
         self._guarded, self._executor, self._timeout, self._owned = Guarded(function), executor, timeout, owned
         self.capacity = int(getattr(executor, "_max_workers", None) or os.cpu_count() or 1)
-        self._backlog: deque[Task] = deque()
-        self._suspects: deque[Task] = deque()
-        self._flying: dict[futures.Future[tuple[float, str | None]], Task] = {}
+        self._backlog: deque[Evaluation] = deque()
+        self._suspects: deque[Evaluation] = deque()
+        self._flying: dict[futures.Future[tuple[float, str | None]], Evaluation] = {}
 
     def start(self, number: int, point: Any) -> None:
-        self._backlog.append(Task(number, point))
+        self._backlog.append(Evaluation(number, point))
 
     def wait(self, deadline: float) -> list[Outcome]:
         outcomes: list[Outcome] = []
@@ -210,7 +210,7 @@ class Futures(Workers):
 
     def _collect(self, done: set[futures.Future[tuple[float, str | None]]]) -> list[Outcome]:
         outcomes: list[Outcome] = []
-        dead: list[Task] = []
+        dead: list[Evaluation] = []
         for future in sorted(done, key=lambda f: self._flying[f].number):
             task = self._flying.pop(future)
             try:

@@ -1,37 +1,37 @@
-"""Solvers: the composite form, the one loop and its schedules, the methods, and the crossover to the exact optimum."""
+"""Solvers: the methods, which of them suits a problem, and the state that they lower the bracket of."""
 
-from varopt.solvers._block_descent import BlockDescent
-from varopt.solvers._choose import METHODS, choose
-from varopt.solvers._composite import Composite, NotComposite, composite, shared_rows
-from varopt.solvers._diagonal_newton import DiagonalNewton
-from varopt.solvers._graduated import Graduated
-from varopt.solvers._group_newton import GroupNewton
-from varopt.solvers._interior_point import InteriorPoint
-from varopt.solvers._knots import Knots
-from varopt.solvers._lbfgs import LBFGS
-from varopt.solvers._low_rank import LowRank
-from varopt.solvers._method import Method
-from varopt.solvers._multipliers import Multipliers
-from varopt.solvers._newton import Newton
-from varopt.solvers._pivoting import Pivoting, pivoted_along
-from varopt.solvers._program import Program
-from varopt.solvers._range import Range
-from varopt.solvers._recession import falls_for_ever
-from varopt.solvers._schedules import Adaptive, Every, Geometric, Schedule
-from varopt.solvers._settle import floor, rests, settle
+from varopt.solvers._method import GaveUp, Method, Nested, Solver, Way
+from varopt.solvers._select import METHODS, Auto
 from varopt.solvers._state import Check, State
-from varopt.solvers._taut_string import TautString
-from varopt.solvers._working_set import WorkingSet
+from varopt.solvers._stopped import settle
+from varopt.solvers.augmented_lagrangian import Multipliers
+from varopt.solvers.descent import (
+    LBFGS,
+    Adaptive,
+    DiagonalNewton,
+    Every,
+    Geometric,
+    GroupNewton,
+    Newton,
+    Program,
+    Schedule,
+)
+from varopt.solvers.interior_point import InteriorPoint
+from varopt.solvers.lasso import BlockDescent, Pivoting, pivoted_along
+from varopt.solvers.nonconvex import Graduated
+from varopt.solvers.reductions import LowRank, Range, Reduction, WorkingSet
+from varopt.solvers.signals import Knots, TautString
 
 __all__ = [
     "LBFGS",
     "METHODS",
     "Adaptive",
+    "Auto",
     "BlockDescent",
     "Check",
-    "Composite",
     "DiagonalNewton",
     "Every",
+    "GaveUp",
     "Geometric",
     "Graduated",
     "GroupNewton",
@@ -40,21 +40,18 @@ __all__ = [
     "LowRank",
     "Method",
     "Multipliers",
+    "Nested",
     "Newton",
-    "NotComposite",
     "Pivoting",
     "Program",
     "Range",
+    "Reduction",
     "Schedule",
+    "Solver",
     "State",
     "TautString",
+    "Way",
     "WorkingSet",
-    "choose",
-    "composite",
-    "falls_for_ever",
-    "floor",
     "pivoted_along",
-    "rests",
     "settle",
-    "shared_rows",
 ]

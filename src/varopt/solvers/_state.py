@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,7 +16,7 @@ __all__ = ["Check", "State"]
 
 Vector = NDArray[np.float64]
 
-_ROUNDING = 2.0**-44  # share of a value that its difference from a gap as large may have lost
+_CANCELLED = 2.0**-44  # share of a value that its difference from a gap as large may have lost to rounding
 
 
 @dataclass
@@ -32,10 +32,12 @@ class State:
     latest: Vector | None = None  # where the path stands; its value is not known yet
     assumption: str = ""
     proof: type[Certificate] = DualGap
-    dual: Sequence[Vector] | None = None  # the slopes of the rows that prove the lower bound, where they are known
+    dual: Sequence[Vector | None] | None = None  # of rows, then norms, that proves the lower bound, where it is known
     bound: float = np.nan  # the value of the bound at this sigma, where the method looks at it
     falls: bool = False  # whether the objective was seen to fall for ever
+    exact: bool = True  # whether the point should be exact, where a method can make it so, and not only its bracket
     unit: float = 1.0  # values below it count as this much where a gap is relative
+    ran: list[str] = field(default_factory=list)  # the names of the methods, in the order in which they began
     history: list[dict[str, float]] = field(default_factory=list)
     started: float = field(default_factory=time.perf_counter)
     objective: Any = field(default=None, repr=False)  # what the lower bound was proved for
@@ -47,10 +49,18 @@ class State:
             self,
             upper=self.upper if same else np.inf,
             lower=self.lower if same else -np.inf,
+            falls=self.falls and same,
             started=time.perf_counter() - self.spent,
+            ran=[],
             history=list(self.history),
             objective=objective,
         )
+
+    @property
+    def whole_dual(self) -> list[Vector] | None:
+        """The dual where it is known of every row."""
+        known = [u for u in self.dual or () if u is not None]
+        return known if self.dual and len(known) == len(self.dual) else None
 
     @property
     def resumes(self) -> bool:
@@ -79,16 +89,20 @@ class State:
         """The gap that is within the relative tolerance."""
         return tol * max(self.unit, abs(self.upper))
 
+    def runs(self, names: Iterable[str]) -> None:
+        """Note the methods that run; one that ran before is not named again."""
+        self.ran.extend(name for name in names if name not in self.ran)
+
     def see(
-        self, x: Vector, value: float, gap: float = np.inf, assumption: str = "", proof: type[Certificate] = DualGap,
-        dual: Sequence[Vector] | None = None,
+        self, x: Vector, value: float, gap: float = np.inf, assumption: str = "",
+        dual: Sequence[Vector | None] | None = None, proof: type[Certificate] = DualGap,
     ) -> None:  # fmt: skip
         """A point with its value and the gap that is proved for it, by the slopes `dual` of the rows."""
         if value < self.upper:
             self.x, self.upper = x, value
         lower = value - gap
-        if 0.0 < abs(lower) <= _ROUNDING * abs(value):  # what is left of two large numbers is rounding
-            lower -= _ROUNDING * abs(value)
+        if 0.0 < abs(lower) <= _CANCELLED * abs(value):  # what is left of two large numbers is rounding
+            lower -= _CANCELLED * abs(value)
         if lower > self.lower:
             self.lower, self.assumption, self.proof, self.dual = lower, assumption, proof, dual
 

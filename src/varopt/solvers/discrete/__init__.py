@@ -1,11 +1,23 @@
-"""Bits and choices: annealing with recombination, elimination, relaxations, branch and bound."""
+"""Bits and choices: annealing with recombination, elimination, relaxations, branch and bound.
 
-from varopt.solvers.discrete._distributions import MeanField, NaturalGradient, ProjectedGradient, Sampled
+An `Energy` is the normal form. `search` finds points, `bounds` says what none of them falls below, `proofs` closes the
+bracket, and `solve` says in which order they come.
+"""
+
 from varopt.solvers.discrete._energy import BIT, NEGATED, SPIN, Energy, NotPolynomial, Products, energy_of
-from varopt.solvers.discrete._free_energy import Geometric, Linear, anneal, typical_field
-from varopt.solvers.discrete._population import search
-from varopt.solvers.discrete._solve import SEARCHES, Outcome, solve
-from varopt.solvers.discrete._sweeps import Sweeper
+from varopt.solvers.discrete._solve import SEARCHES, RunEnded, solve
+from varopt.solvers.discrete.search import (
+    GeometricTemperature,
+    LinearTemperature,
+    MeanFieldDescent,
+    NaturalGradientDescent,
+    ProjectedGradientDescent,
+    SampledDescent,
+    Sweeper,
+    anneal,
+    population_search,
+    typical_field,
+)
 
 __all__ = [
     "BIT",
@@ -13,19 +25,19 @@ __all__ = [
     "SEARCHES",
     "SPIN",
     "Energy",
-    "Geometric",
-    "Linear",
-    "MeanField",
-    "NaturalGradient",
+    "GeometricTemperature",
+    "LinearTemperature",
+    "MeanFieldDescent",
+    "NaturalGradientDescent",
     "NotPolynomial",
-    "Outcome",
     "Products",
-    "ProjectedGradient",
-    "Sampled",
+    "ProjectedGradientDescent",
+    "RunEnded",
+    "SampledDescent",
     "Sweeper",
     "anneal",
     "energy_of",
-    "search",
+    "population_search",
     "solve",
     "typical_field",
 ]

@@ -13,20 +13,19 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from varopt.model import Objective
-from varopt.model._blocks import AffineBlock, Block, PolynomialBlock, QuadraticBlock, TermBlock
-from varopt.model._polynomial import as_polynomial
+from varopt.model import Objective, as_polynomial
+from varopt.model.blocks import AffineBlock, Block, PolynomialBlock, QuadraticBlock, TermBlock
 from varopt.solvers.discrete._colouring import colour
 from varopt.solvers.discrete._matrices import count_nonzero, pieces, product, stored, symmetrised
 
-__all__ = ["BIT", "NEGATED", "SPIN", "Energy", "NotPolynomial", "Products", "energy_of"]
+__all__ = ["BIT", "LITERAL_DERIVATIVE", "NEGATED", "SPIN", "Energy", "NotPolynomial", "Products", "energy_of"]
 
 Vector = NDArray[np.float64]
 Index = NDArray[np.intp]
 
 # What a factor of a product may be, as a function of its coordinate x: x, 1 - x, or the spin 1 - 2 x.
 BIT, NEGATED, SPIN = 0, 1, 2
-_SLOPE = np.array([1.0, -1.0, -2.0])  # of each in x
+LITERAL_DERIVATIVE = np.array([1.0, -1.0, -2.0])  # of each, in x
 
 _WIDEST = 8  # degree up to which a polynomial is tried in spins
 
@@ -107,8 +106,8 @@ class Energy:
         """``constant + linear'x + weight x'Mx`` for any M: symmetrised, with squares and exclusions carried out."""
         matrix = matrix if sp.issparse(matrix) else np.asarray(matrix)
         size = matrix.shape[0]
-        slope = np.broadcast_to(np.asarray(linear, dtype=np.float64), (size,)) + weight * matrix.diagonal()
-        return cls(constant, slope, symmetrised(matrix, _site_of(size, widths), weight), (), widths)
+        coefficients = np.broadcast_to(np.asarray(linear, dtype=np.float64), (size,)) + weight * matrix.diagonal()
+        return cls(constant, coefficients, symmetrised(matrix, _site_of(size, widths), weight), (), widths)
 
     @property
     def size(self) -> int:
@@ -156,8 +155,8 @@ class Energy:
         """E at one point (size,) or at the columns of (size, R), in double precision."""
         x = np.asarray(x, dtype=np.float64)
         columns = x.reshape(self.size, -1)
-        slope = 0.5 * product(self.quadratic, columns) + self.linear[:, None]
-        total = self.constant + np.einsum("ir,ir->r", slope, columns)
+        fields = 0.5 * product(self.quadratic, columns) + self.linear[:, None]
+        total = self.constant + np.einsum("ir,ir->r", fields, columns)
         for products in self.products:
             total = total + products.weights @ products.factors(columns).prod(axis=0)
         return float(total[0]) if x.ndim == 1 else total
@@ -170,9 +169,11 @@ class Energy:
             factors = products.factors(x)
             for j in range(products.degree):
                 others = np.delete(factors, j, axis=0).prod(axis=0)
-                slopes = products.weights * _SLOPE[kind[:, j]]
+                derivatives = products.weights * LITERAL_DERIVATIVE[kind[:, j]]
                 shape = (self.size, products.weights.size)
-                total += sp.csr_array((slopes, (coordinate[:, j], np.arange(slopes.size))), shape=shape) @ others
+                total += (
+                    sp.csr_array((derivatives, (coordinate[:, j], np.arange(derivatives.size))), shape=shape) @ others
+                )
         return np.asarray(total)
 
     @cached_property
@@ -201,6 +202,16 @@ class Energy:
         pairs = math.fsum(float(np.abs(part).sum()) for part in pieces(self.quadratic))
         longer = sum(float(np.abs(p.weights).sum()) for p in self.products)
         return abs(self.constant) + float(np.abs(self.linear).sum()) + 0.5 * pairs + longer
+
+    @cached_property
+    def unit(self) -> float:
+        """The largest coefficient in size: what tolerances of values near zero are relative to; 1 where all are 0."""
+        parts = (self.linear, *pieces(self.quadratic), *(p.weights for p in self.products))
+        return float(max(np.abs(part).max(initial=0.0) for part in parts)) or 1.0
+
+    def tolerance(self, tol: float, value: float) -> float:
+        """What a relative tolerance is at a value, so that a change of units changes nothing but the units."""
+        return tol * max(self.unit, abs(value))
 
     def round_up(self, lower: float) -> float:
         """The least value not below a lower bound that E can take, where its values lie on a grid."""
@@ -289,13 +300,13 @@ def energy_of(objective: Objective) -> Energy:
             linear += block.weights * block.argument.stacked(objective.variables).transpose_apply(np.ones(1))
             constant += block.weights * float(np.ravel(block.argument.offset)[0])
         elif isinstance(block, (QuadraticBlock, TermBlock)) and (pair := _second_order(block)) is not None:
-            inner, slope = pair
-            # z'Mz + slope'z with z = Lx + d
+            inner, first = pair
+            # z'Mz + first'z with z = Lx + d
             outer = block.argument.stacked(objective.variables).explicit()
             offset = np.broadcast_to(np.asarray(block.argument.offset, dtype=np.float64), (outer.shape[0],))
             matrix = matrix + stored(outer.T @ (inner @ outer))
-            linear += np.asarray(outer.T @ (inner @ offset + inner.T @ offset + slope)).ravel()
-            constant += float(offset @ (inner @ offset) + slope @ offset)
+            linear += np.asarray(outer.T @ (inner @ offset + inner.T @ offset + first)).ravel()
+            constant += float(offset @ (inner @ offset) + first @ offset)
             constant += _at_zero(block, outer.shape[0])
         else:
             polynomials.append(block)
@@ -304,7 +315,7 @@ def energy_of(objective: Objective) -> Energy:
 
 
 def _second_order(block: QuadraticBlock | TermBlock) -> tuple[Any, Vector] | None:
-    """M and slope of a block ``z'Mz + slope'z + const``; None where it is of another kind."""
+    """M and the linear part of a block ``z'Mz + first'z + const``; None where it is of another kind."""
     rows = block.argument.rows
     if isinstance(block, QuadraticBlock):
         return block.weights * block.matrix.explicit(), np.zeros(rows)

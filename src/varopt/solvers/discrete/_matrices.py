@@ -16,7 +16,7 @@ __all__ = ["as_dense", "count_nonzero", "permuted", "pieces", "product", "row_si
 
 Vector = NDArray[np.float64]
 
-_DENSE = 0.25  # share of entries from which a dense product is faster
+_DENSE_SHARE = 0.25  # share of entries from which a dense product is faster
 _TILE = 256  # rows and columns that stay in cache together with their mirror image
 _PIECE = 1 << 20  # entries looked at together
 
@@ -26,7 +26,7 @@ def stored(matrix: Any) -> Any:
     if sp.issparse(matrix):
         matrix = sp.csr_array(matrix)
         matrix.eliminate_zeros()
-    if count_nonzero(matrix) > _DENSE * matrix.shape[0] ** 2:
+    if count_nonzero(matrix) > _DENSE_SHARE * matrix.shape[0] ** 2:
         return as_dense(matrix)
     return sp.csr_array(matrix)
 
@@ -34,7 +34,7 @@ def stored(matrix: Any) -> Any:
 def symmetrised(matrix: Any, site: NDArray[np.intp], weight: float) -> Any:
     """``weight (M + M')`` without the entries within a site. Cost: a few passes; of a full M, one copy."""
     n = matrix.shape[0]
-    if sp.issparse(matrix) or 2 * np.count_nonzero(matrix) <= _DENSE * n**2:
+    if sp.issparse(matrix) or 2 * np.count_nonzero(matrix) <= _DENSE_SHARE * n**2:
         pairs = sp.coo_array(matrix)
         keep = site[pairs.row] != site[pairs.col]
         data = weight * pairs.data[keep].astype(np.float64)

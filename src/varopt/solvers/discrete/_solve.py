@@ -11,39 +11,28 @@ from numpy.typing import NDArray
 
 from varopt.certificates import Certificate, Exhaustive, Relaxation
 from varopt.solvers._state import State
-from varopt.solvers.discrete._branch import branch_and_bound
-from varopt.solvers.discrete._distributions import (
-    SAMPLED,
-    Distribution,
-    MeanField,
-    NaturalGradient,
-    ProjectedGradient,
-)
-from varopt.solvers.discrete._elimination import eliminate, elimination_order
-from varopt.solvers.discrete._energy import SPIN, Energy
-from varopt.solvers.discrete._matrices import pieces
-from varopt.solvers.discrete._population import Found, search
-from varopt.solvers.discrete._semidefinite import semidefinite_bound
-from varopt.solvers.discrete._spins import Spins, quadratic_minorant, spins_of
-from varopt.solvers.discrete._sweeps import Sweeper
+from varopt.solvers.discrete._energy import Energy
+from varopt.solvers.discrete.bounds import Spins, quadratic_minorant, semidefinite_bound, spins_of, termwise_bound
+from varopt.solvers.discrete.proofs import branch_and_bound, eliminate, elimination_order
+from varopt.solvers.discrete.search import DESCENTS, Found, Sweeper, population_search
 
-__all__ = ["SEARCHES", "Outcome", "solve", "termwise_bound"]
+__all__ = ["SEARCHES", "RunEnded", "solve"]
 
 Vector = NDArray[np.float64]
 
-_BRANCHED = 130  # spins up to which branch and bound is tried
-_NODES = 50  # of branch and bound, where no time limit ends it
+# Spins up to which branch and bound is tried: 3-regular graphs of 120 nodes are proved in a second, and one of 140 is
+# not in 300 (`docs/benchmarks.md`).
+_BRANCHED = 130
+_BRANCH_NODES = 50  # where no time limit ends it; set by hand
 
-
-_DISTRIBUTIONS: tuple[Distribution, ...] = (MeanField(), ProjectedGradient(), NaturalGradient(), *SAMPLED)
 SEARCHES: dict[str, Callable[..., Iterator[Found]]] = {
-    "free-energy": search,
-    **{method.name: method.search for method in _DISTRIBUTIONS},
+    "free-energy": population_search,
+    **{descent.name: descent.search for descent in DESCENTS},
 }
 """The searches by name: an energy, a generator, a start and `expired` in, better and better points out."""
 
 
-class Outcome(Exception):
+class RunEnded(Exception):
     """Why a run ended: ``proved``, ``target`` or ``settled``. No error: it ends the run from wherever it is."""
 
 
@@ -58,6 +47,7 @@ class _Run:
     check: Callable[[State], None]
     limit: float  # seconds
     rng: np.random.Generator
+    chain: list[str]  # what ran, in order
     polisher: Sweeper = field(init=False)
     relaxed: bool = False  # whether the relaxation has been solved
 
@@ -99,44 +89,72 @@ class _Run:
         self.state.record()
         self.check(self.state)
         if math.isfinite(self.state.upper):
-            if self.state.upper - self.state.lower <= self.tol * max(1.0, abs(self.state.upper)):
-                raise Outcome("proved")
+            if self.state.upper - self.state.lower <= self.energy.tolerance(self.tol, self.state.upper):
+                raise RunEnded("proved")
             if self.state.upper <= self.target:
-                raise Outcome("target")
+                raise RunEnded("target")
 
 
 def solve(
     energy: Energy, state: State, tol: float, check: Callable[[State], None], rng: np.random.Generator, *,
     start: Vector | None = None, target: float = -math.inf, time_limit: float = math.inf,
-    method: str = "free-energy", device: str | None = None,
+    method: str = "auto", device: str | None = None, chain: list[str] | None = None,
 ) -> None:  # fmt: skip
-    """Minimise an energy; it ends by raising an `Outcome`, or whatever `check` raises, with everything in `state`.
+    """Minimise an energy; it ends by raising a `RunEnded`, or whatever `check` raises, with everything in `state`.
 
     First what is exact and cheap: elimination where the graph is narrow. Else a first epoch of the search, then the
     relaxation, so that a bracket is there early; then the search goes on. Small quadratic problems whose search has
-    settled go to branch and bound. Where there is no time limit, a search that has settled ends the run.
+    settled go to branch and bound. Where there is no time limit, a search that has settled ends the run. A search that
+    was named runs first: what is exact waits for the end of its first sweeps.
+
+    What ran is appended to `chain`, in order: ``"elimination"``, the name of the search, ``"semidefinite"``,
+    ``"branch-and-bound"``. The bound that costs nothing, term by term, is always taken and not named.
     """
-    run = _Run(energy, state, tol, target, check, time_limit, rng)
+    run = _Run(energy, state, tol, target, check, time_limit, rng, [] if chain is None else chain)
+    options = {} if device is None else {"device": device}
+    named = method != "auto"
+    name = method if named else "free-energy"
     try:
         if start is not None:
             run.see(start, 0)
-        run.bound(termwise_bound(energy), "", Relaxation)
+        if not named:
+            _bound_termwise(run)
         order = elimination_order(energy)
-        if order is not None:
+        if not named:
             _exact(run, order)
-        options = {} if device is None else {"device": device}
-        _search_and_bound(run, SEARCHES[method](energy, rng, start, run.expired, **options))
-    except Outcome as outcome:
+        run.chain.append(name)
+        points = SEARCHES[name](energy, rng, start, run.expired, **options)
+        if named and order is not None:
+            _see_first_sweeps(run, points)
+            _bound_termwise(run)
+            _exact(run, order)
+        _search_and_bound(run, points)
+    except RunEnded as outcome:
         if str(outcome) == "target" and not run.relaxed and not run.expired():
             _relax(run)
         raise
 
 
-def _exact(run: _Run, order: list[int]) -> None:
+def _bound_termwise(run: _Run) -> None:
+    run.bound(termwise_bound(run.energy), "", Relaxation)
+
+
+def _see_first_sweeps(run: _Run, points: Iterator[Found]) -> None:
+    for found in points:
+        run.see(found.x, found.sweeps)
+        if found.sweeps:
+            return
+
+
+def _exact(run: _Run, order: list[int] | None) -> None:
+    if order is None:
+        return
+    run.chain.append("elimination")
     x, value = eliminate(run.energy, order, lambda: run.check(run.state))
     # Tables are sums of as many terms as there are: their rounding.
     rounding = 4.0 * np.finfo(np.float64).eps * len(order) * run.energy.magnitude
     run.state.see(x, run.energy.value(x))
+    run.state.steps += len(order)  # a site each
     run.bound(value - rounding, "", Exhaustive)
     run.bound(run.state.upper - 2.0 * rounding, "", Exhaustive)
 
@@ -150,34 +168,38 @@ def _search_and_bound(run: _Run, points: Iterator[Found]) -> None:
         if run.state.upper < best:
             best, improved = run.state.upper, found.epoch
         if spins is None:
+            if not math.isfinite(run.state.lower):  # a search that was named came before all bounds
+                _bound_termwise(run)
             spins = _relax(run)
         if found.epoch > epoch:
             epoch = found.epoch
             small = spins.size <= _BRANCHED and not run.energy.products and run.energy.is_binary
             if small and epoch == 1:
-                _prove(run, spins, math.inf if limited else _NODES)
+                _prove(run, spins, math.inf if limited else _BRANCH_NODES)
             # The epoch before had twice the sweeps of the one that found the best, and found none better.
             if epoch - improved > 1 and not limited:
-                raise Outcome("settled")
+                raise RunEnded("settled")
 
 
 def _relax(run: _Run) -> Spins:
     run.relaxed = True
+    run.chain.append("semidefinite")
     try:
         spins = spins_of(quadratic_minorant(run.energy))
         lower, assumption, _ = semidefinite_bound(spins, run.rng, run.within)
         run.bound(lower, assumption, Relaxation)
-    except Outcome as outcome:
+    except RunEnded as outcome:
         if str(outcome) != "target":
             raise
     return spins
 
 
 def _prove(run: _Run, spins: Spins, nodes: float) -> None:
+    run.chain.append("branch-and-bound")
     energy = run.energy
     # Where energies are real numbers, nothing is proved beyond the rounding of values.
     rounding = 8.0 * float(np.finfo(np.float64).eps) * energy.size * energy.magnitude
-    real = max(0.5 * run.tol * max(1.0, abs(run.state.upper)), rounding)
+    real = max(0.5 * energy.tolerance(run.tol, run.state.upper), rounding)
     slack = 0.999 * energy.granularity if energy.granularity else real
     for progress in branch_and_bound(spins, run.state.upper, slack, run.expired):
         if progress.spins is not None and progress.value < run.state.upper:
@@ -186,19 +208,3 @@ def _prove(run: _Run, spins: Spins, nodes: float) -> None:
         run.bound(closed, "", Relaxation)
         if progress.nodes >= nodes:
             return
-
-
-def termwise_bound(energy: Energy) -> float:
-    """Every term at its least: the bound that costs nothing."""
-    total = energy.constant + 0.5 * math.fsum(float(np.minimum(part, 0.0).sum()) for part in pieces(energy.quadratic))
-    if energy.is_binary:
-        total += float(np.minimum(energy.linear, 0.0).sum())
-    else:
-        starts = np.flatnonzero(np.r_[True, energy.site[1:] != energy.site[:-1]])
-        least = np.minimum.reduceat(energy.linear, starts)
-        single = np.diff(np.r_[starts, energy.size]) == 1
-        total += float(np.where(single, np.minimum(least, 0.0), least).sum())
-    for products in energy.products:
-        signed = np.any(products.split(energy.size)[0] == SPIN, axis=1)
-        total -= float(np.where(signed, np.abs(products.weights), np.maximum(-products.weights, 0.0)).sum())
-    return total - 8.0 * float(np.finfo(np.float64).eps) * energy.magnitude * math.log2(energy.size + 2)

@@ -1,8 +1,14 @@
-"""Probabilities of choices: Berny's update, PBIL and UMDA are one formula, with different weights and steps.
+"""Updates of probabilities of choices: Berny's, PBIL and UMDA are one formula, with different weights and steps.
 
 In the mean parameters of an exponential family the natural gradient of a weighted average is ``<w (x - theta)>``, with
 x the indicator of the choice. So every method here is ``theta += eta sum_i w_i (x_i - theta)``, and then a margin that
-keeps every choice possible.
+keeps every choice possible. In [IGO] it is the step of every exponential family.
+
+A19: Y. Akimoto et al., *Adaptive stochastic natural gradient method for one-shot neural architecture search*, 2019.
+B94: S. Baluja, *Population-based incremental learning*, CMU-CS-94-163, 1994. Be00: A. Berny, *Selection and
+reinforcement learning for combinatorial optimization*, PPSN 2000. IGO: Y. Ollivier, L. Arnold, A. Auger and N. Hansen,
+*Information-geometric optimization algorithms*, JMLR 18(18), 2017. MP96: H. Muehlenbein and G. Paass, *From
+recombination of genes to the estimation of distributions I*, PPSN 1996.
 """
 
 from __future__ import annotations
@@ -12,14 +18,15 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from varopt.solvers.natural_gradient._update import Array, Update
+from varopt.families import OneHotCategorical
+from varopt.solvers.natural_gradient._update import Array, FamilyUpdate
 from varopt.solvers.natural_gradient._weights import log_weights, raw_weights, truncation_weights
 
-__all__ = ["Categorical", "berny", "pbil", "umda"]
+__all__ = ["CategoricalUpdate", "adaptive", "berny", "pbil", "umda"]
 
 
-class Categorical(Update):
-    """Independent choices, column j among ``options[j]``; samples are indices.
+class CategoricalUpdate(FamilyUpdate):
+    """An update of independent choices, column j among ``options[j]``; samples are indices.
 
     Parameters
     ----------
@@ -43,37 +50,47 @@ class Categorical(Update):
         self._exists = np.arange(self._options.max()) < self._options[:, None]  # (c, K): rows padded with nothing
         self._least = np.where(self._exists, margin / (self._options - 1.0)[:, None], 0.0)
         self.theta = self._exists / self._options[:, None]
+        self._family: OneHotCategorical | None = None  # of these probabilities, once it is asked for
         # The state of the adaptive step.
         self._freedom = float((self._options - 1).sum())
         self._path, self._normalizer, self._slowness = np.zeros(self.theta.shape), 0.0, 1.0
 
+    @property
+    def family(self) -> OneHotCategorical:
+        """The probabilities as a family; options that a column does not have are there with probability zero."""
+        if self._family is None:
+            self._family = OneHotCategorical.unchecked(self.theta)
+        return self._family
+
     def sample(self, rng: np.random.Generator, count: int) -> Array:
-        cumulative = self.theta.cumsum(axis=1)[:, :-1]
-        drawn = rng.random((count, self._options.size))
-        chosen = (drawn[:, :, None] >= cumulative).sum(axis=2)
-        return np.asarray(np.minimum(chosen, self._options - 1), dtype=np.float64)
+        return np.asarray(self.family.choices(count, rng), dtype=np.float64)
 
     def tell(self, points: Array, values: Array) -> None:
         order = np.argsort(values, kind="stable")[: self.population]
         weights = raw_weights(values[order]) if self._weights is None else self._weights[: len(order)]
         chosen = points[order][:, :, None] == np.arange(self.theta.shape[1])
-        gradient = np.tensordot(weights, chosen, axes=1) - weights.sum() * self.theta  # natural: <w (x - theta)>
+        gradient = np.tensordot(weights, chosen, axes=1) - weights.sum() * self.theta  # sum_k w_k (x_k - theta) [IGO]
+        # theta <- theta + eta sum_k w_k (x_k - theta): [Be00], [B94] or [MP96], by its weights and its eta
         self.theta = self.theta + (self._adapted(gradient) if self._rate is None else self._rate) * gradient
         self._keep_possible()
+        self._family = None
 
     def _adapted(self, gradient: Array) -> float:
         """A step of constant length in the Fisher metric; shorter while successive steps disagree [A19]."""
-        whitened = gradient / np.sqrt(np.maximum(self.theta, 1e-12))  # sum over a row of g^2 / theta is its length
+        # With F the Fisher matrix, |g|_F^2 = sum over all entries of g^2 / theta.
+        whitened = gradient / np.sqrt(np.maximum(self.theta, 1e-12))
         length = math.sqrt(float((whitened * whitened).sum()))
         if length == 0.0:
             return 0.0
         delta = 1.0 / self._slowness
-        beta = delta / math.sqrt(self._freedom)
+        beta = delta / math.sqrt(self._freedom)  # beta = delta / n^(1/2), n the free parameters
+        # s <- (1 - beta) s + sqrt(beta (2 - beta)) F^(1/2) g / |g|_F; gamma <- (1 - beta)^2 gamma + beta (2 - beta)
         self._path = (1.0 - beta) * self._path + math.sqrt(beta * (2.0 - beta)) * whitened / length
         self._normalizer = (1.0 - beta) ** 2 * self._normalizer + beta * (2.0 - beta)
-        agreement = float((self._path * self._path).sum())
+        agreement = float((self._path * self._path).sum())  # |s|^2, on average gamma where steps are independent
+        # Delta <- max(1, Delta exp(beta (gamma - |s|^2 / alpha))), alpha = 1.5, delta = 1 / Delta
         self._slowness = max(1.0, self._slowness * math.exp(beta * (self._normalizer - agreement / 1.5)))
-        return min(1.0, delta / length)
+        return min(1.0, delta / length)  # eta = delta / |g|_F
 
     def _keep_possible(self) -> None:
         """Raise what fell below the margin and take it from the rest, in proportion."""
@@ -91,25 +108,27 @@ class Categorical(Update):
         return float((1.0 - self.theta.max(axis=1)).max())
 
 
-def adaptive(options: NDArray[np.intp], population: int, margin: float) -> Categorical:
+def adaptive(options: NDArray[np.intp], population: int, margin: float) -> CategoricalUpdate:
     """Log weights and an adaptive step: what goes beside a Gaussian in a mixed space."""
-    return Categorical(options, population, log_weights(population), None, margin)
+    return CategoricalUpdate(options, population, log_weights(population), None, margin)
 
 
-def pbil(options: NDArray[np.intp], population: int | None = None, rate: float = 0.1) -> Categorical:
+def pbil(options: NDArray[np.intp], population: int | None = None, rate: float = 0.1) -> CategoricalUpdate:
     """Population-based incremental learning: a short step towards the few best [B94]."""
     population = population or 50
-    return Categorical(
+    return CategoricalUpdate(
         options, population, truncation_weights(population, max(1, population // 10)), rate, 1.0 / options.size
     )
 
 
-def umda(options: NDArray[np.intp], population: int | None = None) -> Categorical:
+def umda(options: NDArray[np.intp], population: int | None = None) -> CategoricalUpdate:
     """The univariate marginal distribution algorithm: all the way to the average of the better half [MP96]."""
     population = population or 10 * max(4, math.ceil(math.sqrt(options.size)))
-    return Categorical(options, population, truncation_weights(population, population // 2), 1.0, 1.0 / options.size)
+    return CategoricalUpdate(
+        options, population, truncation_weights(population, population // 2), 1.0, 1.0 / options.size
+    )
 
 
-def berny(options: NDArray[np.intp], population: int | None = None, rate: float = 0.3) -> Categorical:
+def berny(options: NDArray[np.intp], population: int | None = None, rate: float = 0.3) -> CategoricalUpdate:
     """Berny's selection learning: the natural gradient of E(theta) itself, values as weights [Be00]."""
-    return Categorical(options, population or 20, None, rate, 1.0 / options.size)
+    return CategoricalUpdate(options, population or 20, None, rate, 1.0 / options.size)

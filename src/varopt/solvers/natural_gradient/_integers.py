@@ -3,6 +3,9 @@
 A function of an integer is constant on each cell of the real line. Left alone, a Gaussian that stands on such a plateau
 shrinks until it never leaves its cell again. The margin of [Hm22] prevents that by the probability of leaving; here it
 is done by the deviation, which is simpler, and samples from other cells are made to count fully.
+
+Hm22: R. Hamano, S. Saito, M. Nomura and S. Shirakawa, *CMA-ES with margin*, GECCO 2022. Ma24: T. Marty et al.,
+*LB+IC-CMA-ES: two simple modifications of CMA-ES to handle mixed-integer problems*, PPSN 2024.
 """
 
 from __future__ import annotations
@@ -47,9 +50,9 @@ class Integers:
         against = np.where(inward * shift < 0.0, inward, 0.0)
         room = against.sum(axis=0)
         share = np.where(room == 0.0, 0.0, np.minimum(1.0, -shift / np.where(room == 0.0, 1.0, room)))
-        return np.where(here, parents + share * against, middle)
+        return np.where(here, parents + share * against, middle)  # integer centring [Ma24]
 
     def least_deviation(self, mean: Array, share: float) -> Array:
         """The deviation below which a coordinate must not fall: a share of the width of the mean's cell."""
         low, high = self.cells(mean)
-        return np.asarray(share * (high - low))
+        return np.asarray(share * (high - low))  # the lower bound on deviations [Ma24]

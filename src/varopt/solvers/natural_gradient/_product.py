@@ -1,4 +1,4 @@
-"""Independent distributions on groups of columns, ranked together."""
+"""Independent updates of groups of columns, ranked together."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from varopt.solvers.natural_gradient._update import Array, Update
+from varopt.families import Product
+from varopt.solvers.natural_gradient._update import Array, FamilyUpdate
 
-__all__ = ["Product"]
+__all__ = ["ProductUpdate"]
 
 
-class Product(Update):
+class ProductUpdate(FamilyUpdate):
     """p(x) = p_1(x_1) p_2(x_2) ...: each part is told its own columns and everybody's values.
 
     Parameters
@@ -21,10 +22,15 @@ class Product(Update):
         Which columns each part rules; together all of them. All parts expect the same population.
     """
 
-    def __init__(self, parts: Sequence[tuple[NDArray[np.intp], Update]]) -> None:
+    def __init__(self, parts: Sequence[tuple[NDArray[np.intp], FamilyUpdate]]) -> None:
         self.parts = tuple(parts)
         self.population = max(part.population for _, part in self.parts)
         self._columns = sum(columns.size for columns, _ in self.parts)
+
+    @property
+    def family(self) -> Product:
+        """The product of the parts' families, in their order; choices are one-hot in it."""
+        return Product({number: part.family for number, (_, part) in enumerate(self.parts)})
 
     def refresh(self, rng: np.random.Generator) -> None:
         for _, part in self.parts:

@@ -1,4 +1,8 @@
-"""Restarts with two regimes of population size: BIPOP [Ha09]."""
+"""Restarts with two regimes of population size: BIPOP [Ha09].
+
+Ha09: N. Hansen, *Benchmarking a BI-population CMA-ES on the BBOB-2009 function testbed*, GECCO 2009 companion; it has
+the two regimes. What ends a run besides (plateaus, hopeless ones) is ours.
+"""
 
 from __future__ import annotations
 
@@ -72,10 +76,12 @@ class Restarts(Update):
         if self._small_regime:
             u = rng.random()
             ratio = 0.5 * 2.0**self._doublings
+            # lambda_small = lambda_0 (lambda_large / 2 lambda_0)^(U^2), sigma_small = sigma_0 10^(-2 U) [Ha09]
             population = int(self._first_population * max(1.0, ratio) ** (u * u))
             self._begin(mean, self._sigma * 10.0 ** (-2.0 * rng.random()), population, self._large_budget / 2)
         else:
             self._doublings = min(self._doublings + 1, MOST_DOUBLINGS)
+            # lambda_large = 2^i lambda_0 [Ha09]
             self._begin(mean, self._sigma, self._first_population * 2**self._doublings, math.inf)
 
     def sample(self, rng: np.random.Generator, count: int) -> Array:

@@ -1,4 +1,8 @@
-"""Separable natural evolution strategies: the same for a diagonal covariance, in linear time [S11]."""
+"""Separable natural evolution strategies: the natural gradient of a diagonal covariance, in linear time [S11].
+
+S11: T. Schaul, T. Glasmachers and J. Schmidhuber, *High dimensions and heavy tails for natural evolution strategies*,
+GECCO 2011. W14: D. Wierstra et al., *Natural evolution strategies*, JMLR 15, 2014; its algorithm SNES is followed.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +11,13 @@ import math
 import numpy as np
 
 from varopt.solvers.natural_gradient._cma import default_population
-from varopt.solvers.natural_gradient._update import Array, Gaussian
+from varopt.solvers.natural_gradient._update import Array, GaussianUpdate, Root
 from varopt.solvers.natural_gradient._weights import nes_utilities
 
 __all__ = ["SNES"]
 
 
-class SNES(Gaussian):
+class SNES(GaussianUpdate):
     """x ~ N(mean, diag(deviations^2)); mean and log deviations follow the natural gradient.
 
     Parameters
@@ -34,19 +38,21 @@ class SNES(Gaussian):
         d = mean.size
         self.population = population or default_population(d)
         self._utilities = nes_utilities(self.population)
-        self._rate = (3.0 + math.log(d)) / (5.0 * math.sqrt(d))
+        self._rate = (3.0 + math.log(d)) / (5.0 * math.sqrt(d))  # eta_sigma [W14, table 1]
         self._mean, self._deviations = np.array(mean, dtype=np.float64), np.full(d, float(sigma))
 
-    def sample(self, rng: np.random.Generator, count: int) -> Array:
-        return np.asarray(self._mean + self._deviations * rng.standard_normal((count, self._mean.size)))
+    def root(self) -> Root:
+        deviations = self._deviations
+        return lambda z: np.asarray(deviations * z)  # x = mean + sigma z ~ N(mean, diag(sigma^2)) [W14, SNES]
 
     def tell(self, points: Array, values: Array) -> None:
         order = np.argsort(values, kind="stable")[: self.population]
         weights = self._utilities[: len(order)]
         z = (points[order] - self._mean) / self._deviations  # ~ N(0, I)
-        self._mean = self._mean + self._deviations * (weights @ z)
-        step = 0.5 * self._rate * (weights @ (z * z - 1.0))
-        self._deviations = self._deviations * np.exp(np.clip(step, -1.0, 1.0))
+        # Both natural gradients are sums of u_k z_k and of u_k (z_k^2 - 1) [W14, SNES].
+        self._mean = self._mean + self._deviations * (weights @ z)  # mu += eta_mu sigma sum_k u_k z_k, eta_mu = 1
+        step = 0.5 * self._rate * (weights @ (z * z - 1.0))  # eta_sigma / 2 sum_k u_k (z_k^2 - 1)
+        self._deviations = self._deviations * np.exp(np.clip(step, -1.0, 1.0))  # sigma *= exp(step), e at most
 
     @property
     def deviations(self) -> Array:

@@ -1,19 +1,28 @@
-"""What every sampled update is: a distribution p(x|theta) that is sampled, ranked and moved."""
+"""What every sampled update is: a rule that moves a family p(x|theta) towards its better samples.
+
+The distributions are those of `varopt.families`; what is here says how theta moves. Where a rule draws from no family,
+as a local search does, it is an `Update` and no `FamilyUpdate`.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Array", "Gaussian", "Update"]
+from varopt.families import Family, RootedGaussian
+
+__all__ = ["Array", "FamilyUpdate", "GaussianUpdate", "Root", "Update"]
 
 Array = NDArray[np.float64]
+Root = Callable[[Array], Array]
+"""A linear map S of vectors z, of shape (..., size): ``root(z)`` is S z."""
 
 
 class Update(ABC):
-    """A distribution over vectors and the rule that moves it towards better samples.
+    """A rule that proposes vectors and moves towards the better ones.
 
     The state is a function of the start, of the samples it is told and of their values alone: there is no hidden
     random state, so that a run is reproduced by telling it the same things again.
@@ -55,14 +64,34 @@ class Update(ABC):
         return ""
 
 
-class Gaussian(Update):
-    """An update of a Gaussian: besides what every update has, a deviation for each coordinate, and a mean to hold."""
+class FamilyUpdate(Update):
+    """An update of a family, from which it draws."""
+
+    @property
+    @abstractmethod
+    def family(self) -> Family:
+        """p(x|theta) as it is now: the next samples are drawn from it."""
+
+    def sample(self, rng: np.random.Generator, count: int) -> Array:
+        return self.family.sample(count, rng)
+
+
+class GaussianUpdate(FamilyUpdate):
+    """An update of a Gaussian: a root of its covariance, a deviation for each coordinate, and a mean to hold."""
 
     _mean: Array
 
     @property
     def mean(self) -> Array:
         return self._mean
+
+    @property
+    def family(self) -> RootedGaussian:
+        return RootedGaussian(self._mean, self.root())
+
+    @abstractmethod
+    def root(self) -> Root:
+        """S of x = mean + S z as it is now, z ~ N(0, I): it stays what it is when the update moves."""
 
     @property
     @abstractmethod

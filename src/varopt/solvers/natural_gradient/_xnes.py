@@ -1,4 +1,8 @@
-"""Exponential natural evolution strategies: the natural gradient, taken where its coordinates are orthonormal [G10]."""
+"""Exponential natural evolution strategies: the natural gradient, taken where its coordinates are orthonormal [G10].
+
+G10: T. Glasmachers, T. Schaul, Y. Sun, D. Wierstra and J. Schmidhuber, *Exponential natural evolution strategies*,
+GECCO 2010. W14: D. Wierstra et al., *Natural evolution strategies*, JMLR 15, 2014; its algorithm xNES is followed.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +11,13 @@ import math
 import numpy as np
 
 from varopt.solvers.natural_gradient._cma import default_population
-from varopt.solvers.natural_gradient._update import Array, Gaussian
+from varopt.solvers.natural_gradient._update import Array, GaussianUpdate, Root
 from varopt.solvers.natural_gradient._weights import nes_utilities, raw_weights
 
 __all__ = ["XNES"]
 
 
-class XNES(Gaussian):
+class XNES(GaussianUpdate):
     """x = mean + sigma B z, z ~ N(0, I), det B = 1; mean, log sigma and log B follow the natural gradient.
 
     Parameters
@@ -38,25 +42,27 @@ class XNES(Gaussian):
         self.population = population or default_population(d)
         self._raw = raw
         self._utilities = nes_utilities(self.population)
-        self._rate = (9.0 + 3.0 * math.log(d)) / (5.0 * d * math.sqrt(d))
+        self._rate = (9.0 + 3.0 * math.log(d)) / (5.0 * d * math.sqrt(d))  # eta_sigma = eta_B [W14, table 1]
         self._rate = min(self._rate, 0.6)  # in one dimension the formula exceeds what is stable
         self._mean, self.sigma, self._shape = np.array(mean, dtype=np.float64), float(sigma), np.eye(d)
 
-    def sample(self, rng: np.random.Generator, count: int) -> Array:
-        z = rng.standard_normal((count, self._mean.size))  # ~ N(0, I)
-        return np.asarray(self._mean + self.sigma * (z @ self._shape.T))
+    def root(self) -> Root:
+        sigma, shape = self.sigma, self._shape
+        return lambda z: np.asarray(sigma * (z @ shape.T))  # x = mean + sigma B z [W14, xNES]
 
     def tell(self, points: Array, values: Array) -> None:
         order = np.argsort(values, kind="stable")[: self.population]
         weights = raw_weights(values[order]) if self._raw else self._utilities[: len(order)]
         z = np.linalg.solve(self._shape, (points[order] - self._mean).T / self.sigma).T  # ~ N(0, I)
         d = self._mean.size
-        toward = weights @ z
-        spread = (z.T * weights) @ z - weights.sum() * np.eye(d)  # <w (z z' - I)>
-        overall = float(np.trace(spread)) / d
-        self._mean = self._mean + self.sigma * (self._shape @ toward)
-        self.sigma *= math.exp(max(-1.0, min(1.0, 0.5 * self._rate * overall)))
-        squares, axes = np.linalg.eigh(0.5 * self._rate * (spread - overall * np.eye(d)))
+        # [W14, xNES], with eta_delta = 1, and no step longer than e in any direction.
+        gradient_mean = weights @ z  # sum_k u_k z_k
+        gradient_root = (z.T * weights) @ z - weights.sum() * np.eye(d)  # G_M = sum_k u_k (z_k z_k' - I)
+        gradient_sigma = float(np.trace(gradient_root)) / d  # G_sigma = tr(G_M) / d
+        self._mean = self._mean + self.sigma * (self._shape @ gradient_mean)  # mu += eta_delta sigma B G_delta
+        self.sigma *= math.exp(max(-1.0, min(1.0, 0.5 * self._rate * gradient_sigma)))  # *= exp(eta_sigma / 2 G_sigma)
+        # B <- B exp(eta_B / 2 G_B), G_B = G_M - G_sigma I
+        squares, axes = np.linalg.eigh(0.5 * self._rate * (gradient_root - gradient_sigma * np.eye(d)))
         self._shape = self._shape @ ((axes * np.exp(np.clip(squares, -1.0, 1.0))) @ axes.T)
 
     @property

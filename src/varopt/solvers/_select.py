@@ -1,0 +1,128 @@
+"""The methods by name, which of them `auto` takes, and what takes over where one ends without a proof."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from varopt.certificates import SmoothingGap
+from varopt.composite import Composite
+from varopt.solvers._method import GaveUp, Method, Nested, Way
+from varopt.solvers._state import Check, State
+from varopt.solvers.augmented_lagrangian import Multipliers
+from varopt.solvers.descent import LBFGS, DiagonalNewton, GroupNewton, Newton, Program
+from varopt.solvers.interior_point import InteriorPoint
+from varopt.solvers.lasso import BlockDescent, Pivoting
+from varopt.solvers.nonconvex import Graduated
+from varopt.solvers.reductions import LowRank, Range, WorkingSet
+from varopt.solvers.signals import Knots, TautString
+
+__all__ = ["METHODS", "Auto"]
+
+# In order: the first that suits the problem and does not refuse it is taken.
+_ORDER: tuple[Way, ...] = (
+    TautString(), Knots(), BlockDescent(), WorkingSet(), Range(), LowRank(), Pivoting(), Multipliers(),
+    InteriorPoint(), Program(), Newton(), GroupNewton(), Graduated(),
+)  # fmt: skip
+METHODS: dict[str, Way] = {way.name: way for way in (*_ORDER, DiagonalNewton(), LBFGS())}
+
+# What goes on where a method has ended without a proof, those that refuse left out. After a method that is not named
+# here comes the next one that suits, and what goes on after that; after the paper's two and a user's own, nothing.
+_AT_LAST = (InteriorPoint(), Newton(thorough=True))
+_AFTER: dict[str, tuple[Way, ...]] = {
+    "taut-string": (InteriorPoint(),),
+    "knots": (InteriorPoint(),),
+    "pivoting": (Newton(), *_AT_LAST),
+    "multipliers": (InteriorPoint(),),
+    "interior-point": (),
+    "program": (Newton(), *_AT_LAST),
+    "newton": _AT_LAST,
+    "group-newton": (),
+    "graduated": (),
+}
+_FORMED = 5000  # variables up to which what goes on after another may form their matrix, if it is dense
+
+
+@dataclass(frozen=True)
+class Auto:
+    """The first method that suits a problem, and others where it ends without a proof.
+
+    Parameters
+    ----------
+    first : Method or Reduction, optional
+        What to begin with; chosen by default.
+    but : tuple of str
+        Names of methods that are left out, here and for smaller problems.
+    """
+
+    first: Way | None = None
+    but: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if unknown := [name for name in self.but if name not in METHODS]:
+            raise ValueError(f"but must name some of {', '.join(map(repr, METHODS))}; got {unknown[0]!r}.")
+
+    def refusal(self, problem: Composite) -> str:
+        """What the problem lacks for the first method, or for all; empty where one takes it."""
+        if self.first is not None:
+            return self.first.refusal(problem)
+        if problem.structure(self._chosen) is not None:
+            return ""
+        return " ".join(dict.fromkeys(way.refusal(problem) for way in _ORDER if way.name not in self.but))
+
+    def solve(self, problem: Composite, state: State, tol: float, check: Check) -> None:
+        """Lower the bracket of `state`, by one method after another until one has a proof.
+
+        Each has the best point so far, and begins its path where the first began: at what another has found, the
+        lengths of the path would be those of its errors.
+        """
+        began = state.latest, state.sigma
+        tried = list(self.but)
+        for way in self._chain(problem):
+            state.latest, state.sigma = began
+            state.runs([way.name])
+            tried += [way.name] if way.name in METHODS else []
+            if self._ends(way, problem, state, tol, check, tuple(tried)) and state.reached(tol):
+                return
+
+    def _ends(
+        self, way: Way, problem: Composite, state: State, tol: float, check: Check, tried: tuple[str, ...]
+    ) -> bool:
+        """Run a method; whether it has done its work, and a smoothing gap is not all that there is."""
+        try:
+            if isinstance(way, Nested):
+                way.solve(problem, state, tol, check, Auto(but=tried).solve)
+            elif isinstance(way, Method):
+                way.solve(problem, state, tol, check)
+        except GaveUp:
+            return False
+        return state.proof is not SmoothingGap
+
+    def _chain(self, problem: Composite) -> Iterator[Way]:
+        """What to run, and after it what goes on."""
+        way = self.first or problem.structure(self._chosen)
+        if way is None:
+            raise ValueError(self.refusal(problem))
+        yield way
+        small = problem.size <= _FORMED or problem.is_sparse
+        order = [other.name for other in _ORDER]
+        while way.name in order and way.name not in _AFTER:
+            behind = _ORDER[order.index(way.name) + 1 :]
+            behind = behind if small else tuple(other for other in behind if isinstance(other, Nested))
+            way = next(self._suitable(problem, behind), None)
+            if way is None:
+                return
+            yield way
+        if small or way.name == "newton":  # newton has formed the matrix by then
+            yield from self._possible(problem, _AFTER.get(way.name, ()))
+
+    def _chosen(self, problem: Composite) -> Way | None:
+        """The first that suits, or does not refuse; to tell may take a look at the data, so that it is told once."""
+        suitable, possible = self._suitable(problem, _ORDER), self._possible(problem, (*_AT_LAST, *_ORDER))
+        return next(suitable, None) or next(possible, None)
+
+    def _possible(self, problem: Composite, ways: tuple[Way, ...]) -> Iterator[Way]:
+        return (way for way in ways if way.name not in self.but and not way.refusal(problem))
+
+    def _suitable(self, problem: Composite, ways: tuple[Way, ...]) -> Iterator[Way]:
+        return (way for way in self._possible(problem, ways) if way.suits(problem))

@@ -1,0 +1,29 @@
+"""The bracket of a run that was stopped."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from varopt.bounds import CompositeBound, RowNoise
+from varopt.certificates import bracket
+from varopt.composite import Composite
+from varopt.solvers._state import State
+from varopt.solvers.descent import typical_lengths
+
+__all__ = ["settle"]
+
+Vector = NDArray[np.float64]
+
+_SIGMAS = (1.0, 0.1, 0.01)  # relative dispersions whose slopes are tried as the dual point
+
+
+def settle(problem: Composite, state: State) -> None:
+    """Give a stopped run the best bracket that its latest point proves, where it has none yet."""
+    x = state.x if state.latest is None else state.latest
+    if problem.not_convex or problem.not_quadratic or np.isfinite(state.lower) or not np.all(np.isfinite(x)):
+        return
+    lengths = typical_lengths(problem, x)
+    for sigma in _SIGMAS:
+        state.see(*bracket(CompositeBound(problem, x, RowNoise(sigma, lengths))))
+    state.record()

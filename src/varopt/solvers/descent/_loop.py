@@ -1,0 +1,84 @@
+"""The one loop: lower the bound at this sigma, stop or go on, take the next sigma from the schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from varopt.bounds import CompositeBound, RowNoise
+from varopt.composite import Composite
+from varopt.solvers.descent._schedules import Schedule
+
+__all__ = ["Path", "follow"]
+
+Vector = NDArray[np.float64]
+
+_FROZEN = 0.7  # share of the rows in play below which a copy of these pays
+
+
+@dataclass
+class Path:
+    """Where the path following stands: a point, a sigma, and the bound they belong to.
+
+    `problem` is what is left of `origin`: the rows in play, and the others frozen into its quadratic.
+    """
+
+    origin: Composite
+    x: Vector
+    noise: RowNoise  # at whatever sigma it was made for: the path has its own
+    sigma: float
+    steps: int = 0
+    level_steps: int = 0  # of these, at the present sigma
+    factor: float = 0.0  # by which an adaptive schedule last shrank sigma; 0 before it has
+    moved: float = np.inf  # mean absolute change of x at this level, relative to its mean absolute value
+
+    def __post_init__(self) -> None:
+        self.thaw()
+
+    def thaw(self) -> None:
+        """All rows in play."""
+        self.problem = self.origin
+        self.live = [np.ones(r.count, dtype=bool) for r in self.origin.rows]
+
+    def freeze(self, live: list[NDArray[np.bool_]]) -> None:
+        """Only these rows in play, of those that were; the others are frozen as they lie now."""
+        inside = [new[old] for new, old in zip(live, self.live, strict=True) if old.any()]
+        self.problem = self.problem.freeze(self.problem.positions(self.x), inside)
+        self.live = live
+
+    def freeze_far(self, deviations: float) -> None:
+        """Freeze the rows in play that lie farther than so many standard deviations from every knot, if that pays."""
+        wanted, parts = [live.copy() for live in self.live], iter(self.at(self.x).rows)
+        for live in wanted:
+            if live.any():
+                part = next(parts)
+                live[live] = part.rows.knot_distance(part.z) < deviations * part.deviation
+        kept = sum(int(live.sum()) for live in wanted)
+        if kept < _FROZEN * self.problem.row_count or not all(r.is_direct for r in self.problem.rows):
+            self.freeze(wanted)
+
+    def at(self, x: Vector, *, derivatives: bool = True) -> CompositeBound:
+        """The bound of the rows in play with mean x, at the present sigma."""
+        noise = self.noise.at(self.sigma)
+        if self.problem is not self.origin:  # blocks of which no row is in play are gone
+            noise = noise.of_blocks([bool(live.any()) for live in self.live])
+        return CompositeBound(self.problem, x, noise, derivatives=derivatives)
+
+    def whole(self) -> CompositeBound:
+        """The bound of all rows where the path stands."""
+        return CompositeBound(self.origin, self.x, self.noise.at(self.sigma))
+
+
+def follow(path: Path, step: Callable[[Path], int], schedule: Schedule, stop: Callable[[Path], bool]) -> Path:
+    """Lower the bound by `step` (which says how many steps it took) at falling sigma until `stop`."""
+    while True:
+        before = path.x
+        path.level_steps = step(path)
+        path.steps += path.level_steps
+        path.moved = float(np.abs(path.x - before).sum() / max(np.abs(path.x).sum(), 1e-300))
+        if stop(path) or not np.all(np.isfinite(path.x)):
+            return path
+        path.sigma = schedule(path)

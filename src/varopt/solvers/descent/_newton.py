@@ -1,0 +1,144 @@
+"""`newton`: a pilot on part of the rows, the path on all of them, the crossover, the certificate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from varopt.bounds import RowNoise
+from varopt.certificates import DualGap, bracket
+from varopt.composite import Composite
+from varopt.solvers._method import Method
+from varopt.solvers._state import Check, State
+from varopt.solvers.descent._loop import Path, follow
+from varopt.solvers.descent._newton_level import newton_level, typical_lengths
+from varopt.solvers.descent._schedules import Geometric, Schedule
+from varopt.solvers.finish import cross_over
+
+__all__ = ["Newton"]
+
+_GROWTH = 8  # each sample of rows is this many times the one before
+_FLOOR = 1e-10  # relative sigma at which the path gives up
+_KINKS = 2000  # most near kinks that the crossover takes on
+# Deviations within which a row is taken as near a kink, and the most such rows: a few; where that does not lock on,
+# more; at last all of them.
+_ATTEMPTS = ((4.0, _KINKS), (40.0, _KINKS // 2), (np.inf, _KINKS // 2))
+
+
+@dataclass(frozen=True)
+class Newton(Method):
+    """Newton's method on the bound while sigma falls, then a crossover to the exact optimum.
+
+    On tall data the path starts on samples of the rows; far rows are frozen as sigma falls, so that the work of a level
+    is that of the rows near a knot.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        How sigma falls; it is relative to the median distance of a block's rows from their knots.
+    seed : int
+        Chooses the samples.
+    thorough : bool
+        Whether to go on where a crossover from the rows near a kink does not prove the tolerance, with more rows and a
+        smaller sigma. Otherwise the run ends there, since other methods may take less time.
+    """
+
+    schedule: Schedule = field(default_factory=Geometric)
+    seed: int = 0
+    thorough: bool = False
+
+    name: ClassVar[str] = "newton"
+
+    def lacks(self, problem: Composite) -> str:
+        """What the problem lacks."""
+        if problem.is_sparse:
+            return (
+                f"its sparse matrices would be made dense, with {problem.size} variables; "
+                "method 'interior-point' keeps them sparse."
+            )
+        return problem.not_quadratic or problem.not_convex
+
+    def solve(self, problem: Composite, state: State, tol: float, check: Check) -> None:
+        """Lower the bracket of `state`."""
+        if problem.rows:
+            with np.errstate(over="ignore", invalid="ignore"):  # along a direction of unbounded descent
+                _solve(problem, state, tol, check, self)
+            return
+        if problem.hessian is None and not problem.gradient_at_zero.any():
+            state.see(state.x, problem.constant, 0.0)  # a constant: every point is optimal
+        elif problem.hessian is not None and (exact := cross_over(problem, state.x, [], tol)) is not None:
+            state.see(exact.x, exact.value, exact.gap, exact.assumption, dual=exact.dual)
+        state.sigma = 0.0
+        state.record()
+
+
+def _solve(problem: Composite, state: State, tol: float, check: Check, config: Newton) -> None:
+    p, schedule, afresh = problem.size, config.schedule, not state.resumes
+    x, sigma = state.begin(schedule.start)
+    lengths = typical_lengths(problem, x)
+    rng = np.random.default_rng(config.seed)
+
+    def within_reach(path: Path) -> bool:
+        """Whether the derivatives of the smoothed terms may prove enough: without curvature they are no dual point."""
+        return problem.hessian is not None and path.sigma**2 <= 100.0 * tol
+
+    def level(path: Path) -> None:
+        state.sigma, state.latest = path.sigma, path.x
+        state.steps += path.level_steps
+        state.record(path.problem.value(path.x) if path.origin is problem else np.inf)
+        check(state)
+
+    def proved() -> bool:  # a smoothing gap within the tolerance is no reason not to finish exactly
+        return state.reached(tol) and state.proof is DualGap
+
+    # A sample of m rows fixes the point up to a share sqrt(p / m) of the spread of the rows. At a smaller sigma it
+    # would follow its own noise: it stops at about this one, and more rows go on from a little below.
+    sample = max(1000, 20 * p)
+    while afresh and max(r.count for r in problem.rows) > 4 * sample:
+        thinned = problem.thin([sample if r.count > 4 * sample else r.count for r in problem.rows], rng)
+        rough = float(np.sqrt(p / sample))
+
+        def coarse(path: Path, rough: float = rough) -> bool:
+            level(path)
+            return path.sigma <= 2.0 * rough
+
+        x = follow(Path(thinned, x, RowNoise(sigma, lengths), sigma), newton_level, schedule, coarse).x
+        lengths, sigma = typical_lengths(problem, x), min(sigma, 0.5 * rough)
+        sample *= _GROWTH
+
+    few = 2 * p + 50
+
+    def settled(path: Path) -> bool:
+        level(path)
+        count = path.at(path.x).near(4.0)
+        if count > _KINKS and within_reach(path):
+            # Too many for the crossover: the bracket has to come from the smoothed terms.
+            state.see(*bracket(path.whole(), balance=False))
+        return count <= few or path.sigma < _FLOOR or proved()
+
+    while True:
+        path = follow(Path(problem, x, RowNoise(sigma, lengths), sigma), newton_level, schedule, settled)
+        if np.all(np.isfinite(path.x)):
+            x = path.x
+        path.x = x
+        deviations = [path.sigma * length for length in lengths]
+        if within_reach(path):
+            state.see(*bracket(path.whole(), balance=False))
+        for attempt, (reach, most) in enumerate(_ATTEMPTS):
+            if attempt and not config.thorough and not proved():  # rows in such units that active sets lose their way
+                state.record()
+                return
+            if attempt and proved():  # once even so: exact zeros are worth it
+                break
+            exact = cross_over(problem, x, [reach * s for s in deviations], tol, most=most)
+            if exact is not None:
+                state.see(exact.x, exact.value, exact.gap, exact.assumption, dual=exact.dual)
+        if not (within_reach(path) or proved()):
+            state.see(*bracket(path.whole(), balance=False))
+        state.record()
+        if proved() or path.sigma < _FLOOR:
+            return
+        check(state)
+        sigma, few = schedule(path), 0

@@ -1,0 +1,97 @@
+"""Schedules: how the dispersion falls. A schedule is a callable from the path to the next sigma."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from varopt.solvers.descent._loop import Path
+
+__all__ = ["Adaptive", "Every", "Geometric", "Schedule"]
+
+
+class Schedule(Protocol):
+    """A first sigma, and the next one from what the path has seen."""
+
+    @property
+    def start(self) -> float:
+        """The first sigma."""
+        ...
+
+    def __call__(self, path: Path) -> float:
+        """The next sigma."""
+        ...
+
+
+@dataclass(frozen=True)
+class Geometric:
+    """Sigma times `factor` at every level."""
+
+    start: float = 1.0
+    factor: float = 0.25
+
+    def __post_init__(self) -> None:
+        _check(self.start, self.factor)
+
+    def __call__(self, path: Path) -> float:
+        """The next sigma."""
+        return path.sigma * self.factor
+
+
+@dataclass(frozen=True)
+class Every:
+    """Sigma times `factor` whenever another `steps` steps have been taken; until then it stays."""
+
+    steps: int = 250
+    start: float = 1.0
+    factor: float = 0.1
+
+    def __post_init__(self) -> None:
+        _check(self.start, self.factor)
+        if self.steps < 1:
+            raise ValueError(f"steps must be at least 1; got {self.steps}.")
+
+    def __call__(self, path: Path) -> float:
+        """The next sigma."""
+        before = (path.steps - path.level_steps) // self.steps
+        return path.sigma * self.factor ** (path.steps // self.steps - before)
+
+
+@dataclass(frozen=True)
+class Adaptive:
+    """Sigma falls fast where a level was easy and slowly where it was hard.
+
+    A level that took at most `easy` steps multiplies the factor in use by `gain`, one that took more than `hard`
+    divides it; it stays between `fast` and `slow`.
+    """
+
+    start: float = 1.0
+    factor: float = 0.25
+    easy: int = 2
+    hard: int = 6
+    gain: float = 0.5
+    fast: float = 0.05
+    slow: float = 0.7
+
+    def __post_init__(self) -> None:
+        _check(self.start, self.factor)
+        if not 0 < self.fast <= self.factor <= self.slow < 1:
+            raise ValueError(f"fast <= factor <= slow must lie in (0, 1); got {self.fast}, {self.factor}, {self.slow}.")
+
+    def __call__(self, path: Path) -> float:
+        """The next sigma."""
+        factor = path.factor or self.factor
+        if path.level_steps <= self.easy:
+            factor *= self.gain
+        elif path.level_steps > self.hard:
+            factor /= self.gain
+        path.factor = min(max(factor, self.fast), self.slow)
+        return path.sigma * path.factor
+
+
+def _check(start: float, factor: float) -> None:
+    if not start > 0:
+        raise ValueError(f"start must be a positive sigma; got {start!r}.")
+    if not 0 < factor < 1:
+        raise ValueError(f"factor must lie in (0, 1) for sigma to fall; got {factor!r}.")

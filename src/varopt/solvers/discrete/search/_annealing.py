@@ -1,0 +1,97 @@
+r"""Free-energy annealing: minimise :math:`\langle E \rangle - T S` over independent sites while T falls.
+
+At temperature T the minimiser given all other sites is the heat bath: P(x_i = 1) = 1 / (1 + exp(g_i / T)) with the
+field g_i = dE/dx_i. *Mean field* puts the probabilities of the other sites into g_i: it descends the analytic bound
+<E> - T S, site by site. *Sampled* puts a sample there instead, which is Gibbs sampling, and escapes the local minima in
+which mean field saturates. Both update whole independent sets, so neither needs a step length and neither oscillates.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from varopt.solvers.discrete._energy import Energy
+from varopt.solvers.discrete.search._sweeps import Sweeper
+
+__all__ = ["GeometricTemperature", "LinearTemperature", "Temperatures", "anneal", "typical_field"]
+
+Temperatures = Callable[[float], float]
+"""From progress in [0, 1] to the temperature, in units of the typical field."""
+
+
+@dataclass(frozen=True)
+class GeometricTemperature:
+    """Temperatures that fall by a constant factor: as much time in every decade."""
+
+    hot: float = 0.5
+    cold: float = 0.05
+
+    def __post_init__(self) -> None:
+        _check(self.hot, self.cold)
+
+    def __call__(self, progress: float) -> float:
+        return float(self.hot * (self.cold / self.hot) ** progress)
+
+
+@dataclass(frozen=True)
+class LinearTemperature:
+    """Temperatures that fall by a constant amount: more time where it is hot."""
+
+    hot: float = 0.5
+    cold: float = 0.05
+
+    def __post_init__(self) -> None:
+        _check(self.hot, self.cold)
+
+    def __call__(self, progress: float) -> float:
+        return self.hot + (self.cold - self.hot) * progress
+
+
+def _check(hot: float, cold: float) -> None:
+    if not (math.isfinite(hot) and 0.0 < cold <= hot):
+        raise ValueError(f"a schedule needs temperatures hot >= cold > 0; got hot={hot!r}, cold={cold!r}.")
+
+
+def typical_field(energy: Energy, rng: np.random.Generator) -> float:
+    """How much the field of a site varies over random points, on average: the natural unit of temperature."""
+    sweeper = Sweeper(energy, 32, rng)
+    spread = energy.gradient(sweeper.points(sweeper.uniform())).std(axis=1)
+    moving = spread[spread > 0.0]
+    return float(moving.mean()) if moving.size else 1.0
+
+
+def anneal(
+    sweeper: Sweeper, state: NDArray[Any], schedule: Temperatures, sweeps: int, unit: float, *,
+    analytic: bool = False, expired: Callable[[], bool] = lambda: False,
+) -> None:  # fmt: skip
+    """Sweep a state in place while the temperature falls, then descend: it ends in a local minimum of every replica.
+
+    Parameters
+    ----------
+    sweeper : Sweeper
+        The compiled energy.
+    state : ndarray
+        Replicas; probabilities, where `analytic`.
+    schedule : callable
+        Progress in [0, 1] to temperature.
+    sweeps : int
+        Number of sweeps.
+    unit : float
+        What the schedule's temperatures are multiplied by: `typical_field`.
+    analytic : bool
+        Mean field instead of samples.
+    expired : callable
+        Asked before every sweep; True goes straight to the descent.
+    """
+    step = sweeper.mean if analytic else sweeper.sample
+    for k in range(sweeps):
+        if expired():
+            break
+        step(state, unit * schedule(k / max(1, sweeps - 1)))
+    sweeper.descend(state, expired=expired)

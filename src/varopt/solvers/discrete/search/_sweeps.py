@@ -1,0 +1,240 @@
+"""Sweeps over all sites, one independent set at a time, for many replicas at once.
+
+Everything that moves replicas is one operation: given the fields g_i = dE/dx_i of an independent set, write new values
+there. Sampled at temperature T it is heat bath (Gibbs) sampling; with the mean instead of the sample it is mean field;
+at T = 0 it is local search, and started from probabilities it is rounding by conditional expectations.
+
+FEM: Z.-S. Shen et al., *Free-energy machine for combinatorial optimization*, Nature Computational Science 5, 2025.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from varopt.solvers.discrete._energy import LITERAL_DERIVATIVE, Energy
+from varopt.solvers.discrete._matrices import permuted
+
+__all__ = ["PASSES", "Sweeper"]
+
+Array = NDArray[np.floating[Any]]
+
+_POOL = 1 << 20  # random numbers drawn at once
+PASSES = 200  # of local search; where rounding makes it cycle, this ends it
+
+
+@dataclass(frozen=True)
+class _Set:
+    """An independent set of sites of one width: contiguous rows of the state."""
+
+    rows: slice
+    width: int
+    linear: Any  # (rows, 1)
+    matrix: Any  # (rows, size)
+    products: tuple[tuple[Any, NDArray[np.intp]], ...]  # (weights (rows, M), codes of the other factors (d - 1, M))
+
+
+class Sweeper:
+    """An energy compiled for sweeps over replicas, which are the columns of a state.
+
+    Parameters
+    ----------
+    energy : Energy
+        What is minimised.
+    replicas : int
+        Number of columns.
+    rng : numpy.random.Generator
+        The only source of randomness.
+    dtype : type
+        Of the state and the fields; single precision halves the time.
+
+    Notes
+    -----
+    A state holds the coordinates in the order of the sets, then, where there are products, the literals 1 - x and
+    1 - 2x of every coordinate. A sweep costs one product of the matrix with the state; memory is that of the matrix,
+    where its precision or its order is another than the energy's, and of ``replicas`` columns.
+    """
+
+    def __init__(self, energy: Energy, replicas: int, rng: np.random.Generator, dtype: Any = np.float32) -> None:
+        self.energy, self.replicas, self.rng, self.dtype = energy, replicas, rng, dtype
+        size, site = energy.size, energy.site
+        widths = np.ones(size, dtype=np.intp) if energy.widths is None else energy.widths
+        label = energy.colours
+        # Coordinates by colour, then by width, then by site: a set is a range of rows.
+        self.order = np.lexsort((site, widths[site], label[site]))
+        self._place = np.empty_like(self.order)
+        self._place[self.order] = np.arange(size)
+        keys = np.stack([label[site], widths[site]])[:, self.order]
+        starts = np.flatnonzero(np.r_[True, np.any(keys[:, 1:] != keys[:, :-1], axis=0)]) if size else np.empty(0, int)
+        ends = np.r_[starts[1:], size]
+        self._ranges = list(zip(map(slice, starts.tolist(), ends.tolist()), keys[1, starts].tolist(), strict=True))
+        self._pools: dict[str, Array] = {}
+
+    # -- Compilation --------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def sets(self) -> list[_Set]:
+        """The independent sets, compiled for the first sweep."""
+        matrix = permuted(self.energy.quadratic, self.order).astype(self.dtype, copy=False)
+        if sp.issparse(matrix):
+            # scipy.sparse matrices of the older kind have less overhead per product; only rows are ever sliced.
+            matrix = sp.csr_matrix(matrix)
+        linear = self.energy.linear[self.order, None].astype(self.dtype)
+        products = [self._placed(p) for p in self.energy.products]
+        return [
+            _Set(rows, width, linear[rows], matrix[rows], self._products(products, rows.start, rows.stop))
+            for rows, width in self._ranges
+        ]
+
+    def _placed(self, products: Any) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.float64]]:
+        """Rows of the coordinates, rows of the literals, and weights, of every product."""
+        size = self.energy.size
+        kind, coordinate = products.split(size)
+        row = self._place[coordinate]
+        return row, kind * size + row, products.weights[:, None] * LITERAL_DERIVATIVE[kind]
+
+    def _products(self, placed: list[Any], start: int, stop: int) -> tuple[tuple[Any, NDArray[np.intp]], ...]:
+        result = []
+        for row, literal, derivatives in placed:
+            inside = (row >= start) & (row < stop)
+            term, factor = np.nonzero(inside)
+            if not term.size:
+                continue
+            others = np.ones((term.size, row.shape[1]), dtype=bool)
+            others[np.arange(term.size), factor] = False
+            codes = literal[term][others].reshape(term.size, -1)
+            weights = sp.csr_matrix(
+                (derivatives[term, factor].astype(self.dtype), (row[term, factor] - start, np.arange(term.size))),
+                shape=(stop - start, term.size),
+            )
+            result.append((weights.toarray() if stop - start <= 2 else weights, np.ascontiguousarray(codes.T)))
+        return tuple(result)
+
+    # -- States -------------------------------------------------------------------------------------------------------
+
+    def state(self, x: NDArray[Any]) -> Array:
+        """A state from points, or probabilities, of shape (size, replicas) in the energy's order."""
+        size = self.energy.size
+        state = np.empty((3 * size if self.energy.products else size, x.shape[1]), dtype=self.dtype)
+        self._write(state, slice(0, size), x[self.order])
+        return state
+
+    def points(self, state: Array) -> Array:
+        """The coordinates of a state, in the energy's order."""
+        return state[self._place]
+
+    def uniform(self) -> Array:
+        """A state drawn uniformly."""
+        state = self.state(np.zeros((self.energy.size, self.replicas)))
+        noise = self._noise(1.0)
+        for rows, width in self._ranges:
+            self._write(state, rows, _drawn(width, self.dtype(0), noise[width == 1][rows]))
+        return state
+
+    def _write(self, state: Array, rows: slice, new: Array) -> None:
+        state[rows] = new
+        size = self._place.size
+        if len(state) > size:
+            state[rows.start + size : rows.stop + size] = 1.0 - new
+            state[rows.start + 2 * size : rows.stop + 2 * size] = 1.0 - 2.0 * new
+
+    # -- Sweeps -------------------------------------------------------------------------------------------------------
+
+    def _fields(self, part: _Set, state: Array) -> Array:
+        fields: Array = part.matrix @ state[: self._place.size]
+        fields += part.linear
+        for weights, codes in part.products:
+            factors = state[codes[0]]
+            for other in codes[1:]:
+                factors *= state[other]
+            fields += weights @ factors
+        return fields
+
+    def sample(self, state: Array, temperature: float) -> None:
+        """One sweep of heat bath sampling, in place."""
+        noise = self._noise(temperature)
+        for part in self.sets:
+            rows = part.rows
+            new = _drawn(part.width, self._fields(part, state), noise[part.width == 1][rows])
+            self._write(state, rows, new)
+
+    def mean(self, state: Array, temperature: float) -> None:
+        """One sweep of mean field, in place: every probability minimises the free energy given the others."""
+        for part in self.sets:
+            g = self._fields(part, state) * self.dtype(-1.0 / temperature)
+            if part.width == 1:
+                new = 0.5 + 0.5 * np.tanh(0.5 * g)  # p_i = 1 / (1 + exp(g_i / T)) [FEM], without overflow
+            else:
+                blocks = _blocks(part.width, g)
+                power = np.exp(blocks - blocks.max(axis=1, keepdims=True))  # p_ic ~ exp(-g_ic / T) [FEM]
+                new = (power / power.sum(axis=1, keepdims=True)).reshape(g.shape)
+            self._write(state, part.rows, new)
+
+    def descend(self, state: Array, passes: int = PASSES, expired: Callable[[], bool] = lambda: False) -> None:
+        """Local search in place: every site to its best value given the others, until none changes or time is up.
+
+        The first pass rounds: E is linear in every site, so no pass makes a replica worse, wherever it starts.
+        """
+        for _ in range(passes):
+            changed = False
+            for part in self.sets:
+                old = state[part.rows]
+                new = _best(part.width, self._fields(part, state), old)
+                if not np.array_equal(new, old):
+                    changed = True
+                    self._write(state, part.rows, new)
+            if not changed or expired():
+                return
+
+    def _noise(self, temperature: float) -> dict[bool, Array]:
+        """Noise for all rows, scaled: logistic for bits (True) and Gumbel for choices (False).
+
+        It is a random stretch of a pool: to draw and transform fresh numbers would cost more than the fields.
+        """
+        noise = {}
+        for bits in {width == 1 for _, width in self._ranges}:
+            count = self.energy.size * self.replicas
+            pool = self._pools.get(kind := "logistic" if bits else "gumbel")
+            if pool is None:
+                pool = self._pools[kind] = getattr(self.rng, kind)(size=_POOL + count).astype(self.dtype)
+            start = int(self.rng.integers(_POOL))
+            noise[bits] = self.dtype(temperature) * pool[start : start + count].reshape(-1, self.replicas)
+        return noise
+
+    def refresh(self) -> None:
+        """Draw new random numbers: between runs, so that none is a repetition."""
+        self._pools.clear()
+
+
+def _blocks(width: int, rows: Array) -> Array:
+    return rows.reshape(-1, width, rows.shape[1])
+
+
+def _one_hot(chosen: NDArray[np.intp], width: int, dtype: Any) -> Array:
+    return np.asarray(chosen[:, None, :] == np.arange(width)[None, :, None], dtype=dtype)
+
+
+def _drawn(width: int, fields: Any, noise: Array) -> Array:
+    """A sample given the fields and noise of scale T."""
+    if width == 1:
+        # P(x = 1) = 1 / (1 + exp(g / T)): x = 1 where T times a logistic variable exceeds g.
+        return np.asarray(fields < noise, dtype=noise.dtype)
+    # The largest of -g plus T times Gumbel noise is a sample of the softmax of -g / T.
+    return _one_hot(_blocks(width, noise - fields).argmax(axis=1), width, noise.dtype).reshape(noise.shape)
+
+
+def _best(width: int, fields: Array, old: Array) -> Array:
+    """The best value of each site; where nothing is gained, the value it has, rounded."""
+    if width == 1:
+        return np.where(fields == 0, old >= 0.5, fields < 0).astype(old.dtype)
+    g = _blocks(width, fields)
+    current = _blocks(width, old).argmax(axis=1)
+    best = g.argmin(axis=1)
+    gain = np.take_along_axis(g, current[:, None, :], 1) > np.take_along_axis(g, best[:, None, :], 1)
+    return _one_hot(np.where(gain[:, 0, :], best, current), width, old.dtype).reshape(old.shape)

@@ -1,0 +1,16 @@
+"""From a point near the optimum to the optimum: the crossover, vertices, box programmes and active sets."""
+
+from varopt.solvers.finish._active_set import ActiveSet, group_gap, with_norms_linearised
+from varopt.solvers.finish._box_programs import EQUAL, active, box_by_active_set, box_by_interior_point
+from varopt.solvers.finish._crossover import cross_over
+
+__all__ = [
+    "EQUAL",
+    "ActiveSet",
+    "active",
+    "box_by_active_set",
+    "box_by_interior_point",
+    "cross_over",
+    "group_gap",
+    "with_norms_linearised",
+]

@@ -1,0 +1,141 @@
+r"""Box-constrained quadratic programmes with a balance: the dual of kinks, each with a multiplier.
+
+    min 1/2 v'Qv + q'v      0 <= v <= high,  s'v = total                                                            (1)
+
+Small ones go to DAQP [DAQP], whose active set takes a step for every variable that changes sides and ends on a vertex;
+large ones to Mehrotra's predictor and corrector [Mehrotra92; NW06, Algorithm 16.4], a dozen or two factorisations
+whatever their degeneracy. With high = 1, and multipliers l of v >= 0, t of v <= 1 and b of the balance, its equations
+are
+
+    residual = Qv + q + b s - l + t,    miss = s'v - total,    mu = (l'v + t'(1 - v)) / 2n,                         (2)
+    (Q + l / v + t / (1 - v)) dv + db s = -residual - l + c / v + t - c' / (1 - v),    s'dv = -miss,                (3)
+    dl = c / v - l - (l / v) dv,    dt = c' / (1 - v) - t + (t / (1 - v)) dv,                                       (4)
+
+with c = c' = 0 for the predictor, whose longest step leaves mu', and for the corrector
+
+    c = sigma mu - dv dl,    c' = sigma mu + dv dt,    sigma = (mu' / mu)^3.                                        (5)
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from varopt._linalg import cholesky
+
+__all__ = ["EQUAL", "active", "box_by_active_set", "box_by_interior_point"]
+
+Vector = NDArray[np.float64]
+
+_LEAST_COMPLEMENTARITY = 1e-18  # mean beyond which rounding rules
+_FAR_BOUND = 100.0  # natural sizes of a multiplier at which a bound is far away
+_RIDGE = 1e-13  # what is added to a matrix of unit size, for it may be singular
+EQUAL = 5  # how DAQP is told that a constraint always holds with equality
+_ACTIVE_SET_WORK = 25_000_000  # entries it may touch, a tenth of a second, where it needs many steps a variable
+_BOUNDARY_SHARE = 0.995  # of the way to the boundary that a step may take, as is usual [Wright97, ch. 10]
+
+
+def box_by_interior_point(
+    matrix: Vector, linear: Vector, high: Vector, signs: Vector, total: float, *, tol: float = 1e-11, most: int = 60
+) -> tuple[Vector, float]:
+    """The minimiser and the multiplier b of the balance, to relative complementarity `tol`.
+
+    Variables are measured in units of `high`. A step costs one factorisation of the order of the variables.
+    """
+    unit, count = high, high.size
+    scaled = unit[:, None] * matrix * unit
+    size = max(float(np.abs(scaled.diagonal()).mean()), float(np.abs(unit * linear).max(initial=0.0)), 1e-300)
+    scaled, q, s = scaled / size, unit * linear / size, unit * signs
+    weight = float(np.linalg.norm(s))
+    s, goal = s / weight, total / weight
+    v, b = np.full(count, 0.5), 0.0
+    gradient = scaled @ v + q
+    low = np.maximum(gradient, 0.0) + 1.0  # multipliers of v >= 0 and of v <= 1
+    top = np.maximum(-gradient, 0.0) + 1.0
+    for _ in range(most):
+        room = 1.0 - v
+        residual = gradient + b * s - low + top  # (2)
+        miss = float(s @ v) - goal
+        mean = float(low @ v + top @ room) / (2 * count)
+        if mean <= tol and np.abs(residual).max() <= 1e-9 and abs(miss) <= 1e-12:
+            break
+        system = scaled.copy()
+        system[np.diag_indices(count)] += low / v + top / room  # (3)
+        try:
+            factor = cholesky(system, overwrite=True)
+        except np.linalg.LinAlgError:
+            break
+        across = scipy.linalg.cho_solve(factor, s, check_finite=False)
+        curvature = float(s @ across)  # of the balance, with dv eliminated
+        if not curvature > 0.0:  # every variable is at an end, to rounding
+            break
+        below, above = np.zeros(count), np.zeros(count)  # what the products v low and (1 - v) top are steered to
+        for corrected in (False, True):
+            rhs = -residual - low + below / v + top - above / room  # (3)
+            plain = scipy.linalg.cho_solve(factor, rhs, check_finite=False)
+            db = (float(s @ plain) + miss) / curvature
+            dv = plain - db * across
+            dlow = below / v - low - low / v * dv  # (4)
+            dtop = above / room - top + top / room * dv
+            primal = _longest(np.concatenate([v, room]), np.concatenate([dv, -dv]))
+            both = min(primal, _longest(np.concatenate([low, top]), np.concatenate([dlow, dtop])))
+            if not corrected:
+                ahead = float((low + both * dlow) @ (v + both * dv) + (top + both * dtop) @ (room - both * dv))
+                centre = (ahead / (2 * count * mean)) ** 3 * mean  # (5): sigma mu
+                below, above = centre - dv * dlow, centre + dv * dtop
+        step = _BOUNDARY_SHARE * both if both < 1.0 / _BOUNDARY_SHARE else 1.0
+        if not step > 1e-8 or mean < _LEAST_COMPLEMENTARITY:  # rounding rules, or a wrong total leaves nowhere to go
+            break
+        v, b, low, top = v + step * dv, b + step * db, low + step * dlow, top + step * dtop
+        gradient = scaled @ v + q
+    return v * unit, b * size / weight
+
+
+def box_by_active_set(
+    inner: Vector, linear: Vector, balance: Vector, target: Vector, low: Vector, high: Vector,
+    sides: Vector | None = None,
+) -> Vector | None:  # fmt: skip
+    """Minimise ``1/2 u'Gu + l'u`` with u in [low, high] and ``B u = target``, by DAQP; None where it loses its way.
+
+    `sides` are -1 and 1 for multipliers that are expected at `low` and at `high`: good guesses save most of the steps.
+    What is returned at an end is held there, what is not is free, however near it may be. Multipliers are measured in
+    units of their bounds, so that weights of any size are alike; or, where the bounds are far away, in units of the
+    size that the curvature allows.
+    """
+    import daqp
+
+    ends = np.maximum(np.abs(low), np.abs(high))
+    root = np.sqrt(np.maximum(inner.diagonal(), 0.0))  # of the curvature
+    natural = float(np.max(np.abs(linear[root > 0.0]) / root[root > 0.0], initial=0.0))
+    far = np.divide(_FAR_BOUND * natural, root, out=np.full(high.size, np.inf), where=root > 0.0)
+    unit = np.where(ends > 0, np.minimum(ends, far) if natural > 0.0 else ends, 1.0)
+    matrix, vector, constraint = unit[:, None] * inner * unit, unit * linear, balance * unit
+    size = max(float(np.trace(matrix)) / high.size, float(np.abs(vector).max(initial=0.0)), 1e-300)
+    matrix, vector = matrix / size, vector / size
+    lengths = np.linalg.norm(constraint, axis=1)
+    usable = lengths > 1e-12 * max(1.0, float(lengths.max(initial=0.0)))
+    constraint, bound = constraint[usable] / lengths[usable, None], target[usable] / lengths[usable]
+    kinds = np.concatenate([np.zeros(high.size), np.full(bound.size, EQUAL)]).astype(np.int32)
+    if sides is not None:
+        kinds[: high.size] = active(sides)
+    u, _, flag, facts = daqp.solve(
+        np.ascontiguousarray(matrix + _RIDGE * np.eye(high.size)), vector, np.ascontiguousarray(constraint),
+        np.concatenate([high / unit, bound]), np.concatenate([low / unit, bound]), kinds, primal_tol=1e-10,
+        dual_tol=1e-13, iter_limit=min(1000 + 50 * high.size, max(5 * high.size, _ACTIVE_SET_WORK // high.size**2)),
+    )  # fmt: skip
+    if flag < 1 or np.abs(constraint @ u - bound).max(initial=0.0) > 1e-7:
+        return None
+    held = np.sign(facts["lam"][: high.size])
+    return np.where(held == 0.0, np.clip(u * unit, low, high), np.where(held > 0.0, high, low))
+
+
+def active(sides: Vector) -> NDArray[np.int32]:
+    """How DAQP is told which constraints to begin with: -1 and 1 for the lower and the upper end, 0 for neither."""
+    return np.choose(sides.astype(np.intp) + 1, (3, 0, 1)).astype(np.int32)
+
+
+def _longest(values: Vector, changes: Vector) -> float:
+    """The longest step, at most 1 / `_BOUNDARY_SHARE`, that keeps the values positive."""
+    falling = changes < 0.0
+    return min(float(np.min(values[falling] / -changes[falling], initial=np.inf)), 1.0 / _BOUNDARY_SHARE)

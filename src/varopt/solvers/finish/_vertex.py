@@ -1,0 +1,95 @@
+r"""Small linear programmes of kinks, solved from vertex to vertex, after [BarrodaleRoberts73].
+
+``g'x + sum_k h_k (a_k'x + d_k)_+`` is least at a vertex, a point at which a basis B of as many rows rests as there are
+variables, and whose multipliers are within their bounds:
+
+    A_B x = -d_B,                                                                                                   (1)
+    A_B' u_B = -(g + sum_{k not in B, z_k > 0} h_k a_k),    0 <= u_B <= h_B.                                        (2)
+
+From a vertex that nearly is the optimum it takes a few exchanges to get there. The row whose multiplier is farthest
+outside its bounds leaves the basis, and the point moves along the edge that this opens,
+
+    A_B dx = +e_leaving or -e_leaving,                                                                              (3)
+
+along which the sum falls at the rate by which the multiplier is outside. At every kink that is passed the rate is less
+by h_k |a_k'dx|; the row of the kink at which nothing is left of it enters the basis.                               (4)
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+__all__ = ["best_vertex"]
+
+Vector = NDArray[np.float64]
+
+_OUTSIDE_BOUND = 1e-11  # share of its bound by which a multiplier may be outside, as rounding
+# Of the distances: rows nearer than this share are alike in the choice of the first vertex. Four times as much or as
+# little changes nothing on a quantile regression and a support vector machine of 2,000 x 40.
+_NEARBY = 0.02
+_SINGULAR = 1e-10  # share of the largest pivot below which rows count as dependent
+
+
+def best_vertex(gradient: Vector, a: Vector, d: Vector, high: Vector, distance: Vector) -> tuple[Vector, Vector] | None:
+    """The minimiser and the multipliers of all rows; None where no few exchanges lead there.
+
+    Parameters
+    ----------
+    gradient, a, d, high : array
+        g, the rows of A, d and h > 0.
+    distance : array
+        How far each row is from resting, as far as is known: the first vertex is made of the closest.
+
+    Notes
+    -----
+    An exchange costs O(p^3 + m p) for m rows of p variables, most of it the factorisation. There are at most ``p + 50``
+    of them: what takes more, as dependent rows may, is for a simplex method with safeguards against cycling.
+    """
+    p, unit = gradient.size, np.abs(a).max(axis=0, initial=0.0)
+    if high.size < p or not unit.all():
+        return None
+    a, gradient = a / unit, gradient / unit  # variables in any units
+    triangle, order = scipy.linalg.qr(
+        (a / (distance + _NEARBY)[:, None]).T, mode="r", pivoting=True, check_finite=False
+    )
+    pivots = np.abs(np.diagonal(triangle))
+    if pivots[-1] <= _SINGULAR * pivots[0]:
+        return None
+    basis = order[:p].copy()
+    for _ in range(p + 50):
+        *factor, singular = scipy.linalg.lapack.dgetrf(a[basis])
+        if singular:
+            return None
+        x = scipy.linalg.lu_solve(factor, -d[basis], check_finite=False)  # (1)
+        z = a @ x + d
+        z[basis] = 0.0
+        u = np.where(z > 0.0, high, 0.0)
+        rest = gradient + u @ a
+        resting = scipy.linalg.lu_solve(factor, -rest, trans=1, check_finite=False)  # (2), and refined once
+        resting -= scipy.linalg.lu_solve(factor, rest + resting @ a[basis], trans=1, check_finite=False)
+        outside = np.maximum(-resting, resting - high[basis]) / high[basis]
+        leaving = int(np.argmax(outside))
+        if not outside[leaving] > _OUTSIDE_BOUND:
+            u[basis] = np.clip(resting, 0.0, high[basis])
+            return x / unit, u
+        side = 1.0 if resting[leaving] > 0.0 else -1.0
+        edge = np.zeros(p)
+        edge[leaving] = side
+        move = a @ scipy.linalg.lu_solve(factor, edge, check_finite=False)  # (3)
+        move[basis] = 0.0
+        entering = _stop(z, move, high, fall=outside[leaving] * high[basis[leaving]])
+        if entering is None:
+            return None
+        basis[leaving] = entering
+    return None
+
+
+def _stop(z: Vector, move: Vector, high: Vector, fall: float) -> int | None:
+    """The row at whose kink a sum that falls at rate `fall` stops falling; None where it never does."""
+    ahead = np.flatnonzero(np.where(move > 0.0, z <= 0.0, (move < 0.0) & (z > 0.0)))
+    order = ahead[np.argsort(-z[ahead] / move[ahead])]
+    climbed = np.cumsum(high[order] * np.abs(move[order]))  # (4)
+    place = int(np.searchsorted(climbed, fall))
+    return int(order[place]) if place < order.size else None

@@ -1,0 +1,113 @@
+"""Newton's method in coefficients, intercept and scale together, for few features and more rows.
+
+Within epsilon scales a residual costs ``r^2 / s``, whose Hessian is ``2 / s`` times the outer product of the row's
+features and, for the scale, ``r / s``; beyond, it has none. The Gram matrix of the rows within changes only by those
+that cross.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from varopt.solvers.huber._problem import HuberProblem, Overflow
+
+__all__ = ["JointNewton"]
+
+Vector = NDArray[np.float64]
+
+_OFF_SCALE = 0.3  # share of the weights that the derivative in the scale may be; beyond, the best scale is solved for
+_MOST_STEPS = 60
+_GATHERED = 1 << 18  # entries of the data that are gathered at once
+
+
+class JointNewton:
+    """Newton's method from a point, which is kept up to date; `vanishes` says that the scale fell to nothing."""
+
+    def __init__(self, problem: HuberProblem, x: Vector) -> None:
+        self.problem, self.x, self.steps, self.vanishes = problem, x, 0, False
+        self.inside = np.zeros(problem.y.size, dtype=bool)
+        self.gram = np.zeros((x.size, x.size))  # the last row and column are for the scale, and stay empty
+
+    def descend(self, least: float, check: Callable[[], None]) -> bool:
+        """Go down to where steps gain nothing more; False where the scale falls below `least`, or steps fail.
+
+        `check` is called after every step and may raise. Raises `Overflow` where products of the data do.
+        """
+        p, total = self.problem, self.problem.total
+        residual = p.residual(self.x)
+        value, gained = p.value(self.x, residual), np.inf
+        for self.steps in range(1, _MOST_STEPS):
+            gradient, hessian = self._derivatives(residual)
+            if abs(gradient[-1]) > _OFF_SCALE * total and (best := p.best_scale(residual)) > 0.0:
+                self.x = np.append(self.x[:-1], best)
+                value = p.value(self.x, residual)
+                gradient, hessian = self._derivatives(residual)
+            try:
+                step = np.asarray(np.linalg.solve(hessian, -gradient), dtype=np.float64)
+            except np.linalg.LinAlgError:
+                return False
+            if not np.all(np.isfinite(step)):
+                return False
+            gain, rounding = -float(gradient @ step), 1e-12 * total * float(self.x[-1])
+            new, moved, found = self._searched(step, residual, value, gain, rounding)
+            if gain <= rounding and gain >= 0.1 * gained:
+                return True
+            self.vanishes = bool(new[-1] < least)
+            if self.vanishes or not found <= value + rounding:
+                return False
+            self.x, residual, value, gained = new, moved, found, gain
+            check()
+        return False
+
+    def _searched(
+        self, step: Vector, residual: Vector, value: float, gain: float, rounding: float
+    ) -> tuple[Vector, Vector, float]:
+        """The point that a line search finds, its residuals and its value; the scale stays positive."""
+        p, scale = self.problem, float(self.x[-1])
+        ahead = p.X @ step[:-2] + step[-2]
+        length = 1.0 if step[-1] > -0.9 * scale else -0.9 * scale / float(step[-1])
+        while True:
+            new, moved = self.x + length * step, residual - length * ahead
+            found = p.value(new, moved)
+            # What is to be gained below the rounding of values shows in the gradient alone: a whole step.
+            if found <= value - 1e-4 * length * gain or length < 1e-3 or gain <= rounding:
+                return new, moved, found
+            length *= 0.5
+
+    def _derivatives(self, residual: Vector) -> tuple[Vector, Vector]:
+        """Gradient and Hessian; where there is no intercept, its row of the Hessian is that of the identity."""
+        p, coef, scale = self.problem, self.x[:-2], float(self.x[-1])
+        relative = residual / scale
+        clipped = np.clip(relative, -p.epsilon, p.epsilon)
+        inside = clipped == relative
+        self._cross(np.flatnonzero(inside != self.inside), inside)
+        dual = 2.0 * p.weight * clipped
+        held = p.weight * np.where(inside, relative, 0.0)
+        intercept = float(p.intercept)
+        gradient = np.concatenate([
+            2.0 * p.alpha * coef - p.X.T @ dual,
+            [-intercept * dual.sum(), p.weight @ (1.0 - clipped**2)],
+        ])  # fmt: skip
+        hessian = self.gram.copy()
+        hessian[-1] = hessian[:, -1] = np.concatenate([p.X.T @ held, [intercept * held.sum(), held @ relative]])
+        hessian *= 2.0 / scale
+        hessian[np.diag_indices(coef.size)] += 2.0 * p.alpha
+        if not p.intercept:
+            hessian[-2, -2] = 1.0
+        return gradient, hessian
+
+    def _cross(self, rows: NDArray[np.intp], inside: NDArray[np.bool_]) -> None:
+        """Add the rows that are within by now to the Gram matrix, and take away those that are no longer."""
+        p, self.inside = self.problem, inside
+        few = max(1, _GATHERED // self.gram.shape[0])
+        for start in range(0, rows.size, few):
+            part = rows[start : start + few]
+            features = np.hstack([p.X[part], np.full((part.size, 1), float(p.intercept))])
+            weight = np.where(inside[part], p.weight[part], -p.weight[part])
+            with np.errstate(over="ignore", invalid="ignore"):
+                self.gram[:-1, :-1] += features.T @ (weight[:, None] * features)
+        if not np.all(np.isfinite(self.gram)):
+            raise Overflow

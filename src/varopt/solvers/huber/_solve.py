@@ -1,0 +1,174 @@
+"""Huber's regression to a certified gap: coefficients and scale together, or one scale after the other.
+
+At a given scale the problem is a composite of Huber losses, which the caller knows how to minimise. The derivative in
+the scale of that minimum increases with the scale; its root is found by secants that are kept in a bracket.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from varopt._threads import one_thread
+from varopt.solvers._state import Check, State
+from varopt.solvers.huber._joint_newton import JointNewton
+from varopt.solvers.huber._problem import HuberProblem, Overflow
+
+__all__ = ["AtScale", "solve_huber"]
+
+Vector = NDArray[np.float64]
+#: The minimiser at a scale, coefficients and intercept, near a start if there is one; at a scale of zero, that of
+#: ``eps sum_i c_i |r_i| + alpha / 2 ||w||^2``, the limit of half the objective.
+AtScale = Callable[[float, Vector | None], Vector]
+
+_PERFECT = 1e-12  # a scale below this share of that of the targets is an exact fit
+_VANISHING = 1e-3  # and below this one the best scale may be zero
+_ON_KINK = 1e-9  # share of the targets within which a residual of a fit without a scale vanishes
+_MOST_FEATURES = 1000  # features up to which coefficients and scale go together, where there are more rows
+_ALIKE = 0.2  # logarithms of scales this close have much the same fit
+_MOST_SCALES = 200  # scales tried: a bisection over all that numbers hold takes fewer
+
+
+def solve_huber(problem: HuberProblem, state: State, tol: float, check: Check, at_scale: AtScale) -> None:
+    """Minimise to a certified gap, from the coefficients and the intercept of ``state.x``.
+
+    `check` sees the state after every step and may raise: the latest point is bracketed all the same.
+
+    Raises
+    ------
+    Overflow
+        Where products of the data, or residuals, overflow.
+    """
+    if problem.typical == 0.0:  # targets of zero: there is nothing to explain
+        state.see(*problem.bracket(np.append(np.zeros(state.x.size - 1), _PERFECT)))
+        return
+    try:
+        vanishes = _together(problem, state, check)
+        if not state.reached(tol):
+            _one_by_one(problem, state, check, at_scale, vanishes)
+    finally:
+        if state.latest is not None and np.all(np.isfinite(state.latest)):
+            state.see(*problem.bracket(state.latest))
+            state.record()
+
+
+@one_thread()
+def _together(problem: HuberProblem, state: State, check: Check) -> bool:
+    """Newton's method in coefficients and scale at once, where there are few features and more rows.
+
+    Returns whether the scale fell to nothing.
+    """
+    n, p = problem.X.shape
+    if sp.issparse(problem.X) or p > min(_MOST_FEATURES, n):
+        return False
+    x = np.append(state.x[:-1], problem.best_scale(problem.residual(state.x)) or problem.typical)
+    part, least = max(1000, 20 * p), _ON_KINK * problem.typical
+    if not np.any(state.x[:-1]) and n > 4 * part:  # rows are in no order: the first of them are a sample
+        few = replace(problem, X=problem.X[:part], y=problem.y[:part], weight=problem.weight[:part])
+        pilot = JointNewton(few, x)
+        if pilot.descend(least, lambda: check(state)):
+            x = pilot.x
+    newton = JointNewton(problem, x)
+
+    def seen() -> None:
+        state.latest, state.steps = newton.x, newton.steps
+        check(state)
+
+    if newton.descend(least, seen):
+        state.latest, state.steps = None, newton.steps
+        state.see(*problem.bracket(newton.x))
+    return newton.vanishes
+
+
+def _one_by_one(problem: HuberProblem, state: State, check: Check, at_scale: AtScale, vanishes: bool) -> None:
+    """The fits at one scale after the other, until the derivative in the scale is zero.
+
+    The fit without a scale is tried once: at once where the scale `vanishes`, or where it has become small.
+    """
+    start: Vector | None = state.x[:-1] if np.any(state.x[:-1]) else None
+    if vanishes and _without_scale(problem, state, at_scale):
+        return
+    search, before = _ScaleSearch(problem), None
+    for scale in search:
+        near = before is None or abs(math.log(scale / before)) < _ALIKE
+        start, before = at_scale(scale, start if near else None), scale
+        state.latest = np.append(start, scale)
+        search.tell(problem.residual(state.latest))
+        if search.falls and not vanishes and scale < _VANISHING * problem.typical:
+            vanishes = True
+            if _without_scale(problem, state, at_scale):
+                return
+        check(state)
+
+
+class _ScaleSearch:
+    """Scales to try, until the derivative of the objective in the scale is zero; `tell` it the residuals of each."""
+
+    def __init__(self, problem: HuberProblem) -> None:
+        self.problem = problem
+        self.low, self.high = -math.inf, math.inf  # logarithms of scales, between which the best lies
+        self.log_scale = math.log(problem.best_scale(problem.y) or problem.typical)
+        self.before: tuple[float, float] | None = None
+        self.ended = False
+
+    def __iter__(self) -> Iterator[float]:
+        for _ in range(_MOST_SCALES):
+            yield math.exp(self.log_scale)
+            if self.ended:
+                return
+            self.log_scale = self._next
+
+    @property
+    def falls(self) -> bool:
+        """Whether a smaller scale is better than the latest."""
+        return self.derivative > 0.0
+
+    def tell(self, residual: Vector) -> None:
+        """The residuals of the fit at the latest scale."""
+        p, x, epsilon = self.problem, self.log_scale, self.problem.epsilon
+        share = np.minimum(np.abs(residual) / math.exp(x), epsilon) ** 2
+        self.derivative = 1.0 - float(p.weight @ share) / p.total
+        if not math.isfinite(self.derivative):
+            raise Overflow
+        if self.derivative > 0.0:
+            self.high = x
+        else:
+            self.low = x
+        step = math.nan
+        if self.before is not None and self.derivative != self.before[1]:
+            step = self.derivative * (x - self.before[0]) / (self.derivative - self.before[1])
+        new = x - step
+        if not self.low < new < self.high:
+            # The best scale for these residuals is nearer to the optimum, though not much.
+            better = p.best_scale(residual)
+            new = math.log(better) if better > 0.0 else x - 5.0
+            if not self.low < new < self.high:
+                new = 0.5 * (max(self.low, x - 4.0) + min(self.high, x + 4.0))
+        self.before = x, self.derivative
+        perfect = x < math.log(_PERFECT * p.typical)
+        self.ended = abs(self.derivative) < 1e-10 or abs(new - x) < 1e-12 or perfect
+        self._next = min(max(new, x - 5.0), x + 5.0)
+
+
+def _without_scale(problem: HuberProblem, state: State, at_scale: AtScale) -> bool:
+    """Whether the scale is zero, the limit of small ones, at the optimum: the state then has it, with its bracket.
+
+    Losses are then absolute values. Dual variables of those that vanish are whatever balances the rest, the least of
+    them: the scale stays at zero if ``sum_i c_i (1 - u_i^2 / 4)`` is not negative.
+    """
+    x = np.append(at_scale(0.0, None), 1e-16 * problem.typical)
+    kinks = np.flatnonzero(np.abs(problem.residual(x)) <= _ON_KINK * problem.typical)
+    if not kinks.size:
+        return False
+    dual = problem.least_dual(x, kinks)
+    held = np.abs(dual).max() <= 2.0 * problem.epsilon * (1.0 + _ON_KINK)
+    if not held or problem.weight @ (1.0 - dual**2 / 4.0) < 0.0:
+        return False
+    state.latest = None
+    state.see(*problem.bracket(x, dual))
+    return True

@@ -1,0 +1,232 @@
+r"""Exact moves: along coordinates, to the optimum of a convex majorant, and along lines on which rows rest on knots.
+
+Every move ends in a minimum along a line (`_line_minimum`), so none makes the objective worse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from varopt.composite import Composite
+from varopt.solvers._state import State
+from varopt.solvers.descent import Newton
+from varopt.solvers.nonconvex._line_minimum import RowsOnLine, Step, best_step
+from varopt.solvers.nonconvex._relaxation import majorant, restricted
+
+__all__ = ["ExactDescent"]
+
+Vector = NDArray[np.float64]
+
+_GAIN = 1e-13  # relative gain below which a move is rounding
+_AT_REST = 1e-10  # distance from a knot, relative to the row's size, within which a row rests on it
+_MAJORANT_VARIABLES = 400  # most of a convex majorant
+
+
+class ExactDescent:
+    """A point of a composite with positive weights, moved by exact steps.
+
+    Memory: a copy of sparse matrices, by columns.
+    """
+
+    def __init__(self, problem: Composite, x: Vector, columns: list[Any] | None = None) -> None:
+        self.problem = problem
+        self.columns = [_by_columns(r.linear.explicit()) for r in problem.rows] if columns is None else columns
+        self.hessian_columns = None if problem.hessian is None else _by_columns(problem.hessian)
+        self.falls = False  # whether a line was met along which the objective falls for ever
+        self.put(x)
+
+    def put(self, x: Vector) -> None:
+        """Go to x."""
+        self.x = x
+        self.z = [z.copy() for z in self.problem.positions(x)]
+        self.gradient = self.problem.quadratic_gradient(x)
+        self.value = self.problem.value(x, self.z)
+
+    @property
+    def scale_free(self) -> bool:
+        """Whether f(c x) = f(x) for every c > 0: steps at zero of linear forms, and nothing else."""
+        return (
+            self.problem.hessian is None
+            and not self.problem.gradient_at_zero.any()
+            and all(r.term.degree == 0 and not any(map(np.any, r.term.knots)) for r in self.problem.rows)
+            and not any(r.offset.any() for r in self.problem.rows)
+        )
+
+    # -- Lines --------------------------------------------------------------------------------------------------------
+
+    def along(self, direction: Vector, rng: np.random.Generator | None = None) -> bool:
+        """To the minimum along a direction; whether that is lower. With `rng` ties are broken at random."""
+        speeds = [np.asarray(r.linear.apply(direction), dtype=np.float64) for r in self.problem.rows]
+        rows = zip(self.problem.rows, self.z, speeds, strict=True)
+        parts = [RowsOnLine(r.term, r.weights, z, speed) for r, z, speed in rows]
+        curved = None if self.problem.hessian is None else np.asarray(self.problem.hessian @ direction)
+        curvature = 0.0 if curved is None else float(direction @ curved)
+        step = best_step(float(self.gradient @ direction), curvature, parts, rng)
+        if not self._worth(step) and not (rng is not None and step.change <= 0.0 and np.isfinite(step.length)):
+            return False
+        before = self.x, self.z, self.gradient, self.value
+        self.x = self.x + step.length * direction
+        self.z = [z + step.length * speed for z, speed in zip(self.z, speeds, strict=True)]
+        if curved is not None:
+            self.gradient = self.gradient + step.length * curved
+        self.value = self.problem.value(self.x, self.z)
+        if self.value > before[-1]:  # rounding, on a row that jumps
+            self.x, self.z, self.gradient, self.value = before
+            return False
+        return self.value < before[-1]
+
+    def _worth(self, step: Step) -> bool:
+        if not np.isfinite(step.length):
+            self.falls = True
+            return False
+        return step.change < -_GAIN * max(1.0, abs(self.value))
+
+    def sweep(self, coordinates: NDArray[np.intp]) -> NDArray[np.intp]:
+        """To the minimum along each coordinate in turn; the coordinates that moved."""
+        moved, before = [], (self.x, self.value)
+        self.x, self.z, self.gradient = self.x.copy(), [z.copy() for z in self.z], self.gradient.copy()
+        diagonal = None if self.hessian_columns is None else self.hessian_columns.diagonal()
+        for j in coordinates:
+            parts, places = [], []
+            for r, z, columns in zip(self.problem.rows, self.z, self.columns, strict=True):
+                index, speed = _column(columns, int(j))
+                places.append((index, speed))
+                if speed.size:
+                    parts.append(RowsOnLine(r.term.take(index), r.weights[index], z[index], speed))
+            step = best_step(float(self.gradient[j]), 0.0 if diagonal is None else float(diagonal[j]), parts)
+            if not self._worth(step):
+                continue
+            moved.append(j)
+            self.x[j] += step.length
+            for z, (index, speed) in zip(self.z, places, strict=True):
+                z[index] += step.length * speed
+            if diagonal is not None:
+                index, values = _column(self.hessian_columns, int(j))
+                self.gradient[index] += step.length * values
+        self.put(self.x)
+        if self.value > before[1]:
+            self.put(before[0])
+            return np.zeros(0, dtype=np.intp)
+        return np.array(moved, dtype=np.intp)
+
+    # -- Convex majorants ---------------------------------------------------------------------------------------------
+
+    def descend_majorants(self, check: Callable[[State], None], most: int = 30) -> bool:
+        """Minimise convex majorants [DCA] until that gains nothing; whether it gained something."""
+        free, gained = self._free(), False
+        if not 0 < free.size <= _MAJORANT_VARIABLES:
+            return False
+        for _ in range(most):
+            local = self.problem if free.size == self.x.size else restricted(self.problem, free, self.x)
+            x = self.x[free]
+            above = majorant(local, x, local.positions(x))
+            if above is None or not (above.rows or above.hessian is not None):
+                return gained
+            inner = State(x)
+            Newton(thorough=True).solve(above, inner, 1e-10, check)
+            direction = np.zeros_like(self.x)
+            direction[free] = inner.x - x
+            if not np.all(np.isfinite(direction)) or not self.along(direction):
+                return gained
+            gained = True
+        return gained
+
+    def _free(self) -> NDArray[np.intp]:
+        """The variables that do not rest on a kink of their own; all of them where they are few."""
+        free = np.ones(self.x.size, dtype=bool)
+        if self.x.size <= _MAJORANT_VARIABLES:
+            return np.flatnonzero(free)
+        for r, z, columns in zip(self.problem.rows, self.z, self.columns, strict=True):
+            if not sp.issparse(columns) or not r.term.knots:
+                continue
+            rows = columns.tocsr()
+            alone = np.diff(rows.indptr) == 1
+            resting = alone & (r.knot_distance(z) <= _AT_REST * (np.abs(z) + np.abs(r.offset) + 1e-300))
+            free[rows.indices[rows.indptr[:-1][resting]]] = False
+        return np.flatnonzero(free)
+
+    # -- Knots --------------------------------------------------------------------------------------------------------
+
+    def turn(self, pinned: NDArray[np.intp], rng: np.random.Generator) -> bool:
+        """Put rows on their nearest knots, go along a line on which they rest, then let each fall to its better side.
+
+        `pinned` counts the rows of all blocks, one after another. Returns whether the point is lower.
+        """
+        blocks, rows, targets = self._rows(pinned)
+        basis, triangle = scipy.linalg.qr(rows.T, mode="economic", check_finite=False)
+        pivots = np.abs(triangle.diagonal())
+        if pivots.min(initial=1.0) <= 1e-9 * pivots.max(initial=0.0):
+            return False
+
+        def lift(values: Vector) -> Vector:
+            """The smallest x with the given values on the pinned rows."""
+            return np.asarray(basis @ scipy.linalg.solve_triangular(triangle, values, trans="T", check_finite=False))
+
+        before = self.x, self.value
+        x = self.x + lift(targets - rows @ self.x)
+        direction = rng.standard_normal(x.size)
+        direction -= basis @ (basis.T @ direction)
+        positions, parts = self.problem.positions(x), []
+        for r, z, held in zip(self.problem.rows, positions, blocks, strict=True):
+            weights = r.weights
+            if held.size:
+                weights = weights.copy()
+                weights[held] = 0.0
+            parts.append(RowsOnLine(r.term, weights, z, np.asarray(r.linear.apply(direction), dtype=np.float64)))
+        hessian = self.problem.hessian
+        curvature = 0.0 if hessian is None else float(direction @ (hessian @ direction))
+        step = best_step(float(self.problem.quadratic_gradient(x) @ direction), curvature, parts, rng)
+        if not np.isfinite(step.length):
+            return False
+        self.put(x + step.length * direction)
+        for r, z, held in zip(self.problem.rows, self.z, blocks, strict=True):
+            z[held] = _nearest(r.term, z, held)  # exactly
+        self.along(lift(self._better_side(blocks)))
+        if self.value > before[1]:
+            self.put(before[0])
+        return self.value < before[1]
+
+    def _rows(self, pinned: NDArray[np.intp]) -> tuple[list[NDArray[np.intp]], Vector, Vector]:
+        """By block, what is pinned; their matrix, and the values of ``a'x`` that put them on the nearest knots."""
+        blocks, matrices, targets, start = [], [], [], 0
+        for r, z in zip(self.problem.rows, self.z, strict=True):
+            held = np.sort(pinned[(pinned >= start) & (pinned < start + r.count)] - start)
+            start += r.count
+            blocks.append(held)
+            matrices.append(r.linear.rows(held).dense())
+            targets.append(_nearest(r.term, z, held) - r.offset[held])
+        return blocks, np.vstack(matrices), np.concatenate(targets)
+
+    def _better_side(self, blocks: Sequence[NDArray[np.intp]]) -> Vector:
+        """For each pinned row plus or minus one: the side of its knot on which it is lower."""
+        signs = []
+        for r, z, held in zip(self.problem.rows, self.z, blocks, strict=True):
+            if held.size:
+                term, at = r.term.take(held), z[held]
+                unit = 1e-6 * (1.0 + np.abs(at))
+                signs.append(np.where(term.value(at + unit) < term.value(at - unit), 1.0, -1.0))
+        return np.concatenate(signs)
+
+
+def _nearest(term: Any, z: Vector, held: NDArray[np.intp]) -> Vector:
+    """The knot nearest to each of the rows `held`."""
+    knots = np.stack([np.broadcast_to(np.asarray(t, dtype=np.float64), z.shape)[held] for t in term.knots])
+    return np.asarray(knots[np.argmin(np.abs(knots - z[held]), axis=0), np.arange(held.size)])
+
+
+def _by_columns(explicit: Any) -> Any:
+    return sp.csc_array(explicit) if sp.issparse(explicit) else np.asarray(explicit)
+
+
+def _column(columns: Any, j: int) -> tuple[Any, Vector]:
+    """Where column j is not zero, and what it holds there."""
+    if sp.issparse(columns):
+        part = slice(columns.indptr[j], columns.indptr[j + 1])
+        return columns.indices[part], columns.data[part]
+    return slice(None), columns[:, j]

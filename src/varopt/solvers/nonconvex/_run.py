@@ -1,0 +1,251 @@
+"""A run of `graduated`: starts, the descent of the bound, exact moves, and what bounds the optimum from below."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from varopt.bounds import PointNoise
+from varopt.certificates import ConvexRelaxation, EveryCell
+from varopt.composite import Composite
+from varopt.solvers._state import Check, State
+from varopt.solvers.descent import Newton, Path, follow
+from varopt.solvers.nonconvex._exact_descent import ExactDescent
+from varopt.solvers.nonconvex._graduated import Graduated
+from varopt.solvers.nonconvex._hyperplane_arrangement import ASSUMPTION, arrangement
+from varopt.solvers.nonconvex._relaxation import canonical, floor, relaxation
+
+__all__ = ["Run"]
+
+Vector = NDArray[np.float64]
+
+_WHITEN = 1000  # variables up to which C is a full matrix
+_REACH = 4.0  # standard deviations that the mean may move at one sigma: where f ignores the scale of x, x stays bounded
+_FLOOR = 1e-4  # share of the first sigma at which exact moves take over
+_ITERATIONS = 40  # of L-BFGS at one sigma
+_TURNS = 64  # most variables for which moves along knots are tried
+_OVERHEAD = 1000  # rows that a line search could visit in the time that it takes beside that
+_BATCH = 10  # how many times cheaper a row is in an exhaustive search, which sorts many lines at once
+_LOOK = 20  # moves between two looks at the clock
+
+
+class Run:
+    """One run: the problem, its scaling, and where the best point so far is kept."""
+
+    def __init__(self, problem: Composite, state: State, tol: float, check: Check, config: Graduated) -> None:
+        problem = canonical(problem)
+        self.problem, self.state, self.tol, self.check, self.config = problem, state, tol, check, config
+        self.rng = np.random.default_rng([config.seed, state.steps])
+        self.factor = _spread(problem)
+        self.noise = PointNoise.of(problem, 1.0, self.factor)  # x ~ N(mu, sigma^2 C C')
+        self.walk = ExactDescent(problem, state.x)
+        self.jumps = any(not r.term.is_continuous for r in problem.rows)
+
+    def solve(self) -> None:
+        self._see(self.state.x, self.walk.value)
+        start = self.state.x
+        self.walk.sweep(np.arange(self.problem.size))  # also finds most ways to fall for ever
+        self._see(self.walk.x, self.walk.value)
+        if not self._done():
+            self._from([start])
+        self.state.record()
+
+    def _from(self, points: list[Vector]) -> None:
+        """From the given points, from the optimum of a relaxation, and from random ones around them."""
+        relaxed, unit = self._relax(), self._unit(points[0])
+        if relaxed is not None and np.any(relaxed != points[0]):
+            points.append(relaxed)
+        for k in range(self.config.starts):
+            if self._done() or (k == 1 and self._exhaust()):
+                return
+            x, share = points[k % len(points)], 1.0
+            if k >= len(points):  # from a smaller sigma, since from a large one all starts end alike
+                share = float(0.1 ** self.rng.uniform(0.0, 2.0))
+                x = self.state.x if k % 2 else x
+                x = x + unit * share * self._scaled(self.rng.standard_normal(x.size))
+            self._polish(self._descend(x, unit * share * self.config.schedule.start, unit))
+        if self.jumps and 1 < self.problem.size <= _TURNS:
+            self._search()
+        self.state.sigma = 0.0
+
+    def _done(self) -> bool:
+        self.state.falls = self.state.falls or self.walk.falls
+        return self.state.reached(self.tol) or self.state.falls
+
+    def _see(self, x: Vector, value: float) -> None:
+        if value < self.state.upper:
+            self.state.see(x, value)
+
+    def _inner(self, _: State) -> None:
+        """The clock and the callbacks of this run, for the runs of the convex solver inside it."""
+        self.check(self.state)
+
+    def _relax(self) -> Vector | None:
+        """The lower bound of a convex relaxation, and its optimum as a start."""
+        state, relaxed = self.state, relaxation(self.problem)
+        if relaxed is None:
+            return None
+        state.see(state.x, state.upper, state.upper - floor(relaxed), "", proof=ConvexRelaxation)
+        if self.state.reached(self.tol) or not (relaxed.rows or self.problem.size <= _WHITEN):
+            return None  # of a large quadratic alone the optimum would say little for its price
+        inner = State(state.x, unit=state.unit)
+        Newton(thorough=True).solve(relaxed, inner, min(1e-9, self.tol), self._inner)
+        state.see(state.x, state.upper, state.upper - inner.lower, inner.assumption, proof=ConvexRelaxation)
+        return inner.x if np.all(np.isfinite(inner.x)) else None
+
+    # -- The path -----------------------------------------------------------------------------------------------------
+
+    def _scaled(self, y: Vector) -> Vector:
+        return self.factor * y if self.factor.ndim == 1 else self.factor @ y
+
+    def _unit(self, x: Vector) -> float:
+        """The sigma at which a typical row's standard deviation is its distance from its farthest knot."""
+        shares = []
+        for r, z, length in zip(self.problem.rows, self.problem.positions(x), self.noise.lengths, strict=True):
+            if r.term.knots:
+                farthest = np.max([np.abs(z - t) for t in r.term.knots], axis=0)
+                shares.append(float(np.median(farthest / np.maximum(length, 1e-300))))
+        return max(shares, default=1.0) or 1.0
+
+    def _descend(self, x: Vector, sigma: float, unit: float) -> Vector:
+        """Follow a minimum of the bound from `sigma` down."""
+        from scipy.optimize import minimize
+
+        state = self.state
+        transpose = self.factor if self.factor.ndim == 1 else self.factor.T
+
+        def level(path: Path) -> int:
+            origin = path.x
+
+            def value_and_gradient(y: Vector) -> tuple[float, Vector]:
+                bound = path.at(origin + self._scaled(y))
+                gradient = bound.mean_gradient
+                return bound.value, transpose * gradient if transpose.ndim == 1 else transpose @ gradient
+
+            def seen(_: Vector) -> None:
+                state.steps += 1
+                self.check(state)
+
+            box = [(-_REACH * path.sigma, _REACH * path.sigma)] * origin.size
+            found = minimize(
+                value_and_gradient, np.zeros(origin.size), jac=True, method="L-BFGS-B", bounds=box, callback=seen,
+                options={"maxiter": _ITERATIONS, "maxfun": 4 * _ITERATIONS},
+            )  # fmt: skip
+            path.x = origin + self._scaled(found.x)
+            state.evaluations += found.nfev
+            state.bound = float(found.fun)
+            return int(found.nit)
+
+        def stop(path: Path) -> bool:
+            state.sigma, state.latest = path.sigma, path.x
+            self._see(path.x, self.problem.value(path.x))
+            state.record()
+            self.check(state)
+            return path.sigma <= _FLOOR * unit
+
+        with np.errstate(over="ignore", invalid="ignore"):  # along a direction of unbounded descent
+            path = follow(Path(self.problem, x, self.noise, sigma), level, self.config.schedule, stop)
+        return path.x if np.all(np.isfinite(path.x)) else x
+
+    def _exhaust(self) -> bool:
+        """Look at all cells of a sum of steps where they are few enough; whether that was done."""
+        found = arrangement(self.problem) if self.problem.size <= _TURNS else None
+        if found is None or found.work > _BATCH * 1e6 * self.config.effort:
+            return False
+        optimum, x = found.optimum(lambda: self.check(self.state))
+        value = self.problem.value(x)
+        self.state.see(x, value, value - optimum, ASSUMPTION, proof=EveryCell)
+        self.state.sigma = 0.0
+        return True
+
+    # -- Exact moves --------------------------------------------------------------------------------------------------
+
+    def _polish(self, x: Vector) -> None:
+        """Coordinates and convex majorants, until neither gains."""
+        walk, everything = self.walk, np.arange(self.problem.size)
+        walk.put(x)
+        most, enough = (4, 1e-6) if self.jumps else (20, 1e-11)  # towards a jump sweeps may gain a little for ever
+        for _ in range(most):
+            before = walk.value
+            walk.descend_majorants(self._inner)
+            moved, rounds = everything, 0
+            while moved.size and rounds < most and not walk.falls:
+                moved, rounds = walk.sweep(moved), rounds + 1
+                self.check(self.state)
+            self._see(walk.x, walk.value)
+            self.state.steps += 1
+            if walk.falls or rounds == 1 or before - walk.value <= enough * max(1.0, abs(walk.value)):
+                break
+        walk.descend_majorants(self._inner)  # what sweeps leave of it
+        self._see(walk.x, walk.value)
+
+    def _search(self) -> None:
+        """Iterated local search from the best point: lines in random directions, and lines on which rows rest on knots.
+
+        Equally good points are accepted, so that the search drifts through cells of the same value.
+        """
+        problem, state, walk, rng = self.problem, self.state, self.walk, self.rng
+        budget = int(1e6 * self.config.effort / (problem.row_count + _OVERHEAD))
+        best, idle, patience = state.x, 0, 100 + 10 * problem.size
+        scale_free = walk.scale_free
+        walk.put(best)
+        for move in range(budget):
+            if move % 3 == 0 or problem.size == 2:
+                lower = walk.along(self._scaled(rng.standard_normal(problem.size)), rng)
+            else:
+                count = int(rng.integers(max(1, problem.size - 3), problem.size))
+                lower = walk.turn(self._to_pin(min(count, problem.row_count)), rng)
+            if scale_free:  # else the point drifts to where rounding decides
+                walk.put(walk.x / max(float(np.abs(walk.x).max()), 1e-300))
+            idle = 0 if lower else idle + 1
+            if walk.value < state.upper:
+                best = walk.x
+                self._see(best, walk.value)
+                state.record()
+            if idle > patience:  # a jump away from the best point, larger the longer nothing was found
+                idle = 0
+                walk.put(best + rng.exponential(0.3) * self._unit(best) * self._scaled(rng.standard_normal(best.size)))
+            if move % _LOOK == 0:
+                state.steps += _LOOK
+                self.check(state)
+                if self._done():
+                    return
+
+    def _to_pin(self, count: int) -> NDArray[np.intp]:
+        """Rows to put on their knots: mostly near ones."""
+        walk, rng = self.walk, self.rng
+        distance = np.concatenate(
+            [
+                r.knot_distance(z) / np.maximum(s, 1e-300)
+                for r, z, s in zip(self.problem.rows, walk.z, self.noise.lengths, strict=True)
+            ]
+        )
+        near = min(distance.size, max(count, int(rng.choice([4, 16, 64])) * count))
+        pool = np.argpartition(distance, near - 1)[:near] if near < distance.size else np.arange(distance.size)
+        return np.asarray(rng.choice(pool, count, replace=False))
+
+
+def _spread(problem: Composite) -> Vector:
+    """C: a matrix, or a vector where there are many variables, such that the rows of ``A C`` are alike in all ways."""
+    p = problem.size
+    diagonal = np.zeros(p) if problem.hessian is None else np.abs(problem.hessian.diagonal())
+    ridge = diagonal / max(float(diagonal.max(initial=0.0)), 1e-300)
+    if p > _WHITEN:
+        total = 1e-3 * ridge
+        for r in problem.rows:
+            squares = r.linear.gram_diagonal(np.ones(r.count))
+            total = total + squares / max(float(squares.max(initial=0.0)), 1e-300)
+        return np.asarray(1.0 / np.sqrt(np.where(total > 0.0, total, 1.0)))
+    gram: Any = np.diag(1e-3 * ridge)
+    for r in problem.rows:
+        dense = r.linear.gram(np.ones(r.count))
+        dense = np.asarray(dense if isinstance(dense, np.ndarray) else dense.toarray())
+        gram = gram + dense / max(float(dense.diagonal().max()), 1e-300)
+    unit = np.sqrt(np.where(gram.diagonal() > 0.0, gram.diagonal(), 1.0))
+    scaled = gram / unit[:, None] / unit
+    lower = scipy.linalg.cholesky(scaled + 1e-10 * np.eye(p), lower=True, check_finite=False)
+    inverse = scipy.linalg.solve_triangular(lower, np.eye(p), lower=True, check_finite=False)
+    return np.asarray(inverse.T / unit[:, None])

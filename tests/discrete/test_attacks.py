@@ -1,0 +1,79 @@
+"""What once went wrong silently: tolerances that were absolute, contradictions that were proved."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import varopt as vo
+from varopt.discrete import ising, max_cut, max_sat, qubo
+from varopt.optimize import Status
+
+SCALES = [1e-15, 1e-9, 1e-4, 1.0, 1e6, 1e15]
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_the_tolerance_of_qubo_is_in_its_own_units(rng, scale):
+    Q = rng.standard_normal((150, 150))
+    r = qubo(Q * scale, time_limit=0.5)
+    if r.status is Status.PROVED:
+        assert r.gap <= 1.001e-9 * max(scale * np.abs(Q + Q.T).max(), abs(r.fun))
+    assert r.lower <= r.fun == r.upper
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_the_tolerance_of_max_cut_is_in_its_own_units(rng, scale):
+    W = np.triu(rng.standard_normal((150, 150)), 1)
+    r = max_cut((W + W.T) * scale, time_limit=0.5)
+    if r.status is Status.PROVED:
+        assert r.gap <= 1.001e-9 * max(4.0 * scale * np.abs(W).max(), abs(r.fun))
+
+
+def test_a_wide_bracket_is_never_proved_at_small_scales(rng):
+    """A thousand bits, of which no proof is known in a second: the bracket is percents wide at any scale."""
+    Q = rng.integers(-100, 101, (1000, 1000)) * 1e-15
+    r = qubo(Q, time_limit=1.5)
+    assert r.status is not Status.PROVED
+    assert r.gap > 1e-3 * abs(r.fun)
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_small_problems_are_proved_in_any_units(rng, scale):
+    Q = rng.standard_normal((10, 10)) * scale
+    r = qubo(Q)
+    best = min(np.array(x) @ Q @ np.array(x) for x in itertools.product((0.0, 1.0), repeat=10))
+    assert r.status is Status.PROVED
+    assert r.fun == pytest.approx(best, rel=1e-9)
+    assert r.lower <= best + 1e-9 * abs(best)
+
+
+@pytest.mark.parametrize("scale", [1e-15, 1.0, 1e12])
+def test_contradictory_hard_clauses_are_infeasible(scale):
+    r = max_sat([[1], [-1], [2]], weights=[np.inf, np.inf, scale])
+    assert r.status is Status.INFEASIBLE
+    assert r.upper < 0.0
+    alone = max_sat([[1], [-1]], weights=[np.inf, np.inf])
+    assert alone.status is Status.INFEASIBLE
+
+
+@pytest.mark.parametrize("scale", [1e-15, 1.0, 1e12])
+def test_hard_clauses_that_can_be_satisfied(scale):
+    r = max_sat([[1, 2], [-1], [-2]], weights=[np.inf, 2.0 * scale, 3.0 * scale])
+    assert r.status is Status.PROVED
+    assert r.fun == pytest.approx(3.0 * scale, rel=1e-12)
+    nothing = max_sat([[1], [2]], weights=[np.inf, np.inf])
+    assert nothing.status is Status.PROVED
+    assert nothing.fun == 0.0
+
+
+@pytest.mark.parametrize("tol", [-1.0, float("nan"), float("inf"), "small", True, None])
+@pytest.mark.parametrize("solve", [
+    lambda tol: qubo(np.eye(2), tol=tol),
+    lambda tol: max_cut(np.ones((2, 2)), tol=tol),
+    lambda tol: ising(np.ones((2, 2)), tol=tol),
+    lambda tol: max_sat([[1]], tol=tol),
+    lambda tol: vo.minimize(vo.sum(vo.Binary(2)), tol=tol),
+])  # fmt: skip
+def test_a_tolerance_is_a_number_that_is_not_negative(solve, tol):
+    with pytest.raises(ValueError, match="tol must be a number >= 0"):
+        solve(tol)

@@ -1,0 +1,220 @@
+"""Sweeps, rounding, recombination and elimination: each against all states, or against what it promises."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+
+from tests.discrete.zoo import ENERGIES, choices, clauses, cut, ferromagnet, integer_quadratic, real_quadratic, states
+from varopt.solvers.discrete import (
+    SEARCHES,
+    Energy,
+    GeometricTemperature,
+    LinearTemperature,
+    NaturalGradientDescent,
+    ProjectedGradientDescent,
+    Sweeper,
+    anneal,
+    population_search,
+    typical_field,
+)
+from varopt.solvers.discrete._colouring import colour  # colours of neighbours differ
+from varopt.solvers.discrete._matrices import as_dense  # matrices in whichever format
+from varopt.solvers.discrete.proofs import eliminate, elimination_order
+from varopt.solvers.discrete.search import is_symmetric, recombine
+
+
+def probabilities(energy, rng, replicas):
+    """Points inside the product of simplices."""
+    weights = rng.dirichlet(np.ones(1), (energy.size, replicas))[..., 0] * rng.random((energy.size, replicas))
+    wide = np.bincount(energy.site)[energy.site] > 1
+    sums = np.array([np.bincount(energy.site, weights=column) for column in weights.T]).T[energy.site]
+    return np.where(wide[:, None], weights / sums, weights)
+
+
+def is_feasible(energy, x):
+    ones = np.array([np.bincount(energy.site, weights=column) for column in x.T]).T
+    wide = np.bincount(energy.site) > 1
+    return np.all((x == 0) | (x == 1)) and np.all(ones[wide] == 1)
+
+
+@pytest.mark.parametrize("build", ENERGIES)
+@settings(max_examples=8)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_rounding_is_never_worse_than_the_mean(build, seed):
+    rng = np.random.default_rng(seed)
+    energy = build(rng)
+    theta = probabilities(energy, rng, 16)
+    sweeper = Sweeper(energy, 16, rng, np.float64)
+    state = sweeper.state(theta)
+    sweeper.descend(state, passes=1)
+    rounded = sweeper.points(state)
+    assert is_feasible(energy, rounded)
+    assert np.all(energy.value(rounded) <= energy.value(theta) + 1e-10)
+
+
+@pytest.mark.parametrize("build", ENERGIES)
+def test_descent_ends_in_a_local_minimum(build, rng):
+    energy = build(rng)
+    sweeper = Sweeper(energy, 8, rng, np.float64)
+    state = sweeper.uniform()
+    assert is_feasible(energy, sweeper.points(state))
+    sweeper.descend(state)
+    x = sweeper.points(state)
+    points, values = states(energy), energy.value(states(energy))
+    sites = np.eye(int(energy.site[-1]) + 1)[energy.site]
+    for column, value in zip(x.T, energy.value(x), strict=True):
+        near = (np.abs(points - column[:, None]).T @ sites > 0).sum(axis=1) <= 1  # differs in one site at most
+        assert value <= values[near].min() + 1e-10
+
+
+@pytest.mark.parametrize("build", [integer_quadratic, ferromagnet, cut, choices])
+def test_sampling_is_the_boltzmann_distribution(build, rng):
+    energy = build(rng)
+    sweeper = Sweeper(energy, 4000, rng)
+    temperature = 2.0 * typical_field(energy, rng)
+    state = sweeper.uniform()
+    for _ in range(60):
+        sweeper.sample(state, temperature)
+    points = states(energy)
+    weights = np.exp(-(energy.value(points) - energy.value(points).min()) / temperature)
+    weights /= weights.sum()
+    assert_allclose(sweeper.points(state).mean(axis=1), points @ weights, atol=0.05)
+
+
+@pytest.mark.parametrize("build", ENERGIES)
+def test_mean_field_descends_the_free_energy(build, rng):
+    energy = build(rng)
+    sweeper = Sweeper(energy, 4, rng, np.float64)
+    temperature = 0.3 * typical_field(energy, rng)
+    state = sweeper.state(probabilities(energy, rng, 4))
+
+    def free(p):
+        wide = (np.bincount(energy.site)[energy.site] > 1)[:, None]
+        terms = np.where(p > 0, p * np.log(np.where(p > 0, p, 1.0)), 0.0)
+        q = 1.0 - p
+        terms = terms + np.where(wide, 0.0, np.where(q > 0, q * np.log(np.where(q > 0, q, 1.0)), 0.0))
+        return energy.value(p) + temperature * terms.sum(axis=0)
+
+    last = free(sweeper.points(state))
+    for _ in range(10):
+        sweeper.mean(state, temperature)
+        now = free(sweeper.points(state))
+        assert np.all(now <= last + 1e-9)  # also for the ferromagnet, where synchronous updates oscillate
+        last = now
+
+
+def test_annealing_by_mean_field_and_linear_schedule(rng):
+    energy = real_quadratic(rng)
+    sweeper = Sweeper(energy, 32, rng)
+    state = sweeper.state(0.5 + 0.1 * rng.standard_normal((energy.size, 32)))
+    anneal(sweeper, state, LinearTemperature(1.0, 0.05), 60, typical_field(energy, rng), analytic=True)
+    assert_allclose(energy.value(sweeper.points(state)).min(), energy.value(states(energy)).min(), atol=1e-6)
+
+
+def test_schedules():
+    assert_allclose([GeometricTemperature(1.0, 0.01)(p) for p in (0.0, 0.5, 1.0)], [1.0, 0.1, 0.01])
+    assert_allclose([LinearTemperature(1.0, 0.5)(p) for p in (0.0, 0.5, 1.0)], [1.0, 0.75, 0.5])
+    with pytest.raises(ValueError, match="hot >= cold > 0"):
+        GeometricTemperature(0.1, 0.5)
+
+
+@pytest.mark.parametrize("build", ENERGIES)
+def test_colours_share_no_term(build, rng):
+    graph = build(rng).neighbours
+    label = colour(graph)
+    pairs = sp.coo_array(graph)
+    assert np.all((label[pairs.row] != label[pairs.col]) | (pairs.row == pairs.col))
+
+
+@pytest.mark.parametrize("build", [e for e in ENERGIES if e.__name__ not in {"cubic", "clauses", "correlations"}])
+def test_children_are_feasible_and_never_worse(build, rng):
+    energy = build(rng)
+    sweeper = Sweeper(energy, 40, rng)
+    x, partner = (sweeper.points(sweeper.uniform()).astype(float) for _ in range(2))
+    child = recombine(energy, x, partner, rng)
+    assert is_feasible(energy, child)
+    assert np.all(energy.value(child) <= energy.value(x) + 1e-9)
+    if not energy.products:
+        assert np.any(energy.value(child) < energy.value(x) - 1e-9)
+
+
+@pytest.mark.parametrize("density", [1.0, 0.3, 0.02])
+def test_children_do_not_depend_on_how_the_pairs_are_kept(density, rng):
+    """Also where a matrix kept dense falls apart into clusters."""
+    n, replicas = 60, 20
+    Q = np.where(rng.random((n, n)) < density, rng.integers(-3, 4, (n, n)), 0.0)
+    energy = Energy.quadratic_form(Q, rng.integers(-3, 4, n))
+    x, partner = ((rng.random((n, replicas)) < 0.5).astype(float) for _ in range(2))
+    kinds = (sp.csr_array(energy.quadratic), as_dense(energy.quadratic))
+    sparse, dense = (recombine(replace(energy, quadratic=q), x, partner, np.random.default_rng(0)) for q in kinds)
+    assert_array_equal(sparse, dense)
+
+
+def test_symmetry(rng):
+    assert is_symmetric(cut(rng))
+    assert not is_symmetric(real_quadratic(rng))
+
+
+@pytest.mark.parametrize("build", ENERGIES)
+def test_elimination_is_exact(build, rng):
+    energy = build(rng)
+    x, value = eliminate(energy, elimination_order(energy))
+    assert is_feasible(energy, x[:, None])
+    assert_allclose([value, energy.value(x)], energy.value(states(energy)).min(), atol=1e-10)
+
+
+def test_elimination_refuses_wide_graphs(rng):
+    assert elimination_order(integer_quadratic(rng, 30)) is None
+    assert elimination_order(ferromagnet(rng, 9), entries=256) is None
+
+
+@pytest.mark.parametrize("build", ENERGIES)
+def test_search_finds_the_optimum_and_repeats_itself(build, rng):
+    energy = build(rng)
+    best = energy.value(states(energy)).min()
+    runs = []
+    for _ in range(2):
+        points = population_search(energy, np.random.default_rng(5))
+        runs.append([next(points) for _ in range(3)])
+    assert_allclose(min(found.value for found in runs[0]), best, atol=1e-9)
+    for a, b in zip(*runs, strict=True):
+        assert_array_equal(a.x, b.x)
+
+
+# -- Searches in the probabilities ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", sorted(SEARCHES))
+@pytest.mark.parametrize("build", [real_quadratic, ferromagnet, clauses, choices])
+def test_every_search_comes_close_and_repeats_itself(name, build, rng):
+    energy = build(rng)
+    values = np.sort(energy.value(states(energy)))
+    runs = []
+    for _ in range(2):
+        points = SEARCHES[name](energy, np.random.default_rng(1))
+        runs.append(min((next(points) for _ in range(2)), key=lambda f: f.value))
+    found, again = runs
+    assert_array_equal(found.x, again.x)
+    assert is_feasible(energy, found.x[:, None])
+    assert_allclose(found.value, energy.value(found.x))
+    assert found.value <= values[len(values) // 50] + 1e-9  # among the best two per cent of all states, at the least
+
+
+@pytest.mark.parametrize("method", [ProjectedGradientDescent(), NaturalGradientDescent()])
+@pytest.mark.parametrize("build", ENERGIES)
+def test_gradient_steps_descend_the_bound(method, build, rng):
+    """Also on the ferromagnet: the step comes from the spectrum, so that nothing oscillates."""
+    energy = build(rng)
+    p = probabilities(energy, rng, 4)
+    values = [energy.value(p)]
+    for _ in range(20):
+        p = method.descend(energy, p, 1, rng, lambda: False)
+        values.append(energy.value(p))
+    slack = 1e-9 if isinstance(method, ProjectedGradientDescent) else 0.02 * energy.magnitude  # kept away from the ends
+    assert np.all(np.diff(values, axis=0) <= slack)
+    assert np.all(values[-1] < values[0] + slack)

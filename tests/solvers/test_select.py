@@ -1,0 +1,184 @@
+"""What `auto` takes, what goes on where a method ends without a proof, and what `Result.method` tells of it."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+import varopt as vo
+from varopt.composite import composite
+from varopt.optimize import Status
+from varopt.solvers import METHODS, Auto, BlockDescent, GaveUp, InteriorPoint, Method, Newton, Pivoting, State
+
+
+@pytest.fixture
+def data(rng):
+    X = rng.standard_normal((60, 5))
+    return X, X @ np.arange(5.0) + rng.standard_t(2, 60)
+
+
+@pytest.fixture
+def deviations(data):
+    X, y = data
+    return vo.norm1(y - X @ vo.Variable(5))
+
+
+@pytest.fixture
+def lasso(data):
+    X, y = data
+    w = vo.Variable(5)
+    return vo.sum_squares(y - X @ w) + 3.0 * vo.norm1(w)
+
+
+def test_one_method_is_all_that_ran(deviations, lasso):
+    assert vo.minimize(deviations).method == "newton"
+    assert vo.minimize(lasso).method == "pivoting"
+
+
+def test_a_start_that_is_optimal_needs_no_method():
+    assert vo.minimize(vo.norm1(vo.Variable(3))).method == "none"
+
+
+@pytest.mark.parametrize("gives_up", [False, True])
+def test_the_next_goes_on_where_one_ends_without_a_proof(deviations, gives_up, monkeypatch):
+    expected = vo.minimize(deviations).fun
+
+    def ends(self, problem, state, tol, check):
+        if gives_up:
+            raise GaveUp
+
+    monkeypatch.setattr(Newton, "solve", ends)
+    r = vo.minimize(deviations)
+    assert (r.method, r.status) == ("newton > interior-point", Status.OPTIMAL)
+    assert r.fun == pytest.approx(expected, rel=1e-9)
+
+
+def test_a_method_that_gives_up_is_not_believed_in_small_units(lasso, monkeypatch):
+    """Any bracket is within the tolerance there, but the point is not the optimum."""
+    small = 1e-12 * lasso
+    expected = vo.minimize(lasso).x
+
+    def gives_up(self, problem, state, tol, check):
+        state.see(state.x, problem.value(state.x), problem.value(state.x))
+        raise GaveUp
+
+    monkeypatch.setattr(Pivoting, "solve", gives_up)
+    r = vo.minimize(small)
+    assert r.method.startswith("pivoting > newton")
+    np.testing.assert_allclose(r.x, expected, atol=1e-5)
+
+
+def test_every_method_begins_its_path_where_the_first_began(deviations, monkeypatch):
+    """At the best point, but not at the sigma or the latest point that another left behind."""
+    begun = []
+    solve = Newton.solve
+
+    def astray(self, problem, state, tol, check):
+        state.latest, state.sigma = np.full(problem.size, 1e9), 1e-30
+        state.see(np.ones(problem.size), problem.value(np.ones(problem.size)))
+
+    def ends(self, problem, state, tol, check):
+        begun.append((self.thorough, state.latest, state.sigma, *state.x))
+        if self.thorough:
+            solve(self, problem, state, tol, check)
+
+    monkeypatch.setattr(InteriorPoint, "solve", astray)
+    monkeypatch.setattr(Newton, "solve", ends)
+    r = vo.minimize(deviations)
+    assert (r.method, r.status) == ("newton > interior-point", Status.OPTIMAL)
+    assert begun == [(False, None, np.inf, *np.zeros(5)), (True, None, np.inf, *np.ones(5))]
+
+
+def test_the_paper_s_methods_are_not_followed_by_others(deviations):
+    assert vo.minimize(deviations, method="lbfgs").method == "lbfgs"
+
+
+def test_a_method_by_name_is_followed_by_others_too(lasso, monkeypatch):
+    monkeypatch.setattr(Pivoting, "solve", lambda self, problem, state, tol, check: None)
+    assert vo.minimize(lasso, method="pivoting").method.startswith("pivoting > newton")
+
+
+def test_a_method_can_be_left_out(lasso):
+    r = vo.minimize(lasso, method=Auto(but=("pivoting",)))
+    assert (r.method, r.status) == ("interior-point", Status.OPTIMAL)
+
+
+def test_a_convex_problem_is_not_left_to_what_proves_nothing(deviations):
+    r = vo.minimize(deviations, method=Auto(but=("newton",)))
+    assert (r.method, r.status) == ("interior-point", Status.OPTIMAL)
+
+
+def test_a_method_left_out_is_left_out_of_smaller_problems_too(rng):
+    w = vo.Variable(400)
+    f = vo.sum_squares(rng.standard_normal(20) - rng.standard_normal((20, 400)) @ w) + 3.0 * vo.norm1(w)
+    assert vo.minimize(f).method == "working-set > pivoting"
+    left = vo.minimize(f, method=Auto(but=("pivoting",)))
+    assert left.method.startswith("working-set > ")
+    assert "pivoting" not in left.method
+    assert left.status is Status.OPTIMAL
+
+
+def test_what_is_left_out_must_be_a_method(lasso):
+    with pytest.raises(ValueError, match=r"but must name some of 'taut-string', .*; got 'simplex'"):
+        vo.minimize(lasso, method=Auto(but=("simplex",)))
+
+
+def test_where_nothing_is_left_the_reasons_are_told(rng):
+    w = vo.Variable(6)
+    f = vo.sum_squares(rng.standard_normal(9) - rng.standard_normal((9, 6)) @ w) + vo.norm2(w)
+    assert vo.minimize(f).method == "group-newton"
+    with pytest.raises(ValueError, match=r"No method takes this objective: .*group norms"):
+        vo.minimize(f, method=Auto(but=("group-newton",)))
+
+
+def test_a_large_dense_problem_is_not_handed_to_what_would_form_its_matrix(rng, monkeypatch):
+    monkeypatch.setattr("varopt.solvers._select._FORMED", 4)
+    monkeypatch.setattr(Pivoting, "solve", lambda self, problem, state, tol, check: None)
+    w = vo.Variable(5)
+    f = vo.sum_squares(rng.standard_normal(9) - rng.standard_normal((9, 5)) @ w) + vo.norm1(w)
+    assert vo.minimize(f).method == "pivoting"
+
+
+def test_it_is_handed_to_a_reduction_all_the_same(rng, monkeypatch):
+    monkeypatch.setattr("varopt.solvers._select._FORMED", 60)
+    monkeypatch.setattr("varopt.solvers.reductions._working_set._FORMED", 60)
+    monkeypatch.setattr("varopt.solvers.lasso._block_descent._GRAM_TAKES_LONGER", 50)
+    monkeypatch.setattr(BlockDescent, "solve", lambda self, problem, state, tol, check: None)
+    w = vo.Variable(250)
+    f = vo.sum_squares(rng.standard_normal(300) - rng.standard_normal((300, 250)) @ w) + 30.0 * vo.norm1(w)
+    r = vo.minimize(f)
+    assert (r.method, r.status) == ("block-descent > working-set > pivoting", Status.OPTIMAL)
+
+
+def test_a_user_s_method_runs_alone(lasso):
+    @dataclass(frozen=True)
+    class Guess(Method):
+        name: ClassVar[str] = "guess"
+
+        def refusal(self, problem):
+            return ""
+
+        def solve(self, problem, state, tol, check):
+            state.see(np.ones(problem.size), problem.value(np.ones(problem.size)))
+
+    r = vo.minimize(lasso, method=Guess())
+    assert (r.method, r.status) == ("guess", Status.GAP_OPEN)
+    np.testing.assert_array_equal(r.x, np.ones(5))
+
+
+def test_what_ran_is_told_anew_by_a_run_that_goes_on(deviations):
+    first = vo.minimize(deviations, tol=1e-2)
+    assert vo.minimize(deviations, resume=first).method == "newton"
+
+
+def test_every_method_has_its_name():
+    assert all(method.name == name for name, method in METHODS.items())
+    assert len({type(method) for method in METHODS.values()}) == len(METHODS)
+
+
+def test_a_problem_is_solved_without_the_front_end(deviations):
+    problem, state = composite(deviations.checked), State(np.zeros(5))
+    Auto().solve(problem, state, 1e-9, lambda _: None)
+    assert state.reached(1e-9)
+    assert state.ran == ["newton"]
