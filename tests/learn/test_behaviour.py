@@ -27,9 +27,19 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from varopt import learn
-from varopt.learn import _base
+from varopt.learn import _base  # its clock is replaced
 from varopt.optimize import Status
-from varopt.solvers import _newton
+from varopt.solvers.descent import _newton  # a level is interrupted
+from varopt.solvers.huber import _solve  # one of its two ways is switched off
+
+VERSION = tuple(map(int, sklearn.__version__.split(".")[:2]))
+
+
+def needs_names_of(library):
+    """Skip where this scikit-learn does not read the names of this library's frames, whoever's estimator asks."""
+    frame = library.DataFrame({"a": [1.0, 2.0, 4.0], "b": [0.0, 1.0, 0.0]})
+    if not hasattr(SciKitLasso().fit(frame, [1.0, 2.0, 3.0]), "feature_names_in_"):
+        pytest.skip(f"scikit-learn {sklearn.__version__} reads no names of {library.__name__} {library.__version__}")
 
 
 @pytest.fixture
@@ -59,7 +69,7 @@ def test_quantiles_do_not_cross_when_they_must_not(crossing):
     free = learn.QuantileRegressor(quantile=LEVELS, alpha=0.0).fit(X, y)
     assert np.diff(free.predict(X), axis=1).min() < -1e-6, "these data make a test"
     tied = learn.QuantileRegressor(quantile=LEVELS, alpha=0.0, non_crossing=True).fit(X, y)
-    assert np.diff(tied.predict(X), axis=1).min() >= -1e-8
+    assert np.diff(tied.predict(X), axis=1).min() >= 0.0
     assert tied.gap_ <= 1e-9 * tied.objective_
     assert free.objective_.sum() <= tied.objective_ <= 1.1 * free.objective_.sum()
     residuals = y[:, None] - tied.predict(X)
@@ -131,18 +141,19 @@ def test_sparse_data_are_never_made_dense():
     [
         (learn.QuantileRegressor(max_iter=1, alpha=0.01), "Raise max_iter, now 1."),
         (learn.QuantileRegressor(time_limit=1e-9, alpha=0.01), "Raise time_limit, now 1e-09 s."),
-        (learn.LinearSVC(max_iter=1, loss="hinge"), "Liblinear failed to converge.* Raise max_iter, now 1."),
+        (learn.LinearSVC(max_iter=1, loss="hinge"), "Raise max_iter, now 1."),
+        (learn.LinearSVR(max_iter=1), "Raise max_iter, now 1."),
     ],
-    ids=["max_iter", "time_limit", "wording"],
+    ids=["max_iter", "time_limit", "LinearSVC", "LinearSVR"],
 )
 def test_the_warning_states_both_gaps_and_one_argument(model, advice):
     X, y = make_classification(500, random_state=0)
-    pattern = r"The certified gap is \S+ at an objective of \S+; tol=1e-09 asks for \S+\. "
+    pattern = r"^The certified gap is \S+ at an objective of \S+; tol=1e-09 asks for \S+\. "
     with pytest.warns(ConvergenceWarning, match=pattern) as caught:
         model.fit(X, y)
     assert len(caught) == 1
     assert caught[0].filename == __file__
-    assert caught[0].message.args[0].endswith(advice.split(".* ")[-1])
+    assert caught[0].message.args[0].endswith(advice)
     assert np.all(np.isfinite(model.coef_))
 
 
@@ -213,6 +224,7 @@ def test_pipelines_searches_and_pickles():
     ids=lambda model: type(model).__name__,
 )
 def test_frames_have_names(library, model):
+    needs_names_of(library)
     X, y = make_regression(30, 3, noise=1.0, random_state=0)
     names = ["age", "height", "weight"]
     frame = library.DataFrame(dict(zip(names, X.T, strict=True)))
@@ -226,6 +238,7 @@ def test_frames_have_names(library, model):
 
 @pytest.mark.parametrize("container", ["pandas", "polars"])
 def test_outputs_are_the_frames_that_were_asked_for(container):
+    needs_names_of(pytest.importorskip(container))
     X, y = make_regression(60, 4, n_informative=2, noise=1.0, random_state=0)
     frame = pd.DataFrame(X, columns=list("abcd"))
     model = make_pipeline(StandardScaler(), SelectFromModel(learn.Lasso(5.0))).set_output(transform=container)
@@ -235,6 +248,7 @@ def test_outputs_are_the_frames_that_were_asked_for(container):
     assert list(chosen.columns) == [list("abcd")[k] for k in kept]
 
 
+@pytest.mark.skipif(VERSION < (1, 8), reason="pipelines of scikit-learn 1.7 route no weights to their scores")
 def test_weights_are_routed():
     X, y = make_regression(60, 3, noise=5.0, random_state=0)
     weight = np.arange(60) % 3
@@ -577,7 +591,7 @@ def test_a_huber_fit_of_tall_data_is_that_of_one_scale_after_the_other(kind, rng
     model = learn.HuberRegressor(fit_intercept=kind != "no intercept", alpha=0.0 if kind == "no ridge" else 1e-4)
     together = clone(model).fit(X, y, sample_weight=weight)
     assert together.sigma_path_.size == 0, "nothing was smoothed"
-    monkeypatch.setattr(learn.HuberRegressor, "_piloted", lambda *args: None)
+    monkeypatch.setattr(_solve, "_together", lambda *args: False)
     one_by_one = clone(model).fit(X, y, sample_weight=weight)
     assert together.gap_ <= 1e-9 * together.objective_
     assert together.objective_ == pytest.approx(one_by_one.objective_, rel=1e-9)
@@ -644,13 +658,97 @@ def test_an_interrupt_between_fits_ends_the_search(n_jobs, rng):
     assert np.isfinite(model.objective_)
 
 
-def test_scorers_do_not_see_the_clock_of_the_folds(rng):
-    X, seen = rng.standard_normal((60, 3)), []
-    y = np.sign(X[:, 0] + rng.standard_normal(60))
+@pytest.mark.parametrize("container", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize("limits", [{}, {"time_limit": 3.0}, {"max_iter": 5}])
+def test_a_huber_fit_of_data_whose_products_overflow_is_refused(container, limits, rng):
+    X, y = rng.standard_normal((60, 5)), rng.standard_normal(60)
+    with pytest.raises(ValueError, match="iterations resulted in non-finite parameter values"):
+        learn.HuberRegressor(**limits).fit(container(1e200 * X), y)
 
-    def scorer(*_):
-        seen.append(_base._GIVEN.get())
-        return 1.0
 
-    learn.LinearSVCCV(Cs=3, cv=3, scoring=scorer, time_limit=60.0).fit(X, y)
-    assert seen == [None] * 9
+@pytest.mark.parametrize("epsilon", [1.0, 1.1, 1.35])
+@pytest.mark.parametrize("alpha", [0.0, 1e-4])
+def test_a_huber_fit_of_targets_with_many_equal_values_keeps_its_certificate(alpha, epsilon):
+    """Its scale may be zero: the dual variables of the rows that are met exactly are the least within their bounds."""
+    rng = np.random.default_rng(0)
+    groups = [np.eye(size)[rng.integers(0, size, 500)] for size in (7, 6, 4)]  # one-hot: dependent columns
+    X = np.hstack(groups)
+    y = rng.poisson(np.exp(-3.0 + groups[0] @ np.arange(7) * 0.6 + groups[1] @ np.arange(6) * 0.3)).astype(float)
+    assert np.mean(y == 0.0) > 0.4
+    model = learn.HuberRegressor(alpha=alpha, epsilon=epsilon).fit(X, y)
+    assert model.gap_ <= 1e-9 * model.objective_
+    reference = SciKitHuber(alpha=alpha, epsilon=epsilon, tol=1e-8, max_iter=10_000).fit(X, y)
+    assert model.lower_bound_ <= huber_objective(reference, X, y) * (1.0 + 1e-12)
+
+
+def huber_objective(model, X, y):
+    sizes = np.abs(y - model.predict(X))
+    linear = 2.0 * model.epsilon * sizes - model.scale_ * model.epsilon**2
+    losses = np.where(sizes <= model.epsilon * model.scale_, sizes**2 / model.scale_, linear)
+    return len(y) * model.scale_ + losses.sum() + model.alpha * (model.coef_ @ model.coef_)
+
+
+@pytest.mark.parametrize("name", [name for name in learn.__all__ if not is_classifier(getattr(learn, name)())])
+@pytest.mark.parametrize("size", [1e160, 1e300])
+@pytest.mark.filterwarnings("ignore:The certified gap is:sklearn.exceptions.ConvergenceWarning")
+def test_no_objective_is_infinite(name, size, rng):
+    X = rng.standard_normal((30, 3))
+    y = size * (X[:, 0] + rng.standard_normal(30))
+    model = getattr(learn, name)()
+    if name in ("HuberRegressor", "LADRegressor", "LinearSVR", "QuantileRegressor", "QuantileRegressorCV", "SVR"):
+        assert np.isfinite(model.fit(X, y).objective_)  # residuals are not squared
+        assert np.isfinite(model.gap_)
+        return
+    with pytest.raises(ValueError, match="infinite objective without coefficients: y or sample_weight contain values"):
+        model.fit(X, y)
+
+
+@pytest.mark.parametrize("name", [n for n in learn.__all__ if n not in ("SVC", "SVR") and not n.endswith("CV")])
+def test_written_targets_are_numbers(name, rng):
+    model = getattr(learn, name)()
+    if is_classifier(model):
+        return
+    X, y = rng.standard_normal((12, 2)), np.arange(12.0)
+    np.testing.assert_array_equal(model.fit(X, y.astype(str)).predict(X), clone(model).fit(X, y).predict(X))
+    with pytest.raises(ValueError, match="could not convert string to float"):
+        model.fit(X, np.full(12, "high"))
+
+
+@pytest.mark.parametrize("offset", [1e6, 1e7, 1e8])
+@pytest.mark.parametrize(
+    "model",
+    [
+        learn.LinearSVR(),
+        learn.LinearSVR(epsilon=0.1, loss="squared_epsilon_insensitive"),
+        learn.LinearSVC(),
+        learn.LinearSVC(loss="hinge"),
+        learn.CompositeClassifier(penalty="l1", alpha=0.01),
+        learn.QuantileRegressor(quantile=[0.2, 0.7], alpha=0.01),
+        learn.LADRegressor(),
+        learn.HuberRegressor(),
+        learn.Lasso(0.01),
+    ],
+    ids=lambda model: repr(model)[:50],
+)
+def test_features_far_from_zero_are_fitted_as_well_as_near_ones(model, offset, rng):
+    near = rng.standard_normal((200, 4))
+    y = near[:, 0] + rng.standard_normal(200)
+    y = y > 0.0 if is_classifier(model) else y
+    expected, far = clone(model).fit(near, y), clone(model).fit(offset + near, y)
+    assert np.all(far.gap_ <= 1e-9 * far.objective_)
+    np.testing.assert_allclose(far.objective_, expected.objective_, rtol=1e-14 * offset)
+    np.testing.assert_allclose(far.coef_, expected.coef_, atol=1e-11 * offset)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("seed", range(5))
+def test_quantiles_do_not_cross_by_rounding_either(seed, dtype):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((60, 3)).astype(dtype)
+    y = 100.0 + X @ [1.0, 0.0, -1.0] + rng.standard_t(2, 60) * (1.0 + np.abs(X[:, 0]))
+    model = learn.QuantileRegressor(quantile=LEVELS[::-1], alpha=0.0, non_crossing=True).fit(X, y)
+    assert np.all(np.diff(model.predict(X), axis=1) <= 0.0)
+    for row in X:  # the order of sums differs from that of all rows at once
+        assert np.all(np.diff(model.predict(row[None])[0]) <= 0.0)
+    # What single precision takes to keep numbers of 100 apart is charged.
+    assert model.gap_ <= (1e-9 if dtype is np.float64 else 1e-4) * 100.0

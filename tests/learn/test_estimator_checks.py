@@ -5,10 +5,13 @@ import subprocess
 import sys
 
 import pytest
+import sklearn
 from sklearn.utils._testing import SkipTest
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from varopt import learn
+
+VERSION = tuple(map(int, sklearn.__version__.split(".")[:2]))
 
 # Short grids and few steps: a check fits dozens of times.
 SHORT = {
@@ -96,6 +99,7 @@ sys.exit("\\n".join(map(str, failed)) or None)
 """
 
 
+@pytest.mark.skipif(VERSION < (1, 8), reason="before 1.8 scikit-learn wanted classes where X is, and not in NumPy")
 def test_arrays_of_other_libraries():
     """With the switch that SciPy reads when it is imported; PyTorch takes part where it is installed."""
     run = subprocess.run(

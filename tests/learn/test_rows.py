@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from varopt.learn import LassoCV
-from varopt.learn._rows import distinct_rows, same_data
-from varopt.model._maps import _KEPT, Matrix, kept_products
+from varopt.learn._rows import DataMemory, distinct_rows  # equal rows against a sort
+from varopt.model.maps import Matrix, kept_products
+from varopt.model.maps._kept_products import _KEPT  # what is kept is looked at
 
 
 def as_set(rows):
@@ -88,12 +89,12 @@ def test_few_gram_matrices_are_kept(rng):
 
 def test_fits_of_the_same_data_share_their_rows(rng):
     X, y, weight = rng.standard_normal((20, 3)), rng.standard_normal(20), np.ones(20)
-    with same_data():
-        first = distinct_rows(X, y, weight)
-        assert distinct_rows(X, y.copy(), weight.copy()) is first
-        for others in [(X.copy(), y, weight), (X, 2.0 * y, weight), (X, y, 2.0 * weight)]:
-            assert distinct_rows(*others) is not first
-    assert distinct_rows(X, y, weight) is not distinct_rows(X, y, weight)
+    memory = DataMemory()
+    first = memory.rows(X, y, weight)
+    assert memory.rows(X, y.copy(), weight.copy()) is first
+    for others in [(X.copy(), y, weight), (X, 2.0 * y, weight), (X, y, 2.0 * weight)]:
+        assert memory.rows(*others) is not first
+    assert memory.rows(X, y, weight) is not DataMemory().rows(X, y, weight)
 
 
 @pytest.mark.parametrize("weights", [None, np.arange(1.0, 61.0)])

@@ -10,30 +10,36 @@ import sys
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from numbers import Integral, Real
 from types import FrameType
-from typing import Any, ClassVar
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils._param_validation import Interval
-from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from varopt.certificates import Certificate
-from varopt.learn._arrays import followers, to_numpy
-from varopt.learn._docs import filled
+from varopt.learn._compat import _check_sample_weight, followers, to_numpy, validate_data
+from varopt.learn._parameters import BOOLEAN, COUNT, NON_NEGATIVE, POSITIVE, Declared, Rule, parameter
 from varopt.learn._problem import LinearProblem
-from varopt.learn._rows import Rows, distinct_rows, read_once
+from varopt.learn._rows import DataMemory
 from varopt.model import Objective, Variable
 from varopt.optimize import Status, minimize
 from varopt.solvers import State
 
-__all__ = ["SMALLEST_SHARE", "Certified", "Clock", "Fit", "Line", "OutOfTime", "Solved", "timed"]
+__all__ = [
+    "INTERCEPT",
+    "SMALLEST_SHARE",
+    "Certified",
+    "CertifiedLinear",
+    "Clock",
+    "Fit",
+    "Line",
+    "OutOfTime",
+    "Solved",
+    "frames_of_ours",
+]
 
 Vector = NDArray[np.float64]
 Line = tuple[Vector, float]  # coefficients and intercept
@@ -41,8 +47,16 @@ Line = tuple[Vector, float]  # coefficients and intercept
 #: The gap is relative to the objective, but never to less than this share of the objective without a model: an exact
 #: fit has an objective of zero, and no number is accurate relative to zero.
 SMALLEST_SHARE = 2.0**-12
-_ROUNDING = 1e-12  # share of the objective without a model below which a gap is rounding, and no reason to warn
-_LEAST = 1e-3  # seconds that a solve is given when none are left
+_NEGLIGIBLE = 1e-12  # share of the objective without a model below which a gap is rounding, and no reason to warn
+_LEAST_SECONDS = 1e-3  # seconds that a solve is given when none are left
+_TOLERANCE = Rule(
+    "The relative certified gap: a fit stops when ``gap_ <= tol * objective_``, where an objective below 1/4096 of that"
+    " of the model without coefficients counts as that much.",
+    NON_NEGATIVE,
+)
+_SECONDS = Rule("Seconds after which the best model so far is kept, with its bracket.", POSITIVE, None)
+INTERCEPT = Rule("Whether to fit an intercept, which no penalty shrinks.", BOOLEAN)
+_WARM = Rule("Whether to start from the coefficients of the previous fit.", BOOLEAN)
 _NEIGHBOUR = 1 / 16  # relative sigma at which a neighbour's solution is taken up: farther in, too few rows may move
 
 
@@ -79,8 +93,8 @@ class Clock:
     def left(self) -> float | None:
         """Seconds until the limit, a little where none is left: a solve still returns its first point."""
         if self.stopped:
-            return _LEAST
-        return None if self.limit is None else max(_LEAST, self.limit - (time.perf_counter() - self.started))
+            return _LEAST_SECONDS
+        return None if self.limit is None else max(_LEAST_SECONDS, self.limit - (time.perf_counter() - self.started))
 
     @property
     def is_up(self) -> bool:
@@ -103,36 +117,18 @@ class OutOfTime(Exception):
     """A fit was cut short whose model would be of no use."""
 
 
-_GIVEN: ContextVar[Clock | None] = ContextVar("the clock that fits go by", default=None)
-
-
-@contextmanager
-def timed(clock: Clock) -> Iterator[None]:
-    """Within it, fits go by the given clock and not by one of their own."""
-    token = _GIVEN.set(clock)
-    try:
-        yield
-    finally:
-        _GIVEN.reset(token)
-
-
-class Certified(BaseEstimator):
+class Certified(Declared, BaseEstimator):
     """The options of the solver, the solve, and what it leaves behind."""
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "tol": [Interval(Real, 0.0, None, closed="left")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "time_limit": [None, Interval(Real, 0.0, None, closed="neither")],
-        "verbose": ["verbose"],
-    }
+    tol: float = parameter(default=1e-9, rule=_TOLERANCE)
+    max_iter: int = parameter(default=1000, rule=Rule("Most Newton steps of one problem.", COUNT))
+    time_limit: float | None = parameter(default=None, rule=_SECONDS)
+    verbose: int = parameter(default=0, rule=Rule("Whether to show progress on standard error.", "verbose"))
+
     #: How scikit-learn's estimator of the same name says that it stopped too early.
     _stalled = ""
     #: Whether scikit-learn's estimator of the same name refuses numbers that are written out.
     _refuses_strings = False
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        cls.__doc__ = filled(cls.__doc__)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -140,11 +136,9 @@ class Certified(BaseEstimator):
         tags.array_api_support = True
         return tags
 
-    def _read(self, X: Any, y: Any, sample_weight: Any, **checks: Any) -> tuple[Any, Any, Vector]:
+    def _read(self, X: Any, y: Any, sample_weight: Any, memory: DataMemory, **checks: Any) -> tuple[Any, Any, Vector]:
         """Data, targets and weights as scikit-learn checks them, in NumPy or SciPy."""
-        if not hasattr(self, "n_features_in_"):  # which checking them sets
-            return self._check(X, y, sample_weight, **checks)
-        read: tuple[Any, Any, Vector] = read_once(
+        read: tuple[Any, Any, Vector] = memory.read(
             (self, X, y, sample_weight), lambda: self._check(X, y, sample_weight, **checks)
         )
         return read
@@ -156,14 +150,129 @@ class Certified(BaseEstimator):
         X, y = validate_data(self, X, y, accept_sparse=sparse, dtype=dtype, **checks)
         if X.dtype not in (np.float64, np.float32):
             X = X.astype(np.float64)
+        if checks.get("y_numeric") and y.dtype.kind in "SU":  # numbers that are written out, as they may be in X
+            y = y.astype(np.float64)
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         return X, y, weight
 
-    def _rows(self, X: Any, y: Any, weight: Vector) -> Rows:
-        return distinct_rows(X, y, weight)
-
     def _clock(self) -> Clock:
-        return _GIVEN.get() or Clock(self.time_limit, time.perf_counter())
+        return Clock(self.time_limit, time.perf_counter())
+
+    def _minimize(self, objective: Objective, start: Mapping[Variable, Any] | None, clock: Clock) -> Solved:
+        # The engine's tolerance is relative above one: in units of the smallest share it is relative all the way down.
+        with np.errstate(over="ignore"):
+            null = float(objective(np.zeros(objective.size)))
+        if not math.isfinite(null):
+            raise ValueError(
+                f"{type(self).__name__} has an infinite objective without coefficients: y or sample_weight contain"
+                " values that are too large, and need to be rescaled."
+            )
+        unit = 2.0 ** math.floor(math.log2(null * SMALLEST_SHARE)) if null > 0.0 else 1.0
+        stopped = False
+
+        def limit(state: Any) -> None:
+            nonlocal stopped
+            if state.steps >= self.max_iter:
+                stopped = True
+                raise StopIteration
+
+        try:
+            result = minimize(
+                (1.0 / unit) * objective, tol=self.tol, resume=_neighbour(objective, start), callback=limit,
+                progress=bool(self.verbose), time_limit=clock.left,
+            )  # fmt: skip
+        except np.linalg.LinAlgError:  # products of the data overflow
+            result = None
+        if result is None or not np.all(np.isfinite(result.x)) or result.status is Status.UNBOUNDED:
+            self._refuse()
+        certificate = replace(result.certificate, lower=unit * result.lower, upper=unit * result.upper)
+        value = unit * result.fun
+        wanted = max(self.tol * max(abs(value), unit), _NEGLIGIBLE * null)
+        if result.status is Status.INTERRUPTED and not stopped:
+            clock.stop()
+        if clock.whole is not None and clock.is_up:
+            raise OutOfTime
+        if not certificate.gap <= wanted:
+            self._warn(value, certificate.gap, wanted, Status.INTERRUPTED if clock.stopped else result.status, stopped)
+        values = {variable: result[variable] for variable in objective.variables}
+        return Solved(value, certificate, max(1, result.nit), result.history["sigma"], values)
+
+    def _refuse(self) -> NoReturn:
+        raise ValueError(
+            f"{type(self).__name__} iterations resulted in non-finite parameter values. The input data may contain"
+            " large values and need to be preprocessed."
+        )
+
+    def _warn(self, objective: float, gap: float, wanted: float, status: Status | None, stopped: bool) -> None:
+        advice = {
+            Status.TIME_LIMIT: f"Raise time_limit, now {self.time_limit} s.",
+            Status.LOCAL: "The objective is not convex: this is the best fit that was found.",
+            Status.INTERRUPTED: f"Raise max_iter, now {self.max_iter}." if stopped else "The fit was interrupted.",
+        }.get(status or Status.GAP_OPEN, "Raise tol, or scale the features.")
+        warnings.warn(
+            f"{self._stalled}The certified gap is {gap:.3g} at an objective of {objective:.6g}; tol={self.tol:g} asks"
+            f" for {wanted:.3g}. {advice}",
+            ConvergenceWarning,
+            stacklevel=frames_of_ours() + 1,
+        )
+
+    def _keep(self, X: Any, arrays: dict[str, Any]) -> None:
+        """Set fitted attributes, in the namespace and on the device of X."""
+        for name, value in followers(X, arrays).items():
+            setattr(self, name, value)
+
+    def _publish(self, solves: Sequence[Solved], many: bool, X: Any, **arrays: Any) -> None:
+        """Set the fitted attributes, in the namespace and on the device of X; per-problem ones as vectors if many."""
+        certificates = [solved.certificate for solved in solves]
+        paths = [solved.sigma_path for solved in solves]
+        numbers = {
+            "objective_": [solved.objective for solved in solves],
+            "lower_bound_": [certificate.lower for certificate in certificates],
+            "gap_": [certificate.gap for certificate in certificates],
+        }
+        arrays |= {name: np.array(values) if many else float(values[0]) for name, values in numbers.items()}
+        if not many:
+            arrays["sigma_path_"] = paths[0]
+        self._keep(X, arrays)
+        if many:
+            self.sigma_path_ = paths
+        self.certificate_ = certificates if many else certificates[0]
+        self.n_iter_ = max(solved.n_iter for solved in solves)
+
+
+class CertifiedLinear(Certified):
+    """A linear model, or one per target or class. Subclasses state the objective and say what they make of the data."""
+
+    fit_intercept: bool = parameter(default=True, rule=INTERCEPT)
+    warm_start: bool = parameter(default=False, rule=_WARM)
+
+    @property
+    def _free_intercept(self) -> bool:
+        """Whether no penalty touches the intercept, so that it makes up for shifts of targets and features."""
+        return True
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Training data.
+        y : array-like of shape (n_samples,), or (n_samples, n_targets) where several targets are taken
+            Targets, or class labels.
+        sample_weight : float or array-like of shape (n_samples,), default=None
+            Weights: zero is an absent row, two is a row given twice.
+
+        Returns
+        -------
+        self
+        """
+        self._validate_params()
+        return self._fit_data(X, y, sample_weight, self._clock(), DataMemory())
+
+    def _fit_data(self, X: Any, y: Any, sample_weight: Any, clock: Clock, memory: DataMemory) -> Any:
+        """Fit by a clock, which fits may share, to data that earlier fits may have read."""
+        raise NotImplementedError
 
     def _starts(self, count: int, features: int) -> list[tuple[Vector, float] | None]:
         """The coefficients of the previous fit, where they are asked for and of this size."""
@@ -173,7 +282,9 @@ class Certified(BaseEstimator):
         intercepts = np.broadcast_to(np.ravel(getattr(self, "intercept_", 0.0)), (count,))
         return [(row.astype(np.float64), float(b)) for row, b in zip(coef, intercepts, strict=True)]
 
-    def _along(self, path: Sequence[Mapping[str, float]], X: Any, y: Any, weight: Vector) -> Iterator[Line | None]:
+    def _along(
+        self, path: Sequence[Mapping[str, float]], X: Any, y: Any, weight: Vector, memory: DataMemory
+    ) -> Iterator[Line | None]:
         """Coefficients and intercepts for one setting after the other, where they come cheaper together; else None.
 
         They are exact but for rounding, without a bracket. What is None is fitted before the next is asked for.
@@ -200,76 +311,8 @@ class Certified(BaseEstimator):
         intercept = 0.0 if problem.b is None else shift + float(solved.values[problem.b]) - problem.moved(coef)
         return Fit(coef, intercept, solved)
 
-    def _minimize(self, objective: Objective, start: Mapping[Variable, Any] | None, clock: Clock) -> Solved:
-        # The engine's tolerance is relative above one: in units of the smallest share it is relative all the way down.
-        null = float(objective(np.zeros(objective.size)))
-        unit = 2.0 ** math.floor(math.log2(null * SMALLEST_SHARE)) if 0.0 < null < math.inf else 1.0
-        stopped = False
 
-        def limit(state: Any) -> None:
-            nonlocal stopped
-            if state.steps >= self.max_iter:
-                stopped = True
-                raise StopIteration
-
-        try:
-            result = minimize(
-                (1.0 / unit) * objective, tol=self.tol, resume=_neighbour(objective, start), callback=limit,
-                progress=bool(self.verbose), time_limit=clock.left,
-            )  # fmt: skip
-        except np.linalg.LinAlgError:  # products of the data overflow
-            result = None
-        if result is None or not np.all(np.isfinite(result.x)) or result.status is Status.UNBOUNDED:
-            raise ValueError(
-                f"{type(self).__name__} iterations resulted in non-finite parameter values. The input data may contain"
-                " large values and need to be preprocessed."
-            )
-        certificate = replace(result.certificate, lower=unit * result.lower, upper=unit * result.upper)
-        value = unit * result.fun
-        wanted = max(self.tol * max(abs(value), unit), _ROUNDING * null)
-        early = result.status in (Status.TIME_LIMIT, Status.INTERRUPTED)
-        if result.status is Status.INTERRUPTED and not stopped:
-            clock.stop()
-        if clock.whole is not None and clock.is_up:
-            raise OutOfTime
-        if (objective.curvature.is_convex or early) and not certificate.gap <= wanted:
-            self._warn(value, certificate.gap, wanted, Status.INTERRUPTED if clock.stopped else result.status, stopped)
-        values = {variable: result[variable] for variable in objective.variables}
-        return Solved(value, certificate, max(1, result.nit), result.history["sigma"], values)
-
-    def _warn(self, objective: float, gap: float, wanted: float, status: Status | None, stopped: bool) -> None:
-        advice = {
-            Status.TIME_LIMIT: f"Raise time_limit, now {self.time_limit} s.",
-            Status.INTERRUPTED: f"Raise max_iter, now {self.max_iter}." if stopped else "The fit was interrupted.",
-        }.get(status or Status.GAP_OPEN, "Raise tol, or scale the features.")
-        warnings.warn(
-            f"{self._stalled}The certified gap is {gap:.3g} at an objective of {objective:.6g}; tol={self.tol:g} asks"
-            f" for {wanted:.3g}. {advice}",
-            ConvergenceWarning,
-            stacklevel=_frames_of_ours() + 1,
-        )
-
-    def _publish(self, solves: Sequence[Solved], many: bool, X: Any, **arrays: Any) -> None:
-        """Set the fitted attributes, in the namespace and on the device of X; per-problem ones as vectors if many."""
-        certificates = [solved.certificate for solved in solves]
-        paths = [solved.sigma_path for solved in solves]
-        numbers = {
-            "objective_": [solved.objective for solved in solves],
-            "lower_bound_": [certificate.lower for certificate in certificates],
-            "gap_": [certificate.gap for certificate in certificates],
-        }
-        arrays |= {name: np.array(values) if many else float(values[0]) for name, values in numbers.items()}
-        if not many:
-            arrays["sigma_path_"] = paths[0]
-        for name, value in followers(X, arrays).items():
-            setattr(self, name, value)
-        if many:
-            self.sigma_path_ = paths
-        self.certificate_ = certificates if many else certificates[0]
-        self.n_iter_ = max(solved.n_iter for solved in solves)
-
-
-def _frames_of_ours() -> int:
+def frames_of_ours() -> int:
     """How many calls, from the caller of this up, are varopt's own: warnings are of the user's line."""
     frame: FrameType | None = sys._getframe(1)
     count = 0

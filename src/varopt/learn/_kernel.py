@@ -1,7 +1,7 @@
 """Kernel machines: scikit-learn's own, with LIBSVM as the pilot and an exact, certified finish.
 
 The classes are subclasses of scikit-learn's, so that kernels, one-vs-one, sparse input and prediction are theirs.
-LIBSVM's SMO comes close quickly and then crawls; it is stopped early, and `varopt.solvers._kernel` finishes.
+LIBSVM's SMO comes close quickly and then crawls; it is stopped early, and `varopt.solvers.kernel` finishes.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ import itertools
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from numbers import Real
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,17 +20,15 @@ from numpy.typing import NDArray
 from sklearn import svm
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import pairwise_kernels
-from sklearn.svm._base import BaseLibSVM
-from sklearn.utils._param_validation import Interval
 
 from varopt import terms
 from varopt._threads import one_thread
 from varopt.certificates import Certificate, DualGap, NoCertificate
-from varopt.learn._arrays import to_numpy
-from varopt.learn._base import SMALLEST_SHARE
-from varopt.learn._docs import filled
+from varopt.learn._base import SMALLEST_SHARE, Certified
+from varopt.learn._compat import PROBABILITY, BaseLibSVM, to_numpy
+from varopt.learn._parameters import CLASS_WEIGHT, NON_NEGATIVE, Declared, Rule, as_in, parameter
 from varopt.solvers import State
-from varopt.solvers._kernel import KernelProblem, solve_kernel
+from varopt.solvers.kernel import KernelProblem, solve_kernel
 
 __all__ = ["SVC", "SVR"]
 
@@ -39,10 +36,15 @@ Vector = NDArray[np.float64]
 Index = NDArray[np.intp]
 _Block = Callable[[Index, Index], Vector]
 
-_ROUNDS = 100_000  # of LIBSVM's steps, and a hundred a sample: several times what it takes where it ends
+_LIBSVM_STEPS = 100_000  # of LIBSVM's steps, and a hundred a sample: several times what it takes where it ends
 _PILOT = 1e-3  # LIBSVM's own tolerance while it is the pilot: scikit-learn's default
-_FEW = 2000  # samples up to which the whole kernel matrix is kept
+_WHOLE_KERNEL = 2000  # samples up to which the whole kernel matrix is kept
 _LARGEST = 1e10  # what an infinite C is taken as
+_KERNEL = (
+    'The kernel. That of "sigmoid" is not positive semidefinite: its fits are LIBSVM\'s and have no lower bound. For'
+    ' "precomputed" and callables the certificate assumes that it is.'
+)
+_PROBABILITY = "As in scikit-learn; use `sklearn.calibration.CalibratedClassifierCV` instead."
 _SEMIDEFINITE = "the kernel is positive semidefinite"
 
 
@@ -65,18 +67,35 @@ class _TimeUp(Exception):
     """The time limit was reached."""
 
 
-class _Finished(BaseLibSVM):
+def _as_theirs(name: str, text: str = "As in scikit-learn.", type: str = "") -> Rule:
+    return Rule(text, *svm.SVC._parameter_constraints[name], type=type)
+
+
+class _Finished(Declared, BaseLibSVM):
     """What the two classes share: a fit by LIBSVM that is then finished and certified."""
 
-    # What scikit-learn's code sets, and this changes.
-    tol: float
-    support_: Any
-    dual_coef_: Any
-    _n_support: Any
+    kernel: Any = parameter(default="rbf", rule=_as_theirs("kernel", _KERNEL))
+    degree: int = parameter(default=3, rule=_as_theirs("degree", 'Degree of "poly".'))
+    gamma: Any = parameter(default="scale", rule=_as_theirs("gamma", 'Coefficient of "rbf", "poly" and "sigmoid".'))
+    coef0: float = parameter(default=0.0, rule=_as_theirs("coef0", 'Independent term of "poly" and "sigmoid".'))
+    C: float = parameter(default=1.0, rule=_as_theirs("C", "Weight of the loss, positive."))
+    shrinking: bool = parameter(default=True, rule=_as_theirs("shrinking", "Whether LIBSVM shrinks."))
+    tol: float = parameter(default=1e-9, rule=as_in(Certified, "tol"))
+    cache_size: float = parameter(default=200, rule=_as_theirs("cache_size", "Megabytes of LIBSVM's cache."))
+    verbose: bool = parameter(default=False, rule=_as_theirs("verbose", "LIBSVM's output."))
+    max_iter: int = parameter(default=-1, rule=_as_theirs("max_iter", "Most iterations of LIBSVM; -1 for no limit."))
+    time_limit: float | None = parameter(default=None, rule=as_in(Certified, "time_limit"))
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        cls.__doc__ = filled(cls.__doc__)
+    #: The class of scikit-learn.
+    _theirs: ClassVar[type[Any]]
+    # What scikit-learn's code sets, and this changes.
+    support_: Any = field(init=False)
+    dual_coef_: Any = field(init=False)
+    _n_support: Any = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Have scikit-learn's class set what it sets."""
+        self._theirs.__init__(self, **{name: getattr(self, name) for name in self._theirs._get_param_names()})
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
         """Fit the model.
@@ -128,8 +147,8 @@ class _Finished(BaseLibSVM):
             y, sample_weight = y[kept], sample_weight[kept]
             self._check_labels(y)
         wanted, self.tol = self.tol, max(_PILOT, self.tol) * self._scale(y)
-        asked = int(self.max_iter)  # type: ignore[has-type]
-        self.max_iter = asked if asked >= 0 else _ROUNDS + 100 * y.shape[0]
+        asked = int(self.max_iter)
+        self.max_iter = asked if asked >= 0 else _LIBSVM_STEPS + 100 * y.shape[0]
         try:
             with warnings.catch_warnings():
                 if asked < 0:  # in single precision, LIBSVM may never come to its tolerance: what is left is finished
@@ -245,7 +264,7 @@ class _Finished(BaseLibSVM):
                     pairwise_kernels(X[rows], X[columns], metric=self.kernel, filter_params=True, **options)
                 )
 
-            if count > _FEW:
+            if count > _WHOLE_KERNEL:
                 return block
             matrix = block(slice(None), slice(None))
         return lambda rows, columns: matrix[np.ix_(rows, columns)]
@@ -261,50 +280,13 @@ class SVC(_Finished, svm.SVC):
     objective of `sklearn.svm.SVC`, of which this is a subclass. LIBSVM finds which samples are support vectors, and
     their coefficients are then solved for exactly.
 
-    Parameters
-    ----------
-    C : float, default=1.0
-        Weight of the loss, positive.
-    kernel : {"linear", "poly", "rbf", "sigmoid", "precomputed"} or callable, default="rbf"
-        The kernel. That of "sigmoid" is not positive semidefinite: its fits are LIBSVM's and have no lower bound. For
-        "precomputed" and callables the certificate assumes that it is.
-    degree : int, default=3
-        Degree of "poly".
-    gamma : {"scale", "auto"} or float, default="scale"
-        Coefficient of "rbf", "poly" and "sigmoid".
-    coef0 : float, default=0.0
-        Independent term of "poly" and "sigmoid".
-    shrinking : bool, default=True
-        Whether LIBSVM shrinks.
-    probability : bool, default="deprecated"
-        As in scikit-learn; use `sklearn.calibration.CalibratedClassifierCV` instead.
-    {tol}
-    cache_size : float, default=200
-        Megabytes of LIBSVM's cache.
-    class_weight : dict or "balanced", default=None
-        Factors of C by class.
-    verbose : bool, default=False
-        LIBSVM's output.
-    max_iter : int, default=-1
-        Most iterations of LIBSVM; -1 for no limit.
-    decision_function_shape : {"ovo", "ovr"}, default="ovr"
-        As in scikit-learn.
-    break_ties : bool, default=False
-        As in scikit-learn.
-    random_state : int, default=None
-        As in scikit-learn.
-    {time_limit}
+    {parameters}
 
     Attributes
     ----------
     support_, support_vectors_, n_support_, dual_coef_, intercept_, coef_, classes_, class_weight_, fit_status_, n_iter_
         As in scikit-learn.
-    objective_, lower_bound_, gap_ : float, or ndarray with an entry per pair of classes
-        The objective, a number below which no machine's objective lies, and their difference.
-    certificate_ : Certificate, or a list of them
-        How the bound was proved and what it assumes.
-    sigma_path_ : ndarray
-        Empty: the finish is exact.
+    {certified}
 
     Notes
     -----
@@ -322,23 +304,12 @@ class SVC(_Finished, svm.SVC):
     (197.75127, True)
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = svm.SVC._parameter_constraints | {
-        "tol": [Interval(Real, 0.0, None, closed="left")],
-        "time_limit": [None, Interval(Real, 0.0, None, closed="neither")],
-    }
-
-    def __init__(
-        self, *, C: float = 1.0, kernel: Any = "rbf", degree: int = 3, gamma: Any = "scale", coef0: float = 0.0,
-        shrinking: bool = True, probability: Any = "deprecated", tol: float = 1e-9, cache_size: float = 200,
-        class_weight: Any = None, verbose: bool = False, max_iter: int = -1, decision_function_shape: str = "ovr",
-        break_ties: bool = False, random_state: Any = None, time_limit: float | None = None,
-    ) -> None:  # fmt: skip
-        super().__init__(
-            C=C, kernel=kernel, degree=degree, gamma=gamma, coef0=coef0, shrinking=shrinking, probability=probability,
-            tol=tol, cache_size=cache_size, class_weight=class_weight, verbose=verbose, max_iter=max_iter,
-            decision_function_shape=decision_function_shape, break_ties=break_ties, random_state=random_state,
-        )  # fmt: skip
-        self.time_limit = time_limit
+    probability: Any = parameter(default=PROBABILITY, rule=_as_theirs("probability", _PROBABILITY, "bool"))
+    class_weight: Any = parameter(default=None, rule=CLASS_WEIGHT)
+    decision_function_shape: str = parameter(default="ovr", rule=_as_theirs("decision_function_shape"))
+    break_ties: bool = parameter(default=False, rule=_as_theirs("break_ties"))
+    random_state: Any = parameter(default=None, rule=_as_theirs("random_state"))
+    _theirs = svm.SVC
 
     def decision_function(self, X: Any) -> Any:
         """Distances from the separating surfaces, as scikit-learn gives them."""
@@ -384,42 +355,13 @@ class SVR(_Finished, svm.SVR):
     `sklearn.svm.SVR`, of which this is a subclass. LIBSVM finds which samples are support vectors, and their
     coefficients are then solved for exactly.
 
-    Parameters
-    ----------
-    kernel : {"linear", "poly", "rbf", "sigmoid", "precomputed"} or callable, default="rbf"
-        The kernel. That of "sigmoid" is not positive semidefinite: its fits are LIBSVM's and have no lower bound. For
-        "precomputed" and callables the certificate assumes that it is.
-    degree : int, default=3
-        Degree of "poly".
-    gamma : {"scale", "auto"} or float, default="scale"
-        Coefficient of "rbf", "poly" and "sigmoid".
-    coef0 : float, default=0.0
-        Independent term of "poly" and "sigmoid".
-    {tol}
-    C : float, default=1.0
-        Weight of the loss, positive.
-    epsilon : float, default=0.1
-        Errors up to here cost nothing.
-    shrinking : bool, default=True
-        Whether LIBSVM shrinks.
-    cache_size : float, default=200
-        Megabytes of LIBSVM's cache.
-    verbose : bool, default=False
-        LIBSVM's output.
-    max_iter : int, default=-1
-        Most iterations of LIBSVM; -1 for no limit.
-    {time_limit}
+    {parameters}
 
     Attributes
     ----------
     support_, support_vectors_, n_support_, dual_coef_, intercept_, coef_, fit_status_, n_iter_
         As in scikit-learn.
-    objective_, lower_bound_, gap_ : float
-        The objective, a number below which no machine's objective lies, and their difference.
-    certificate_ : Certificate
-        How the bound was proved and what it assumes.
-    sigma_path_ : ndarray
-        Empty: the finish is exact.
+    {certified}
 
     Examples
     --------
@@ -431,21 +373,8 @@ class SVR(_Finished, svm.SVR):
     (True, True)
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = svm.SVR._parameter_constraints | {
-        "tol": [Interval(Real, 0.0, None, closed="left")],
-        "time_limit": [None, Interval(Real, 0.0, None, closed="neither")],
-    }
-
-    def __init__(
-        self, *, kernel: Any = "rbf", degree: int = 3, gamma: Any = "scale", coef0: float = 0.0, tol: float = 1e-9,
-        C: float = 1.0, epsilon: float = 0.1, shrinking: bool = True, cache_size: float = 200, verbose: bool = False,
-        max_iter: int = -1, time_limit: float | None = None,
-    ) -> None:  # fmt: skip
-        super().__init__(
-            kernel=kernel, degree=degree, gamma=gamma, coef0=coef0, tol=tol, C=C, epsilon=epsilon, shrinking=shrinking,
-            cache_size=cache_size, verbose=verbose, max_iter=max_iter,
-        )  # fmt: skip
-        self.time_limit = time_limit
+    epsilon: float = parameter(default=0.1, rule=Rule("Errors up to here cost nothing.", NON_NEGATIVE))
+    _theirs = svm.SVR
 
     def _scale(self, y: Vector) -> float:
         return min(1.0, float(np.ptp(y))) or 1.0

@@ -4,105 +4,90 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from numbers import Real
-from typing import Any, ClassVar
+from dataclasses import field, replace
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import MultiOutputMixin, RegressorMixin
-from sklearn.linear_model._base import LinearModel
-from sklearn.utils._param_validation import Interval, StrOptions
 
 import varopt.model as vo
-from varopt.learn._arrays import followers
-from varopt.learn._base import Certified, Clock, Fit, Line, Solved
+from varopt.composite import composite
+from varopt.learn._base import CertifiedLinear, Clock, Fit, Line, Solved, frames_of_ours
+from varopt.learn._compat import LinearModel, followers
+from varopt.learn._parameters import (
+    BOOLEAN,
+    NON_NEGATIVE,
+    POSITIVE,
+    RANDOM_STATE,
+    RIDGE_OR_L1,
+    SHARE,
+    STRENGTH,
+    UNUSED,
+    Declared,
+    Rule,
+    one_of,
+    parameter,
+)
 from varopt.learn._problem import (
     LinearProblem,
     epsilon_insensitive,
+    near_zero,
     penalty,
     squared_epsilon_insensitive,
     squared_error,
 )
-from varopt.learn._rows import Rows
-from varopt.model._maps import Matrix
-from varopt.solvers import composite, pivoted_along
+from varopt.learn._rows import DataMemory, WeightedRows
+from varopt.solvers import pivoted_along
 
-__all__ = ["ElasticNet", "LADRegressor", "Lasso", "LinearRegressor", "LinearSVR"]
+__all__ = ["ElasticNet", "LADRegressor", "Lasso", "LeastSquaresOptions", "Liblinear", "LinearRegressor", "LinearSVR"]
 
 Vector = NDArray[np.float64]
 
-NON_NEGATIVE = Interval(Real, 0.0, None, closed="left")
-POSITIVE = Interval(Real, 0.0, None, closed="neither")
-SHARE = Interval(Real, 0.0, 1.0, closed="both")
-_OFFSET = 300.0  # standard deviations from zero beyond which the mean of a feature is in the way
 _GRAM = 2000  # features up to which fits along a path are made on one Gram matrix
+_INSENSITIVE = Rule(
+    "``max(|z| - epsilon, 0)``, or its square.", one_of("epsilon_insensitive", "squared_epsilon_insensitive")
+)
+_SCALING = Rule(
+    "With `penalize_intercept`, the value of the constant feature whose coefficient is penalised.", POSITIVE
+)
+_PENALIZED = Rule(
+    "Whether the intercept b is penalised like the coefficient of a constant feature, as LIBLINEAR does: a ridge adds"
+    " ``0.5 * (b / intercept_scaling)^2``.",
+    BOOLEAN,
+)
 
 
-class LinearRegressor(RegressorMixin, LinearModel, Certified):
+class LinearRegressor(RegressorMixin, CertifiedLinear, LinearModel):
     """A linear model of one target, or of several, each on its own. Subclasses state the objective."""
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = Certified._parameter_constraints | {
-        "fit_intercept": ["boolean"],
-        "warm_start": ["boolean"],
-    }
-    #: Whether no penalty touches the intercept, so that targets may be shifted to their mean.
-    _free_intercept = True
-    #: Whether losses are squares.
-    _least_squares = False
-
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
-        """Fit the model.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Training data.
-        y : array-like of shape (n_samples,) or (n_samples, n_targets)
-            Targets.
-        sample_weight : float or array-like of shape (n_samples,), default=None
-            Weights: zero is an absent row, two is a row given twice.
-
-        Returns
-        -------
-        self
-        """
-        self._validate_params()
+    def _fit_data(self, X: Any, y: Any, sample_weight: Any, clock: Clock, memory: DataMemory) -> Any:
         several = self.__sklearn_tags__().target_tags.multi_output
-        data, targets, weight = self._read(X, y, sample_weight, y_numeric=True, multi_output=several)
-        rows = self._rows(data, targets, weight)
-        fits = self._fits(rows, self._clock())
+        data, targets, weight = self._read(X, y, sample_weight, memory, y_numeric=True, multi_output=several)
+        rows = memory.rows(data, targets, weight)
+        fits = self._fits(rows, clock)
         self._publish_linear(fits, len(fits) > 1, X, data, targets)
         return self
 
-    def _fits(self, rows: Rows, clock: Clock) -> list[Fit]:
+    def _fits(self, rows: WeightedRows, clock: Clock) -> list[Fit]:
         columns = rows.y.reshape(rows.y.shape[0], -1).T
         starts = self._starts(len(columns), rows.X.shape[1])
         return [self._fit_target(rows, y, start, clock) for y, start in zip(columns, starts, strict=True)]
 
-    def _fit_target(self, rows: Rows, y: Any, start: tuple[Vector, float] | None, clock: Clock, **options: Any) -> Fit:
+    def _fit_target(
+        self, rows: WeightedRows, y: Any, start: tuple[Vector, float] | None, clock: Clock, **options: Any
+    ) -> Fit:
         problem, shift = self._problem(rows, y)
         return self._fit_problem(problem, start, clock, shift, **options)
 
-    def _problem(self, rows: Rows, y: Any) -> tuple[LinearProblem, float]:
-        """The problem of one target, shifted to its mean where an intercept makes up for it.
-
-        Least squares of features whose means are far larger than what they vary by are centred too: products of such
-        features are nearly all the same, and their differences, which are what matters, are lost.
-        """
+    def _problem(self, rows: WeightedRows, y: Any) -> tuple[LinearProblem, float]:
+        """The problem of one target, shifted to its mean, and of features near zero, where an intercept allows it."""
         y = np.asarray(y, dtype=np.float64)
-        shift = float(rows.weight @ y / rows.total) if self.fit_intercept and self._free_intercept else 0.0
-        problem = LinearProblem(rows.X, y - shift, rows.weight, self.fit_intercept)
-        if not self.fit_intercept or not self._least_squares or sp.issparse(rows.X):
-            return problem, shift
-        features = Matrix(rows.X)
-        center = np.asarray(features.transpose_apply(rows.weight) / rows.total, dtype=np.float64)
-        squares = features.gram_diagonal(rows.weight) / rows.total
-        far = np.flatnonzero(squares - center**2 < (center / _OFFSET) ** 2)
-        if not np.any(np.ptp(rows.X[:, far], axis=0) > 0.0):  # constant ones do no harm
-            return problem, shift
-        return replace(problem, X=rows.X - center, center=center), shift
+        if not (self.fit_intercept and self._free_intercept):
+            return LinearProblem(rows.X, y, rows.weight, self.fit_intercept), 0.0
+        shift = float(rows.weight @ y / rows.total)
+        return near_zero(LinearProblem(rows.X, y - shift, rows.weight, True)), shift
 
     def _publish_linear(self, fits: list[Fit], many: bool, X: Any, data: Any, targets: Any) -> None:
         coef = np.array([fit.coef for fit in fits], dtype=data.dtype)
@@ -114,7 +99,22 @@ class LinearRegressor(RegressorMixin, LinearModel, Certified):
         )  # fmt: skip
 
 
-class ElasticNet(MultiOutputMixin, LinearRegressor):
+class LeastSquaresOptions(Declared):
+    """What scikit-learn's elastic nets take beyond the strengths of their penalties."""
+
+    precompute: Any = parameter(default=False, rule=Rule(UNUSED, BOOLEAN, "array-like", one_of("auto")))
+    copy_X: bool = parameter(default=True, rule=Rule("Accepted for compatibility: X is never changed.", BOOLEAN))
+    positive: bool = parameter(default=False, rule=Rule("Whether coefficients must not be negative.", BOOLEAN))
+    random_state: Any = parameter(default=None, rule=RANDOM_STATE)
+    selection: str = parameter(default="cyclic", rule=Rule(UNUSED, one_of("cyclic", "random")))
+
+    @property
+    def dual_gap_(self) -> Any:
+        """The certified gap, by the name that scikit-learn gives to its own."""
+        return self.gap_  # type: ignore[attr-defined]
+
+
+class ElasticNet(MultiOutputMixin, LeastSquaresOptions, LinearRegressor):
     """Least squares with L1 and squared L2 penalties, and a certified gap.
 
     Minimises::
@@ -124,26 +124,7 @@ class ElasticNet(MultiOutputMixin, LinearRegressor):
 
     as `sklearn.linear_model.ElasticNet` does, with weights for `n_samples` where there are some.
 
-    Parameters
-    ----------
-    {alpha}
-    l1_ratio : float, default=0.5
-        The share of the L1 penalty, between 0 and 1.
-    {fit_intercept}
-    precompute : bool or array, default=False
-        Accepted for compatibility, without effect.
-    {max_iter}
-    copy_X : bool, default=True
-        Accepted for compatibility: X is never changed.
-    {tol}
-    {warm_start}
-    positive : bool, default=False
-        Whether coefficients must not be negative.
-    {random_state}
-    selection : {"cyclic", "random"}, default="cyclic"
-        Accepted for compatibility, without effect.
-    {time_limit}
-    {verbose}
+    {parameters}
 
     Attributes
     ----------
@@ -161,67 +142,22 @@ class ElasticNet(MultiOutputMixin, LinearRegressor):
     (array([0.5082]), True)
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = LinearRegressor._parameter_constraints | {
-        "alpha": [NON_NEGATIVE],
-        "l1_ratio": [SHARE],
-        "precompute": ["boolean", "array-like", StrOptions({"auto"})],
-        "copy_X": ["boolean"],
-        "positive": ["boolean"],
-        "random_state": ["random_state"],
-        "selection": [StrOptions({"cyclic", "random"})],
-    }
+    alpha: float = parameter(default=1.0, rule=STRENGTH, kw_only=False)
+    l1_ratio: float = parameter(default=0.5, rule=SHARE)
     _stalled = "Objective did not converge. You might want to increase the number of iterations. "
-    _least_squares = True
-
-    def __init__(
-        self, alpha: float = 1.0, *, l1_ratio: float = 0.5, fit_intercept: bool = True, precompute: Any = False,
-        max_iter: int = 1000, copy_X: bool = True, tol: float = 1e-9, warm_start: bool = False, positive: bool = False,
-        random_state: Any = None, selection: str = "cyclic", time_limit: float | None = None, verbose: int = 0,
-    ) -> None:  # fmt: skip
-        self.alpha = alpha
-        self.l1_ratio = l1_ratio
-        self.fit_intercept = fit_intercept
-        self.precompute = precompute
-        self.max_iter = max_iter
-        self.copy_X = copy_X
-        self.tol = tol
-        self.warm_start = warm_start
-        self.positive = positive
-        self.random_state = random_state
-        self.selection = selection
-        self.time_limit = time_limit
-        self.verbose = verbose
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, check_input: bool = True) -> Any:
-        """Fit the model.
+        """Fit the model, as `LinearRegressor.fit` does; the data are checked whatever `check_input` says."""
+        return super().fit(X, y, sample_weight)
 
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Training data.
-        y : array-like of shape (n_samples,) or (n_samples, n_targets)
-            Targets.
-        sample_weight : float or array-like of shape (n_samples,), default=None
-            Weights: zero is an absent row, two is a row given twice.
-        check_input : bool, default=True
-            Accepted for compatibility: the data are always checked.
-
-        Returns
-        -------
-        self
-        """
+    def _fit_data(self, X: Any, y: Any, sample_weight: Any, clock: Clock, memory: DataMemory) -> Any:
         if self.alpha == 0:
             warnings.warn(
                 "With alpha=0, this algorithm does not converge well. You are advised to use the LinearRegression"
                 " estimator",
-                stacklevel=2,
+                stacklevel=frames_of_ours() + 1,
             )
-        return super().fit(X, y, sample_weight)
-
-    @property
-    def dual_gap_(self) -> Any:
-        """The certified gap, by the name that scikit-learn gives to its own."""
-        return self.gap_
+        return super()._fit_data(X, y, sample_weight, clock, memory)
 
     @property
     def sparse_coef_(self) -> Any:
@@ -237,9 +173,11 @@ class ElasticNet(MultiOutputMixin, LinearRegressor):
         ridge = penalty("l2", problem.w, self.alpha * (1.0 - self.l1_ratio))
         return loss + vo.sum(vo.piecewise(problem.w, knots=[0.0], pieces=pieces)) + ridge
 
-    def _along(self, path: Sequence[Mapping[str, float]], X: Any, y: Any, weight: Vector) -> Iterator[Line | None]:
+    def _along(
+        self, path: Sequence[Mapping[str, float]], X: Any, y: Any, weight: Vector, memory: DataMemory
+    ) -> Iterator[Line | None]:
         yield None  # the first checks the data
-        rows = self._rows(*self._read(X, y, weight))
+        rows = memory.rows(*self._read(X, y, weight, memory))
         plain = not sp.issparse(rows.X) and not self.positive and self.alpha > 0.0
         if not plain or not rows.X.shape[1] <= min(_GRAM, rows.X.shape[0]):
             yield from [None] * (len(path) - 1)
@@ -281,24 +219,7 @@ class Lasso(ElasticNet):
     Minimises ``1 / (2 * n_samples) * ||y - Xw||^2_2 + alpha * ||w||_1`` as `sklearn.linear_model.Lasso` does, with
     weights for `n_samples` where there are some.
 
-    Parameters
-    ----------
-    {alpha}
-    {fit_intercept}
-    precompute : bool or array, default=False
-        Accepted for compatibility, without effect.
-    copy_X : bool, default=True
-        Accepted for compatibility: X is never changed.
-    {max_iter}
-    {tol}
-    {warm_start}
-    positive : bool, default=False
-        Whether coefficients must not be negative.
-    {random_state}
-    selection : {"cyclic", "random"}, default="cyclic"
-        Accepted for compatibility, without effect.
-    {time_limit}
-    {verbose}
+    {parameters}
 
     Attributes
     ----------
@@ -316,21 +237,7 @@ class Lasso(ElasticNet):
     (array([1.]), True)
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        name: rules for name, rules in ElasticNet._parameter_constraints.items() if name != "l1_ratio"
-    }
-    l1_ratio = 1.0
-
-    def __init__(
-        self, alpha: float = 1.0, *, fit_intercept: bool = True, precompute: Any = False, copy_X: bool = True,
-        max_iter: int = 1000, tol: float = 1e-9, warm_start: bool = False, positive: bool = False,
-        random_state: Any = None, selection: str = "cyclic", time_limit: float | None = None, verbose: int = 0,
-    ) -> None:  # fmt: skip
-        super().__init__(
-            alpha=alpha, fit_intercept=fit_intercept, precompute=precompute, max_iter=max_iter, copy_X=copy_X, tol=tol,
-            warm_start=warm_start, positive=positive, random_state=random_state, selection=selection,
-            time_limit=time_limit, verbose=verbose, l1_ratio=1.0,
-        )  # fmt: skip
+    l1_ratio: float = field(default=1.0, init=False)
 
 
 class LADRegressor(LinearRegressor):
@@ -338,26 +245,9 @@ class LADRegressor(LinearRegressor):
 
     Minimises ``1 / n_samples * ||y - Xw||_1 + alpha * R(w)``.
 
-    Parameters
-    ----------
-    alpha : float, default=0.0
-        Strength of the penalty.
-    penalty : {"l1", "l2", "elasticnet"} or None, default="l1"
-        R: ``||w||_1``, ``0.5 ||w||^2_2``, or ``l1_ratio ||w||_1 + 0.5 (1 - l1_ratio) ||w||^2_2``.
-    l1_ratio : float, default=0.5
-        The share of the L1 penalty in the elastic net.
-    {fit_intercept}
-    {tol}
-    {max_iter}
-    {time_limit}
-    {warm_start}
-    {verbose}
+    {parameters}
 
-    Attributes
-    ----------
-    coef_ : ndarray of shape (n_features,)
-    intercept_ : float
-    {fitted}
+    {regressor}
 
     Examples
     --------
@@ -369,59 +259,35 @@ class LADRegressor(LinearRegressor):
     (array([2.]), 1.0)
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = LinearRegressor._parameter_constraints | {
-        "alpha": [NON_NEGATIVE],
-        "penalty": [StrOptions({"l1", "l2", "elasticnet"}), None],
-        "l1_ratio": [SHARE],
-    }
-
-    def __init__(
-        self, alpha: float = 0.0, *, penalty: str | None = "l1", l1_ratio: float = 0.5, fit_intercept: bool = True,
-        tol: float = 1e-9, max_iter: int = 1000, time_limit: float | None = None, warm_start: bool = False,
-        verbose: int = 0,
-    ) -> None:  # fmt: skip
-        self.alpha = alpha
-        self.penalty = penalty
-        self.l1_ratio = l1_ratio
-        self.fit_intercept = fit_intercept
-        self.tol = tol
-        self.max_iter = max_iter
-        self.time_limit = time_limit
-        self.warm_start = warm_start
-        self.verbose = verbose
+    alpha: float = parameter(default=0.0, rule=STRENGTH, kw_only=False)
+    penalty: str | None = parameter(default="l1", rule=RIDGE_OR_L1)
+    l1_ratio: float = parameter(default=0.5, rule=SHARE)
 
     def _objective(self, problem: LinearProblem, **options: Any) -> Any:
         return problem.mean(vo.abs(problem.residual)) + penalty(self.penalty, problem.w, self.alpha, self.l1_ratio)
 
 
-class LinearSVR(LinearRegressor):
+class Liblinear(Declared):
+    """What LIBLINEAR's two machines have in common: C, and an intercept that may be penalised."""
+
+    C: float = parameter(default=1.0, rule=Rule("Weight of the loss, positive.", POSITIVE))
+    dual: Any = parameter(default="auto", rule=Rule(UNUSED, BOOLEAN, one_of("auto")))
+    intercept_scaling: float = parameter(default=1.0, rule=_SCALING)
+    penalize_intercept: bool = parameter(default=False, rule=_PENALIZED)
+    random_state: Any = parameter(default=None, rule=RANDOM_STATE)
+
+    @property
+    def _free_intercept(self) -> bool:
+        return not self.penalize_intercept
+
+
+class LinearSVR(Liblinear, LinearRegressor):
     """Linear support vector regression with a certified gap.
 
     Minimises ``0.5 * ||w||^2_2 + C * sum_i loss(y_i - w'x_i - b)`` as `sklearn.svm.LinearSVR` does, except that the
     intercept is not penalised; `penalize_intercept` restores scikit-learn's objective.
 
-    Parameters
-    ----------
-    epsilon : float, default=0.0
-        Residuals up to this size cost nothing.
-    {tol}
-    C : float, default=1.0
-        Weight of the loss, positive.
-    loss : {"epsilon_insensitive", "squared_epsilon_insensitive"}, default="epsilon_insensitive"
-        ``max(|z| - epsilon, 0)``, or its square.
-    fit_intercept : bool, default=True
-        Whether to fit an intercept.
-    intercept_scaling : float, default=1.0
-        With `penalize_intercept`, the value of the constant feature whose coefficient is penalised.
-    dual : "auto" or bool, default="auto"
-        Accepted for compatibility, without effect.
-    {verbose}
-    {random_state}
-    {max_iter}
-    penalize_intercept : bool, default=False
-        Whether to add ``0.5 * (b / intercept_scaling)^2``, as LIBLINEAR does.
-    {time_limit}
-    {warm_start}
+    {parameters}
 
     Attributes
     ----------
@@ -437,40 +303,8 @@ class LinearSVR(LinearRegressor):
     (array([1.]), array([1.]))
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = LinearRegressor._parameter_constraints | {
-        "epsilon": [NON_NEGATIVE],
-        "C": [POSITIVE],
-        "loss": [StrOptions({"epsilon_insensitive", "squared_epsilon_insensitive"})],
-        "intercept_scaling": [POSITIVE],
-        "dual": ["boolean", StrOptions({"auto"})],
-        "random_state": ["random_state"],
-        "penalize_intercept": ["boolean"],
-    }
-    _stalled = "Liblinear failed to converge, increase the number of iterations. "
-
-    def __init__(
-        self, *, epsilon: float = 0.0, tol: float = 1e-9, C: float = 1.0, loss: str = "epsilon_insensitive",
-        fit_intercept: bool = True, intercept_scaling: float = 1.0, dual: Any = "auto", verbose: int = 0,
-        random_state: Any = None, max_iter: int = 1000, penalize_intercept: bool = False,
-        time_limit: float | None = None, warm_start: bool = False,
-    ) -> None:  # fmt: skip
-        self.epsilon = epsilon
-        self.tol = tol
-        self.C = C
-        self.loss = loss
-        self.fit_intercept = fit_intercept
-        self.intercept_scaling = intercept_scaling
-        self.dual = dual
-        self.verbose = verbose
-        self.random_state = random_state
-        self.max_iter = max_iter
-        self.penalize_intercept = penalize_intercept
-        self.time_limit = time_limit
-        self.warm_start = warm_start
-
-    @property
-    def _free_intercept(self) -> bool:  # type: ignore[override]
-        return not self.penalize_intercept
+    epsilon: float = parameter(default=0.0, rule=Rule("Residuals up to this size cost nothing.", NON_NEGATIVE))
+    loss: str = parameter(default="epsilon_insensitive", rule=_INSENSITIVE)
 
     def _objective(self, problem: LinearProblem, **options: Any) -> Any:
         loss = epsilon_insensitive if self.loss == "epsilon_insensitive" else squared_epsilon_insensitive

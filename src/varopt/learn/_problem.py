@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 import varopt.model as vo
+from varopt.learn._parameters import Rule, one_of
 from varopt.model import Variable
+from varopt.model.maps import Matrix
 
-__all__ = ["CLASSIFICATION_LOSSES", "PENALTIES", "REGRESSION_LOSSES", "LinearProblem", "differences", "penalty"]
+__all__ = [
+    "ANY_PENALTY",
+    "CLASSIFICATION_LOSSES",
+    "PENALTIES",
+    "REGRESSION_LOSSES",
+    "LinearProblem",
+    "differences",
+    "penalty",
+]
 
 Vector = NDArray[np.float64]
+
+
+_OFFSET = 300.0  # standard deviations from zero beyond which the mean of a feature is in the way
+_SAMPLED = 1000  # rows that are looked at first
 
 
 @dataclass(frozen=True)
@@ -65,6 +80,31 @@ class LinearProblem:
     def mean(self, losses: Any) -> Any:
         """``sum_i s_i loss_i / sum_i s_i``."""
         return (1.0 / float(self.weight.sum())) * self.total(losses)
+
+
+def near_zero(problem: LinearProblem) -> LinearProblem:
+    """The problem with the means taken from its features, where they are far larger than what features vary by.
+
+    The free intercept makes up for it. Products of features far from zero are nearly all the same, and their
+    differences, which are what matters, are lost; and an intercept that balances large numbers leaves no digits for the
+    rest. Sparse features are left as they are.
+    """
+    X, weight = problem.X, problem.weight
+    if sp.issparse(X) or not _far(X[:: X.shape[0] // _SAMPLED + 1]).any():
+        return problem
+    total, features = float(weight.sum()), Matrix(X)
+    center = np.asarray(features.transpose_apply(weight) / total, dtype=np.float64)
+    squares = features.gram_diagonal(weight) / total
+    far = np.flatnonzero(squares - center**2 < (center / _OFFSET) ** 2)
+    if not np.any(np.ptp(X[:, far], axis=0) > 0.0):  # constant ones do no harm
+        return problem
+    return replace(problem, X=X - center, center=center)
+
+
+def _far(sample: Any) -> NDArray[np.bool_]:
+    """Which features may be far from zero, by a few of their rows."""
+    largest = np.abs(sample).max(axis=0, initial=0.0)
+    return np.asarray(np.ptp(sample, axis=0) < largest / 10.0)
 
 
 # -- Losses ------------------------------------------------------------------------------------------------------------
@@ -160,3 +200,13 @@ def penalty(name: str | Callable[[Any], Any] | None, w: Any, alpha: float, l1_ra
     if name is None or alpha == 0.0:
         return 0.0
     return alpha * name(w) if callable(name) else PENALTIES[name](w, float(alpha), float(l1_ratio))
+
+
+ANY_PENALTY = Rule(
+    "R: ``0.5 ||w||^2_2``, ``||w||_1``, ``l1_ratio ||w||_1 + 0.5 (1 - l1_ratio) ||w||^2_2``, and with the L1 norm of"
+    " first or second differences in place of the last; a callable maps coefficients to an objective, as `varopt.norm1`"
+    " does.",
+    one_of(*PENALTIES),
+    callable,
+    None,
+)

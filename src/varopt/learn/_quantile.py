@@ -4,25 +4,29 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
-from numbers import Real
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import d2_pinball_score
-from sklearn.utils._param_validation import Interval, StrOptions
 
 import varopt.model as vo
 from varopt.learn._base import Clock, Fit, Solved
-from varopt.learn._linear import NON_NEGATIVE, SHARE, LinearRegressor
+from varopt.learn._linear import LinearRegressor
+from varopt.learn._parameters import BOOLEAN, LEVEL, RIDGE_OR_L1, SHARE, STRENGTH, UNUSED, Rule, one_of, parameter
 from varopt.learn._problem import LinearProblem, penalty
-from varopt.learn._rows import Rows
+from varopt.learn._rows import WeightedRows
 
-__all__ = ["QuantileRegressor", "QuantileScore"]
+__all__ = ["LEVELS", "QuantileRegressor", "QuantileScore"]
 
 Vector = NDArray[np.float64]
 
-_PENALTIES = {"l1", "l2", "elasticnet"}
+LEVELS = Rule("The level, in (0, 1), or several.", LEVEL, "array-like", type="float or array-like of float")
+_NON_CROSSING = Rule(
+    "Whether the quantiles of several levels must be in order at every training row. All levels are then one problem,"
+    " the sum of their objectives; what is in order at rows is in order everywhere between them.",
+    BOOLEAN,
+)
 
 
 class QuantileScore:
@@ -51,28 +55,7 @@ class QuantileRegressor(QuantileScore, LinearRegressor):
     with the pinball loss ``PB_q(t) = q * max(t, 0) + (1 - q) * max(-t, 0)``; for one level and ``R(w) = ||w||_1`` this
     is the objective of `sklearn.linear_model.QuantileRegressor`. Many levels are fitted in turn, each from the last.
 
-    Parameters
-    ----------
-    quantile : float or array-like of float, default=0.5
-        The level, in (0, 1), or several.
-    {alpha}
-    {fit_intercept}
-    solver : str, default="auto"
-        Accepted for compatibility, without effect.
-    solver_options : dict, default=None
-        Accepted for compatibility, without effect.
-    penalty : {"l1", "l2", "elasticnet"} or None, default="l1"
-        R: ``||w||_1``, ``0.5 ||w||^2_2``, or ``l1_ratio ||w||_1 + 0.5 (1 - l1_ratio) ||w||^2_2``.
-    l1_ratio : float, default=0.5
-        The share of the L1 penalty in the elastic net.
-    non_crossing : bool, default=False
-        Whether the quantiles of several levels must be in order at every training row. All levels are then one
-        problem, the sum of their objectives; what is in order at rows is in order everywhere between them.
-    {tol}
-    {max_iter}
-    {time_limit}
-    {warm_start}
-    {verbose}
+    {parameters}
 
     Attributes
     ----------
@@ -103,36 +86,14 @@ class QuantileRegressor(QuantileScore, LinearRegressor):
     True
     """
 
+    quantile: Any = parameter(default=0.5, rule=LEVELS)
+    alpha: float = parameter(default=1.0, rule=STRENGTH)
+    penalty: str | None = parameter(default="l1", rule=RIDGE_OR_L1)
+    l1_ratio: float = parameter(default=0.5, rule=SHARE)
+    non_crossing: bool = parameter(default=False, rule=_NON_CROSSING)
+    solver: str = parameter(default="auto", rule=Rule(UNUSED, one_of("auto", "highs", "highs-ds", "highs-ipm")))
+    solver_options: Any = parameter(default=None, rule=Rule(UNUSED, dict, None))
     _refuses_strings = True
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = LinearRegressor._parameter_constraints | {
-        "quantile": [Interval(Real, 0.0, 1.0, closed="neither"), "array-like"],
-        "alpha": [NON_NEGATIVE],
-        "solver": [StrOptions({"auto", "highs", "highs-ds", "highs-ipm"})],
-        "solver_options": [dict, None],
-        "penalty": [StrOptions(_PENALTIES), None],
-        "l1_ratio": [SHARE],
-        "non_crossing": ["boolean"],
-    }
-
-    def __init__(
-        self, *, quantile: Any = 0.5, alpha: float = 1.0, fit_intercept: bool = True, solver: str = "auto",
-        solver_options: Any = None, penalty: str | None = "l1", l1_ratio: float = 0.5, non_crossing: bool = False,
-        tol: float = 1e-9, max_iter: int = 1000, time_limit: float | None = None, warm_start: bool = False,
-        verbose: int = 0,
-    ) -> None:  # fmt: skip
-        self.quantile = quantile
-        self.alpha = alpha
-        self.fit_intercept = fit_intercept
-        self.solver = solver
-        self.solver_options = solver_options
-        self.penalty = penalty
-        self.l1_ratio = l1_ratio
-        self.non_crossing = non_crossing
-        self.tol = tol
-        self.max_iter = max_iter
-        self.time_limit = time_limit
-        self.warm_start = warm_start
-        self.verbose = verbose
 
     def _levels(self) -> list[float]:
         levels = np.atleast_1d(np.asarray(self.quantile, dtype=np.float64))
@@ -143,7 +104,7 @@ class QuantileRegressor(QuantileScore, LinearRegressor):
             )
         return [float(level) for level in levels]
 
-    def _fits(self, rows: Rows, clock: Clock) -> list[Fit]:
+    def _fits(self, rows: WeightedRows, clock: Clock) -> list[Fit]:
         fits: list[Fit] = []
         levels = self._levels()
         for level, start in zip(levels, self._starts(len(levels), rows.X.shape[1]), strict=True):
@@ -155,7 +116,7 @@ class QuantileRegressor(QuantileScore, LinearRegressor):
         loss = problem.mean(vo.pinball(problem.residual, options["level"]))
         return loss + penalty(self.penalty, problem.w, self.alpha, self.l1_ratio)
 
-    def _in_order(self, rows: Rows, levels: list[float], fits: list[Fit], clock: Clock) -> list[Fit]:
+    def _in_order(self, rows: WeightedRows, levels: list[float], fits: list[Fit], clock: Clock) -> list[Fit]:
         """All levels as one problem, with a price on crossings that grows until there are none."""
         problems, shift = [], 0.0
         for _ in levels:
@@ -168,7 +129,7 @@ class QuantileRegressor(QuantileScore, LinearRegressor):
         while self._crossing(rows, levels, fits) > allowed and price < 1e6:
             start: dict[Any, Any] = {}
             for p, fit in zip(problems, fits, strict=True):
-                start |= {p.w: fit.coef} | ({p.b: fit.intercept - shift} if p.b is not None else {})
+                start |= {p.w: fit.coef} | ({p.b: fit.intercept - shift + p.moved(fit.coef)} if p.b is not None else {})
             overlaps = [vo.sum(vo.pos(a.prediction - b.prediction)) for a, b in pairwise(ranked)]
             crossings = sum(overlaps, start=0.0)
             solved = self._minimize(separate + (price / rows.total) * crossings, start, clock)
@@ -176,13 +137,35 @@ class QuantileRegressor(QuantileScore, LinearRegressor):
             price *= 10.0
         return [replace(fit, solved=solved) for fit in fits]
 
-    def _crossing(self, rows: Rows, levels: list[float], fits: list[Fit]) -> float:
+    def _crossing(self, rows: WeightedRows, levels: list[float], fits: list[Fit]) -> float:
         """The largest amount by which a quantile exceeds that of the next level."""
         ranked = [fits[k] for k in np.argsort(levels, kind="stable")]
         return max(float(np.max(rows.X @ (a.coef - b.coef) + (a.intercept - b.intercept))) for a, b in pairwise(ranked))
 
+    def _apart(self, fits: list[Fit], data: Any) -> list[Fit]:
+        """The fits with intercepts raised until no quantile exceeds the next at a row by rounding, whatever the sums.
+
+        The objective, which changes by less than they do, is charged with it.
+        """
+        ranked, cost = np.argsort(self._levels(), kind="stable"), 0.0
+        raised = [fit.intercept for fit in fits]
+        unit = 0.5 * float(np.finfo(data.dtype).eps)  # rounding of one operation
+        for low, high in pairwise(ranked):
+            coef = fits[low].coef.astype(data.dtype), fits[high].coef.astype(data.dtype)
+            reach = abs(data) @ (np.abs(coef[0]) + np.abs(coef[1])) + abs(raised[low]) + abs(raised[high])
+            rounding = unit * (data.shape[1] + 2) * reach.astype(np.float64)  # of two sums, and of what is kept
+            over = data.astype(np.float64) @ (coef[0].astype(np.float64) - coef[1]) + raised[low] - raised[high]
+            lift = max(0.0, float(np.max(over + rounding)))
+            raised[high], cost = raised[high] + lift, cost + lift
+        solved = fits[0].solved
+        certificate = replace(solved.certificate, upper=solved.certificate.upper + cost)
+        solved = replace(solved, objective=solved.objective + cost, certificate=certificate)
+        return [replace(fit, intercept=b, solved=solved) for fit, b in zip(fits, raised, strict=True)]
+
     def _publish_linear(self, fits: list[Fit], many: bool, X: Any, data: Any, targets: Any) -> None:
         many = np.ndim(self.quantile) > 0
+        if many and len(fits) > 1 and self.non_crossing and self.fit_intercept:
+            fits = self._apart(fits, data)
         super()._publish_linear(fits, many, X, data, targets)
         if many and self.non_crossing:
             self._publish([fits[0].solved], False, X)

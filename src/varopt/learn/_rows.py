@@ -8,9 +8,7 @@ are left as they are: there, the memory and the time of a copy count for more th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-__all__ = ["Rows", "distinct_rows", "read_once", "same_data"]
+__all__ = ["DataMemory", "WeightedRows", "distinct_rows"]
 
 Vector = NDArray[np.float64]
 
@@ -28,7 +26,7 @@ _FULL = 2.0  # entries of a sparse matrix take half as much again as dense ones,
 
 
 @dataclass(frozen=True)
-class Rows:
+class WeightedRows:
     """A weighted set of rows; the first of each set of equal ones is at `index` of the data they come from."""
 
     X: Any
@@ -42,30 +40,32 @@ class Rows:
         return float(self.weight.sum())
 
 
-_LATEST: ContextVar[dict[str, list[Any]] | None] = ContextVar("latest data, and what was made of them", default=None)
+class DataMemory:
+    """The latest data of a sequence of fits, and what was made of them: fits of the very same arrays share it."""
+
+    def __init__(self) -> None:
+        self._read: tuple[tuple[Any, ...], Any] | None = None
+        self._rows: tuple[Any, Any, Vector, WeightedRows] | None = None
+
+    def read(self, data: tuple[Any, ...], read: Callable[[], Any]) -> Any:
+        """What reading the data gives, or gave where they are the very objects that were read before."""
+        if self._read is None or any(one is not other for one, other in zip(self._read[0], data, strict=True)):
+            self._read = data, read()
+        return self._read[1]
+
+    def rows(self, X: Any, y: NDArray[Any], weight: Vector) -> WeightedRows:
+        """Their distinct rows."""
+        latest = self._rows
+        if latest is None or latest[0] is not X or not _equal(latest[1], y) or not _equal(latest[2], weight):
+            latest = self._rows = X, y, weight, distinct_rows(X, y, weight)
+        return latest[3]
 
 
-@contextmanager
-def same_data() -> Iterator[None]:
-    """Within it, the same arrays are checked once, and fits of them share their distinct rows."""
-    token = _LATEST.set({"read": [], "rows": []})
-    try:
-        yield
-    finally:
-        _LATEST.reset(token)
+def _equal(one: Any, other: Any) -> bool:
+    return one is other or np.array_equal(one, other)
 
 
-def read_once(data: tuple[Any, ...], read: Callable[[], Any]) -> Any:
-    """What reading the data gives, or gave where they are the very objects that were read before."""
-    if (memory := _LATEST.get()) is None:
-        return read()
-    latest = memory["read"]
-    if not (latest and all(one is other for one, other in zip(latest[0], data, strict=True))):
-        latest[:] = data, read()
-    return latest[1]
-
-
-def distinct_rows(X: Any, y: NDArray[Any], weight: Vector | None = None) -> Rows:
+def distinct_rows(X: Any, y: NDArray[Any], weight: Vector | None = None) -> WeightedRows:
     """Rows without weight left out, equal rows merged, the rest sorted by a hash of their content.
 
     Parameters
@@ -81,16 +81,6 @@ def distinct_rows(X: Any, y: NDArray[Any], weight: Vector | None = None) -> Rows
     after they were compared.
     """
     weight = np.ones(X.shape[0]) if weight is None else np.asarray(weight, dtype=np.float64)
-    if (memory := _LATEST.get()) is None:
-        return _distinct_rows(X, y, weight)
-    latest = memory["rows"]
-    if not (latest and latest[0] is X and np.array_equal(latest[1], y) and np.array_equal(latest[2], weight)):
-        latest[:] = X, y, weight, _distinct_rows(X, y, weight)
-    rows: Rows = latest[3]
-    return rows
-
-
-def _distinct_rows(X: Any, y: NDArray[Any], weight: Vector) -> Rows:
     targets = np.asarray(y, dtype=np.float64).reshape(X.shape[0], -1)
     codes = _codes(X) + _dense_codes(targets, salt=1)
     order = np.argsort(codes)
@@ -102,12 +92,12 @@ def _distinct_rows(X: Any, y: NDArray[Any], weight: Vector) -> Rows:
         equal = (targets[order[same]] == targets[before]).all(axis=1)
         same = same[equal & _equal_rows(X, order[same], before)]
     if not same.size and order.size == X.shape[0] and not sp.issparse(X) and X.size > _HUGE:
-        return Rows(X, y, weight, np.arange(X.shape[0]))
+        return WeightedRows(X, y, weight, np.arange(X.shape[0]))
     kept, merged = order, weight[order]
     if same.size:
         starts = np.delete(np.arange(order.size), same)
         kept, merged = np.minimum.reduceat(order, starts), np.add.reduceat(merged, starts)
-    return Rows(_compact(X[kept]) if sp.issparse(X) else _taken(X, kept), y[kept], merged, kept)
+    return WeightedRows(_compact(X[kept]) if sp.issparse(X) else _taken(X, kept), y[kept], merged, kept)
 
 
 def _taken(X: NDArray[Any], rows: NDArray[np.intp]) -> NDArray[Any]:

@@ -15,20 +15,30 @@ from sklearn.base import clone, is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import check_cv
 from sklearn.utils import Bunch, check_scalar, column_or_1d
-from sklearn.utils._metadata_requests import _raise_for_params, _routing_enabled
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 
 from varopt._threads import one_thread
-from varopt.learn._arrays import followers
-from varopt.learn._base import Certified, Clock, OutOfTime, timed
-from varopt.learn._rows import same_data
-from varopt.model._maps import kept_products
+from varopt.learn._base import INTERCEPT, Certified, Clock, OutOfTime
+from varopt.learn._compat import _raise_for_params, _routing_enabled
+from varopt.learn._parameters import COUNT, POSITIVE, Rule, parameter
+from varopt.learn._rows import DataMemory
+from varopt.model.maps import kept_products
 
-__all__ = ["Path", "PathCV", "checked", "grid", "pulls"]
+__all__ = ["GRID", "LENGTH", "Path", "PathCV", "checked", "gradient_at_zero", "grid"]
 
 Vector = NDArray[np.float64]
 Path = list[dict[str, float]]  # settings of a model, in an order in which neighbours are alike
 
+GRID = Rule("Strengths to choose from, or the number of them.", COUNT, "array-like")
+LENGTH = Rule("The length of an automatic grid, its smallest strength by its largest.", POSITIVE)
+_JOBS = Rule("Folds fitted at the same time.", Integral, None, type="int")
+_SHARED = Rule(
+    "Seconds of the whole fit, shared by the folds and the last fit, which is kept with its bracket. What only some"
+    " folds came to is not chosen, and losses not computed are nan.",
+    POSITIVE,
+    None,
+)
+_SEARCH = 0.75  # share of the time that the folds have: the rest is for the last fit, on all rows
 _FITTED = (
     "coef_", "intercept_", "objective_", "lower_bound_", "gap_", "certificate_", "n_iter_", "sigma_path_",
 )  # fmt: skip
@@ -37,11 +47,10 @@ _FITTED = (
 class PathCV(Certified):
     """Cross-validation over paths of settings: each fold walks each path once, from fit to fit."""
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = Certified._parameter_constraints | {
-        "fit_intercept": ["boolean"],
-        "cv": ["cv_object"],
-        "n_jobs": [Integral, None],
-    }
+    fit_intercept: bool = parameter(default=True, rule=INTERCEPT)
+    cv: Any = parameter(default=None, rule=Rule("The folds; five by default.", "cv_object"))
+    n_jobs: int | None = parameter(default=None, rule=_JOBS)
+    time_limit: float | None = parameter(default=None, rule=_SHARED)
     _model: ClassVar[type[Any]]
 
     def _paths(self, X: Any, y: Vector, weight: Vector) -> list[Path]:
@@ -84,11 +93,11 @@ class PathCV(Certified):
         paths = self._paths(data, targets, weight)
         walks = [(path, train, test) for path in paths for train, test in folds]
         rounds = [math.ceil(left / effective_n_jobs(self.n_jobs)) for left in range(len(walks), 0, -1)]
-        search = Clock(self.time_limit, clock.started)
+        search = Clock(self.time_limit and _SEARCH * self.time_limit, clock.started)
         losses: list[list[float]] = [[] for _ in walks]
         try:
             losses = Parallel(n_jobs=self.n_jobs, prefer="threads")(
-                delayed(_walk)(self, model, data, targets, weight, *walk, search, after + 1, made)
+                delayed(_walk)(self, model, data, targets, weight, *walk, search, after, made)
                 for walk, after, made in zip(walks, rounds, losses, strict=True)
             )
         except KeyboardInterrupt:  # the threads that are left see it, and end
@@ -97,13 +106,11 @@ class PathCV(Certified):
         for row, made in zip(table.reshape(len(walks), -1), losses, strict=True):
             row[: len(made)] = made
         chosen = self._best(paths, table, table.size - sum(map(len, losses)), search)
-        with timed(clock):
-            model.set_params(**chosen).fit(data, targets, sample_weight=weight)
+        model.set_params(**chosen)._fit_data(data, targets, weight, clock, DataMemory())
         self._report(paths, np.moveaxis(table, 2, 1), chosen, X)
         if is_classifier(self):
             self.classes_ = model.classes_
-        for name, value in followers(X, {name: getattr(model, name) for name in _FITTED}).items():
-            setattr(self, name, value)
+        self._keep(X, {name: getattr(model, name) for name in _FITTED})
         return self
 
     def _best(self, paths: list[Path], table: Vector, missing: int, clock: Clock) -> dict[str, float]:
@@ -129,7 +136,7 @@ class PathCV(Certified):
         return {}
 
     def _read_targets(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Vector]:
-        data, targets, weight = self._read(X, y, sample_weight, y_numeric=True, multi_output=True)
+        data, targets, weight = self._check(X, y, sample_weight, y_numeric=True, multi_output=True)
         if targets.ndim > 1 and targets.shape[1] > 1:
             raise ValueError(f"y should be a 1d array, got an array of shape {targets.shape} instead.")
         return data, column_or_1d(targets, dtype=np.float64, warn=True), weight
@@ -151,17 +158,18 @@ def _walk(
     share = clock.share(parts)
     model = clone(model).set_params(warm_start=True)
     given, (X, y, weight) = (X[train], y[train], weight[train]), (X[test], y[test], weight[test])
+    memory = DataMemory()
     try:
-        with same_data(), kept_products(), suppress(OutOfTime):
-            lines = model._along(path, *given)
+        with kept_products(), suppress(OutOfTime):
+            lines = model._along(path, *given, memory)
             for settings in path:
                 if share.is_up:
                     break
-                with one_thread(), timed(share):
+                with one_thread():
                     line = next(lines)
                     model.set_params(**settings)
                     if line is None:
-                        model.fit(given[0], given[1], sample_weight=given[2])
+                        model._fit_data(*given, share, memory)
                     else:
                         model.coef_, model.intercept_ = line
                 losses.append(search._loss(model, X, y, weight))
@@ -176,11 +184,11 @@ def grid(largest: float, eps: float, count: int) -> Vector:
     return np.full(count, resolution) if largest <= resolution else np.geomspace(largest, eps * largest, num=count)
 
 
-def pulls(X: Any, residual: Vector, weight: Vector, center: bool) -> Vector:
-    """What pulls on each coefficient at zero: the mean product of a feature, centred or not, with the residuals."""
+def gradient_at_zero(X: Any, dual: Vector, weight: Vector, center: bool) -> Vector:
+    """The gradient in each coefficient at zero, negated: the mean product of a feature, centred or not, with `dual`."""
     share = weight / weight.sum()
-    pull = X.T @ (share * residual)
-    return np.asarray(pull - (X.T @ share) * float(share @ residual) if center else pull)
+    product = X.T @ (share * dual)
+    return np.asarray(product - (X.T @ share) * float(share @ dual) if center else product)
 
 
 def checked(values: Any, name: str) -> list[float]:

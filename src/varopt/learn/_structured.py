@@ -2,21 +2,51 @@
 
 from __future__ import annotations
 
-from numbers import Real
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.utils._param_validation import Interval, StrOptions
 
 import varopt.model as vo
-from varopt.learn._linear import NON_NEGATIVE, SHARE, LinearRegressor
-from varopt.learn._problem import PENALTIES, REGRESSION_LOSSES, LinearProblem, differences, penalty, squared_error
+from varopt.learn._linear import LinearRegressor
+from varopt.learn._parameters import LEVEL, NON_NEGATIVE, SHARE, STRENGTH, Rule, one_of, parameter
+from varopt.learn._problem import ANY_PENALTY, REGRESSION_LOSSES, LinearProblem, differences, penalty, squared_error
 
 __all__ = ["CompositeRegressor", "FusedLasso", "GeneralizedLasso", "GroupLasso"]
 
-_LEVEL = Interval(Real, 0.0, 1.0, closed="neither")
+_FUSION = Rule("Strength of the penalty on differences of neighbours, at least 0.", NON_NEGATIVE)
+_GROUPS = Rule(
+    "A label for each feature; features with the same label are a group. By default each feature is a group of its own,"
+    " which is the lasso.",
+    "array-like",
+    None,
+    type="array-like of shape (n_features,)",
+)
+_GROUP_WEIGHT = Rule(
+    "Weights of the groups in the order of their sorted labels, at least 0, in place of the square roots of sizes.",
+    "array-like",
+    None,
+    type="array-like of shape (n_groups,)",
+)
+_SPARSE_GROUPS = Rule(
+    "The share of the L1 penalty, which also leaves zeros within groups: the sparse group lasso.", *SHARE.accepts
+)
+_MATRIX = Rule(
+    "Differences along a chain, over the edges of a graph, of any order; the identity by default.",
+    "array-like",
+    "sparse matrix",
+    None,
+    type="{array-like, sparse matrix} of shape (n_penalties, n_features)",
+)
+_LOSS = Rule(
+    'Of residuals z: "squared_error" ``z^2 / 2``, "absolute_error" ``|z|``, "quantile" (the pinball loss), "huber",'
+    ' "epsilon_insensitive" ``max(|z| - epsilon, 0)``, "squared_epsilon_insensitive" its square; a callable maps'
+    " residuals to terms, as `varopt.abs` does.",
+    one_of(*REGRESSION_LOSSES),
+    callable,
+)
+_WIDTH = Rule('The width of "huber", "epsilon_insensitive" and "squared_epsilon_insensitive".', NON_NEGATIVE)
 
 
 class FusedLasso(LinearRegressor):
@@ -29,24 +59,9 @@ class FusedLasso(LinearRegressor):
     for features in an order: positions along a genome, bands of a spectrum, times. With ``X = sp.eye_array(n)`` it
     denoises a signal y.
 
-    Parameters
-    ----------
-    alpha : float, default=0.1
-        Strength of the penalty on coefficients, at least 0.
-    fusion : float, default=0.1
-        Strength of the penalty on differences of neighbours, at least 0.
-    {fit_intercept}
-    {tol}
-    {max_iter}
-    {time_limit}
-    {warm_start}
-    {verbose}
+    {parameters}
 
-    Attributes
-    ----------
-    coef_ : ndarray of shape (n_features,)
-    intercept_ : float
-    {fitted}
+    {regressor}
 
     Examples
     --------
@@ -58,24 +73,8 @@ class FusedLasso(LinearRegressor):
     array([0.1, 0.1, 0.1, 1.9, 1.9, 1.9])
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = LinearRegressor._parameter_constraints | {
-        "alpha": [NON_NEGATIVE],
-        "fusion": [NON_NEGATIVE],
-    }
-    _least_squares = True
-
-    def __init__(
-        self, alpha: float = 0.1, fusion: float = 0.1, *, fit_intercept: bool = True, tol: float = 1e-9,
-        max_iter: int = 1000, time_limit: float | None = None, warm_start: bool = False, verbose: int = 0,
-    ) -> None:  # fmt: skip
-        self.alpha = alpha
-        self.fusion = fusion
-        self.fit_intercept = fit_intercept
-        self.tol = tol
-        self.max_iter = max_iter
-        self.time_limit = time_limit
-        self.warm_start = warm_start
-        self.verbose = verbose
+    alpha: float = parameter(default=0.1, rule=STRENGTH, kw_only=False)
+    fusion: float = parameter(default=0.1, rule=_FUSION, kw_only=False)
 
     def _objective(self, problem: LinearProblem, **options: Any) -> Any:
         loss = problem.mean(squared_error(problem.residual)) + penalty("l1", problem.w, self.alpha)
@@ -92,22 +91,7 @@ class GroupLasso(LinearRegressor):
 
     where ``w_g`` are the coefficients of group g, and ``weight_g`` is the square root of their number.
 
-    Parameters
-    ----------
-    {alpha}
-    groups : array-like of shape (n_features,), default=None
-        A label for each feature; features with the same label are a group. By default each feature is a group of its
-        own, which is the lasso.
-    group_weight : array-like of shape (n_groups,), default=None
-        Weights of the groups in the order of their sorted labels, at least 0, in place of the square roots of sizes.
-    l1_ratio : float, default=0.0
-        The share of the L1 penalty, which also leaves zeros within groups: the sparse group lasso.
-    {fit_intercept}
-    {tol}
-    {max_iter}
-    {time_limit}
-    {warm_start}
-    {verbose}
+    {parameters}
 
     Attributes
     ----------
@@ -126,29 +110,10 @@ class GroupLasso(LinearRegressor):
     array([2.4, 3.2, 0. , 0. ])
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = LinearRegressor._parameter_constraints | {
-        "alpha": [NON_NEGATIVE],
-        "groups": ["array-like", None],
-        "group_weight": ["array-like", None],
-        "l1_ratio": [SHARE],
-    }
-    _least_squares = True
-
-    def __init__(
-        self, alpha: float = 1.0, *, groups: Any = None, group_weight: Any = None, l1_ratio: float = 0.0,
-        fit_intercept: bool = True, tol: float = 1e-9, max_iter: int = 1000, time_limit: float | None = None,
-        warm_start: bool = False, verbose: int = 0,
-    ) -> None:  # fmt: skip
-        self.alpha = alpha
-        self.groups = groups
-        self.group_weight = group_weight
-        self.l1_ratio = l1_ratio
-        self.fit_intercept = fit_intercept
-        self.tol = tol
-        self.max_iter = max_iter
-        self.time_limit = time_limit
-        self.warm_start = warm_start
-        self.verbose = verbose
+    alpha: float = parameter(default=1.0, rule=STRENGTH, kw_only=False)
+    groups: Any = parameter(default=None, rule=_GROUPS)
+    group_weight: Any = parameter(default=None, rule=_GROUP_WEIGHT)
+    l1_ratio: float = parameter(default=0.0, rule=_SPARSE_GROUPS)
 
     def _objective(self, problem: LinearProblem, **options: Any) -> Any:
         members, weight = self._groups(problem.w.size)
@@ -177,34 +142,29 @@ class GroupLasso(LinearRegressor):
         return members, weight
 
 
-class GeneralizedLasso(LinearRegressor):
+class _AnyLoss(LinearRegressor):
+    """A regressor whose loss is chosen by name, or given. Subclasses declare it."""
+
+    loss: Any = parameter(default="squared_error", rule=_LOSS)
+    epsilon: float = parameter(default=0.1, rule=_WIDTH)
+    quantile: float = parameter(default=0.5, rule=Rule('The level of "quantile".', LEVEL))
+
+    def _loss(self) -> Any:
+        """The loss as a function of residuals."""
+        if callable(self.loss):
+            return self.loss
+        rule, name = REGRESSION_LOSSES[self.loss]
+        return rule if name is None else lambda residual: rule(residual, getattr(self, name))
+
+
+class GeneralizedLasso(_AnyLoss):
     """Any loss with an L1 penalty on ``D w`` for any matrix D, and a certified gap.
 
     Minimises ``1 / n_samples * sum_i loss(y_i - w'x_i - b) + alpha * ||D w||_1``.
 
-    Parameters
-    ----------
-    {alpha}
-    D : {array-like, sparse matrix} of shape (n_penalties, n_features), default=None
-        Differences along a chain, over the edges of a graph, of any order; the identity by default.
-    loss : str, default="squared_error"
-        As in `CompositeRegressor`.
-    epsilon : float, default=0.1
-        The width of "huber", "epsilon_insensitive" and "squared_epsilon_insensitive".
-    quantile : float, default=0.5
-        The level of "quantile".
-    {fit_intercept}
-    {tol}
-    {max_iter}
-    {time_limit}
-    {warm_start}
-    {verbose}
+    {parameters}
 
-    Attributes
-    ----------
-    coef_ : ndarray of shape (n_features,)
-    intercept_ : float
-    {fitted}
+    {regressor}
 
     Examples
     --------
@@ -218,37 +178,12 @@ class GeneralizedLasso(LinearRegressor):
     array([3., 3., 3.])
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = LinearRegressor._parameter_constraints | {
-        "alpha": [NON_NEGATIVE],
-        "D": ["array-like", "sparse matrix", None],
-        "loss": [StrOptions(set(REGRESSION_LOSSES))],
-        "epsilon": [NON_NEGATIVE],
-        "quantile": [_LEVEL],
-    }
-
-    def __init__(
-        self, alpha: float = 1.0, *, D: Any = None, loss: str = "squared_error", epsilon: float = 0.1,
-        quantile: float = 0.5, fit_intercept: bool = True, tol: float = 1e-9, max_iter: int = 1000,
-        time_limit: float | None = None, warm_start: bool = False, verbose: int = 0,
-    ) -> None:  # fmt: skip
-        self.alpha = alpha
-        self.D = D
-        self.loss = loss
-        self.epsilon = epsilon
-        self.quantile = quantile
-        self.fit_intercept = fit_intercept
-        self.tol = tol
-        self.max_iter = max_iter
-        self.time_limit = time_limit
-        self.warm_start = warm_start
-        self.verbose = verbose
-
-    @property
-    def _least_squares(self) -> bool:  # type: ignore[override]
-        return bool(self.loss == "squared_error")
+    alpha: float = parameter(default=1.0, rule=STRENGTH, kw_only=False)
+    D: Any = parameter(default=None, rule=_MATRIX)
+    loss: str = parameter(default="squared_error", rule=Rule("As in `CompositeRegressor`.", one_of(*REGRESSION_LOSSES)))
 
     def _objective(self, problem: LinearProblem, **options: Any) -> Any:
-        fit = problem.mean(_loss(self)(problem.residual))
+        fit = problem.mean(self._loss()(problem.residual))
         if self.alpha == 0.0:
             return fit
         if self.D is None:
@@ -261,40 +196,15 @@ class GeneralizedLasso(LinearRegressor):
         return fit + self.alpha * vo.norm1(D @ problem.w)
 
 
-class CompositeRegressor(LinearRegressor):
+class CompositeRegressor(_AnyLoss):
     """A linear model with any loss and any penalty, and a certified gap where both are convex.
 
     Minimises ``1 / n_samples * sum_i loss(y_i - w'x_i - b) + alpha * R(w)``, the objective of
     `sklearn.linear_model.SGDRegressor`.
 
-    Parameters
-    ----------
-    loss : str or callable, default="squared_error"
-        Of residuals z: "squared_error" ``z^2 / 2``, "absolute_error" ``|z|``, "quantile" (the pinball loss), "huber",
-        "epsilon_insensitive" ``max(|z| - epsilon, 0)``, "squared_epsilon_insensitive" its square; a callable maps
-        residuals to terms, as `varopt.abs` does.
-    penalty : {"l2", "l1", "elasticnet", "fused", "trend"}, callable or None, default="l2"
-        R: ``0.5 ||w||^2_2``, ``||w||_1``, ``l1_ratio ||w||_1 + 0.5 (1 - l1_ratio) ||w||^2_2``, and with the L1 norm of
-        first or second differences in place of the last; a callable maps coefficients to an objective.
-    {alpha}
-    l1_ratio : float, default=0.5
-        The share of the L1 penalty in "elasticnet", "fused" and "trend".
-    epsilon : float, default=0.1
-        The width of "huber", "epsilon_insensitive" and "squared_epsilon_insensitive".
-    quantile : float, default=0.5
-        The level of "quantile".
-    {fit_intercept}
-    {tol}
-    {max_iter}
-    {time_limit}
-    {warm_start}
-    {verbose}
+    {parameters}
 
-    Attributes
-    ----------
-    coef_ : ndarray of shape (n_features,)
-    intercept_ : float
-    {fitted}
+    {regressor}
 
     Examples
     --------
@@ -307,45 +217,11 @@ class CompositeRegressor(LinearRegressor):
     array([1.])
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = LinearRegressor._parameter_constraints | {
-        "loss": [StrOptions(set(REGRESSION_LOSSES)), callable],
-        "penalty": [StrOptions(set(PENALTIES)), callable, None],
-        "alpha": [NON_NEGATIVE],
-        "l1_ratio": [SHARE],
-        "epsilon": [NON_NEGATIVE],
-        "quantile": [_LEVEL],
-    }
-
-    def __init__(
-        self, loss: Any = "squared_error", penalty: Any = "l2", *, alpha: float = 1.0, l1_ratio: float = 0.5,
-        epsilon: float = 0.1, quantile: float = 0.5, fit_intercept: bool = True, tol: float = 1e-9,
-        max_iter: int = 1000, time_limit: float | None = None, warm_start: bool = False, verbose: int = 0,
-    ) -> None:  # fmt: skip
-        self.loss = loss
-        self.penalty = penalty
-        self.alpha = alpha
-        self.l1_ratio = l1_ratio
-        self.epsilon = epsilon
-        self.quantile = quantile
-        self.fit_intercept = fit_intercept
-        self.tol = tol
-        self.max_iter = max_iter
-        self.time_limit = time_limit
-        self.warm_start = warm_start
-        self.verbose = verbose
-
-    @property
-    def _least_squares(self) -> bool:  # type: ignore[override]
-        return bool(self.loss == "squared_error")
+    loss: Any = parameter(default="squared_error", rule=_LOSS, kw_only=False)
+    penalty: Any = parameter(default="l2", rule=ANY_PENALTY, kw_only=False)
+    alpha: float = parameter(default=1.0, rule=STRENGTH)
+    l1_ratio: float = parameter(default=0.5, rule=SHARE)
 
     def _objective(self, problem: LinearProblem, **options: Any) -> Any:
-        fit = problem.mean(_loss(self)(problem.residual))
+        fit = problem.mean(self._loss()(problem.residual))
         return fit + penalty(self.penalty, problem.w, self.alpha, self.l1_ratio)
-
-
-def _loss(estimator: Any) -> Any:
-    """The loss of an estimator as a function of residuals."""
-    if callable(estimator.loss):
-        return estimator.loss
-    rule, parameter = REGRESSION_LOSSES[estimator.loss]
-    return rule if parameter is None else lambda residual: rule(residual, getattr(estimator, parameter))

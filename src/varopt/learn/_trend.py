@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from numbers import Integral
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.sparse.linalg import spsolve_triangular
 from sklearn.base import RegressorMixin
-from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 import varopt.model as vo
 from varopt.learn._base import Certified
-from varopt.learn._linear import NON_NEGATIVE
+from varopt.learn._compat import Interval
+from varopt.learn._parameters import STRENGTH, Rule, parameter
 from varopt.learn._problem import squared_error
+from varopt.learn._rows import distinct_rows
 from varopt.model import Variable
 
 __all__ = ["TrendFilter", "divided_differences"]
@@ -25,6 +26,10 @@ __all__ = ["TrendFilter", "divided_differences"]
 Vector = NDArray[np.float64]
 
 
+_ORDER = Rule(
+    "0 for piecewise constant functions, 1 for piecewise linear ones, 2 for quadratic ones, 3 for cubic ones.",
+    Interval(Integral, 0, 3, closed="both"),
+)
 _LASSO = 300  # rows up to which one feature, too, is a lasso: that is exact at any spacing of the positions
 
 
@@ -38,15 +43,7 @@ class TrendFilter(RegressorMixin, Certified):
     where the total variation of the derivative of the given order is that of discrete splines: for one feature and
     times 0, 1, 2, ... this is trend filtering, ``||D w||_1`` of differences of order ``order + 1``.
 
-    Parameters
-    ----------
-    {alpha}
-    order : int, default=1
-        0 for piecewise constant functions, 1 for piecewise linear ones, 2 for quadratic ones, 3 for cubic ones.
-    {tol}
-    {max_iter}
-    {time_limit}
-    {verbose}
+    {parameters}
 
     Attributes
     ----------
@@ -80,21 +77,8 @@ class TrendFilter(RegressorMixin, Certified):
     array([3.5, 0. , 6. ])
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = Certified._parameter_constraints | {
-        "alpha": [NON_NEGATIVE],
-        "order": [Interval(Integral, 0, 3, closed="both")],
-    }
-
-    def __init__(
-        self, alpha: float = 1.0, order: int = 1, *, tol: float = 1e-9, max_iter: int = 1000,
-        time_limit: float | None = None, verbose: int = 0,
-    ) -> None:  # fmt: skip
-        self.alpha = alpha
-        self.order = order
-        self.tol = tol
-        self.max_iter = max_iter
-        self.time_limit = time_limit
-        self.verbose = verbose
+    alpha: float = parameter(default=1.0, rule=STRENGTH, kw_only=False)
+    order: int = parameter(default=1, rule=_ORDER, kw_only=False)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -119,8 +103,8 @@ class TrendFilter(RegressorMixin, Certified):
         self
         """
         self._validate_params()
-        data, targets, weight = self._read(X, y, sample_weight, y_numeric=True)
-        rows = self._rows(data, targets, weight)
+        data, targets, weight = self._check(X, y, sample_weight, y_numeric=True)
+        rows = distinct_rows(data, targets, weight)
         share, mean = rows.weight / rows.total, float(rows.weight @ rows.y / rows.total)
         direct = data.shape[1] == 1 and rows.y.size > _LASSO
         functions = [_Function(column, self.order, direct) for column in rows.X.T]
