@@ -3,15 +3,16 @@
 
 PYTHON ?= python3
 VENV := .venv
+FLOORS := .venv-floors
 RUN := $(VENV)/bin/python
 INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:  # two pips in one environment would collide
-.PHONY: help test reproduce bench docs format clean
+.PHONY: help test test-nn test-floors coverage fuzz reproduce bench docs dist format clean
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 test: $(VENV)/.installed-dev  ## lint, types, import direction, tests and doctests
 	$(RUN) -m ruff check .
@@ -20,22 +21,45 @@ test: $(VENV)/.installed-dev  ## lint, types, import direction, tests and doctes
 	$(VENV)/bin/lint-imports --no-logo
 	$(RUN) -m pytest
 
+test-floors: $(FLOORS)/.installed  ## the tests with the oldest versions that pyproject.toml allows, in an environment of their own
+	$(FLOORS)/bin/python -m pytest $(ARGS)
+
+coverage: $(VENV)/.installed-dev  ## the tests, and which lines they run
+	$(RUN) -m pytest --cov --cov-report=term --cov-report=xml
+
+fuzz: $(VENV)/.installed-dev  ## random problems against exact arithmetic; BUDGET=300 seconds, SEED=0, ONLY=extreme for one part
+	$(RUN) -m fuzz $(if $(BUDGET),--seconds $(BUDGET)) $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only "$(ONLY)")
+
+test-nn: $(VENV)/.installed-dev $(VENV)/.installed-layers  ## the tests of varopt.nn with PyTorch and JAX, which make test skips where they are absent
+	$(RUN) -m pytest tests/nn src/varopt/nn
+
 reproduce: $(VENV)/.installed-experiments  ## the paper, and a report in reproduction/; ARGS=--full for all repetitions
 	$(VENV)/bin/varopt reproduce $(ARGS)
 
 bench: $(VENV)/.installed-bench $(VENV)/.tried-compiled  ## speed and memory as ratios; SUITE=terms for one suite, QUICK=1 for small sizes
 	$(RUN) -m benchmarks $(if $(SUITE),--suite $(SUITE)) $(if $(ONLY),--only $(ONLY)) $(if $(QUICK),--quick)
 
-docs: $(VENV)/.installed-docs  ## the documentation, in docs/_build/html; a warning or an undocumented name fails it
+docs: $(VENV)/.installed-docs  ## the site with its gallery, in docs/_build/html; a warning, a broken link or an undocumented name fails it
+	rm -rf docs/_build  # pages of names that are gone would stay
 	$(RUN) -m sphinx -W --keep-going --quiet -b html docs docs/_build/html
+	$(RUN) tools/check_links.py docs/_build/html
 	@echo "Open docs/_build/html/index.html"
+
+dist: $(VENV)/.installed-dev  ## sdist and wheel in dist/, checked and installed in a clean environment
+	rm -rf dist build/clean
+	$(INSTALL) build twine
+	$(RUN) -m build --outdir dist
+	$(RUN) -m twine check --strict dist/*
+	$(PYTHON) -m venv build/clean
+	build/clean/bin/python -m pip install --quiet --disable-pip-version-check dist/*.whl
+	cd build && clean/bin/python ../tools/check_installed.py
 
 format: $(VENV)/.installed-dev  ## rewrite the code in the project's format
 	$(RUN) -m ruff check --fix .
 	$(RUN) -m ruff format .
 
 clean:  ## remove what the targets built, except .venv and benchmark results
-	rm -rf build dist docs/_build docs/reference/_generated
+	rm -rf build dist docs/_build docs/reference/_generated docs/gallery $(FLOORS)
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests benchmarks docs -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -46,6 +70,22 @@ $(VENV)/.installed-core: pyproject.toml src/varopt/_version.py $(VENV)/.created
 
 $(VENV)/.installed-%: pyproject.toml src/varopt/_version.py $(VENV)/.created
 	$(INSTALL) --editable '.[$*]'
+	@touch $@
+
+# The oldest versions of everything that pyproject.toml names, but for what only lints.
+$(FLOORS)/.installed: pyproject.toml tools/floors.py
+	rm -rf $(FLOORS)
+	$(PYTHON) -m venv $(FLOORS)
+	$(PYTHON) tools/floors.py > $(FLOORS)/constraints.txt
+	$(FLOORS)/bin/python -m pip install --quiet --disable-pip-version-check -c $(FLOORS)/constraints.txt \
+	  --editable '.[test,experiments,parquet,optuna,dimod]' threadpoolctl
+	@touch $@
+
+# PyTorch by an exact version: where the package index has a build of it for the processor alone, that is taken. Without a
+# version pip may take the newest, which on Linux brings gigabytes of CUDA. Another one:  make test-nn LAYERS='torch==... jax'
+LAYERS ?= torch==2.13.0 jax optax
+$(VENV)/.installed-layers: pyproject.toml $(VENV)/.created
+	$(INSTALL) $(LAYERS)
 	@touch $@
 
 # A rival that builds from source: where there is no C compiler the benchmarks report it as absent.

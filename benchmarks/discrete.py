@@ -1,6 +1,7 @@
 """Bits: how good, how fast, and how well bracketed, one thread, default settings, beside other samplers at equal time.
 
-The instances lie beside the project (`../shared/data`); where they are absent their rows are skipped, and say so.
+The instances are public files in the folder that ``VAROPT_DATA`` names; where they are absent their rows are skipped,
+and say so.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,9 +22,10 @@ from numpy.typing import NDArray
 import varopt as vo
 from benchmarks._measure import Timing, peak_memory
 from benchmarks._registry import Config, Row, benchmark
+from benchmarks.composite._data import SHARED
 from varopt.discrete import max_cut, max_sat, qubo, read_cnf, read_gset, read_qubo
 
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+DATA = SHARED
 SEEDS = 3
 BUDGET = 60.0  # seconds for each G-set graph and seed
 
@@ -54,7 +55,7 @@ def table(name: str, *columns: str) -> list[tuple[str, float]]:
 
 def absent(problem: str) -> Row:
     """The row of a problem whose data are not here."""
-    return Row(problem, "varopt", "", 0.0, np.inf, skipped="the data are not in ../shared/data")
+    return Row(problem, "varopt", "", 0.0, np.inf, skipped="the data are not in the folder that VAROPT_DATA names")
 
 
 @dataclass(frozen=True)
@@ -340,8 +341,7 @@ def regular(n: int, rng: np.random.Generator) -> Any:
 def upper_bounds(config: Config) -> Iterator[Row]:
     """Semidefinite bounds with their proofs: the bound against what is asked for, and seconds."""
     from varopt.solvers.discrete import Energy
-    from varopt.solvers.discrete._semidefinite import semidefinite_bound
-    from varopt.solvers.discrete._spins import spins_of
+    from varopt.solvers.discrete.bounds import semidefinite_bound, spins_of
 
     for name, wanted in config.pick((("G22", 14140.0), ("G1", 12090.0), ("G35", 8020.0)), (("G1", 12090.0),)):
         if not (DATA / "gset" / f"{name}.txt").is_file():

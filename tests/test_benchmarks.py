@@ -6,7 +6,8 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from benchmarks import _measure, _registry, _report
+from benchmarks import _measure, _registry, _report, methods
+from varopt.solvers import METHODS
 
 
 def row(**changes):
@@ -96,3 +97,23 @@ def test_every_suite_has_benchmarks():
 def test_unknown_suite_is_named():
     with pytest.raises(ValueError, match="suite must be one of"):
         _registry.load("nonsense")
+
+
+def test_every_method_behind_auto_has_a_problem_of_its_own():
+    """The paper's two are the only ones that `auto` does not take, and so cannot be missed by it."""
+    named = [case.method for case in methods.cases(_registry.Config(quick=True))]
+    assert sorted([*named, "diagonal-newton", "lbfgs"]) == sorted(METHODS)
+
+
+def test_a_method_that_is_missed_passes_and_one_that_is_not_does_not(monkeypatch):
+    """The ratio is that of the times with and without, and a gap that stays open without it counts as missed."""
+    case = methods.Case("newton", "a problem", lambda: None)
+
+    def runs(seconds, gap):
+        return [methods.Run("newton", seconds, 1.0, 1.0 - gap)] * 2, ""
+
+    outcomes = iter([runs(1.0, 0.0), runs(1.2, 0.0), runs(1.0, 0.0), runs(3.0, 0.0), runs(1.0, 0.0), runs(0.5, 1.0)])
+    monkeypatch.setattr(methods, "_solved", lambda *arguments: next(outcomes))
+    rows = [methods.earned(case, _registry.Config()) for _ in range(3)]
+    assert [row.ratio for row in rows] == [pytest.approx(1.0 / 1.2), pytest.approx(1.0 / 3.0), 0.0]
+    assert [row.verdict for row in rows] == ["MISSED", "ok", "ok"]

@@ -1,8 +1,11 @@
 """The project's promises to a newcomer: what is written is run, and what is stated twice agrees."""
 
+import ast
+import doctest
 import importlib
 import os
 import re
+import runpy
 import subprocess
 import sys
 import tomllib
@@ -11,14 +14,16 @@ from pathlib import Path
 import pytest
 
 import varopt
-from varopt._version import __version__
+from varopt._version import __version__  # it is stated once
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = sorted((ROOT / "docs").glob("*.md"))
 OPTIONAL_MODULES = {
     "dimod",
+    "jax",
     "matplotlib",
     "optuna",
+    "torch",
 }  # what the extras bring; a page that needs one skips where it is absent
 
 
@@ -46,6 +51,30 @@ def test_snippets_run_in_order(page, tmp_path, monkeypatch):
             raise
 
 
+README_SNIPPETS = re.findall(
+    r"^```python\n(.*?)^```\n\n```text\n(.*?)^```$",
+    (ROOT / "README.md").read_text("utf-8"),
+    flags=re.MULTILINE | re.DOTALL,
+)
+
+
+@pytest.mark.parametrize(("snippet", "shown"), README_SNIPPETS)
+def test_readme_snippet_runs_alone_and_prints_what_is_shown(snippet, shown, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    exec(compile(snippet, "README.md", "exec"), {"__name__": "snippet"})
+    printed = capsys.readouterr().out
+    assert doctest.OutputChecker().check_output(shown, printed, doctest.ELLIPSIS), printed
+
+
+def test_every_readme_snippet_shows_its_output():
+    assert len(README_SNIPPETS) == len(blocks(read("README.md"), "python")) >= 5
+
+
+def test_pages_name_no_folder_beside_the_project():
+    for page in [*PAGES, ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "examples").glob("*.py")]:
+        assert "shared/" not in page.read_text("utf-8"), page.name
+
+
 def test_readme_has_a_snippet_and_both_set_up_commands():
     readme = read("README.md")
     assert len(blocks(readme, "python")) >= 2
@@ -62,11 +91,14 @@ def test_continuous_integration_runs_the_readme_command():
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_relative_links_lead_somewhere(page):
     targets = re.findall(r"\]\(([^)#\s]+)", page.read_text("utf-8"))
-    missing = [t for t in targets if "://" not in t and not (page.parent / t).exists()]
+    made = {"gallery/index.rst", *(f"gallery/{example.stem}.rst" for example in (ROOT / "examples").glob("*.py"))}
+    missing = [t for t in targets if "://" not in t and t not in made and not (page.parent / t).exists()]
     assert not missing
 
 
-@pytest.mark.parametrize("module", ["varopt", "varopt.terms", "varopt.model", "varopt.families", "varopt.bounds"])
+@pytest.mark.parametrize(
+    "module", ["varopt", *(f"varopt.{name}" for name in ("terms", "model", "families", "bounds", "nn"))]
+)
 def test_public_door(module):
     door = importlib.import_module(module)
     # the order that the linter keeps too: constants, classes, functions, each alphabetically
@@ -94,3 +126,85 @@ def test_package_is_typed_and_licensed():
     assert project["license"] == "BSD-3-Clause"
     assert read("LICENSE").startswith("BSD 3-Clause License")
     assert (ROOT / "src" / "varopt" / "py.typed").is_file()
+
+
+def tool(name):
+    return runpy.run_path(str(ROOT / "tools" / f"{name}.py"))
+
+
+def test_floors_are_the_oldest_versions_that_are_allowed():
+    project = tomllib.loads(read("pyproject.toml"))["project"]
+    lines = tool("floors")["floors"](project)
+    for requirement in project["dependencies"]:
+        name, _, version = requirement.partition(">=")
+        assert f"{name}=={version}.*" in lines
+
+
+def test_broken_links_of_the_site_are_found(tmp_path):
+    (tmp_path / "a.html").write_text('<a href="b.html#there">x</a><a href="b.html#not">y</a><a href="c.html">z</a>')
+    (tmp_path / "b.html").write_text('<h1 id="there">B</h1><script src="https://example.org/x.js"></script>')
+    assert tool("check_links")["broken"](tmp_path) == [
+        "a.html: b.html#not has no such heading",
+        "a.html: c.html is not there",
+        "b.html: https://example.org/x.js is loaded from another host",
+    ]
+
+
+def test_what_is_published_has_no_link_into_a_checkout():
+    hook = tomllib.loads(read("pyproject.toml"))["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]
+    text = read("README.md")
+    for rule in hook["substitutions"]:
+        text = re.sub(rule["pattern"], rule["replacement"], text)
+    assert all(link.startswith("https:") for link in re.findall(r"\]\(([^)]*)\)", text))
+    assert "arxiv.org" in text
+
+
+def is_module(name):
+    path = ROOT.joinpath("src", *name.split("."))
+    return path.is_dir() or path.with_suffix(".py").is_file()
+
+
+def imports(path):
+    """The modules that a file imports from the package, as dotted names."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "varopt":
+            yield node.module
+            yield from filter(is_module, (f"{node.module}.{name.name}" for name in node.names))
+        elif isinstance(node, ast.Import):
+            yield from (name.name for name in node.names if name.name.split(".")[0] == "varopt")
+
+
+def reached_into(package, imported):
+    """The package whose private part a file of `package` imports from outside; empty where there is none."""
+    parts = imported.split(".")
+    for i, part in enumerate(parts[2:], start=2):
+        home = ".".join(parts[:i])
+        if part.startswith("_") and not f"{package}.".startswith(f"{home}."):
+            return home
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("package", "imported", "home"),
+    [
+        ("varopt.solvers.lasso", "varopt.solvers.lasso._sides", ""),
+        ("varopt.solvers.lasso", "varopt.solvers._method", ""),
+        ("varopt.solvers", "varopt._linalg", ""),
+        ("varopt.solvers", "varopt.solvers.lasso._sides", "varopt.solvers.lasso"),
+        ("varopt.solvers.lassos", "varopt.solvers.lasso._sides", "varopt.solvers.lasso"),
+        ("varopt.learn", "varopt.terms._norm", "varopt.terms"),
+    ],
+)
+def test_what_counts_as_reaching_into_a_package(package, imported, home):
+    assert reached_into(package, imported) == home
+
+
+def test_packages_are_entered_by_their_doors():
+    source = ROOT / "src"
+    wrong = [
+        f"{path.relative_to(source)} imports {imported}"
+        for path in sorted(source.rglob("*.py"))
+        for imported in imports(path)
+        if reached_into(".".join(path.relative_to(source).parent.parts), imported)
+    ]
+    assert not wrong

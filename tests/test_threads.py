@@ -11,12 +11,12 @@ from threadpoolctl import threadpool_info
 
 import varopt as vo
 from varopt import _threads, learn
-from varopt._threads import all_threads, one_thread
+from varopt._linalg import cholesky  # whether a factor has all threads
+from varopt._threads import all_threads, one_thread  # the module under test
 from varopt.discrete import qubo
-from varopt.model._maps import Matrix
-from varopt.optimize import _minimize
-from varopt.solvers._definite import cholesky
-from varopt.solvers.discrete._matrices import product
+from varopt.model.maps import Matrix
+from varopt.optimize import _minimize  # its constants are made small
+from varopt.solvers.discrete._matrices import product  # matrices in whichever format
 
 
 def counts():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 
 Vector = NDArray[np.float64]
 
-SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
+SHARED = Path(os.environ.get("VAROPT_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
 
 
 def shared_file(name: str) -> Path | None:

@@ -6,10 +6,12 @@ looks for sources, because autosummary only sees directives that are in a source
 
 import importlib
 import inspect
+import re
 import shutil
 from pathlib import Path
 from types import ModuleType
 
+from formulas import with_words
 from sphinx.application import Sphinx
 from sphinx.config import Config
 from sphinx.environment import BuildEnvironment
@@ -27,6 +29,7 @@ LAYERS = {
     "learn": "Estimators",
     "search": "Black boxes",
     "discrete": "Bits",
+    "nn": "Layers",
 }
 
 
@@ -96,10 +99,8 @@ def terms_table() -> str:
         )
         curvature = "neither" if term.curvature.name == "UNKNOWN" else term.curvature.description
         gap, where = (float(x) for x in term.worst_gap(1.0))
-        formula = declaration.formula.replace("|", "\\|")
-        rows.append(
-            f"| `{name}` | {formula} | {parameters} | {curvature} | {len(term.knots)} | {gap:.4f} at {where:g} |"
-        )
+        formula, knots = with_words(declaration.formula), len(term.knots)
+        rows.append(f"| `{name}` | {formula} | {parameters} | {curvature} | {knots} | {gap:.4f} at {where:g} |")
     return "\n".join(rows) + "\n"
 
 
@@ -142,9 +143,29 @@ def skip_foreign(app: Sphinx, what: str, name: str, obj: object, skip: bool, opt
     return True if module.startswith("sklearn") else None
 
 
+def refuse_collision(app: Sphinx, pagename: str, templatename: str, context: object, doctree: object) -> None:
+    """Warn of a page of ours that one of Sphinx' own, such as its search, is written over."""
+    if doctree is None and pagename in app.env.found_docs:
+        logger.warning(
+            "%s.html is a page that Sphinx writes itself; call this one otherwise", pagename, location=pagename
+        )
+
+
+def mend_backlinks(app: Sphinx, pagename: str, templatename: str, context: dict[str, str], doctree: object) -> None:
+    """Lead from the source back to the page of a name, also where one file defines names of two modules.
+
+    The extension viewcode knows one module for each file, and writes that one into all links of its page.
+    """
+    if pagename.startswith("_modules/") and "body" in context:
+        link = r'(objects/(varopt(?:\.\w+)*)\.(\w+?)(?:-class)?\.html)#(?:\w+\.)*?\3((?:\.\w+)?)"'
+        context["body"] = re.sub(link, r'\1#\2.\3\4"', context["body"])
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the hooks."""
     app.connect("config-inited", write_pages)
     app.connect("autodoc-skip-member", skip_foreign)
     app.connect("env-check-consistency", check_coverage)
+    app.connect("html-page-context", refuse_collision)
+    app.connect("html-page-context", mend_backlinks)
     return {"parallel_read_safe": False, "parallel_write_safe": True}

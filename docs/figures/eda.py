@@ -11,7 +11,7 @@ mpl.use("Agg")
 import matplotlib.pyplot as plt
 from matplotlib.patches import Ellipse
 
-from varopt.solvers.natural_gradient import XNES, Categorical, truncation_weights
+from varopt.solvers.natural_gradient import XNES, CategoricalUpdate, truncation_weights
 
 FOLDER = Path(__file__).parent
 BITS, POPULATION = 40, 40
@@ -34,7 +34,7 @@ def bits():
         bounds, paths = [], []
         for seed in range(10):
             rng = np.random.default_rng(seed)
-            model = Categorical(np.full(BITS, 2), POPULATION, weights, rate, margin=1 / BITS)
+            model = CategoricalUpdate(np.full(BITS, 2), POPULATION, weights, rate, margin=1 / BITS)
             bound, path = [], []
             for _ in range(60):
                 x = model.sample(rng, POPULATION)
@@ -75,10 +75,9 @@ def gaussians():
         means = [model.mean]
         for generation in range(31):
             if generation in (0, 3, 8, 16, 30):
-                factor = model.sigma * model._shape
-                lengths, turn = np.linalg.svd(factor)[1], np.linalg.svd(factor)[0]
+                squares, turn = np.linalg.eigh(model.family.covariance)
                 angle = np.degrees(np.arctan2(turn[1, 0], turn[0, 0]))
-                axis.add_patch(Ellipse(model.mean, *(2 * lengths), angle=angle, fill=False, color="C0", lw=1.2))
+                axis.add_patch(Ellipse(model.mean, *(2 * squares**0.5), angle=angle, fill=False, color="C0", lw=1.2))
             x = model.sample(rng, model.population)
             model.tell(x, kinked(x))
             means.append(model.mean)

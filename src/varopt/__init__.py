@@ -53,16 +53,20 @@ from varopt.optimize import Result, ResultPath, Status, maximize, minimize, path
 from varopt.terms import AFFINE, CONCAVE, CONVEX, UNKNOWN, Curvature
 
 if TYPE_CHECKING:
-    from varopt import discrete, learn, search
+    from varopt import discrete, learn, nn, search
+    from varopt.nn import smooth
     from varopt.search import Boolean, Box, Choice, Integer, Permutation, Search, Space
 
 _SEARCH = {"Boolean", "Box", "Choice", "Integer", "Permutation", "Search", "Space"}
 
 
 def __getattr__(name: str) -> Any:
-    # Black boxes bring SQLite and process pools along, estimators scikit-learn: loaded when first used.
-    if name in ("discrete", "learn"):
+    # Black boxes bring SQLite and process pools along, estimators scikit-learn, layers what they smooth: loaded when
+    # first used.
+    if name in ("discrete", "learn", "nn"):
         return importlib.import_module(f"varopt.{name}")
+    if name == "smooth":
+        return importlib.import_module("varopt.nn").smooth
     if name == "search" or name in _SEARCH:
         module = importlib.import_module("varopt.search")
         return module if name == "search" else getattr(module, name)
@@ -114,6 +118,7 @@ __all__ = [
     "mcp",
     "minimize",
     "model",
+    "nn",
     "norm1",
     "norm2",
     "path",
@@ -125,6 +130,7 @@ __all__ = [
     "scad",
     "search",
     "sigma_for",
+    "smooth",
     "solvers",
     "square",
     "squared_hinge",

@@ -1,7 +1,11 @@
 """The command itself: its manual, its errors and its exit status."""
 
+import os
+import signal
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -106,3 +110,37 @@ def test_an_interrupt_ends_with_a_sentence(capsys, monkeypatch):
 def test_the_module_runs_like_the_command():
     run = subprocess.run([sys.executable, "-m", "varopt.cli", "--version"], capture_output=True, text=True, check=True)
     assert run.stdout.startswith("varopt ")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="an interrupt is sent otherwise there")
+def test_an_interrupt_while_libraries_are_loaded_leaves_no_traceback(tmp_path):
+    (tmp_path / "numpy.py").write_text("import time\nprint('loading', flush=True)\ntime.sleep(60)\n")
+    code = "import sys, _varopt_command; sys.exit(_varopt_command.main())"
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, "fit"], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "loading\n"
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert err == "varopt: interrupted.\n"
+
+
+def test_completion_offers_commands_options_and_models():
+    pytest.importorskip("argcomplete")
+
+    def offered(line):
+        with tempfile.NamedTemporaryFile() as file:
+            environment = {
+                **os.environ, "_ARGCOMPLETE": "1", "_ARGCOMPLETE_IFS": "\n", "COMP_LINE": line,
+                "COMP_POINT": str(len(line)), "_ARGCOMPLETE_STDOUT_FILENAME": file.name,
+            }  # fmt: skip
+            subprocess.run(
+                [sys.executable, "-m", "varopt.cli"], env=environment, check=False, capture_output=True, timeout=60
+            )
+            return {word.strip() for word in Path(file.name).read_text().split("\n")}
+
+    assert {"fit", "predict", "reproduce"} <= offered("varopt ")
+    assert {"--missing", "--json"} <= offered("varopt fit d.csv --")
+    assert {"quantile", "svm"} <= offered("varopt fit d.csv --model ")

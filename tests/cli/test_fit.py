@@ -1,17 +1,22 @@
 """`varopt fit` and `varopt predict`: every format and model, the file in between, and every refusal."""
 
+import bz2
 import csv
+import gzip
 import json
+import lzma
+import os
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
 from sklearn.datasets import dump_svmlight_file
 
 from varopt import learn
-from varopt.cli import main
-from varopt.cli._models import MODELS, FittedModel
+from varopt.cli import _tables, main
+from varopt.cli._models import MODELS, FittedModel  # what the command fits
 
 NAMES = ["rooms", "age", "tax", "area"]
 
@@ -197,7 +202,7 @@ def test_refused_arguments(arguments, message, prices, capsys):
         ("a,price\n1,2\n,3\n", "line 3: column 'a' has no value"),
         ("a,price\n1,2\n2\n", "line 3: column 'price' has no value"),
         ("a,price\n1,2\nfew,3\n", "line 3: column 'a' has to be a number; got 'few'"),
-        ("a,price\n1,2\nnan,3\n", "column 'a' is not finite in row 2"),
+        ("a,price\n1,2\nnan,3\n", "line 3: column 'a' has no value (nan)"),
     ],
 )
 def test_refused_files(content, message, tmp_path, capsys):
@@ -252,3 +257,163 @@ def test_a_reader_that_has_read_enough_is_no_error(prices, tmp_path):
     assert "Traceback" not in process.stderr.read()
     assert process.wait() == 0
     process.stderr.close()
+
+
+# How data come -------------------------------------------------------------------------------------------------------
+
+
+def command(arguments, **options):
+    line = [sys.executable, "-m", "varopt.cli", *map(str, arguments)]
+    return subprocess.run(line, check=False, capture_output=True, **options)
+
+
+def test_standard_input_and_pipes(prices, tmp_path):
+    fit = ["fit", "-", "--model", "lad", *REGRESSION, "--json"]
+    piped = command(fit, input=prices.read_bytes())
+    assert piped.returncode == 0, piped.stderr
+    expected = fitted([prices, "--model", "lad", *REGRESSION], tmp_path / "m.json")
+    assert json.loads(piped.stdout)["coef"] == expected.coef
+    assert json.loads(piped.stdout)["data"] == "standard input"
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no fifos")
+def test_a_fifo_loses_nothing(prices, tmp_path):
+    fifo = tmp_path / "pipe"
+    os.mkfifo(fifo)
+    writer = threading.Thread(target=lambda: fifo.write_bytes(prices.read_bytes()))
+    writer.start()
+    model = fitted([fifo, "--model", "lad", *REGRESSION], tmp_path / "f.json")
+    writer.join()
+    assert model.rows == 80
+    assert model.coef == fitted([prices, "--model", "lad", *REGRESSION], tmp_path / "m.json").coef
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
+def test_packed_files_are_known_by_their_content(pack, prices, tmp_path):
+    path = tmp_path / "prices.csv"  # whatever the name says
+    expected = fitted([prices, "--model", "lad", *REGRESSION], tmp_path / "m.json")
+    path.write_bytes(pack(prices.read_bytes()))
+    assert fitted([path, "--model", "lad", *REGRESSION], tmp_path / "p.json").coef == expected.coef
+
+
+def test_a_broken_archive_is_told(tmp_path, capsys):
+    (tmp_path / "d.csv.gz").write_bytes(gzip.compress(b"a,price\n1,2\n")[:-6])
+    assert "cannot be unpacked" in refusal(
+        ["fit", tmp_path / "d.csv.gz", "--model", "lad", "--target", "price"], capsys
+    )
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+def test_encodings_that_tell_themselves(encoding, tmp_path):
+    path = tmp_path / "d.csv"
+    path.write_bytes("größe,price\n1,2\n2,4\n3,6.5\n".encode(encoding))
+    assert fitted([path, "--model", "lad", "--target", "price"], tmp_path / "m.json").features == ["größe"]
+
+
+def test_other_encodings_are_named_by_the_user(tmp_path, capsys):
+    path = tmp_path / "d.csv"
+    path.write_bytes("größe,price\n1,2\n2,4\n3,6.5\n".encode("cp1252"))
+    fit = ["fit", path, "--model", "lad", "--target", "price"]
+    assert "line 1: this is not UTF-8. If it is from Windows, say --encoding cp1252." in refusal(fit, capsys)
+    assert fitted([*fit[1:], "--encoding", "cp1252"], tmp_path / "m.json").features == ["größe"]
+    capsys.readouterr()
+    assert "one that Python knows" in refusal([*fit, "--encoding", "klingon"], capsys)
+    assert "this is not ascii. Name another with --encoding." in refusal([*fit, "--encoding", "ascii"], capsys)
+
+
+def test_decimal_commas(tmp_path, capsys):
+    path = tmp_path / "d.csv"
+    path.write_text("a;price\n1,5;2\n2,5;4\n1.003,5;6,5\n")
+    fit = ["fit", path, "--model", "lad", "--target", "price"]
+    assert "line 2: column 'a' has a decimal comma: '1,5'. Say --decimal , to read it." in refusal(fit, capsys)
+    model = fitted([*fit[1:], "--decimal", ","], tmp_path / "m.json")
+    path.write_text("a;price\n1.5;2\n2.5;4\n1003.5;6.5\n")
+    assert model.coef == fitted(fit[1:], tmp_path / "n.json").coef
+
+
+def test_files_without_a_header(data, tmp_path):
+    X, y = data
+    np.savetxt(tmp_path / "d.csv", np.column_stack([X, y]), delimiter=",")
+    model = fitted([tmp_path / "d.csv", "--model", "lad", "--no-header", "--target", "5"], tmp_path / "m.json")
+    assert (model.features, model.rows) == (["1", "2", "3", "4"], 80)
+
+
+def test_rows_that_lack_a_value(tmp_path, capsys):
+    path = tmp_path / "d.csv"
+    path.write_text("a,b,price\n1,2,3\n2,,4\nNA,1,5\n4,3,7\n5,1,\n6,2,8\n")
+    fit = [path, "--model", "lad", "--target", "price", "--set", "fit_intercept=false"]
+    assert "line 3: column 'b' has no value; fill it" in refusal(["fit", *fit], capsys)
+    dropped = fitted([*fit, "--missing", "drop"], tmp_path / "m.json")
+    assert dropped.rows == 3
+    assert "3 rows (3 more lack a value)" in capsys.readouterr().out
+    assert fitted([*fit, "--missing", "mean"], tmp_path / "n.json").rows == 5  # the target is never filled in
+    capsys.readouterr()
+    assert main(["predict", str(tmp_path / "m.json"), str(path), "--missing", "drop"]) == 0
+    printed = capsys.readouterr()
+    lines = printed.out.splitlines()
+    assert [bool(line.strip('"')) for line in lines[1:]] == [True, False, False, True, False, True]  # a line a row
+    assert "3 rows lack a value" in printed.err
+
+
+def test_columns_without_any_value_have_no_mean(tmp_path, capsys):
+    (tmp_path / "d.csv").write_text("a,b,price\n1,,3\n2,,4\n")
+    fit = ["fit", tmp_path / "d.csv", "--model", "lad", "--target", "price"]
+    assert "column 'b' has no value at all" in refusal([*fit, "--missing", "mean"], capsys)
+    assert "every row lacks a value" in refusal([*fit, "--missing", "drop"], capsys)
+
+
+def test_large_files_are_read_the_same_by_pyarrow(data, tmp_path, monkeypatch):
+    pytest.importorskip("pyarrow")
+    path = write_csv(tmp_path / "d.csv", data)
+    small = _tables.Source(path).numbers(NAMES)
+    monkeypatch.setattr(_tables, "_LARGE", 0)
+    np.testing.assert_array_equal(_tables.Source(path).numbers(NAMES), small)
+    path.write_text("a,price\n1,2\nfew,3\n")
+    with pytest.raises(ValueError, match="line 3: column 'a' has to be a number; got 'few'"):
+        _tables.Source(path).numbers(["a"])
+
+
+# What comes out ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("model", "measure"),
+    [("lad", "mean absolute error"), ("quantile", "mean pinball loss"), ("svm", "share of rows classified wrongly")],
+)
+def test_cross_validation(model, measure, prices, capsys):
+    which = CLASSES if model == "svm" else REGRESSION
+    assert main(["fit", str(prices), "--model", model, *which, "--cv", "4"]) == 0
+    assert f"on new rows  {measure} " in capsys.readouterr().out
+    assert main(["fit", str(prices), "--model", model, *which, "--cv", "4", "--json"]) == 0
+    content = json.loads(capsys.readouterr().out)
+    assert content["cross_validation"]["measure"] == measure
+    assert len(content["cross_validation"]["errors"]) == 4
+    assert content["gap"][0] >= 0.0
+
+
+def test_folds_are_checked(prices, capsys):
+    assert "from 2 to the number of rows, 80; got 1" in refusal(
+        ["fit", prices, "--model", "lad", *REGRESSION, "--cv", "1"], capsys
+    )
+
+
+@pytest.mark.parametrize("option", ["--save", "--coefficients"])
+def test_what_cannot_be_written_is_told_before_the_fit(option, prices, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(learn.LADRegressor, "fit", lambda *_: pytest.fail("it was fitted"))
+    fit = ["fit", prices, "--model", "lad", *REGRESSION, option]
+    assert "there is no folder" in refusal([*fit, tmp_path / "none" / "m.json"], capsys)
+    assert "this is a folder" in refusal([*fit, tmp_path], capsys)
+
+
+def test_a_target_of_many_values_is_no_class(tmp_path, capsys):
+    (tmp_path / "d.csv").write_text("a,price\n" + "\n".join(f"{i},{i}.5" for i in range(150)))
+    message = refusal(["fit", tmp_path / "d.csv", "--model", "svm", "--target", "price"], capsys)
+    assert "has 150 values, too many for classes" in message
+
+
+def test_a_perfect_fit_reads_well(tmp_path, capsys):
+    (tmp_path / "d.csv").write_text("a,price\n" + "\n".join(f"{i},{2 * i}" for i in range(20)))
+    assert main(["fit", str(tmp_path / "d.csv"), "--model", "lad", "--target", "price"]) == 0
+    line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("objective"))
+    assert "of it" not in line
+    assert "the optimum is" in line

@@ -2,7 +2,7 @@
 
 import pytest
 
-from varopt.experiments._tasks import Plan
+from varopt.experiments._tasks import Plan  # tasks are made by hand
 from varopt.experiments.reproduce import EXPERIMENTS, reproduce
 
 SMALL = {

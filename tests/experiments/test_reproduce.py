@@ -13,14 +13,14 @@ import pytest
 from rich.console import Console
 
 import varopt as vo
-from varopt.experiments import _runner
+from varopt.experiments import _runner  # its console is replaced
 from varopt.experiments import reproduce as module
-from varopt.experiments._store import Store
-from varopt.experiments._tasks import Plan, Task
+from varopt.experiments._store import Store  # results are kept by hand
+from varopt.experiments._tasks import ExperimentTask, Plan  # tasks are made by hand
 from varopt.experiments.corrections import CORRECTIONS
 from varopt.experiments.examples import all_states, box_relaxation
 from varopt.experiments.problems import binary_quadratic
-from varopt.experiments.report import Check, Outcome, Section
+from varopt.experiments.report import Agreement, Check, Section
 from varopt.experiments.reproduce import EXPERIMENTS, reproduce
 from varopt.experiments.svm import Growth, growth
 from varopt.experiments.table1 import PRINTED, RIVALS, relative_errors
@@ -73,7 +73,7 @@ def test_seeds_reproduce_what_is_measured(reproduction, small_plans):
     folder, _ = reproduction
     rows = json.loads((folder / "results.json").read_text("utf-8"))["rows"]
     row = next(row for row in rows if row["experiment"] == "table1" and row["method"] == "Shooting")
-    task = Task("table1", row["size"], row["seed"], row["repetition"])
+    task = ExperimentTask("table1", row["size"], row["seed"], row["repetition"])
     (again,) = EXPERIMENTS["table1"].run(task, ["Shooting"])
     assert again["value"] == row["value"]
 
@@ -122,7 +122,7 @@ def _wider(family):
 
 def test_rows_survive_a_torn_last_line_and_another_machine(tmp_path):
     path = tmp_path / "results.jsonl"
-    task = Task("e", 1, 0, 0)
+    task = ExperimentTask("e", 1, 0, 0)
     Store(path, ENVIRONMENT).add([task.row("a", seconds=1.0), task.row("b", seconds=2.0)])
     with path.open("a") as file:
         file.write('{"experiment": "e", "si')  # the power goes
@@ -139,10 +139,10 @@ def test_rows_survive_a_torn_last_line_and_another_machine(tmp_path):
 
 def test_rows_of_another_budget_or_seed_are_not_those_asked_for(tmp_path):
     store = Store(tmp_path / "results.jsonl", ENVIRONMENT)
-    store.add([Task("e", 1, 0, 0, budget=10).row("a")])
-    assert store.missing(Task("e", 1, 0, 0, budget=20), ["a"]) == ["a"]
-    assert store.missing(Task("e", 1, 1, 0, budget=10), ["a"]) == ["a"]
-    assert store.missing(Task("e", 1, 0, 0, budget=10, cost=9.0), ["a"]) == []
+    store.add([ExperimentTask("e", 1, 0, 0, budget=10).row("a")])
+    assert store.missing(ExperimentTask("e", 1, 0, 0, budget=20), ["a"]) == ["a"]
+    assert store.missing(ExperimentTask("e", 1, 1, 0, budget=10), ["a"]) == ["a"]
+    assert store.missing(ExperimentTask("e", 1, 0, 0, budget=10, cost=9.0), ["a"]) == []
 
 
 # The runner ---------------------------------------------------------------------------------------------------------
@@ -152,12 +152,12 @@ def test_an_error_in_a_worker_is_raised_and_what_finished_is_kept(tmp_path):
     store = Store(tmp_path / "results.jsonl", ENVIRONMENT)
     experiment = EXPERIMENTS["table1"]
     jobs = [
-        (experiment, Task("table1", 5, 0, 0), ["Shooting"]),
-        (experiment, Task("table1", 5, 0, 1, cost=0.1), ["nonsense"]),
+        (experiment, ExperimentTask("table1", 5, 0, 0), ["Shooting"]),
+        (experiment, ExperimentTask("table1", 5, 0, 1, cost=0.1), ["nonsense"]),
     ]
     with pytest.raises(KeyError, match="nonsense"):
         _runner.run(jobs, store, 1, Console(quiet=True))
-    assert store.missing(Task("table1", 5, 0, 0), ["Shooting"]) == []
+    assert store.missing(ExperimentTask("table1", 5, 0, 0), ["Shooting"]) == []
 
 
 def test_an_interrupt_says_how_to_go_on_and_keeps_what_finished(tmp_path):
@@ -216,10 +216,10 @@ def test_growth_recovers_an_exponent_and_leaves_out_what_did_not_arrive(rng):
 
 def test_growths_are_compared_at_two_standard_errors():
     slow, fast, vague = Growth(1.0, 0.1, 3, 1), Growth(2.0, 0.1, 3, 1), Growth(2.0, 1.0, 3, 1)
-    assert slow.against(fast) is Outcome.AGREES
-    assert fast.against(slow) is Outcome.CONTRADICTS
-    assert slow.against(vague) is Outcome.OPEN
-    assert slow.against(Growth(math.nan, math.nan, 2, 1)) is Outcome.OPEN
+    assert slow.against(fast) is Agreement.AGREES
+    assert fast.against(slow) is Agreement.CONTRADICTS
+    assert slow.against(vague) is Agreement.OPEN
+    assert slow.against(Growth(math.nan, math.nan, 2, 1)) is Agreement.OPEN
 
 
 @pytest.mark.parametrize("correction", CORRECTIONS, ids=lambda c: c.__name__)
@@ -250,4 +250,4 @@ def test_plans_follow_the_paper():
     assert EXPERIMENTS["fused"].full.repetitions == {500: 1000}
     assert set(EXPERIMENTS["figure4"].full.repetitions.values()) == {50}
     assert str(Plan({50: 2, 200: 1})) == "2 of size 50, 1 of size 200"
-    assert Outcome.CONTRADICTS.value == "contradicts"
+    assert Agreement.CONTRADICTS.value == "contradicts"

@@ -5,26 +5,32 @@ from __future__ import annotations
 import argparse
 import csv
 import importlib.util
+import json
+import os
 import sys
 import time
 import warnings
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from varopt._display import bracket_words, duration
 from varopt.cli._models import MODELS, FittedModel, build
-from varopt.cli._tables import FORMATS, Table, columns_of, format_of, read_libsvm, read_table
+from varopt.cli._tables import FORMATS, MISSING, DataTable, Source, read_table
 
 __all__ = ["FIT", "PREDICT", "add_fit", "add_predict"]
 
+_MOST_CLASSES = 100
 _SHOWN = 20  # coefficients that are printed; the file of --coefficients has them all
 
 FIT = (
     """\
 Fit a model to a data file and say how far from optimal it can be. DATA is a CSV file whose
-first line names the columns (comma, semicolon or tab; .gz and .bz2 too), a Parquet file, or a
-LIBSVM file. Parameters are those of the estimators in varopt.learn, which are scikit-learn's.
+first line names the columns (comma, semicolon or tab), a Parquet file, or a LIBSVM file, also
+packed (.gz, .bz2, .xz); - reads standard input. Parameters are those of the estimators in
+varopt.learn, which are scikit-learn's.
 
 models:
 """
@@ -41,8 +47,9 @@ file holds the target too, the error of the predictions is reported on standard 
 
 def add_fit(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``varopt fit``."""
-    parser.add_argument("data", type=Path, metavar="DATA", help="a CSV, Parquet or LIBSVM file")
-    parser.add_argument("--model", required=True, metavar="NAME", help="one of the models above")
+    _add_data(parser)
+    named = parser.add_argument("--model", required=True, metavar="NAME", help="one of the models above")
+    named.completer = lambda **_: list(MODELS)  # type: ignore[attr-defined]  # for argcomplete
     parser.add_argument("--target", metavar="COLUMN", help="the column to explain (LIBSVM: its labels)")
     parser.add_argument("--features", type=_names, metavar="A,B,...", help="the columns to use (default: all others)")
     parser.add_argument("--drop", type=_names, default=[], metavar="A,B,...", help="columns to leave out")
@@ -52,7 +59,8 @@ def add_fit(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--tol", type=float, metavar="X", help="relative gap to reach (default: 1e-9)")
     parser.add_argument("--time-limit", type=float, metavar="SECONDS", help="stop then, with the bracket so far")
-    parser.add_argument("--format", choices=list(FORMATS), help="of DATA (default: by the ending of its name)")
+    parser.add_argument("--cv", type=int, metavar="FOLDS", help="estimate the error on new rows by cross-validation")
+    parser.add_argument("--json", action="store_true", help="print the summary as JSON")
     parser.add_argument("--save", type=Path, metavar="FILE", help="write the model, as JSON, for varopt predict")
     parser.add_argument("--coefficients", type=Path, metavar="FILE", help="write every coefficient, as CSV")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw coefficients and fit (.svg, .png or .pdf)")
@@ -62,12 +70,29 @@ def add_fit(parser: argparse.ArgumentParser) -> None:
 def add_predict(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``varopt predict``."""
     parser.add_argument("model", type=Path, metavar="MODEL", help="a file that varopt fit --save wrote")
-    parser.add_argument("data", type=Path, metavar="DATA", help="a CSV, Parquet or LIBSVM file")
-    parser.add_argument("--format", choices=list(FORMATS), help="of DATA (default: by the ending of its name)")
+    _add_data(parser)
     parser.add_argument(
         "--output", type=Path, metavar="FILE", help="where the predictions go (default: standard output)"
     )
     parser.set_defaults(run=predict)
+
+
+def _add_data(parser: argparse.ArgumentParser) -> None:
+    """Declare the data file and how to read it."""
+    parser.add_argument(
+        "data", type=Path, metavar="DATA", help="a CSV, Parquet or LIBSVM file, or - for standard input"
+    )
+    parser.add_argument("--format", choices=list(FORMATS), help="of DATA (default: by the ending of its name)")
+    parser.add_argument("--no-header", action="store_true", help="the first line is data; columns are 1, 2, ...")
+    parser.add_argument("--encoding", metavar="NAME", help="of DATA, such as cp1252 (default: UTF-8, or by its mark)")
+    parser.add_argument("--decimal", choices=[".", ","], default=".", help="what stands before decimals (default: .)")
+    parser.add_argument("--missing", choices=MISSING, help="rows that lack a value: drop them, or fill in the mean")
+
+
+def _source(options: argparse.Namespace) -> Source:
+    return Source(
+        options.data, options.format, options.encoding, not options.no_header, options.decimal, options.missing
+    )
 
 
 def _names(text: str) -> list[str]:
@@ -78,10 +103,14 @@ def fit(options: argparse.Namespace) -> int:
     """Run ``varopt fit``."""
     estimator = build(options.model, options.settings, {"tol": options.tol, "time_limit": options.time_limit})
     _check_plot(options.plot)
+    for path in (options.save, options.coefficients, options.plot):
+        _check_writable(path)
     kind = MODELS[options.model]
-    table, target = _training(options, kind.classifier)
-    if kind.classifier and np.unique(np.asarray(table.y)).size < 2:
-        raise ValueError(f"{options.data}: the target {target!r} has one class only; a classifier needs two or more.")
+    source = _source(options)
+    table, target = _training(options, source, kind.classifier)
+    if kind.classifier:
+        _check_classes(source, target, np.asarray(table.y))
+    folds = _check_folds(options.cv, table)
     started = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -90,7 +119,9 @@ def fit(options: argparse.Namespace) -> int:
     for warning in caught:
         print(f"varopt fit: warning: {warning.message}", file=sys.stderr)
     model = FittedModel.of(options.model, estimator, target, table.features, table.X.shape[0])
-    print(_summary(model, options.data, seconds))
+    validated = None if folds is None else _cross_validated(estimator, table, folds)
+    summary = _as_json if options.json else _summary
+    print(summary(model, source, table, seconds, validated))
     if options.save is not None:
         model.save(options.save)
     if options.coefficients is not None:
@@ -99,54 +130,88 @@ def fit(options: argparse.Namespace) -> int:
         _plot(model, table, options.plot)
     written = [str(path) for path in (options.save, options.coefficients, options.plot) if path is not None]
     if written:
-        print(f"\nwritten      {', '.join(written)}")
+        print(f"\nwritten      {', '.join(written)}", file=sys.stderr if options.json else sys.stdout)
     return 0
 
 
-def _training(options: argparse.Namespace, labels: bool) -> tuple[Table, str]:
-    kind = format_of(options.data, options.format)
-    if kind == "libsvm":
-        if options.target or options.features or options.drop:
-            raise ValueError("a LIBSVM file has no named columns: leave --target, --features and --drop out.")
-        return read_libsvm(options.data), "label"
-    if options.target is None:
+def _training(options: argparse.Namespace, source: Source, labels: bool) -> tuple[DataTable, str]:
+    if source.kind == "libsvm" and (options.target or options.features or options.drop):
+        raise ValueError("a LIBSVM file has no named columns: leave --target, --features and --drop out.")
+    if source.kind != "libsvm" and options.target is None:
         raise ValueError("--target has to name the column to explain.")
-    table = read_table(
-        options.data, kind, target=options.target, features=options.features, labels=labels, drop=options.drop
-    )
-    return table, options.target
+    table = read_table(source, target=options.target, features=options.features, labels=labels, drop=options.drop)
+    return table, options.target or "label"
+
+
+def _check_classes(source: Source, target: str, y: Any) -> None:
+    classes = np.unique(y)
+    if classes.size < 2:
+        raise ValueError(f"{source.name}: the target {target!r} has one class only; a classifier needs two or more.")
+    if classes.size > _MOST_CLASSES:
+        raise ValueError(
+            f"{source.name}: the target {target!r} has {classes.size} values, too many for classes. Is it a number to "
+            "predict? Then take another model, such as lad or svr."
+        )
+
+
+def _check_folds(folds: int | None, table: DataTable) -> int | None:
+    if folds is not None and not 2 <= folds <= table.X.shape[0]:
+        raise ValueError(f"--cv takes a number of folds from 2 to the number of rows, {table.X.shape[0]}; got {folds}.")
+    return folds
+
+
+def _cross_validated(estimator: Any, table: DataTable, folds: int) -> dict[str, Any]:
+    """The error on rows that a fit did not see, by fold."""
+    from sklearn.base import clone
+    from sklearn.metrics import make_scorer, mean_absolute_error, mean_pinball_loss, zero_one_loss
+    from sklearn.model_selection import KFold, StratifiedKFold, cross_val_score
+
+    measure, options = "mean absolute error", {}
+    score: Any = mean_absolute_error
+    splits: Any = KFold(folds, shuffle=True, random_state=0)
+    if hasattr(estimator, "classes_"):
+        measure, score = "share of rows classified wrongly", zero_one_loss
+        splits = StratifiedKFold(folds, shuffle=True, random_state=0)
+    elif hasattr(estimator, "quantile"):
+        measure, score, options = "mean pinball loss", mean_pinball_loss, {"alpha": estimator.quantile}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the fit to all rows has told
+        errors = cross_val_score(clone(estimator), table.X, table.y, cv=splits, scoring=make_scorer(score, **options))
+    return {"measure": measure, "folds": folds, "errors": errors.tolist()}
 
 
 def predict(options: argparse.Namespace) -> int:
     """Run ``varopt predict``."""
     model = FittedModel.load(options.model)
-    kind = format_of(options.data, options.format)
-    if kind == "libsvm":
-        table = read_libsvm(options.data, len(model.features))
-    else:
-        table = _with_target(options.data, kind, model)
+    _check_writable(options.output)
+    table = _with_target(_source(options), model)
     predicted = model.predict(table.X)
     file = sys.stdout if options.output is None else options.output.open("w", newline="", encoding="utf-8")
     try:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["prediction"])
-        writer.writerows([value] for value in predicted.tolist())
+        values = iter(predicted.tolist())
+        writer.writerows([next(values) if kept else ""] for kept in table.kept)  # a line for each row of the data
     finally:
         if options.output is not None:
             file.close()
+    if table.dropped:
+        print(f"{table.dropped} rows lack a value; their lines are empty.", file=sys.stderr)
     if table.y is not None:
         print(_error(model, table.y, predicted), file=sys.stderr)
     return 0
 
 
-def _with_target(path: Path, kind: str, model: FittedModel) -> Table:
+def _with_target(source: Source, model: FittedModel) -> DataTable:
     """The features, and the target where the file has it."""
-    present = columns_of(path, kind)
+    if source.kind == "libsvm":
+        return read_table(source, target=None, features=None, labels=False, width=len(model.features))
+    present = source.columns
     missing = [name for name in model.features if name not in present]
     if missing:
-        raise ValueError(f"{path}: the model needs the columns {', '.join(missing)}, which are not there.")
+        raise ValueError(f"{source.name}: the model needs the columns {', '.join(missing)}, which are not there.")
     target = model.target if model.target in present else None
-    return read_table(path, kind, target=target, features=model.features, labels=model.classes is not None)
+    return read_table(source, target=target, features=model.features, labels=model.classes is not None)
 
 
 def _error(model: FittedModel, y: Any, predicted: Any) -> str:
@@ -156,18 +221,26 @@ def _error(model: FittedModel, y: Any, predicted: Any) -> str:
     return f"mean absolute error {np.mean(np.abs(y - predicted)):.6g} over {len(predicted)} rows."
 
 
-def _summary(model: FittedModel, data: Path, seconds: float) -> str:
+def _summary(
+    model: FittedModel, source: Source, table: DataTable, seconds: float, validated: dict[str, Any] | None
+) -> str:
     parameters = ", ".join(f"{name}={value}" for name, value in model.parameters.items())
+    dropped = f" ({table.dropped} more lack a value)" if table.dropped else ""
     lines = [
         f"model        {model.model} ({MODELS[model.model].estimator}{', ' + parameters if parameters else ''})",
-        f"data         {data}: {model.rows} rows, {len(model.features)} features, target {model.target}",
+        f"data         {source.name}: {model.rows} rows{dropped}, {len(model.features)} features, "
+        f"target {model.target}",
     ]
     for k, (objective, lower) in enumerate(zip(model.objective, model.lower, strict=True)):
         which = "" if len(model.objective) == 1 else f" of class {model.classes[k] if model.classes else k}"
-        gap = objective - lower
-        share = f", {gap / abs(objective):.1e} of it" if objective else ""
-        lines.append(f"objective    {objective:.12g}{which}, in [{lower:.12g}, {objective:.12g}]: gap {gap:.2g}{share}")
-    lines += [f"proof        {model.certificate}", f"time         {seconds:.3g} s"]
+        lines.append(f"objective    {objective:.12g}{which}; the optimum is {bracket_words(lower, objective)}")
+    lines += [f"proof        {model.certificate.partition(';')[0]}", f"time         {duration(seconds)}"]
+    if validated is not None:
+        errors = np.array(validated["errors"])
+        lines.append(
+            f"on new rows  {validated['measure']} {errors.mean():.6g}, from {errors.min():.6g} to {errors.max():.6g} "
+            f"in {validated['folds']} folds"
+        )
     coef = np.array(model.coef)
     zeros = int(np.count_nonzero(coef == 0.0))
     lines += ["", f"coefficients ({coef.size}, {zeros} of them zero)"]
@@ -179,6 +252,32 @@ def _summary(model: FittedModel, data: Path, seconds: float) -> str:
     if len(model.features) > _SHOWN:
         lines.append(f"  ... the {_SHOWN} largest of {len(model.features)}; --coefficients FILE writes them all")
     return "\n".join(lines)
+
+
+def _as_json(
+    model: FittedModel, source: Source, table: DataTable, seconds: float, validated: dict[str, Any] | None
+) -> str:
+    gaps = [objective - lower for objective, lower in zip(model.objective, model.lower, strict=True)]
+    more = {
+        "data": source.name,
+        "gap": gaps,
+        "seconds": seconds,
+        "dropped": table.dropped,
+        "cross_validation": validated,
+    }
+    return json.dumps({**asdict(model), **more}, indent=1)
+
+
+def _check_writable(path: Path | None) -> None:
+    """Refuse a file that cannot be written before the fit, not after it."""
+    if path is None:
+        return
+    if path.is_dir():
+        raise ValueError(f"{path}: this is a folder; name a file to write.")
+    if not path.absolute().parent.is_dir():
+        raise ValueError(f"{path}: there is no folder {path.absolute().parent} to write it to.")
+    if not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
+        raise ValueError(f"{path}: it cannot be written; permission denied.")
 
 
 def _write_coefficients(model: FittedModel, path: Path) -> None:
@@ -202,7 +301,7 @@ def _check_plot(path: Path | None) -> None:
         raise ValueError("--plot needs Matplotlib: pip install 'varopt[plot]'.")
 
 
-def _plot(model: FittedModel, table: Table, path: Path) -> None:
+def _plot(model: FittedModel, table: DataTable, path: Path) -> None:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10, 4.2), layout="constrained")

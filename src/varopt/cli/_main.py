@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import importlib.util
 import os
 import sys
 from collections.abc import Sequence
@@ -57,6 +58,7 @@ run. They live beside the source, not in the installed package: run this in a ch
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns its exit status."""
     parser = _parser()
+    _complete(parser)
     options = parser.parse_args(arguments)
     if options.run is None:
         parser.print_help()
@@ -72,6 +74,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print(f"varopt {options.command}: interrupted.", file=sys.stderr)
         return 130
+
+
+def _complete(parser: argparse.ArgumentParser) -> None:
+    """Answer a shell that asks for completions, where argcomplete is installed; else go on."""
+    if "_ARGCOMPLETE" in os.environ and importlib.util.find_spec("argcomplete") is not None:
+        importlib.import_module("argcomplete").autocomplete(parser)
 
 
 def _sentence(error: Exception) -> str:
@@ -123,7 +131,7 @@ def _add_reproduce(commands: argparse._SubParsersAction[argparse.ArgumentParser]
 
 
 def _reproduce(options: argparse.Namespace) -> int:
-    from varopt.experiments.reproduce import SEED, reproduce
+    from varopt.experiments.reproduce import SEED, reproduce  # needs an extra, and a second to load
 
     return reproduce(
         options.output, full=options.full, only=options.only, seed=SEED if options.seed is None else options.seed,

@@ -13,13 +13,13 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from varopt.experiments._store import Store
-from varopt.experiments._tasks import Experiment, Row, Task
+from varopt.experiments._tasks import Experiment, ExperimentTask, Row
 
 __all__ = ["run"]
 
 _THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
-Job = tuple[Experiment, Task, list[str]]
+Job = tuple[Experiment, ExperimentTask, list[str]]
 
 
 def run(jobs: Sequence[Job], store: Store, workers: int, console: Console) -> None:

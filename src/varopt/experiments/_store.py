@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from varopt.experiments._tasks import Row, Task
+from varopt.experiments._tasks import ExperimentTask, Row
 
 __all__ = ["Store"]
 
@@ -56,7 +56,7 @@ class Store:
         self._rows.clear()
         self.foreign = 0
 
-    def missing(self, task: Task, methods: Sequence[str]) -> list[str]:
+    def missing(self, task: ExperimentTask, methods: Sequence[str]) -> list[str]:
         """The methods that have not been run on this repetition."""
         return [method for method in methods if (*task.key, method) not in self._rows]
 
@@ -70,7 +70,7 @@ class Store:
                 file.write(json.dumps({**row, "environment": self.environment}) + "\n")
         self._rows.update((self._key(row), row) for row in rows)
 
-    def rows(self, tasks: Iterable[Task]) -> list[Row]:
+    def rows(self, tasks: Iterable[ExperimentTask]) -> list[Row]:
         """The rows of these repetitions."""
         wanted = {task.key for task in tasks}
         return [row for key, row in self._rows.items() if key[:-1] in wanted]

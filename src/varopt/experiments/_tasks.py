@@ -12,13 +12,13 @@ import numpy as np
 
 from varopt.experiments.report import Section
 
-__all__ = ["Experiment", "Plan", "Row", "Task"]
+__all__ = ["Experiment", "ExperimentTask", "Plan", "Row"]
 
 Row = dict[str, Any]  # one method on one repetition: what was measured
 
 
 @dataclass(frozen=True)
-class Task:
+class ExperimentTask:
     """One repetition of an experiment at one size."""
 
     experiment: str
@@ -64,10 +64,10 @@ class Experiment(ABC):
     full: ClassVar[Plan] = Plan({})
     methods: ClassVar[Sequence[str]] = ()
 
-    def tasks(self, plan: Plan, seed: int) -> list[Task]:
+    def tasks(self, plan: Plan, seed: int) -> list[ExperimentTask]:
         """The repetitions of a plan."""
         return [
-            Task(self.name, size, seed, repetition, plan.budget, self.cost(size))
+            ExperimentTask(self.name, size, seed, repetition, plan.budget, self.cost(size))
             for size, count in plan.repetitions.items()
             for repetition in range(count)
         ]
@@ -76,7 +76,7 @@ class Experiment(ABC):
         """Expected seconds of a repetition."""
         return 1.0
 
-    def run(self, task: Task, methods: Collection[str]) -> list[Row]:
+    def run(self, task: ExperimentTask, methods: Collection[str]) -> list[Row]:
         """Run some of the methods on one repetition."""
         raise NotImplementedError(f"{self.name} repeats nothing")
 

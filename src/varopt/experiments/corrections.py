@@ -37,7 +37,7 @@ class Correction:
     corrected_holds: bool
 
 
-class Machine:
+class KernelSVM:
     """A small kernel machine on which every formula can be measured, with its bound written out by hand."""
 
     def __init__(self, rng: np.random.Generator, n: int = 12) -> None:
@@ -102,7 +102,7 @@ def promise(rng: np.random.Generator) -> Correction:
 
 def svm_sigma(rng: np.random.Generator) -> Correction:
     """The same divisor for the support vector machine."""
-    machine = Machine(rng)
+    machine = KernelSVM(rng)
     f = machine.problem.objective()
     trace = float(np.trace(machine.K))
     s = machine.cost * float(machine.spread.sum()) / machine.sigma / math.sqrt(8.0 * math.pi)
@@ -121,7 +121,7 @@ def svm_sigma(rng: np.random.Generator) -> Correction:
 
 def nu(rng: np.random.Generator) -> Correction:
     """The sign of the offset in nu, against a plain average over samples."""
-    machine = Machine(rng)
+    machine = KernelSVM(rng)
     K, y = machine.K, machine.y
     draws = machine.point + machine.sigma * rng.standard_normal((100_000, y.size + 1))
     hinges = np.maximum(1.0 - draws[:, :-1] @ K - draws[:, -1:] * y, 0.0).sum(axis=1)
@@ -141,7 +141,7 @@ def nu(rng: np.random.Generator) -> Correction:
 
 def gradients(rng: np.random.Generator) -> Correction:
     """The gradients of the SVM bound, against finite differences."""
-    machine = Machine(rng)
+    machine = KernelSVM(rng)
     K, y, C, s, n = machine.K, machine.y, machine.cost, machine.spread, machine.y.size
     nu = 1.0 - K @ machine.beta - machine.b * y
 
@@ -202,7 +202,7 @@ def huber_loss(rng: np.random.Generator) -> Correction:
 
 def chapelle_hessian(rng: np.random.Generator) -> Correction:
     """The Hessian of the Huber objective, against second differences."""
-    machine = Machine(rng)
+    machine = KernelSVM(rng)
     K, y, C, n = machine.K, machine.y, machine.cost, machine.y.size
     xi = 1.0 - K @ machine.beta - machine.b * y
     h = float(np.mean(np.sort(np.abs(xi))[[n // 2, n // 2 + 1]]))  # half of the points are in the quadratic part
@@ -238,7 +238,7 @@ def chapelle_hessian(rng: np.random.Generator) -> Correction:
 
 def continuity(rng: np.random.Generator) -> Correction:
     """The kernelised objective is continuous; its slope jumps."""
-    machine = Machine(rng)
+    machine = KernelSVM(rng)
     value = machine.problem.value
     direction = rng.standard_normal(machine.y.size + 1)
     rates = machine.K @ direction[:-1] + direction[-1] * machine.y

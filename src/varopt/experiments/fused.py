@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 import varopt as vo
 from varopt.experiments import problems, rivals
 from varopt.experiments._measure import timed
-from varopt.experiments._tasks import Experiment, Plan, Row, Task
-from varopt.experiments.report import Column, Outcome, Section, number
+from varopt.experiments._tasks import Experiment, ExperimentTask, Plan, Row
+from varopt.experiments.report import Agreement, Column, Section, number
 
 __all__ = ["Fused"]
 
@@ -45,7 +45,7 @@ class Fused(Experiment):
         """Expected seconds of a repetition."""
         return 3.5
 
-    def run(self, task: Task, methods: Collection[str]) -> list[Row]:
+    def run(self, task: ExperimentTask, methods: Collection[str]) -> list[Row]:
         """Solve one problem by each method. Distances are to SLEP's solution, as the paper measures them."""
         problem = problems.fused_lasso(task.rng(), task.size)
         vo.minimize(problems.fused_lasso(task.rng(), 5).objective())  # loads what is loaded on first use, off the clock
@@ -109,22 +109,22 @@ class Fused(Experiment):
             f"The mean relative error in function value against SLEP is {number(PRINTED['error'])}.",
             f"Literal reading: {number(literal['error'])}. Best step: {number(error)}, and "
             f"{number(summary[best]['optimum'])} above the certified optimum.",
-            Outcome.AGREES if literal["error"] <= 2.0 * PRINTED["error"]
-            else Outcome.PARTLY if error <= PRINTED["error"] else Outcome.CONTRADICTS,
+            Agreement.AGREES if literal["error"] <= 2.0 * PRINTED["error"]
+            else Agreement.PARTLY if error <= PRINTED["error"] else Agreement.CONTRADICTS,
         )  # fmt: skip
         distance = summary[best]["distance"]
         section.verdict(
             f"The mean relative distance to SLEP's solution is {PRINTED['distance']}.",
             f"Literal reading: {number(literal['distance'])}. Best step: {number(distance)}.",
-            Outcome.AGREES if literal["distance"] <= 2.0 * PRINTED["distance"]
-            else Outcome.PARTLY if distance <= PRINTED["distance"] else Outcome.CONTRADICTS,
+            Agreement.AGREES if literal["distance"] <= 2.0 * PRINTED["distance"]
+            else Agreement.PARTLY if distance <= PRINTED["distance"] else Agreement.CONTRADICTS,
         )  # fmt: skip
         ratio = summary[best]["seconds"] / summary[SLEP]["seconds"]
         section.verdict(
             f"It takes {PRINTED['ours']} s where SLEP takes {PRINTED['slep']} s, 1.3 times as long.",
             f"Best step: {ratio:.1f} times as long as SLEP's algorithm; auto: "
             f"{summary[AUTO]['seconds'] / summary[SLEP]['seconds']:.1f} times, exact and certified.",
-            Outcome.AGREES if ratio < 2.0 else Outcome.CONTRADICTS,
+            Agreement.AGREES if ratio < 2.0 else Agreement.CONTRADICTS,
         )
         if DIMENSION in plan.repetitions:
             section.check(

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from varopt.experiments._environment import environment
+from varopt.experiments._store import Store
 from varopt.experiments._tasks import Experiment
 from varopt.experiments.corrections import Corrections
 from varopt.experiments.examples import Examples
@@ -65,13 +66,12 @@ def reproduce(
     ValueError
         For an unknown experiment, and for a missing package.
     """
-    from rich.console import Console
-
-    from varopt.experiments._runner import run
-    from varopt.experiments._store import Store
-
     chosen = _choose(only)
     _check(seed, jobs)
+    from rich.console import Console  # an extra, as is what shows its progress: named above where it is missing
+
+    from varopt.experiments._runner import run
+
     started = time.perf_counter()
     console = Console(stderr=True)
     store = Store(folder / "results.jsonl", environment())

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 import varopt as vo
 from varopt.experiments import problems, rivals
 from varopt.experiments._measure import Race, timed
-from varopt.experiments._tasks import Experiment, Plan, Row, Task
-from varopt.experiments.report import Column, Outcome, Section, number
+from varopt.experiments._tasks import Experiment, ExperimentTask, Plan, Row
+from varopt.experiments.report import Agreement, Column, Section, number
 
 __all__ = ["SupportVectors"]
 
@@ -40,9 +40,9 @@ TOLERANCES = (
 
 
 _GROWS = {
-    Outcome.AGREES: "grows more slowly than",
-    Outcome.CONTRADICTS: "grows faster than",
-    Outcome.OPEN: "cannot be told apart, at two standard errors, from",
+    Agreement.AGREES: "grows more slowly than",
+    Agreement.CONTRADICTS: "grows faster than",
+    Agreement.OPEN: "cannot be told apart, at two standard errors, from",
 }
 
 
@@ -58,7 +58,7 @@ class SupportVectors(Experiment):
         """Expected seconds of a repetition."""
         return 4.0 + 8.0 * (size / 1000.0) ** 2
 
-    def run(self, task: Task, methods: Collection[str]) -> list[Row]:
+    def run(self, task: ExperimentTask, methods: Collection[str]) -> list[Row]:
         """Race the methods to 0.1 % of the optimum that the QP finds when run until completion."""
         problem = problems.kernel_machine(task.rng(), task.size)
         complete = rivals.dual_qp(problem.K, problem.y, problem.cost, 1e-9)
@@ -180,7 +180,7 @@ class SupportVectors(Experiment):
             f"{ours}, SMO {smo}, QP {qp}, auto {shared[AUTO]}. Over all sizes: SMO {exponents[SMO]}, QP "
             f"{exponents[QP]}, auto {exponents[AUTO]}, and {exponents[LINEAR]} written in w and b."
             + "".join(f" It {_GROWS[found]} {name}." for name, found in zip(("SMO", "the QP"), against, strict=True)),
-            against[0] if against[0] is against[1] else Outcome.PARTLY,
+            against[0] if against[0] is against[1] else Agreement.PARTLY,
         )
         mine = [exponents[AUTO].against(exponents[method]) for method in (SMO, QP)]
         section.say(
@@ -194,7 +194,11 @@ class SupportVectors(Experiment):
             "It outperforms the Huber loss without shrinking by about a constant factor.",
             f"At N = {largest}: variational optimization {_time(paper)}; Huber without shrinking {_time(wide)} at h = "
             f"10 and {_time(narrow)} at h = 0.01.",
-            Outcome.AGREES if paper < min(wide, narrow) else Outcome.PARTLY if paper < wide else Outcome.CONTRADICTS,
+            Agreement.AGREES
+            if paper < min(wide, narrow)
+            else Agreement.PARTLY
+            if paper < wide
+            else Agreement.CONTRADICTS,
         )
         section.verdict(
             "With shrinking, the Huber loss has the same benefit.",
@@ -270,12 +274,12 @@ class Growth:
     def __str__(self) -> str:
         return "unknown" if math.isnan(self.exponent) else f"{self.exponent:.2f} ± {self.error:.2f}"
 
-    def against(self, other: Growth) -> Outcome:
+    def against(self, other: Growth) -> Agreement:
         """Whether it grows more slowly than the other, as far as two standard errors can tell."""
         apart = other.exponent - self.exponent
         if not abs(apart) > 2.0 * math.hypot(self.error, other.error):
-            return Outcome.OPEN
-        return Outcome.AGREES if apart > 0.0 else Outcome.CONTRADICTS
+            return Agreement.OPEN
+        return Agreement.AGREES if apart > 0.0 else Agreement.CONTRADICTS
 
 
 def growth(rows: Sequence[Row], method: str) -> Growth:

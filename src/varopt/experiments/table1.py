@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 import varopt as vo
 from varopt.experiments import problems, rivals
 from varopt.experiments._measure import timed
-from varopt.experiments._tasks import Experiment, Plan, Row, Task
+from varopt.experiments._tasks import Experiment, ExperimentTask, Plan, Row
 from varopt.experiments.report import Column, Section, number
 
 __all__ = ["Table1"]
@@ -65,7 +65,7 @@ class Table1(Experiment):
         """Expected seconds of a repetition."""
         return 0.5 if size <= 50 else 1.2
 
-    def run(self, task: Task, methods: Collection[str]) -> list[Row]:
+    def run(self, task: ExperimentTask, methods: Collection[str]) -> list[Row]:
         """Solve one problem by each method, from the data to the solution."""
         problem = problems.lasso(task.rng(), task.size)
         vo.minimize(problems.lasso(task.rng(), 5).objective())  # loads what is loaded on first use, off the clock

@@ -12,13 +12,13 @@ import dimod
 import numpy as np
 import scipy.sparse as sp
 
-from varopt.families._family import as_generator
-from varopt.optimize._discrete import minimize_energy
+from varopt._domains import as_generator
+from varopt.optimize import minimize_energy
 from varopt.solvers.discrete import Energy, Products
 
 __all__ = ["VaroptSampler"]
 
-_OPTIONS: Mapping[str, list[str]] = {
+_PARAMETERS: Mapping[str, list[str]] = {
     "num_reads": [],
     "seed": [],
     "time_limit": [],
@@ -49,7 +49,7 @@ class VaroptSampler(dimod.Sampler, dimod.PolySampler):  # type: ignore[misc]
     @property
     def parameters(self) -> dict[str, list[str]]:
         """Keyword arguments of the sampling methods."""
-        return dict(_OPTIONS)
+        return dict(_PARAMETERS)
 
     @property
     def properties(self) -> dict[str, Any]:
@@ -133,9 +133,9 @@ class VaroptSampler(dimod.Sampler, dimod.PolySampler):  # type: ignore[misc]
         return self._sampled(energy, labels, polynomial, options)
 
     def _options(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        unknown = [name for name in parameters if name not in _OPTIONS]
+        unknown = [name for name in parameters if name not in _PARAMETERS]
         if unknown:
-            raise ValueError(f"{unknown[0]!r} is no parameter of this sampler; accepted: {', '.join(_OPTIONS)}.")
+            raise ValueError(f"{unknown[0]!r} is no parameter of this sampler; accepted: {', '.join(_PARAMETERS)}.")
         reads = parameters.get("num_reads", 1)
         if not isinstance(reads, (int, np.integer)) or isinstance(reads, bool) or reads < 1:
             raise ValueError(f"num_reads must be a positive whole number; got {reads!r}.")

@@ -13,10 +13,22 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Block", "Check", "Column", "Figure", "Outcome", "Page", "Section", "Table", "Text", "Verdict", "number"]
+__all__ = [
+    "Agreement",
+    "Block",
+    "Check",
+    "ClaimVerdict",
+    "Column",
+    "Figure",
+    "Page",
+    "ReportTable",
+    "Section",
+    "Text",
+    "number",
+]
 
 
-class Outcome(Enum):
+class Agreement(Enum):
     """How a measurement stands to what the paper says; the value is what the report shows."""
 
     AGREES = "agrees"
@@ -72,7 +84,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Table:
+class ReportTable:
     """Rows of values under columns; sortable where the medium can."""
 
     name: str
@@ -91,12 +103,12 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ClaimVerdict:
     """A claim of the paper, what was measured here, and whether the two agree."""
 
     claim: str
     measured: str
-    outcome: Outcome
+    outcome: Agreement
 
 
 @dataclass(frozen=True)
@@ -107,7 +119,7 @@ class Check:
     holds: bool
 
 
-Block = Text | Table | Figure | Verdict | Check
+Block = Text | ReportTable | Figure | ClaimVerdict | Check
 
 
 @dataclass
@@ -124,17 +136,17 @@ class Section:
 
     def table(self, name: str, caption: str, columns: Sequence[Column], rows: Sequence[Sequence[Any]]) -> None:
         """Add a table."""
-        self.blocks.append(Table(name, caption, columns, rows))
+        self.blocks.append(ReportTable(name, caption, columns, rows))
 
     def figure(self, name: str, caption: str, panels: Mapping[str, Callable[[Any], None]]) -> None:
         """Add a figure."""
         self.blocks.append(Figure(name, caption, panels))
 
-    def verdict(self, claim: str, measured: str, outcome: Outcome | bool) -> None:
+    def verdict(self, claim: str, measured: str, outcome: Agreement | bool) -> None:
         """Add a claim with what was measured; a bool means that it agrees or contradicts."""
         if isinstance(outcome, (bool, np.bool_)):
-            outcome = Outcome.AGREES if outcome else Outcome.CONTRADICTS
-        self.blocks.append(Verdict(claim, measured, outcome))
+            outcome = Agreement.AGREES if outcome else Agreement.CONTRADICTS
+        self.blocks.append(ClaimVerdict(claim, measured, outcome))
 
     def check(self, statement: str, holds: Any) -> None:
         """Add a statement that has to hold; an array holds where all of it does."""
@@ -162,9 +174,9 @@ class Page:
     sections: Sequence[Section]
 
     @property
-    def verdicts(self) -> list[tuple[Section, Verdict]]:
+    def verdicts(self) -> list[tuple[Section, ClaimVerdict]]:
         """Every claim with its section."""
-        return [(section, verdict) for section in self.sections for verdict in section.of_kind(Verdict)]
+        return [(section, verdict) for section in self.sections for verdict in section.of_kind(ClaimVerdict)]
 
     @property
     def failures(self) -> list[str]:

@@ -8,24 +8,27 @@ from importlib.resources import files
 from typing import Any
 
 from varopt.experiments.report._content import (
+    Agreement,
     Block,
     Check,
+    ClaimVerdict,
     Column,
     Figure,
-    Outcome,
     Page,
+    ReportTable,
     Section,
-    Table,
     Text,
-    Verdict,
 )
 from varopt.experiments.report._plot import themed_svg
 
 __all__ = ["html_page"]
 
 _CLASS = {
-    Outcome.AGREES: "agrees", Outcome.PARTLY: "partly", Outcome.CONTRADICTS: "contradicts", Outcome.OPEN: "open",
-}  # fmt: skip
+    Agreement.AGREES: "agrees",
+    Agreement.PARTLY: "partly",
+    Agreement.CONTRADICTS: "contradicts",
+    Agreement.OPEN: "open",
+}
 
 
 def html_page(page: Page) -> str:
@@ -67,7 +70,7 @@ def _summary(page: Page) -> str:
         return ""
     tally = ", ".join(
         f"{count} × {outcome.value}"
-        for outcome in Outcome
+        for outcome in Agreement
         if (count := sum(verdict.outcome is outcome for _, verdict in page.verdicts))
     )
     failures = "".join(f"<li>{_inline(failure)}</li>" for failure in page.failures)
@@ -103,12 +106,12 @@ def _block(block: Block) -> str:
     match block:
         case Text(text):
             return f"<p>{_inline(text)}</p>"
-        case Verdict(claim, measured, outcome):
+        case ClaimVerdict(claim, measured, outcome):
             return (
                 f'<div class="verdict {_CLASS[outcome]}"><p><b>Claim.</b> {_inline(claim)}</p>'
                 f"<p><b>Measured.</b> {_inline(measured)}</p><p>{_badge(outcome)}</p></div>"
             )
-        case Table(name, caption, columns, rows):
+        case ReportTable(name, caption, columns, rows):
             wide = ' class="wide"' if not any(column.numeric for column in columns) else ""
             head = "".join(map(_heading, columns))
             body = "".join(f"<tr>{''.join(map(_cell, columns, row))}</tr>" for row in rows)
@@ -139,7 +142,7 @@ def _cell(column: Column, value: Any) -> str:
     return f'<td class="number"{data}>{text}</td>'
 
 
-def _badge(outcome: Outcome) -> str:
+def _badge(outcome: Agreement) -> str:
     return f'<span class="badge {_CLASS[outcome]}">{outcome.value}</span>'
 
 

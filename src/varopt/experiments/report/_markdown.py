@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from pathlib import Path
 
-from varopt.experiments.report._content import Block, Check, Figure, Page, Section, Table, Text, Verdict
+from varopt.experiments.report._content import Block, Check, ClaimVerdict, Figure, Page, ReportTable, Section, Text
 from varopt.experiments.report._plot import standalone_svg
 
 __all__ = ["markdown_page"]
@@ -29,9 +29,9 @@ def _block(block: Block, folder: Path) -> str:
     match block:
         case Text(text):
             return _wrap(text)
-        case Verdict(claim, measured, outcome):
+        case ClaimVerdict(claim, measured, outcome):
             return _wrap(f"> *Claim.* {claim} *Measured.* {measured} **{outcome.value.capitalize()}.**")
-        case Table(_, caption, columns, rows):
+        case ReportTable(_, caption, columns, rows):
             head = "| " + " | ".join(_cell(column.title) for column in columns) + " |"
             rule = "|" + "|".join("---:" if column.numeric else "---" for column in columns) + "|"
             lines = [

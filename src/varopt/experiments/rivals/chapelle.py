@@ -32,7 +32,7 @@ def chapelle(
     point, taken = start, 0
     stopped = False
 
-    def value_and_slope(at: Vector, h: float) -> tuple[float, Vector]:
+    def value_and_gradient(at: Vector, h: float) -> tuple[float, Vector]:
         beta, b = at[:-1], at[-1]
         outputs = K @ beta
         loss, slope = huber(1.0 - outputs - b * y, h)
@@ -49,7 +49,7 @@ def chapelle(
 
     while taken < most and not stopped and h > 1e-12:
         found = minimize(
-            value_and_slope, point, args=(h,), jac=True, method="L-BFGS-B", callback=seen,
+            value_and_gradient, point, args=(h,), jac=True, method="L-BFGS-B", callback=seen,
             options={"maxiter": min(every, most - taken) if factor < 1.0 else most - taken, "maxcor": memory,
                      "maxfun": 100 * most, "maxls": 100, "ftol": 0.0, "gtol": 0.0},
         )  # fmt: skip
