@@ -153,8 +153,8 @@ def topk(x: Array, k: int, sigma: Array, axis: int = -1) -> Array:
 
     Notes
     -----
-    Cost and memory: 2 n min(k, n - k) numbers a row for each of about 60 nodes (25 in float32); more, as the square root
-    of n, where k is in the middle. Chunked as `argmax`.
+    Cost and memory: 2 n min(k, n - k) numbers a row for each of about 60 nodes (25 in float32); more, as the square
+    root of n, where k is in the middle. Chunked as `argmax`.
 
     Examples
     --------
