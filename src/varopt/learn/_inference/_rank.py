@@ -1,0 +1,71 @@
+"""Intervals by inverted rank tests: no density is estimated [Koenker94]."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.stats import t as student
+
+from varopt.learn._inference._design import Design, fitted_quantiles, gram
+from varopt.learn._inference._sandwich import hessians
+from varopt.solvers.quantile import Centre, nearby, rank_interval, rank_statistic
+
+__all__ = ["rank_intervals"]
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+_JITTER = 1e-9  # of the typical residual: what ties are broken by
+
+
+def rank_intervals(made: Design, confidence: float, seed: Any) -> tuple[Matrix, Matrix, Matrix]:
+    """Lower ends, upper ends and p-values, a row for each level."""
+    X, y = made.scaled()
+    X = X.toarray() if sp.issparse(X) else X
+    curvature = hessians(made, "iid")
+    cutoff = float(student.ppf(0.5 + confidence / 2.0, made.freedom))
+    left = 1.0 / np.diagonal(np.linalg.inv(gram(X, np.ones(X.shape[0]))))  # what other columns leave of each
+    ends, values = [], []
+    for coef, level, hessian in zip(made.coef, made.levels, curvature, strict=True):
+        centre = Centre(X, y - X @ coef, float(level), hessian)
+        residual, basis, move = _vertex(centre, seed)
+        scales = np.sqrt(level * (1.0 - level) * left)
+        reach = [rank_interval(X, basis, residual, level, j, scales[j], cutoff) for j in range(X.shape[1])]
+        ends.append([(b - below, b + above) for b, (below, above) in zip(coef + move, reach, strict=True)])
+        statistics = np.array([_statistic(X, y, j, float(level), seed) for j in range(X.shape[1])]) / scales
+        values.append(2.0 * student.sf(np.abs(statistics), made.freedom))
+    both = np.array(ends)
+    return both[..., 0], both[..., 1], np.array(values)
+
+
+def _vertex(centre: Centre, seed: Any) -> tuple[Vector, NDArray[np.intp], Vector]:
+    """Residuals and resting rows of a vertex, and how far it is: the optimum, with ties broken where need be."""
+    n, p = centre.X.shape
+    typical = float(np.median(np.abs(centre.residual)))
+    if np.sum(np.abs(centre.residual) <= 1e-3 * _JITTER * typical) == p:
+        basis = np.argsort(np.abs(centre.residual))[:p]
+        return centre.residual, basis, np.zeros(p)
+    noise = np.random.default_rng(seed).uniform(-1.0, 1.0, n) * _JITTER * typical
+    shaken = (centre.residual + noise)[:, None]
+    move = nearby(centre, np.ones((n, 1)), shaken)[0]
+    if np.isnan(move).any():
+        raise ValueError('The rank test found no vertex of these data; method="nid" or "bootstrap" need none.')
+    residual = shaken[:, 0] - centre.X @ move
+    basis = np.argsort(np.abs(residual))[:p]
+    return residual, basis, move
+
+
+def _statistic(X: Matrix, y: Vector, column: int, level: float, seed: Any) -> float:
+    """``x_j'(a - (1 - q) 1)`` where the coefficient is held at zero."""
+    others = np.delete(X, column, axis=1)
+    if not others.shape[1]:
+        return float(X[:, column] @ ((y > 0.0) - (1.0 - level)))
+    residual = y - others @ fitted_quantiles(others, y, np.array([level]))[0]
+    order = scipy.linalg.qr(
+        (others / (np.abs(residual) / np.median(np.abs(residual)) + 1e-9)[:, None]).T, mode="r", pivoting=True
+    )[1]
+    return rank_statistic(others, order[: others.shape[1]], residual, X[:, column], level)
