@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from scipy.stats import t as student
 
 from varopt.learn._inference._design import Design, fitted_quantiles, gram
-from varopt.learn._inference._sandwich import hessians
 from varopt.solvers.quantile import Centre, nearby, rank_interval, rank_statistic
 
 __all__ = ["rank_intervals"]
@@ -26,13 +25,16 @@ def rank_intervals(made: Design, confidence: float, seed: Any) -> tuple[Matrix, 
     """Lower ends, upper ends and p-values, a row for each level."""
     X, y = made.scaled()
     X = X.toarray() if sp.issparse(X) else X
-    curvature = hessians(made, "iid")
     cutoff = float(student.ppf(0.5 + confidence / 2.0, made.freedom))
     left = 1.0 / np.diagonal(np.linalg.inv(gram(X, np.ones(X.shape[0]))))  # what other columns leave of each
     ends, values = [], []
-    for coef, level, hessian in zip(made.coef, made.levels, curvature, strict=True):
-        centre = Centre(X, y - X @ coef, float(level), hessian)
-        residual, basis, move = _vertex(centre, seed)
+    for coef, level in zip(made.coef, made.levels, strict=True):
+        residual = y - X @ coef
+        typical = float(np.mean(np.abs(residual)))
+        if typical == 0.0:
+            raise ValueError("The fit is exact: every residual is zero, and nothing is left to test.")
+        centre = Centre(X, residual, float(level), gram(X, np.full(y.size, 0.4 / typical)))  # as if they were normal
+        residual, basis, move = _vertex(centre, typical, seed)
         scales = np.sqrt(level * (1.0 - level) * left)
         reach = [rank_interval(X, basis, residual, level, j, scales[j], cutoff) for j in range(X.shape[1])]
         ends.append([(b - below, b + above) for b, (below, above) in zip(coef + move, reach, strict=True)])
@@ -42,10 +44,9 @@ def rank_intervals(made: Design, confidence: float, seed: Any) -> tuple[Matrix, 
     return both[..., 0], both[..., 1], np.array(values)
 
 
-def _vertex(centre: Centre, seed: Any) -> tuple[Vector, NDArray[np.intp], Vector]:
+def _vertex(centre: Centre, typical: float, seed: Any) -> tuple[Vector, NDArray[np.intp], Vector]:
     """Residuals and resting rows of a vertex, and how far it is: the optimum, with ties broken where need be."""
     n, p = centre.X.shape
-    typical = float(np.median(np.abs(centre.residual)))
     if np.sum(np.abs(centre.residual) <= 1e-3 * _JITTER * typical) == p:
         basis = np.argsort(np.abs(centre.residual))[:p]
         return centre.residual, basis, np.zeros(p)
@@ -66,6 +67,6 @@ def _statistic(X: Matrix, y: Vector, column: int, level: float, seed: Any) -> fl
         return float(X[:, column] @ ((y > 0.0) - (1.0 - level)))
     residual = y - others @ fitted_quantiles(others, y, np.array([level]))[0]
     order = scipy.linalg.qr(
-        (others / (np.abs(residual) / np.median(np.abs(residual)) + 1e-9)[:, None]).T, mode="r", pivoting=True
+        (others / (np.abs(residual) / (np.mean(np.abs(residual)) or 1.0) + 1e-9)[:, None]).T, mode="r", pivoting=True
     )[1]
     return rank_statistic(others, order[: others.shape[1]], residual, X[:, column], level)

@@ -38,11 +38,23 @@ def bandwidth(level: float, count: int, shrink: bool = True) -> float:
 def quantile_covariance(made: Design, method: str) -> Matrix:
     """The covariance of all coefficients, levels in turn."""
     X = made.scaled()[0]
-    inverses = [np.linalg.inv(H) for H in hessians(made, method)]
+    inverses = [_inverse(H, method) for H in hessians(made, method)]
     J, levels = gram(X, np.ones(X.shape[0])), made.levels
     common = np.minimum.outer(levels, levels) - np.outer(levels, levels)
     pairs = range(levels.size)
     return np.block([[common[i, k] * (inverses[i] @ J @ inverses[k]) for k in pairs] for i in pairs])
+
+
+def _inverse(hessian: Matrix, method: str) -> Matrix:
+    try:
+        if np.all(np.isfinite(hessian)):
+            return np.linalg.inv(hessian)
+    except np.linalg.LinAlgError:
+        pass
+    raise ValueError(
+        f'method="{method}" finds no density of the residuals near zero: many of them are equal, or rows are few.'
+        ' Take method="bootstrap" or "rank".'
+    )
 
 
 def hessians(made: Design, method: str) -> list[Matrix]:
@@ -64,7 +76,7 @@ def _iid(X: Any, y: Vector, coef: Matrix, levels: Vector) -> list[Vector]:
         ordered = np.sort(residual[np.argsort(np.abs(residual), kind="stable")][ranks - 1])
         line = np.column_stack([np.ones(ranks.size), ranks / (n - p)])
         sparsity = fitted_quantiles(line, ordered, np.array([0.5]))[0, 1]
-        densities.append(np.full(n, 1.0 / max(sparsity, np.finfo(float).tiny)))
+        densities.append(np.full(n, 1.0 / sparsity if sparsity > 0.0 else np.nan))
     return densities
 
 

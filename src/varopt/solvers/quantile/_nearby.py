@@ -8,15 +8,17 @@ the coefficients by the minimiser of
 One Newton step on the smoothed sum, d = H^{-1} X'(v psi(e)), leaves an error of a smaller order [Bahadur66], so that
 few rows are near enough to their kink to be on another side of it than there. The others are frozen on their piece:
 
-    g'd + sum_near v_i (x_i'd - e_i)_+,    g = sum_far v_i [x_i'd > e_i] x_i - q sum_i v_i x_i,                      (2)
+    g'd + sum_near v_i (x_i'd - e_i)_+,    g = sum_far v_i [x_i'd > e_i] x_i - q sum_i v_i x_i.                      (2)
 
-which is a small linear programme, solved from vertex to vertex. Where no frozen row turns out to be on the other side,
-its solution is that of (1); else those rows join the near ones. The idea is the preprocessing of [PortnoyKoenker97], as
+A few more Newton steps on (2), the noise of its rows falling, freeze most of those, and what is left is a small linear
+programme, solved from vertex to vertex. Where no frozen row turns out to be on the other side, its solution is that of
+(1); else those rows join the near ones. The idea is the preprocessing of [PortnoyKoenker97], as
 [ChernozhukovFernandezValMelly22] use it for the bootstrap. Products with X are made for all neighbours at once.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +26,7 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.special import ndtr
 
 from varopt.solvers.finish import best_vertex
 
@@ -32,8 +35,11 @@ __all__ = ["Centre", "nearby"]
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
-_NEAR = 8  # rows a variable that are not frozen at first
-_ATTEMPTS = 8
+# Tuned on a quantile of 20,000 x 50: a third of the near rows, or noise that falls faster, takes three times as long.
+_NEAR = 30  # rows a variable that are near after the first step
+_RESTING_ROWS = 4  # rows a variable that the linear programme has
+_NOISE = (0.35, 0.12, 0.04)  # of the rows of (2), as shares of how far the near ones reach
+_EXCHANGES = 20  # the most a variable
 _RESTING = 1e-9  # of the typical residual: rows nearer to the plane rest on it
 
 
@@ -59,7 +65,7 @@ class Centre:
     def score(self) -> Vector:
         """Subgradients of the losses, in [q - 1, q], that balance: ``X'score = 0``."""
         psi = np.where(self.residual < 0.0, self.level - 1.0, self.level)
-        resting = np.abs(self.residual) <= _RESTING * np.median(np.abs(self.residual))
+        resting = np.abs(self.residual) <= _RESTING * np.mean(np.abs(self.residual))
         if resting.any():
             rest = -(self.X[~resting].T @ psi[~resting])
             solution = np.linalg.lstsq(_rows(self.X, resting).T, rest, rcond=None)[0]
@@ -88,53 +94,84 @@ def nearby(centre: Centre, weights: Matrix, residuals: Matrix | None = None) -> 
     ten exchanges of a basis, O(p^3) each.
     """
     X, q = centre.X, centre.level
-    at = centre.residual[:, None] if residuals is None else residuals
+    at = np.broadcast_to(centre.residual[:, None] if residuals is None else residuals, weights.shape)
     psi = centre.score[:, None] if residuals is None else np.where(at < 0.0, q - 1.0, q)
-    factor = scipy.linalg.cho_factor(centre.hessian)
-    reach = _reach(X, centre.hessian)[:, None]
-    moves = scipy.linalg.cho_solve(factor, X.T @ (weights * psi))
+    reach = _reach(X, centre.hessian)
+    moves = scipy.linalg.cho_solve(scipy.linalg.cho_factor(centre.hessian), X.T @ (weights * psi))
     first = at - X @ moves
-    ratio = np.abs(first) / reach
+    ratio = np.where(weights > 0.0, np.abs(first) / reach[:, None], np.inf)
     count = min(_NEAR * X.shape[1], X.shape[0])
-    cut = np.partition(np.where(weights > 0.0, ratio, np.inf), count - 1, axis=0)[count - 1]
-    far = ratio > cut
+    far = ratio > np.partition(ratio, count - 1, axis=0)[count - 1]
     gradient = X.T @ (weights * ((far & (first < 0.0)) - q))
     for k in range(moves.shape[1]):
-        moves[:, k] = _small(X, ~far[:, k], at[:, k % at.shape[1]], weights[:, k], gradient[:, k], ratio[:, k], cut[k])
+        near = np.flatnonzero(~far[:, k] & (weights[:, k] > 0.0))
+        moves[:, k] = _near_problem(
+            gradient[:, k], _rows(X, near), at[near, k], weights[near, k], reach[near], moves[:, k]
+        )
     second = at - X @ moves
-    wrong = far & ((second < 0.0) != (first < 0.0)) & (weights > 0.0)
-    for k in np.flatnonzero(wrong.any(axis=0) | np.isnan(moves).any(axis=0)):
+    wrong = far & (weights > 0.0) & ((second < 0.0) != (first < 0.0))
+    for k in np.flatnonzero(wrong.any(axis=0)):
         begin = first[:, k] if np.isnan(moves[:, k]).any() else second[:, k]
-        near = ~far[:, k] | wrong[:, k]
-        moves[:, k] = _again(centre, near, at[:, k % at.shape[1]], weights[:, k], begin, reach[:, 0])
+        moves[:, k] = _again(centre, at[:, k], weights[:, k], begin, reach, 2 * count)
     return np.ascontiguousarray(moves.T)
 
 
-def _small(X: Any, near: Any, at: Vector, weight: Vector, gradient: Vector, ratio: Vector, cut: float) -> Vector:
-    """The solution of (2), NaN where it was not found."""
-    rows = np.flatnonzero(near & (weight > 0.0))
-    found = best_vertex(gradient, _rows(X, rows), -at[rows], weight[rows], ratio[rows] / (cut or 1.0))
-    return np.full(X.shape[1], np.nan) if found is None else found[0]
-
-
-def _again(centre: Centre, near: Any, at: Vector, weight: Vector, begin: Vector, reach: Vector) -> Vector:
-    """The solution for one neighbour, with more and more rows that are not frozen."""
-    X, q, count = centre.X, centre.level, _NEAR * centre.X.shape[1]
-    for _ in range(_ATTEMPTS):
-        count = min(2 * count, at.size)
-        ratio = np.abs(begin) / reach
-        cut = float(np.partition(ratio, count - 1)[count - 1])
-        near = near | (ratio <= cut)
+def _again(centre: Centre, at: Vector, weight: Vector, begin: Vector, reach: Vector, count: int) -> Vector:
+    """The solution for one neighbour, with more and more rows near; `begin` are residuals close to the solution."""
+    X, q = centre.X, centre.level
+    while True:
+        count = min(count, at.size)
+        ratio = np.where(weight > 0.0, np.abs(begin) / reach, np.inf)
+        near = ratio <= np.partition(ratio, count - 1)[count - 1]
         gradient = X.T @ (weight * ((~near & (begin < 0.0)) - q))
-        move = _small(X, near, at, weight, gradient, ratio, cut)
-        if np.isnan(move).any():
-            continue
+        rows = np.flatnonzero(near & (weight > 0.0))
+        start = np.linalg.lstsq(_rows(X, rows), (at - begin)[rows], rcond=None)[0]
+        move = _near_problem(gradient, _rows(X, rows), at[rows], weight[rows], reach[rows], start)
         reached = at - X @ move
-        wrong = ~near & ((reached < 0.0) != (begin < 0.0)) & (weight > 0.0)
-        if not wrong.any():
+        if not np.any(~near & (weight > 0.0) & ((reached < 0.0) != (begin < 0.0))):
             return move
-        near, begin = near | wrong, reached
-    return np.full(X.shape[1], np.nan)
+        if count == at.size:
+            return np.full(X.shape[1], np.nan)
+        count, begin = 2 * count, begin if np.isnan(move).any() else reached
+
+
+def _near_problem(gradient: Vector, a: Matrix, e: Vector, weight: Vector, reach: Vector, start: Vector) -> Vector:
+    """The solution of (2); NaN where it was not found."""
+    move = _descended(gradient, a, e, weight, reach, start)
+    count = min(_RESTING_ROWS * gradient.size, e.size)
+    while True:
+        z = a @ move - e
+        ratio = np.abs(z) / reach
+        cut = float(np.partition(ratio, count - 1)[count - 1])
+        near = ratio <= cut
+        frozen = gradient + (weight * (~near & (z > 0.0))) @ a
+        distance = ratio[near] / (cut or 1.0)
+        found = best_vertex(frozen, a[near], -e[near], weight[near], distance, _EXCHANGES * gradient.size)
+        if found is not None:
+            move = found[0]
+            if not np.any(~near & ((a @ move - e > 0.0) != (z > 0.0))):
+                return move
+        if count == e.size:
+            return np.full_like(gradient, np.nan)
+        count = min(2 * count, e.size)
+
+
+def _descended(gradient: Vector, a: Matrix, e: Vector, weight: Vector, reach: Vector, move: Vector) -> Vector:
+    """Newton steps on (2) under normal noise of its rows, that falls."""
+    farthest = float(np.max(np.abs(a @ move - e) / reach))
+    for share in _NOISE:
+        sigma = share * farthest * reach
+        z = (a @ move - e) / sigma
+        density = np.exp(-0.5 * z * z) / (math.sqrt(2.0 * math.pi) * sigma)
+        try:
+            factor = scipy.linalg.cho_factor(a.T @ (a * (weight * density)[:, None]))
+        except np.linalg.LinAlgError:  # too few rows are within the noise
+            break
+        step = scipy.linalg.cho_solve(factor, gradient + a.T @ (weight * ndtr(z)))
+        if not np.max(np.abs(a @ step) / reach) <= farthest:  # beyond the near rows: the noise fell too fast
+            break
+        move = move - step
+    return move
 
 
 def _reach(X: Any, hessian: Matrix) -> Vector:
