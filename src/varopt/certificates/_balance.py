@@ -45,6 +45,7 @@ Index = NDArray[np.intp]
 
 PLENTY, ENOUGH = 1e-2, 1e-9  # shares of its dual that a row of one coordinate needs as room: at first, and at last
 _LARGEST = 2000  # equations that are solved at once, densely
+_FEW = 64  # products in an equation up to which they are added up in rational arithmetic
 _CANDIDATES = 8  # rows looked at for every equation
 _STRENGTHS = (1e-2, 1e-5, 1e-8)  # shares of its size by which a quadratic part may be strongly convex
 _NONE, _CURVED = -1, -2  # in place of a block: no row takes an equation, a quadratic part does
@@ -118,7 +119,7 @@ class Balance:
         left = ~self._is_balanced(duals, residual)
         if not left.any():
             return residual, []
-        private = self._private(duals)
+        private = self.private(duals)
         private[0][self.curved[0]] = _CURVED
         shared = private[0] == _NONE
         if not np.any(left & shared):
@@ -136,19 +137,34 @@ class Balance:
         return residual, [*corrections, *self._absorb(rest, private), *self._charged(rest)]
 
     def _is_balanced(self, duals: list[Vector], residual: Ball) -> NDArray[np.bool_]:
-        """Which equations hold exactly: no row whose dual is not zero sees them, nor does anything else."""
+        """Which equations hold exactly: nothing that is not zero is in them, or what is cancels without rounding."""
         balanced = residual.middle == 0.0
         columns = np.flatnonzero(balanced)
-        if columns.size:
-            balanced[columns] = self.fixed.size[columns] == 0.0
-            for r, v in zip(self.rows, duals, strict=True):
-                if not v.any():
-                    continue
-                few = max(1, AT_ONCE // max(1, v.size))
-                for start in range(0, columns.size, few):
-                    part = columns[start : start + few]
-                    balanced[part] &= ~np.any(np.asarray(r.linear.columns(part).dense())[v != 0.0] != 0.0, axis=0)
+        few = max(1, AT_ONCE // max(1, sum(v.size for v in duals)))
+        for start in range(0, columns.size, few):
+            part = columns[start : start + few]
+            balanced[part] = self._cancel(duals, part)
         return np.asarray(balanced)
+
+    def _cancel(self, duals: list[Vector], columns: Index) -> list[bool]:
+        """Whether the products that are added up in some equations come to zero, exactly."""
+        known = self.fixed.radius[columns] == 0.0
+        products = [[(1.0, value)] if value else [] for value in self.fixed.middle[columns].tolist()]
+        for r, v in zip(self.rows, duals, strict=True):
+            live = np.flatnonzero(v)
+            if not live.size:
+                continue
+            dense = np.asarray(r.linear.columns(columns).dense())[live]
+            seen = np.count_nonzero(dense, axis=0)
+            for k in np.flatnonzero(seen):
+                if seen[k] > _FEW:
+                    known[k] = False
+                elif known[k]:
+                    matrix = r.dense(live, columns[[k]], self.norms)
+                    known[k] = not matrix.radius.any()
+                    products[k] += zip(matrix.middle[:, 0].tolist(), v[live].tolist(), strict=True)
+        pairs = zip(known.tolist(), products, strict=True)
+        return [sure and (not terms or difference_is_zero(terms)) for sure, terms in pairs]
 
     def _refined(self, duals: list[Vector], residual: Ball) -> Ball:
         """The residual, with extended precision for the few coordinates, as intercepts, whose rounding costs most."""
@@ -163,7 +179,7 @@ class Balance:
         middle[few], radius[few] = sharp
         return Ball(middle, radius)
 
-    def _private(self, duals: list[Vector]) -> tuple[Index, Index]:
+    def private(self, duals: list[Vector]) -> tuple[Index, Index]:
         """For each coordinate the row of that coordinate alone with the most room: block (-1 for none) and position."""
         block, place = np.full(self.size, _NONE), np.zeros(self.size, dtype=np.intp)
         most = np.zeros(self.size)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from varopt._verified import SLACK, TINY, UNIT, Ball, down, total
+from varopt._verified import SLACK, TINY, UNIT, Ball, dot, down, total
 from varopt.certificates._balance import ENOUGH, PLENTY, Balance, Correction, NoProof
 from varopt.certificates._conjugate import conjugate_above
 from varopt.certificates._dual_point import DualQuadratic, DualRows
@@ -27,7 +27,8 @@ __all__ = ["Proof", "verified_lower"]
 Vector = NDArray[np.float64]
 
 _SMALL = 1 << 28  # operations that an interior point of our own may take
-_LEAST = 1e-14  # share of an interior dual point that is mixed in first
+_LEAST = 1e-14  # share of another dual point that is mixed in first
+_LITTLE = 1e-6  # share of one that is only guessed that is mixed in last
 
 
 class Proof(NamedTuple):
@@ -88,25 +89,35 @@ def verified_lower(
 
 
 def _proved(balance: Balance) -> Proof:
-    """The bound of the given dual, or of one with a little of an interior dual mixed in."""
+    """The bound of the given dual, or of one with a little of another mixed in that has room."""
     given = [r.clipped(r.dual) for r in balance.rows]
-    share, growth, reason = 0.0, 4.0, ""
+    reasons = []
     for snaps, balance.least_room in ((False, PLENTY), (False, ENOUGH), (True, PLENTY)):
         tried = [r.snapped(v) for r, v in zip(balance.rows, given, strict=True)] if snaps else given
         try:
             return Proof(_value(balance, tried, *balance.corrected(tried)))
         except NoProof as failure:
-            reason = reason or str(failure)
-    balance.least_room = PLENTY
-    inner = _interior(balance)
-    while share < 1.0 and inner is not None:
-        share = _LEAST if share == 0.0 else min(share * growth, 1.0)
+            reasons.append(str(failure))
+    for anchor, most in ((_resting, _LITTLE), (_interior, 1.0)):
+        inner = anchor(balance)
+        lower = -math.inf if inner is None else _mixed(balance, given, inner, most)
+        if lower > -math.inf:
+            return Proof(lower)
+    raise NoProof(reasons[0])
+
+
+def _mixed(balance: Balance, given: list[Vector], inner: list[Vector], most: float) -> float:
+    """The bound of the given dual with the smallest share of another that will do, up to the most; or none."""
+    share = _LEAST
+    while True:
+        balance.least_room = min(0.25 * share, PLENTY)
         mixed = [np.clip(v + share * (u - v), *r.ends) for r, v, u in zip(balance.rows, given, inner, strict=True)]
         try:
-            return Proof(_value(balance, mixed, *balance.corrected(mixed)))
+            return _value(balance, mixed, *balance.corrected(mixed))
         except NoProof as failure:
-            growth = min(max(2.0 * failure.short, 4.0), 1e4)
-    raise NoProof(reason)
+            if share >= most:
+                return -math.inf
+            share = min(share * min(max(2.0 * failure.short, 4.0), 1e4), most)
 
 
 def _value(balance: Balance, duals: list[Vector], residual: Ball, corrections: list[Correction]) -> float:
@@ -115,18 +126,18 @@ def _value(balance: Balance, duals: list[Vector], residual: Ball, corrections: l
     With delta the moves, ``A'delta = -r``, so that the change of ``sum v d`` is ``sum delta (a'x + d) + r'x``: of
     rows that rest, small numbers times small numbers, however large the offsets.
     """
-    parts, sizes = [np.array([balance.base])], abs(balance.base)
+    along, error = dot(residual.middle, balance.x)
+    error += float(residual.radius @ np.abs(balance.x))
+    lost = (c.cost if c.rows is None else _lost(c, c.rows, duals[c.block]) for c in corrections)
+    parts = [np.array([balance.base, along, *(-cost for cost in lost)])]
+    sizes = float(np.abs(parts[0]).sum()) * SLACK
     for r, v in zip(balance.rows, duals, strict=True):
-        products = v.astype(np.longdouble) * r.offset
         above = conjugate_above(r.term, np.asarray(r.weights, dtype=np.float64), v)
-        products -= above
-        parts.append(products)
+        parts.append(v.astype(np.longdouble) * r.offset - above)
         sizes += 2.0 * float(np.abs(v) @ np.abs(r.offset) + np.abs(above).sum()) * SLACK
     whole = np.concatenate([np.asarray(p, dtype=np.longdouble) for p in parts])
-    value, error = total(whole, sizes)
-    error += 4.0 * float(np.finfo(np.longdouble).eps) * sizes + TINY * whole.size
-    error += float(residual.size @ np.abs(balance.x))
-    error += sum(c.cost if c.rows is None else _lost(c, c.rows, duals[c.block]) for c in corrections)
+    value, rounding = total(whole, sizes)
+    error += rounding + 4.0 * float(np.finfo(np.longdouble).eps) * sizes + TINY * whole.size
     lower = value - error * SLACK
     if not math.isfinite(lower):
         raise NoProof("numbers overflow.")
@@ -134,7 +145,7 @@ def _value(balance: Balance, duals: list[Vector], residual: Ball, corrections: l
 
 
 def _lost(c: Correction, r: DualRows, dual: Vector) -> float:
-    """The most that the moves take from the dual value, along r'x aside: it is concave in each, so at an end."""
+    """The most that the moves take from the dual value, along r'x aside; negative where they add to it."""
     v = dual[c.places]
     # Rounding of v + move is inside the interval that is one unit wider.
     radius = (c.move.radius + 2.0 * UNIT * (np.abs(v) + np.abs(c.move.middle)) + TINY) * SLACK
@@ -152,10 +163,29 @@ def _lost(c: Correction, r: DualRows, dual: Vector) -> float:
         after = conjugate_above(term, weights, end)
         rounding = 4.0 * UNIT * (np.abs(end * z) + np.abs(v * z) + np.abs(after) + np.abs(before))
         losses.append((after - before) - (end - v) * z + np.abs(end - v) * spread + rounding)
-    return float(np.maximum(np.maximum(*losses), 0.0).sum()) * SLACK
+    lost, rounding = total(np.maximum(*losses))  # convex in the move: largest at an end
+    return lost + rounding
 
 
 # -- A dual point with room everywhere --------------------------------------------------------------------------------
+
+
+def _resting(balance: Balance) -> list[Vector]:
+    """Subgradients of rows that rest, but for rows of one coordinate, which take the linear part.
+
+    Penalties have room there, however many coordinates are not zero. It need not balance: little of it is mixed in.
+    """
+    duals = [np.clip(np.zeros(r.offset.size), *r.ends) for r in balance.rows]
+    residual = balance.fixed.middle + sum(
+        (r.linear.transpose_apply(v) for r, v in zip(balance.rows, duals, strict=True) if v.any()), np.zeros(1)
+    )
+    block, place = balance.private(duals)
+    for b, r in enumerate(balance.rows):
+        mine = np.flatnonzero((block == b) & (residual != 0.0))
+        if mine.size and r.single is not None:
+            duals[b][place[mine]] -= residual[mine] / r.single[1].middle[place[mine]]
+            duals[b] = np.clip(duals[b], *r.ends)
+    return duals
 
 
 def _interior(balance: Balance) -> list[Vector] | None:
