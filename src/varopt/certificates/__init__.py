@@ -1,6 +1,5 @@
 """Certificates: typed brackets of the optimum, each with its assumptions."""
 
-from varopt.certificates._balance import DualQuadratic, DualRows, Proof, verified_lower
 from varopt.certificates._certificate import (
     Certificate,
     ConvexRelaxation,
@@ -11,6 +10,8 @@ from varopt.certificates._certificate import (
     Relaxation,
     SmoothingGap,
 )
+from varopt.certificates._dual_point import DualQuadratic, DualRows
+from varopt.certificates._dual_value import Proof, verified_lower
 from varopt.certificates._duality import Bracketed, balanced, bracket, dual_gap, young
 from varopt.certificates._recession import curves_down, falls_for_ever
 from varopt.certificates._sampled import Sampled

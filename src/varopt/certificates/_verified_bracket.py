@@ -12,7 +12,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from varopt._verified import SLACK, UNIT, Ball, dot, down, exact_sum, total, up
-from varopt.certificates._balance import DualQuadratic, DualRows, Proof, verified_lower
+from varopt.certificates._dual_point import DualQuadratic, DualRows
+from varopt.certificates._dual_value import Proof, verified_lower
 from varopt.certificates._enclosure import Norms, NotEnclosed, coordinates, transposed
 from varopt.certificates._value import applied, enclosed_terms, enclosed_value
 from varopt.composite import Groups, QuadraticForm, Rows, composite
@@ -97,7 +98,7 @@ class _Parts(NamedTuple):
         for q in self.quadratics:
             residual += q.linear.transpose_apply(q.weight * np.asarray(q.matrix @ q.point))
         for r in self.rows:
-            residual += r.linear.transpose_apply(r.weights * r.slopes)
+            residual += r.linear.transpose_apply(r.weights * r.dual)
         return residual
 
 
@@ -151,9 +152,9 @@ def _settled(parts: _Parts, x: Vector, rest: dict[int, tuple[NDArray[np.intp], B
         low, high = r.term.subdifferential(z - reach)[0], r.term.subdifferential(z + reach)[1]
         scale = r.weights * factor
         needed = np.divide(-residual[index], scale, out=np.zeros(index.size), where=scale != 0.0)
-        slopes = np.clip(r.slopes + needed, low, high)
-        residual += r.linear.transpose_apply(r.weights * (slopes - r.slopes))
-        rows[b] = replace(r, slopes=slopes)
+        u = np.clip(r.dual + needed, low, high)
+        residual += r.linear.transpose_apply(r.weights * (u - r.dual))
+        rows[b] = replace(r, dual=u)
     return parts
 
 
@@ -183,7 +184,7 @@ def _without_norms(parts: _Parts, x: Vector, dual: Iterator[Vector | None], inwa
     if not parts.groups:
         return parts
     residual = parts.residual()
-    rows = [replace(r, slopes=r.slopes * (1.0 - inward)) for r in parts.rows] if inward else list(parts.rows)
+    rows = [replace(r, dual=r.dual * (1.0 - inward)) for r in parts.rows] if inward else list(parts.rows)
     vector, scalar, error = parts.vector, parts.scalar, parts.error
     for group, given in zip(parts.groups, dual, strict=True):
         if np.any(group.weights < 0.0) or np.any((group.weights > 0.0) & (group.weights < _FAINT)):
@@ -237,18 +238,18 @@ def _fits(rows: Sequence[Rows], dual: Sequence[Vector | None] | None) -> bool:
     return all(u is None or (np.size(u) == n and np.all(np.isfinite(u))) for u, n in zip(given, counts, strict=True))
 
 
-def _convex(r: Rows, slopes: Vector) -> DualRows:
+def _convex(r: Rows, u: Vector) -> DualRows:
     """Rows with weights that are not negative."""
     if r.term.degree > 2:
         raise NotEnclosed(f"{r.term.name} has pieces of degree {r.term.degree}.")
     if not np.all(r.weights):  # rows that are not there see no column
         live = np.flatnonzero(r.weights)
         r = Rows(r.linear.rows(live), r.offset[live], r.term.take(live), r.weights[live])
-        slopes = np.broadcast_to(slopes, (slopes.size,))[live]
+        u = np.broadcast_to(u, (u.size,))[live]
     if np.all(r.weights >= 0.0) and r.term.curvature.is_convex:
-        return DualRows(r.linear, r.offset, r.term, r.weights, slopes)
+        return DualRows(r.linear, r.offset, r.term, r.weights, u)
     if np.all(r.weights <= 0.0) and r.term.curvature.is_concave:
-        return DualRows(r.linear, r.offset, _negated(r.term), -r.weights, -np.asarray(slopes))
+        return DualRows(r.linear, r.offset, _negated(r.term), -r.weights, -np.asarray(u))
     raise NotEnclosed(f"{r.term.name} is not convex for certain.")
 
 

@@ -64,7 +64,7 @@ def minimize(
         Where to search for the minimum of a callable; `tol` and `resume` then do not apply.
     tol : float
         Relative: stop when ``upper - lower <= tol * max(unit, |upper|)``. The unit is about a 4,000th of the sizes of
-        all parts at zero, so that it changes with the units of f and nothing else does.
+        all parts at zero or, where they cancel, at x, so that it changes with the units of f and nothing else does.
     method : str, Method or Auto
         ``"auto"`` chooses, and other methods go on where one ends without a proof; `Result.method` says what ran. By
         name: ``"newton"`` (path following, then an exact
@@ -287,7 +287,7 @@ def _conclude(
         x, value = tidy, tidied
     x = x + 0.0  # no zero is negative
     bracket = _bracket(objective, problem, state, x, value, tol)
-    lower, upper, assumption, proof, _ = bracket
+    lower, upper, assumption, proof, state.unit = bracket
     if status is None:
         status = _status(objective, problem, state, bracket, tol)
         lower = -math.inf if status is Status.UNBOUNDED else lower
@@ -337,6 +337,9 @@ def _bracket(objective: Objective, problem: Composite, state: State, x: Vector, 
         at_rest += [np.zeros(int(g.sizes[g.weights > 0.0].sum())) for g in problem.groups if np.any(g.weights > 0.0)]
         other = _verified(objective, x, value, at_rest)._replace(unit=state.unit)
         proved = max(proved, other, key=lambda b: b.lower)
+    # Of parts that cancel at x no digit may be left: then their own size is what the rounding is measured by.
+    unit = max(state.unit, _SHARE * _sizes(problem, x))
+    proved, claimed = proved._replace(unit=unit), claimed._replace(unit=unit)
     if proved.within(tol) or (
         not claimed.within(tol) and proved.upper - proved.lower <= _MUCH_WIDER * (claimed.upper - claimed.lower)
     ):
@@ -346,9 +349,7 @@ def _bracket(objective: Objective, problem: Composite, state: State, x: Vector, 
     if claimed.lower > inside + error:
         return proved  # since the value at x refutes what is claimed
     upper = max(claimed.upper, proved.upper) if math.isfinite(proved.upper) else claimed.upper
-    # Of parts that cancel at x no digit may be left: then their own size is what the rounding is measured by.
-    unit = max(claimed.unit, _SHARE * _sizes(problem, x))
-    return claimed._replace(upper=upper, assumption=claimed.assumption or ROUNDING, unit=unit)
+    return claimed._replace(upper=upper, assumption=claimed.assumption or ROUNDING)
 
 
 def _sizes(problem: Composite, x: Vector) -> float:
