@@ -112,7 +112,7 @@ def near_zero(problem: LinearProblem) -> LinearProblem:
 
 def _full(X: Any) -> NDArray[np.bool_]:
     """Which sparse features have hardly any zeros."""
-    return np.bincount(X.indices, minlength=X.shape[1]) >= _FULL * X.shape[0]
+    return np.asarray(np.bincount(X.indices, minlength=X.shape[1]) >= _FULL * X.shape[0])
 
 
 def _exchanged(X: Any, index: NDArray[np.intp], columns: NDArray[np.float64]) -> Any:
