@@ -5,10 +5,11 @@ from varopt.composite._conversion import NotComposite, composite, shared_rows, s
 from varopt.composite._form import Composite
 from varopt.composite._groups import Groups
 from varopt.composite._quadratic_form import QuadraticForm
-from varopt.composite._rows import Rows
-from varopt.composite._separable import Kinks, ridge_form, scaled_gap, separable_kinks
+from varopt.composite._rows import Rows, single_variables
+from varopt.composite._separable import Balls, Kinks, ridge_form, scaled_gap, separable_kinks
 
 __all__ = [
+    "Balls",
     "Composite",
     "Congruence",
     "Groups",
@@ -26,5 +27,6 @@ __all__ = [
     "separable_kinks",
     "shared_rows",
     "sharing",
+    "single_variables",
     "squared_norms",
 ]
