@@ -34,8 +34,11 @@ _MOST_ROWS = 0.6  # share of the rows from which on a Gram matrix of all is chea
 class SmoothedRows:
     """The average of one block of rows around their positions z, each row with a deviation of its own."""
 
-    def __init__(self, block: int, rows: Rows, z: Vector, noise: BoundNoise, derivatives: bool) -> None:
-        self.block, self.rows, self.z, self.noise, self.derivatives = block, rows, z, noise, derivatives
+    def __init__(
+        self, block: int, rows: Rows, z: Vector, noise: BoundNoise, derivatives: bool = True, valued: bool = True
+    ) -> None:
+        self.block, self.rows, self.z, self.noise = block, rows, z, noise
+        self.derivatives, self.valued = derivatives, valued
 
     @cached_property
     def deviation(self) -> Any:
@@ -45,13 +48,15 @@ class SmoothedRows:
     @cached_property
     def expectations(self) -> Expectations:
         """Expectation and derivatives of every row."""
-        return self.noise.expectations(self.block, self.rows, self.z, self.deviation)
+        return self.noise.expectations(self.block, self.rows, self.z, self.deviation, self.valued)
 
     @cached_property
     def value(self) -> float:
         """The weighted sum of the expectations."""
         if self.derivatives or "expectations" in self.__dict__:  # what the next step needs comes with the value
-            return float(self.rows.weights @ self.expectations.value)
+            known = self.expectations.value
+            if known is not None:
+                return float(self.rows.weights @ known)
         return float(self.rows.weights @ self.rows.term.expectation(self.z, self.deviation))
 
     @cached_property
@@ -180,23 +185,25 @@ class CompositeBound(Bound):
         ``A x + d`` of the rows at the mean, where they are known already.
     derivatives : bool
         Whether those of the rows will be asked for: they cost little more than the value, together with it.
+    valued : bool
+        Whether the value will be asked for, and not the derivatives alone.
     """
 
     method = "closed_form"
 
     def __init__(
         self, problem: Composite, mean: Vector, noise: BoundNoise, *, positions: Sequence[Vector] | None = None,
-        derivatives: bool = True,
+        derivatives: bool = True, valued: bool = True,
     ) -> None:  # fmt: skip
         self.problem, self.mean, self.noise = problem, mean, noise
-        self._positions, self._derivatives = positions, derivatives
+        self._positions, self._derivatives, self._valued = positions, derivatives, valued
 
     @cached_property
     def rows(self) -> list[SmoothedRows]:
         """The rows, block by block."""
         positions = self._locate() if self._positions is None else self._positions
         return [
-            SmoothedRows(b, r, z, self.noise, self._derivatives)
+            SmoothedRows(b, r, z, self.noise, self._derivatives, self._valued)
             for b, (r, z) in enumerate(zip(self.problem.rows, positions, strict=True))
         ]
 

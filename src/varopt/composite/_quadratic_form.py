@@ -25,6 +25,7 @@ class QuadraticForm:
     offset: Vector
     matrix: Map
     weight: float
+    symmetric: bool = False  # whether Q is known to be: one product then suffices
 
     def positions(self, x: Vector) -> Vector:
         """``z = A x + d``."""
@@ -32,10 +33,12 @@ class QuadraticForm:
 
     def _image(self, z: Vector) -> Vector:
         """``weight (Q + Q') z``."""
+        if self.symmetric:
+            return np.asarray(2.0 * self.weight * self.matrix.apply(z))
         return np.asarray(self.weight * (self.matrix.apply(z) + self.matrix.transpose_apply(z)))
 
     def value_and_gradient(self, x: Vector) -> tuple[float, Vector]:
-        """Both at x: one product with Q and one with its transpose."""
+        """Both at x: one product with Q and one with its transpose, or one where it is symmetric."""
         z = self.positions(x)
         image = self._image(z)
         return 0.5 * float(z @ image), np.asarray(self.linear.transpose_apply(image), dtype=np.float64)

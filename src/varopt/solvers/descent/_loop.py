@@ -60,12 +60,12 @@ class Path:
         if kept < _FROZEN * self.problem.row_count or not all(r.is_direct for r in self.problem.rows):
             self.freeze(wanted)
 
-    def at(self, x: Vector, *, derivatives: bool = True) -> CompositeBound:
+    def at(self, x: Vector, *, derivatives: bool = True, valued: bool = True) -> CompositeBound:
         """The bound of the rows in play with mean x, at the present sigma."""
         noise = self.noise.at(self.sigma)
         if self.problem is not self.origin:  # blocks of which no row is in play are gone
             noise = noise.of_blocks([bool(live.any()) for live in self.live])
-        return CompositeBound(self.problem, x, noise, derivatives=derivatives)
+        return CompositeBound(self.problem, x, noise, derivatives=derivatives, valued=valued)
 
     def whole(self) -> CompositeBound:
         """The bound of all rows where the path stands."""
@@ -79,6 +79,6 @@ def follow(path: Path, step: Callable[[Path], int], schedule: Schedule, stop: Ca
         path.level_steps = step(path)
         path.steps += path.level_steps
         path.moved = float(np.abs(path.x - before).sum() / max(np.abs(path.x).sum(), 1e-300))
-        if stop(path) or not np.all(np.isfinite(path.x)):
+        if stop(path) or not np.isfinite(path.moved):
             return path
         path.sigma = schedule(path)
