@@ -78,7 +78,8 @@ class SmoothedRows:
     @cached_property
     def gradient(self) -> Vector:
         """In x."""
-        return np.asarray(self.rows.linear.transpose_apply(self.rows.weights * self.dual), dtype=np.float64)
+        rows = self.rows
+        return np.asarray(rows.linear.transpose_apply(rows.weights * self.expectations.first), dtype=np.float64)
 
     @cached_property
     def second(self) -> Vector:
@@ -214,9 +215,12 @@ class CompositeBound(Bound):
     @cached_property
     def groups(self) -> list[SmoothedGroups]:
         """The norms, block by block."""
-        return [SmoothedGroups(b, g, g.positions(self.mean), self.noise) for b, g in enumerate(self.problem.groups)]
+        groups = self.problem.groups
+        return (
+            [SmoothedGroups(b, g, g.positions(self.mean), self.noise) for b, g in enumerate(groups)] if groups else []
+        )
 
-    @property
+    @cached_property
     def parts(self) -> list[SmoothedRows | SmoothedGroups]:
         """All that is smoothed."""
         return [*self.rows, *self.groups]
@@ -246,10 +250,10 @@ class CompositeBound(Bound):
     def mean_gradient(self) -> Vector:
         """The gradient in the mean: what a descent follows."""
         known = "_quadratic" in self.__dict__
-        total = np.array(self._quadratic[1] if known else self.problem.quadratic_gradient(self.mean), dtype=np.float64)
+        total = self._quadratic[1] if known else self.problem.quadratic_gradient(self.mean)
         for part in self.parts:
-            total += part.gradient
-        return total
+            total = total + part.gradient
+        return total if self.parts else np.array(total)
 
     @cached_property
     def gradient(self) -> Gradient:
@@ -273,8 +277,10 @@ class CompositeBound(Bound):
 
     def hessian(self, form: Form = "dense") -> Any:
         """Second derivatives of E in the mean: an array, its diagonal, or a `LinearOperator`."""
+        if form == "diagonal":
+            return self._diagonal()
         check_form(form)
-        return {"dense": self._dense, "diagonal": self._diagonal, "operator": self._operator}[form]()
+        return self._dense() if form == "dense" else self._operator()
 
     def _dense(self) -> Vector:
         matrix = self.problem.matrix
@@ -284,14 +290,8 @@ class CompositeBound(Bound):
         return total
 
     def _diagonal(self) -> Vector:
-        total = self._quadratic_diagonal.copy()
-        for part in self.parts:
-            total += part.diagonal()
-        return total
-
-    @property
-    def _quadratic_diagonal(self) -> Vector:
-        return self.problem.structure(_quadratic_diagonal)
+        start = self.problem.structure(_quadratic_diagonal)
+        return sum((part.diagonal() for part in self.parts), start) if self.parts else start.copy()
 
     def _operator(self) -> Any:
         from scipy.sparse.linalg import LinearOperator  # slow to load, and only needed here

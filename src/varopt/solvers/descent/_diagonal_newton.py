@@ -78,5 +78,7 @@ class DiagonalNewton(Method):
         bound = path.at(path.x, valued=False)
         gradient, curvature = bound.mean_gradient, bound.hessian("diagonal")
         # mu_i <- mu_i - step E'_i / E''_ii  [SB12, section 2.1]
-        path.x = path.x - self.step * np.divide(gradient, curvature, out=np.zeros_like(gradient), where=curvature > 0)
+        if not np.minimum.reduce(curvature) > 0.0:  # a flat coordinate rests
+            gradient, curvature = np.where(curvature > 0.0, (gradient, curvature), ((0.0,), (1.0,)))
+        path.x = path.x - self.step * gradient / curvature
         return 1
