@@ -6,7 +6,7 @@ calls than on numbers. For slopes l and r on either side of a knot t they come d
 
     E' = l Phi(-u) + r Phi(u)        E'' = (r - l) phi(u) / s
 
-written so that each keeps its digits: E' lies between the two slopes, and is one of them exactly where the tail is zero.
+written so that each keeps its digits: E' lies between the two slopes, and is one of them where the tail is zero.
 """
 
 from __future__ import annotations
