@@ -139,7 +139,8 @@ def minimize(
     before, state.unit, line = state.elapsed, problem.unit, Progress(progress)
 
     def check(current: State) -> None:
-        line.show(progress_line(current))
+        if progress:
+            line.show(progress_line(current))
         if callback is not None:
             callback(current)
         if time_limit is not None and current.elapsed - before > time_limit:
