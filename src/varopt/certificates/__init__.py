@@ -14,7 +14,7 @@ from varopt.certificates._dual_point import DualQuadratic, DualRows
 from varopt.certificates._dual_value import Proof, verified_lower
 from varopt.certificates._duality import Bracketed, balanced, bracket, dual_gap, young
 from varopt.certificates._recession import curves_down, falls_for_ever
-from varopt.certificates._sampled import Sampled
+from varopt.certificates._sampled import Sampled, student
 from varopt.certificates._scaled_dual import prove
 from varopt.certificates._termwise import floor, rests
 from varopt.certificates._value import enclosed_value
@@ -46,6 +46,7 @@ __all__ = [
     "floor",
     "prove",
     "rests",
+    "student",
     "verified",
     "verified_lower",
     "young",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, NamedTuple
 
@@ -60,7 +61,7 @@ def minimize(
     f : objective, or callable
         A sum of quadratics and piecewise linear-quadratic terms of affine maps of real variables; or a polynomial, of
         any degree, in Binary and Categorical variables. With a `space`, any function of a point in it.
-    space : Box, Space or another dimension, optional
+    space : Box, Space, a dictionary of dimensions or another dimension, optional
         Where to search for the minimum of a callable; `tol` and `resume` then do not apply.
     tol : float
         Relative: stop when ``upper - lower <= tol * max(unit, |upper|)``. The unit is about a 4,000th of the sizes of
@@ -192,6 +193,8 @@ def _black_box(
     space: Any, sense: str, f: Any, options: dict[str, Any], tol: float = 1e-9, resume: Any = None
 ) -> Result:
     """Hand over to the space, which knows how to be searched: a layer above may be asked, but not imported."""
+    if isinstance(space, Mapping) and callable(f) and not isinstance(f, Objective):
+        space = importlib.import_module("varopt.search").Space(space)
     if not hasattr(space, sense) or isinstance(f, Objective):
         raise ValueError(f"minimize needs a callable and a space, such as vo.Box(low, high); got {f!r} and {space!r}.")
     if tol != 1e-9 or resume is not None:

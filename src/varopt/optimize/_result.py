@@ -41,6 +41,7 @@ class Status(Enum):
     INTERRUPTED = "The run was interrupted; the bracket is what was known by then."
     BUDGET = "The budget of evaluations is spent. Raise budget to go on."
     TARGET = "A value at least as good as the target was found."
+    NO_VALUE = "No evaluation gave a value; Result.errors says why. Fix the objective."
     FAILURES = "Too many evaluations failed in a row; Result.errors says how. Fix the objective, or raise max_failures."
 
 
