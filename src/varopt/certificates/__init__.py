@@ -7,17 +7,19 @@ from varopt.certificates._certificate import (
     DualGap,
     EveryCell,
     Exhaustive,
+    Infeasible,
     NoCertificate,
     Relaxation,
     SmoothingGap,
 )
 from varopt.certificates._duality import Bracketed, balanced, bracket, dual_gap, young
+from varopt.certificates._farkas import contradiction
 from varopt.certificates._recession import curves_down, falls_for_ever
 from varopt.certificates._sampled import Sampled
 from varopt.certificates._scaled_dual import prove
 from varopt.certificates._termwise import floor, rests
 from varopt.certificates._value import enclosed_value
-from varopt.certificates._verified_bracket import ROUNDING, Verified, enclosed, verified
+from varopt.certificates._verified_bracket import ROUNDING, Verified, enclosed, subgradients, verified
 
 __all__ = [
     "ROUNDING",
@@ -29,6 +31,7 @@ __all__ = [
     "DualRows",
     "EveryCell",
     "Exhaustive",
+    "Infeasible",
     "NoCertificate",
     "Proof",
     "Relaxation",
@@ -37,6 +40,7 @@ __all__ = [
     "Verified",
     "balanced",
     "bracket",
+    "contradiction",
     "curves_down",
     "dual_gap",
     "enclosed",
@@ -45,6 +49,7 @@ __all__ = [
     "floor",
     "prove",
     "rests",
+    "subgradients",
     "verified",
     "verified_lower",
     "young",

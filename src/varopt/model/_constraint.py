@@ -28,7 +28,7 @@ _ADVICE = {
 
 
 class Constraint:
-    """``left <= right``, ``left == right`` or ``left >= right``, entry by entry; what a comparison of expressions makes.
+    """``left <= right``, ``left == right`` or ``left >= right``, entry by entry: what comparisons of expressions make.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class Constraint:
 
     @cached_property
     def normal(self) -> Affine:
-        """g of the normal form."""
+        """G of the normal form."""
         low, high = (self.right, self.left) if self.sense == ">=" else (self.left, self.right)
         difference: Affine = low - high if high.maps else _less(low, high)
         return difference

@@ -14,7 +14,7 @@ from varopt.model._affine import Affine, Expression, diff, is_number, positive
 from varopt.model._objective import Elementwise, Objective
 from varopt.model._parameter import lifted
 from varopt.model._polynomial import Polynomial, as_polynomial
-from varopt.model.blocks import AffineBlock, ComposedBlock, NormBlock, QuadraticBlock, TermBlock
+from varopt.model.blocks import ComposedBlock, NormBlock, QuadraticBlock, TermBlock
 from varopt.model.maps import Matrix, as_map, as_vector
 
 __all__ = [
