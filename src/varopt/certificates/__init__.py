@@ -6,6 +6,7 @@ from varopt.certificates._certificate import (
     DualGap,
     EveryCell,
     Exhaustive,
+    Infeasible,
     NoCertificate,
     Relaxation,
     SmoothingGap,
@@ -13,12 +14,13 @@ from varopt.certificates._certificate import (
 from varopt.certificates._dual_point import DualQuadratic, DualRows
 from varopt.certificates._dual_value import Proof, verified_lower
 from varopt.certificates._duality import Bracketed, balanced, bracket, dual_gap, young
+from varopt.certificates._farkas import contradiction
 from varopt.certificates._recession import curves_down, falls_for_ever
 from varopt.certificates._sampled import Sampled, student
 from varopt.certificates._scaled_dual import prove
 from varopt.certificates._termwise import floor, rests
 from varopt.certificates._value import enclosed_value
-from varopt.certificates._verified_bracket import ROUNDING, Verified, enclosed, verified
+from varopt.certificates._verified_bracket import ROUNDING, Verified, enclosed, subgradients, verified
 
 __all__ = [
     "ROUNDING",
@@ -30,6 +32,7 @@ __all__ = [
     "DualRows",
     "EveryCell",
     "Exhaustive",
+    "Infeasible",
     "NoCertificate",
     "Proof",
     "Relaxation",
@@ -38,6 +41,7 @@ __all__ = [
     "Verified",
     "balanced",
     "bracket",
+    "contradiction",
     "curves_down",
     "dual_gap",
     "enclosed",
@@ -47,6 +51,7 @@ __all__ = [
     "prove",
     "rests",
     "student",
+    "subgradients",
     "verified",
     "verified_lower",
     "young",

@@ -21,7 +21,7 @@ from varopt.model import Objective
 from varopt.model.blocks import AffineBlock, Block, TermBlock
 from varopt.terms import PiecewisePolynomial, abs_
 
-__all__ = ["ROUNDING", "Verified", "enclosed", "verified"]
+__all__ = ["ROUNDING", "Verified", "enclosed", "subgradients", "verified"]
 
 Vector = NDArray[np.float64]
 
@@ -72,6 +72,15 @@ def enclosed(objective: Objective, x: Vector) -> tuple[float, float]:
             return _value(_parts(objective, x, None), x, {})
         except NotEnclosed:
             return math.nan, math.inf
+
+
+def subgradients(objective: Objective, x: Vector, dual: Sequence[Vector | None] | None) -> list[Vector]:
+    """A subgradient for each row of all terms: what is given, else the derivative at x; of rows that rest, the balance.
+
+    Rows of one coordinate that rest on a kink take what the others leave of its equation, earlier blocks first.
+    """
+    with np.errstate(all="ignore"):
+        return [r.slopes for r in _parts(objective, x, dual).rows]
 
 
 def _value(parts: _Parts, x: Vector, norms: Norms) -> tuple[float, float]:
