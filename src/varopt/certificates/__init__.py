@@ -15,6 +15,7 @@ from varopt.certificates._duality import Bracketed, balanced, bracket, dual_gap,
 from varopt.certificates._recession import curves_down, falls_for_ever
 from varopt.certificates._sampled import Sampled
 from varopt.certificates._scaled_dual import prove
+from varopt.certificates._tangents import EnclosedSum, Lines, lines, positions, values
 from varopt.certificates._termwise import floor, rests
 from varopt.certificates._value import enclosed_value
 from varopt.certificates._verified_bracket import ROUNDING, Verified, enclosed, verified
@@ -27,8 +28,10 @@ __all__ = [
     "DualGap",
     "DualQuadratic",
     "DualRows",
+    "EnclosedSum",
     "EveryCell",
     "Exhaustive",
+    "Lines",
     "NoCertificate",
     "Proof",
     "Relaxation",
@@ -43,8 +46,11 @@ __all__ = [
     "enclosed_value",
     "falls_for_ever",
     "floor",
+    "lines",
+    "positions",
     "prove",
     "rests",
+    "values",
     "verified",
     "verified_lower",
     "young",

@@ -79,6 +79,8 @@ class Result:
         value of the bound there, itself no lower than the optimum (NaN for other methods).
     state : State
         What the solver knew at the end: look at it, keep it, or hand it to ``minimize(f, resume=r.state)`` to go on.
+    passes : int
+        How often data that are not in memory were read; 0 where all are.
     """
 
     x: Vector
@@ -93,6 +95,7 @@ class Result:
     slices: dict[Variable, slice]
     nfev: int = 0
     state: State | None = None
+    passes: int = 0
 
     @property
     def lower(self) -> float:
@@ -155,7 +158,8 @@ class Result:
     @property
     def _way(self) -> str:
         steps = f", {self.nit} steps" if self.nit else ""
-        return f"{self.method}{steps}, {duration(self.time)}"
+        passes = f", {self.passes} pass{'es' * (self.passes > 1)}" if self.passes else ""
+        return f"{self.method}{steps}{passes}, {duration(self.time)}"
 
     def explain(self) -> str:
         """What the bracket rests on: how it was proved, what that assumes, and how the run went.
