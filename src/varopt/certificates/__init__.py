@@ -18,6 +18,7 @@ from varopt.certificates._farkas import contradiction
 from varopt.certificates._recession import curves_down, falls_for_ever
 from varopt.certificates._sampled import Sampled, student
 from varopt.certificates._scaled_dual import prove
+from varopt.certificates._tangents import EnclosedSum, Lines, lines, positions, values
 from varopt.certificates._termwise import floor, rests
 from varopt.certificates._value import enclosed_value
 from varopt.certificates._verified_bracket import ROUNDING, Verified, enclosed, subgradients, verified
@@ -30,9 +31,11 @@ __all__ = [
     "DualGap",
     "DualQuadratic",
     "DualRows",
+    "EnclosedSum",
     "EveryCell",
     "Exhaustive",
     "Infeasible",
+    "Lines",
     "NoCertificate",
     "Proof",
     "Relaxation",
@@ -48,10 +51,13 @@ __all__ = [
     "enclosed_value",
     "falls_for_ever",
     "floor",
+    "lines",
+    "positions",
     "prove",
     "rests",
     "student",
     "subgradients",
+    "values",
     "verified",
     "verified_lower",
     "young",

@@ -40,7 +40,10 @@ class Verified(NamedTuple):
     reason: str = ""
 
 
-def verified(objective: Objective, x: Vector, dual: Sequence[Vector | None] | None = None) -> Verified:
+def verified(
+    objective: Objective, x: Vector, dual: Sequence[Vector | None] | None = None,
+    radius: Vector | None = None, error: float = 0.0,
+) -> Verified:  # fmt: skip
     """A bracket of the optimum of a convex objective in exact arithmetic, of the numbers that its blocks hold.
 
     Parameters
@@ -52,16 +55,21 @@ def verified(objective: Objective, x: Vector, dual: Sequence[Vector | None] | No
     dual : sequence of arrays, optional
         Subgradients of the rows with kinks, and then of norms with weights that are not zero, that about balance; by
         default derivatives at x. Nothing depends on them but how close the lower bound is.
+    radius, error : array and float, optional
+        By how much the linear part and the constant may be off: the bounds hold for all that are within.
     """
     with np.errstate(all="ignore"):
         try:
             parts = _parts(objective, x, dual)
+            if radius is not None:
+                line = Ball(parts.vector.middle, (parts.vector.radius + radius) * SLACK)
+                parts = parts._replace(vector=line, error=(parts.error + error) * SLACK)
             norms: Norms = {}
             lower, why = _lower(parts, x, dual, norms)
-            value, error = _value(parts, x, norms)
+            value, spread = _value(parts, x, norms)
         except NotEnclosed as reason:
             return Verified(-math.inf, math.inf, str(reason))
-    upper = float(up(value + error)) if math.isfinite(error) else math.inf
+    upper = float(up(value + spread)) if math.isfinite(spread) else math.inf
     return Verified(lower, upper, why or ("" if upper < math.inf else "numbers overflow."))
 
 

@@ -1,7 +1,7 @@
 """The canonical form of an objective: a quadratic, rows of terms, and groups."""
 
 from varopt.composite._congruence import Congruence, as_dense, columns_of, gram, pick, squared_norms
-from varopt.composite._conversion import NotComposite, composite, shared_rows, sharing
+from varopt.composite._conversion import NotComposite, composite, rows_of, shared_rows, sharing
 from varopt.composite._form import Composite
 from varopt.composite._groups import Groups
 from varopt.composite._quadratic_form import QuadraticForm
@@ -23,6 +23,7 @@ __all__ = [
     "gram",
     "pick",
     "ridge_form",
+    "rows_of",
     "scaled_gap",
     "separable_kinks",
     "shared_rows",

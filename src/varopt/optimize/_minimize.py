@@ -55,7 +55,7 @@ STOPPED = (_TimeUp, KeyboardInterrupt, StopIteration)  # what ends a run with wh
 def minimize(
     f: Any, space: Any = None, *, tol: float = 1e-9, method: str | Way | Auto = "auto", x0: Any = None,
     resume: State | Result | None = None, callback: Callable[[Any], Any] | None = None, progress: bool = False,
-    time_limit: float | None = None, subject_to: Any = None, **black_box: Any,
+    time_limit: float | None = None, subject_to: Any = None, memory: int | str | None = None, **black_box: Any,
 ) -> Result:  # fmt: skip
     r"""Minimise a composite objective to a certified gap, or a black box within a budget.
 
@@ -76,8 +76,9 @@ def minimize(
         variables than rows), ``"low-rank"`` (few combinations of many variables), ``"program"`` (small problems),
         ``"taut-string"`` (total variation of a signal), ``"knots"`` (trend filtering), ``"multipliers"`` (sparse rows
         and a ridge), ``"interior-point"`` (other banded and sparse problems), ``"group-newton"`` (norms of groups),
-        ``"graduated"`` (what is not convex), ``"diagonal-newton"`` and ``"lbfgs"`` (the paper's), with their defaults;
-        or a configuration such as ``vo.solvers.Newton(schedule=vo.solvers.Adaptive())``.
+        ``"graduated"`` (what is not convex), ``"freezing"`` (data that are not in memory), ``"diagonal-newton"`` and
+        ``"lbfgs"`` (the paper's), with their defaults; or a configuration such as
+        ``vo.solvers.Newton(schedule=vo.solvers.Adaptive())``.
         For discrete variables: ``"free-energy"`` and the others in `varopt.solvers.discrete.SEARCHES`.
     x0 : point, optional
         Where to start: a flat array or a mapping from variables. Zero by default.
@@ -93,6 +94,9 @@ def minimize(
     subject_to : constraint, or list of them, optional
         Comparisons of affine expressions, such as ``[w >= 0, vo.sum(w) == 1, A @ w <= b]``. The result has
         ``multipliers`` and says by how much rounding violates them (``violation``).
+    memory : int or str, optional
+        Bytes that a run on data that are not in memory (`varopt.rows`, `numpy.memmap`) may take beyond what the caller
+        holds, or text such as ``"2GB"``; by default a quarter of what is free.
     **black_box
         For a callable: ``budget``, ``seed``, ``executor``, ``journal`` and the other options of
         `varopt.search.minimize_black_box`. For discrete variables: ``target``, a value to stop at, ``seed``, and
@@ -141,7 +145,10 @@ def minimize(
     if black_box:
         raise ValueError(f"{', '.join(map(repr, black_box))} applies to a black box only: give a callable and a space.")
     tol, time_limit = _check_options(tol, method, time_limit, callback)
+    stored = any(block.stored for block in objective.blocks)
     if constraints:
+        if stored:
+            raise NotComposite("subject_to needs data in memory: the rows of this objective are elsewhere.")
         from varopt.optimize.constrained import minimize_constrained  # most problems have none
 
         return minimize_constrained(
@@ -149,6 +156,9 @@ def minimize(
             time_limit=time_limit,
         )  # fmt: skip
     state = start(objective, x0, resume)
+    if stored:
+        options = {"callback": callback, "progress": progress, "time_limit": time_limit, "memory": memory}
+        return _elsewhere([objective], [state], method, tol, **options)[0]
     try:
         problem = composite(objective)
         solver = chosen(method, problem)
@@ -243,6 +253,19 @@ def _black_box(
     return result
 
 
+def _elsewhere(
+    objectives: Sequence[Objective], states: Sequence[State], method: Any, tol: float, **options: Any
+) -> list[Result]:
+    """Hand over to what reads data part by part; it solves problems in memory by `minimize`."""
+    from varopt.optimize.anywhere import METHOD, minimize_stored
+
+    if method not in ("auto", METHOD):
+        name = method if isinstance(method, str) else getattr(method, "name", type(method).__name__)
+        where = next(block.stored[0].where for block in objectives[0].blocks if block.stored)
+        raise NotComposite(f"method {name!r} does not take this objective: its rows are {where}; {METHOD!r} does.")
+    return minimize_stored(objectives, minimize, states, tol=tol, **options)
+
+
 class Refused(ValueError):
     """A method does not take the problem; the message says why."""
 
@@ -297,7 +320,7 @@ _DISCRETE_OPTIONS = ("tol", "method", "x0", "callback", "progress", "time_limit"
 def _check_options(tol: Any, method: Any, time_limit: Any, callback: Any) -> tuple[float, float | None]:
     if not _is_number(tol) or not 0.0 <= float(tol) < math.inf:
         raise ValueError(f"tol must be a number >= 0; got {tol!r}.")
-    if not isinstance(method, (Way, Auto)) and method not in ("auto", *METHODS):
+    if not isinstance(method, (Way, Auto)) and method not in ("auto", "freezing", *METHODS):
         names = ", ".join(map(repr, ("auto", *METHODS)))
         raise ValueError(f"method must be one of {names}, or a vo.solvers.Method; got {method!r}.")
     if callback is not None and not callable(callback):

@@ -94,6 +94,8 @@ class Result:
     proof : Contradiction, Ray or None
         Where no point satisfies the constraints (INFEASIBLE), a combination of them that contradicts itself; where the
         objective is unbounded on them, the direction.
+    passes : int
+        How often data that are not in memory were read; 0 where all are.
     """
 
     x: Vector
@@ -111,6 +113,7 @@ class Result:
     violation: float = 0.0
     multipliers: Mapping[Constraint, Any] = field(default_factory=dict, repr=False)
     proof: Any = None
+    passes: int = 0
 
     @property
     def lower(self) -> float:
@@ -175,7 +178,8 @@ class Result:
     @property
     def _way(self) -> str:
         steps = f", {self.nit} steps" if self.nit else ""
-        return f"{self.method}{steps}, {duration(self.time)}"
+        passes = f", {self.passes} pass{'es' * (self.passes > 1)}" if self.passes else ""
+        return f"{self.method}{steps}{passes}, {duration(self.time)}"
 
     def explain(self) -> str:
         """What the bracket rests on: how it was proved, what that assumes, and how the run went.
