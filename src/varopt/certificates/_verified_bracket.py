@@ -88,7 +88,7 @@ def subgradients(objective: Objective, x: Vector, dual: Sequence[Vector | None] 
     Rows of one coordinate that rest on a kink take what the others leave of its equation, earlier blocks first.
     """
     with np.errstate(all="ignore"):
-        return [r.slopes for r in _parts(objective, x, dual).rows]
+        return [r.dual for r in _parts(objective, x, dual).rows]
 
 
 def _value(parts: _Parts, x: Vector, norms: Norms) -> tuple[float, float]:
