@@ -10,6 +10,7 @@ For a quadratic the same holds under any noise, in terms of its standard deviati
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -28,7 +29,7 @@ from varopt.bounds._target import objective_target
 from varopt.composite import Composite, Congruence, columns_of, composite
 from varopt.model import Objective, Variable
 from varopt.model.blocks import AffineBlock, Block, NormBlock, QuadraticBlock, TermBlock
-from varopt.model.maps import Map
+from varopt.model.maps import Map, kept_products, products_are_kept
 
 __all__ = ["FamilyBound"]
 
@@ -71,7 +72,9 @@ class FamilyBound(CompositeBound):
     @cached_property
     def value(self) -> float:
         """E."""
-        return super().value + sum(part.value for part in self._discrete)
+        with nullcontext() if products_are_kept() else kept_products():  # as of K, in x'Kx and in terms of Kx
+            smooth = super().value
+        return smooth + sum(part.value for part in self._discrete)
 
     @cached_property
     def gap(self) -> float:

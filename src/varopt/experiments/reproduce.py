@@ -41,7 +41,7 @@ _LEAD = (
 
 def reproduce(
     folder: Path, *, full: bool = False, only: Sequence[str] = (), seed: int = SEED, jobs: int | None = None,
-    fresh: bool = False,
+    fresh: bool = False, minutes: float | None = None,
 ) -> int:  # fmt: skip
     """Run the experiments and write the report; 1 if a check failed, 130 after an interrupt.
 
@@ -60,6 +60,8 @@ def reproduce(
         Worker processes, by default one per core.
     fresh : bool
         Forget what an earlier run left in the folder.
+    minutes : float, optional
+        Begin no repetition after so many minutes, and report on those there are.
 
     Raises
     ------
@@ -67,7 +69,7 @@ def reproduce(
         For an unknown experiment, and for a missing package.
     """
     chosen = _choose(only)
-    _check(seed, jobs)
+    _check(seed, jobs, minutes)
     from rich.console import Console  # an extra, as is what shows its progress: named above where it is missing
 
     from varopt.experiments._runner import run
@@ -92,11 +94,15 @@ def reproduce(
     try:
         if total:
             console.print(f"{total} repetitions, {total - len(waiting)} of them done before.")
-        run(waiting, store, workers, console)
+        run(waiting, store, workers, console, minutes)
     except KeyboardInterrupt:
         console.print("Interrupted. What finished is kept: run the same command again to go on from there.")
         return 130
-    sections = [experiment.section(store.rows(tasks[experiment]), plan, seed) for experiment, plan in plans.items()]
+    sections = []
+    for experiment, plan in plans.items():
+        rows = store.rows(tasks[experiment])
+        if rows or not plan.repetitions:
+            sections.append(experiment.section(rows, plan if minutes is None else plan.done(rows), seed))
     mode = "full" if full else "quick"
     known = store.environment
     facts = {
@@ -126,11 +132,13 @@ def _choose(only: Sequence[str]) -> list[Experiment]:
     return [experiment for name, experiment in EXPERIMENTS.items() if not only or name in only]
 
 
-def _check(seed: int, jobs: int | None) -> None:
+def _check(seed: int, jobs: int | None, minutes: float | None) -> None:
     if seed < 0:
         raise ValueError(f"seed must be an integer >= 0; got {seed}.")
     if jobs is not None and jobs < 1:
         raise ValueError(f"jobs must be an integer >= 1; got {jobs}.")
+    if minutes is not None and not minutes > 0:
+        raise ValueError(f"minutes must be a positive number; got {minutes}.")
 
 
 def _write(page: Page, folder: Path) -> None:

@@ -106,10 +106,12 @@ def _block(block: Block) -> str:
     match block:
         case Text(text):
             return f"<p>{_inline(text)}</p>"
-        case ClaimVerdict(claim, measured, outcome):
+        case ClaimVerdict(claim, measured, outcome, rule, kept):
             return (
                 f'<div class="verdict {_CLASS[outcome]}"><p><b>Claim.</b> {_inline(claim)}</p>'
-                f"<p><b>Measured.</b> {_inline(measured)}</p><p>{_badge(outcome)}</p></div>"
+                f"<p><b>Measured.</b> {_inline(measured)}</p>"
+                f'<p class="rule"><b>Rule.</b> Agrees where {_inline(rule)}.</p>'
+                f"<p>{_badge(outcome)}{f' {_inline(kept)}' if kept else ''}</p></div>"
             )
         case ReportTable(name, caption, columns, rows):
             wide = ' class="wide"' if not any(column.numeric for column in columns) else ""
