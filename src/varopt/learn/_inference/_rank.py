@@ -45,19 +45,15 @@ def rank_intervals(made: Design, confidence: float, seed: Any) -> tuple[Matrix, 
 
 
 def _vertex(centre: Centre, typical: float, seed: Any) -> tuple[Vector, NDArray[np.intp], Vector]:
-    """Residuals and resting rows of a vertex, and how far it is: the optimum, with ties broken where need be."""
+    """Residuals and resting rows of the optimum, and how far it is, ties being broken: equal rows may go in circles."""
     n, p = centre.X.shape
-    if np.sum(np.abs(centre.residual) <= 1e-3 * _JITTER * typical) == p:
-        basis = np.argsort(np.abs(centre.residual))[:p]
-        return centre.residual, basis, np.zeros(p)
     noise = np.random.default_rng(seed).uniform(-1.0, 1.0, n) * _JITTER * typical
     shaken = (centre.residual + noise)[:, None]
     move = nearby(centre, np.ones((n, 1)), shaken)[0]
     if np.isnan(move).any():
         raise ValueError('The rank test found no vertex of these data; method="nid" or "bootstrap" need none.')
     residual = shaken[:, 0] - centre.X @ move
-    basis = np.argsort(np.abs(residual))[:p]
-    return residual, basis, move
+    return residual, np.argsort(np.abs(residual))[:p], move
 
 
 def _statistic(X: Matrix, y: Vector, column: int, level: float, seed: Any) -> float:

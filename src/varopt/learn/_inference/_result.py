@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -87,10 +88,9 @@ class Inference:
 
     def to_frame(self) -> Any:
         """A pandas frame with a row for each level and coefficient."""
-        import pandas as pd  # only here: pandas is optional
-
+        frames = importlib.import_module("pandas")  # only here: it is optional
         levels, names = len(self.coef), len(self.names)
-        frame = pd.DataFrame({"name": list(self.names) * levels})
+        frame = frames.DataFrame({"name": list(self.names) * levels})
         if self.levels.size:
             frame.insert(0, "quantile", np.repeat(self.levels, names))
         columns = [self._columns(k) for k in range(levels)]

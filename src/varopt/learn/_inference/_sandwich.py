@@ -48,7 +48,7 @@ def quantile_covariance(made: Design, method: str) -> Matrix:
 def _inverse(hessian: Matrix, method: str) -> Matrix:
     try:
         if np.all(np.isfinite(hessian)):
-            return np.linalg.inv(hessian)
+            return np.asarray(np.linalg.inv(hessian), dtype=np.float64)
     except np.linalg.LinAlgError:
         pass
     raise ValueError(

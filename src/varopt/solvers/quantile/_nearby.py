@@ -39,7 +39,7 @@ Matrix = NDArray[np.float64]
 _NEAR = 30  # rows a variable that are near after the first step
 _RESTING_ROWS = 4  # rows a variable that the linear programme has
 _NOISE = (0.35, 0.12, 0.04)  # of the rows of (2), as shares of how far the near ones reach
-_EXCHANGES = 20  # the most a variable
+_EXCHANGES = 20  # the most a variable, and two hundred
 _RESTING = 1e-9  # of the typical residual: rows nearer to the plane rest on it
 
 
@@ -110,7 +110,7 @@ def nearby(centre: Centre, weights: Matrix, residuals: Matrix | None = None) -> 
         )
     second = at - X @ moves
     wrong = far & (weights > 0.0) & ((second < 0.0) != (first < 0.0))
-    for k in np.flatnonzero(wrong.any(axis=0)):
+    for k in map(int, np.flatnonzero(wrong.any(axis=0))):
         begin = first[:, k] if np.isnan(moves[:, k]).any() else second[:, k]
         moves[:, k] = _again(centre, at[:, k], weights[:, k], begin, reach, 2 * count)
     return np.ascontiguousarray(moves.T)
@@ -125,7 +125,7 @@ def _again(centre: Centre, at: Vector, weight: Vector, begin: Vector, reach: Vec
         near = ratio <= np.partition(ratio, count - 1)[count - 1]
         gradient = X.T @ (weight * ((~near & (begin < 0.0)) - q))
         rows = np.flatnonzero(near & (weight > 0.0))
-        start = np.linalg.lstsq(_rows(X, rows), (at - begin)[rows], rcond=None)[0]
+        start = np.asarray(np.linalg.lstsq(_rows(X, rows), (at - begin)[rows], rcond=None)[0], dtype=np.float64)
         move = _near_problem(gradient, _rows(X, rows), at[rows], weight[rows], reach[rows], start)
         reached = at - X @ move
         if not np.any(~near & (weight > 0.0) & ((reached < 0.0) != (begin < 0.0))):
@@ -146,7 +146,7 @@ def _near_problem(gradient: Vector, a: Matrix, e: Vector, weight: Vector, reach:
         near = ratio <= cut
         frozen = gradient + (weight * (~near & (z > 0.0))) @ a
         distance = ratio[near] / (cut or 1.0)
-        found = best_vertex(frozen, a[near], -e[near], weight[near], distance, _EXCHANGES * gradient.size)
+        found = best_vertex(frozen, a[near], -e[near], weight[near], distance, _EXCHANGES * (gradient.size + 10))
         if found is not None:
             move = found[0]
             if not np.any(~near & ((a @ move - e > 0.0) != (z > 0.0))):
@@ -180,7 +180,7 @@ def _reach(X: Any, hessian: Matrix) -> Vector:
     product = X @ inverse
     squares = X.multiply(product).sum(axis=1) if sp.issparse(X) else np.einsum("ij,ij->i", X, product)
     reach = np.sqrt(np.maximum(np.asarray(squares).ravel(), 0.0))
-    return np.maximum(reach, 1e-12 * reach.max(initial=1.0))
+    return np.asarray(np.maximum(reach, 1e-12 * reach.max(initial=1.0)))
 
 
 def _rows(X: Any, rows: Any) -> Matrix:
