@@ -18,6 +18,7 @@ TINY = float(np.finfo(np.float64).tiny)  # below it products lose digits: charge
 # below this share of them.
 SLACK = 1.0 + 2.0**-20
 _LONG_UNIT = float(np.finfo(np.longdouble).eps) / 2.0  # where it is no longer than double, bounds are only wider
+_AT_ONCE = 1024  # numbers that are added up without blocks
 _FEW = 4  # columns up to which every sum is taken in extended precision
 _BLOCK = 256  # rows whose products are added up by BLAS, in whatever order
 
@@ -93,14 +94,16 @@ def total(values: NDArray[np.floating[Any]], size: float | None = None) -> tuple
     count = values.size
     if count == 0:
         return 0.0, 0.0
-    width = max(1, math.isqrt(count))
-    whole = count // width * width
     long = values.astype(np.longdouble, copy=False)
-    parts = np.append(long[:whole].reshape(-1, width).sum(axis=1), long[whole:].sum())
-    value = parts.sum()
     size = float(np.abs(values).sum()) * SLACK if size is None else size
-    rounded = float(value)
-    error = gamma(width + parts.size, _LONG_UNIT) * size + UNIT * abs(rounded) + 5e-324  # sums do not underflow
+    additions = count
+    if count > _AT_ONCE:
+        width = math.isqrt(count)
+        whole = count // width * width
+        long = np.append(long[:whole].reshape(-1, width).sum(axis=1), long[whole:].sum())
+        additions = width + long.size
+    rounded = float(long.sum())
+    error = gamma(additions, _LONG_UNIT) * size + UNIT * abs(rounded) + 5e-324  # sums do not underflow
     return rounded, error * SLACK
 
 

@@ -18,7 +18,7 @@ from varopt.certificates._sampled import Sampled
 from varopt.certificates._scaled_dual import prove
 from varopt.certificates._termwise import floor, rests
 from varopt.certificates._value import enclosed_value
-from varopt.certificates._verified_bracket import ROUNDING, Verified, enclosed, verified
+from varopt.certificates._verified_bracket import ROUNDING, Verified, Verifier, verified
 
 __all__ = [
     "ROUNDING",
@@ -36,11 +36,11 @@ __all__ = [
     "Sampled",
     "SmoothingGap",
     "Verified",
+    "Verifier",
     "balanced",
     "bracket",
     "curves_down",
     "dual_gap",
-    "enclosed",
     "enclosed_value",
     "falls_for_ever",
     "floor",
