@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["SLACK", "TINY", "UNIT", "Ball", "dot", "down", "gamma", "total", "up", "weighted_columns"]
+__all__ = ["FEW_COLUMNS", "SLACK", "TINY", "UNIT", "Ball", "dot", "down", "gamma", "total", "up", "weighted_columns"]
 
 Vector = NDArray[np.float64]
 
@@ -19,7 +19,7 @@ TINY = float(np.finfo(np.float64).tiny)  # below it products lose digits: charge
 SLACK = 1.0 + 2.0**-20
 _LONG_UNIT = float(np.finfo(np.longdouble).eps) / 2.0  # where it is no longer than double, bounds are only wider
 _AT_ONCE = 1024  # numbers that are added up without blocks
-_FEW = 4  # columns up to which every sum is taken in extended precision
+FEW_COLUMNS = 4  # columns up to which every sum is taken in extended precision
 _BLOCK = 256  # rows whose products are added up by BLAS, in whatever order
 
 
@@ -122,7 +122,7 @@ def weighted_columns(matrix: Vector, weights: Ball, norms: Vector | None = None)
     precision. `norms` are those of the columns, where they are known (`column_norms`).
     """
     rows, columns = matrix.shape
-    if columns <= _FEW:
+    if columns <= FEW_COLUMNS:
         return _few_columns(matrix, weights)
     middle, whole = weights.middle, rows // _BLOCK * _BLOCK
     if matrix.flags.c_contiguous:

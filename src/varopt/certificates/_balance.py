@@ -20,6 +20,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from varopt._verified import (
+    FEW_COLUMNS,
     SLACK,
     TINY,
     UNIT,
@@ -30,6 +31,7 @@ from varopt._verified import (
     dot,
     down,
     enclosed_solution,
+    equal_products,
     gamma,
     inverse_size,
     smallest_eigenvalue_bound,
@@ -45,6 +47,9 @@ Index = NDArray[np.intp]
 
 PLENTY, ENOUGH = 1e-2, 1e-9  # shares of its dual that a row of one coordinate needs as room: at first, and at last
 _LARGEST = 2000  # equations that are solved at once, densely
+_DEAR = 1e-12  # share of all products below which the rounding of an equation is of no account
+_EXTENDED = 1 << 22  # products that are added up in extended precision, where that is of use
+_SINGULAR = 1e-13  # share of the first pivot below which columns are looked at as dependent
 _FEW = 64  # products in an equation up to which they are added up in rational arithmetic
 _CANDIDATES = 8  # rows looked at for every equation
 _STRENGTHS = (1e-2, 1e-5, 1e-8)  # shares of its size by which a quadratic part may be strongly convex
@@ -179,16 +184,22 @@ class Balance:
         return [sure and (not terms or difference_is_zero(terms)) for sure, terms in pairs]
 
     def _refined(self, duals: list[Vector], residual: Ball) -> Ball:
-        """The residual, with extended precision for the few coordinates, as intercepts, whose rounding costs most."""
+        """The residual, with extended precision for the coordinates, as intercepts, whose rounding costs most."""
         cost = residual.radius * np.abs(self.x)
+        pairs = list(zip(self.rows, duals, strict=True))
+        dear = np.flatnonzero(cost > _DEAR * sum((float(np.abs(v) @ np.abs(r.offset)) for r, v in pairs), TINY))
         few = np.flatnonzero(cost > 4.0 * max(float(cost.mean()), TINY))
-        if not 0 < few.size <= 4 or self.size <= 4:
+        few = few if few.size <= 4 < self.size else few[:0]
+        chosen = np.union1d(few, dear) if dear.size * sum(v.size for v in duals) <= _EXTENDED else few
+        if not chosen.size:
             return residual
-        sharp = Ball(self.fixed.middle[few], self.fixed.radius[few])
-        for r, v in zip(self.rows, duals, strict=True):
-            sharp = sharp.plus(transposed(r.linear.columns(few), Ball.exact(v), {}))
         middle, radius = residual.middle.copy(), residual.radius.copy()
-        middle[few], radius[few] = sharp
+        for start in range(0, chosen.size, FEW_COLUMNS):
+            part = chosen[start : start + FEW_COLUMNS]
+            sharp = Ball(self.fixed.middle[part], self.fixed.radius[part])
+            for r, v in pairs:
+                sharp = sharp.plus(transposed(r.linear.columns(part), Ball.exact(v), {}))
+            middle[part], radius[part] = sharp
         return Ball(middle, radius)
 
     def private(self, duals: list[Vector]) -> Private:
@@ -313,11 +324,11 @@ class Balance:
         """Equations that imply the others, and as many rows whose matrix is far from singular."""
         if weighted.shape[0] >= core.size:
             pivots, order = _pivots(weighted.T)
-            if pivots[-1] > 1e-11 * pivots[0]:
+            if pivots[-1] > _SINGULAR * pivots[0]:
                 return core, order[: core.size]
         # Columns that depend on others, for certain: their equations follow from those of the others.
         pivots, order = _pivots(weighted)
-        rank = int(np.count_nonzero(pivots > 1e-9 * pivots[0])) if pivots.size and pivots[0] > 0.0 else 0
+        rank = int(np.count_nonzero(pivots > _SINGULAR * pivots[0])) if pivots.size and pivots[0] > 0.0 else 0
         kept, dropped = np.sort(order[:rank]), np.sort(order[rank:])
         if rank == 0:
             raise NoProof("no subgradient lies inside its interval.")
@@ -332,7 +343,7 @@ class Balance:
         return core[kept], rows[:rank]
 
     def _depends(self, kept: Index, column: int, shares: Vector, duals: list[Vector]) -> bool:
-        """Whether a column is, exactly, a combination of others with ratios of small whole numbers.
+        """Whether a column is, exactly, a combination of others with ratios of small whole numbers, or of one.
 
         Rows whose dual is zero and stays so see no column.
         """
@@ -341,8 +352,27 @@ class Balance:
             if np.all(np.abs(factor * shares - whole) < 1e-5):
                 relation = np.zeros(self.size)
                 relation[kept], relation[column] = -whole, factor
-                return self._is_relation(relation, duals)
-        return False
+                if self._is_relation(relation, duals):
+                    return True
+        sizes = np.abs(shares) / np.abs(shares).max(initial=0.0)
+        return bool(np.count_nonzero(sizes > 1e-5) == 1) and self._are_multiples(
+            np.array([column, kept[int(np.argmax(sizes))]]), duals
+        )
+
+    def _are_multiples(self, pair: Index, duals: list[Vector]) -> bool:
+        """Whether one of two columns is, exactly, a multiple of the other, as a constant feature of an intercept."""
+        if self.fixed.size[pair].any():
+            return False
+        first: tuple[float, float] | None = None
+        for r, v in zip(self.rows, duals, strict=True):
+            live = np.flatnonzero((v != 0.0) | (r.room(v) > 0.0))
+            a, b = (matrix := r.dense(live, pair, self.norms)).middle.T
+            seen = np.flatnonzero((a != 0.0) | (b != 0.0))
+            if first is None and seen.size:
+                first = float(a[seen[0]]), float(b[seen[0]])
+            if matrix.radius.any() or (first is not None and not equal_products(a, first[1], b, first[0])):
+                return False
+        return True
 
     def _is_relation(self, relation: Vector, duals: list[Vector]) -> bool:
         used = np.flatnonzero(relation)
