@@ -21,7 +21,7 @@ from varopt.certificates._scaled_dual import prove
 from varopt.certificates._tangents import EnclosedSum, Lines, lines, positions, values
 from varopt.certificates._termwise import floor, rests
 from varopt.certificates._value import enclosed_value
-from varopt.certificates._verified_bracket import ROUNDING, Verified, enclosed, subgradients, verified
+from varopt.certificates._verified_bracket import ROUNDING, Verified, Verifier, verified
 
 __all__ = [
     "ROUNDING",
@@ -42,12 +42,12 @@ __all__ = [
     "Sampled",
     "SmoothingGap",
     "Verified",
+    "Verifier",
     "balanced",
     "bracket",
     "contradiction",
     "curves_down",
     "dual_gap",
-    "enclosed",
     "enclosed_value",
     "falls_for_ever",
     "floor",
@@ -56,7 +56,6 @@ __all__ = [
     "prove",
     "rests",
     "student",
-    "subgradients",
     "values",
     "verified",
     "verified_lower",

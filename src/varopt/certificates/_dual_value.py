@@ -28,6 +28,7 @@ Vector = NDArray[np.float64]
 
 _SMALL = 1 << 28  # operations that an interior point of our own may take
 _LEAST = 1e-14  # share of another dual point that is mixed in first
+_MANY = 16  # coordinates without room that are solved for together
 _LITTLE = 1e-6  # share of one that is only guessed that is mixed in last
 
 
@@ -92,6 +93,8 @@ def _proved(balance: Balance) -> Proof:
     """The bound of the given dual, or of one with a little of another mixed in that has room."""
     given = [r.clipped(r.dual) for r in balance.rows]
     reasons = []
+    if balance.size > _MANY and (lower := _with_room_for_many(balance, given)) > -math.inf:
+        return Proof(lower)
     for snaps, balance.least_room in ((False, PLENTY), (False, ENOUGH), (True, PLENTY)):
         tried = [r.snapped(v) for r, v in zip(balance.rows, given, strict=True)] if snaps else given
         try:
@@ -100,15 +103,13 @@ def _proved(balance: Balance) -> Proof:
             reasons.append(str(failure))
     for anchor, most in ((_resting, _LITTLE), (_interior, 1.0)):
         inner = anchor(balance)
-        lower = -math.inf if inner is None else _mixed(balance, given, inner, most)
-        if lower > -math.inf:
+        if inner is not None and (lower := _mixed(balance, given, inner, _LEAST, most)) > -math.inf:
             return Proof(lower)
     raise NoProof(reasons[0])
 
 
-def _mixed(balance: Balance, given: list[Vector], inner: list[Vector], most: float) -> float:
-    """The bound of the given dual with the smallest share of another that will do, up to the most; or none."""
-    share = _LEAST
+def _mixed(balance: Balance, given: list[Vector], inner: list[Vector], share: float, most: float) -> float:
+    """The bound of the given dual with a share of another mixed in, more of it until it will do; or none."""
     while True:
         balance.least_room = min(0.25 * share, PLENTY)
         mixed = [np.clip(v + share * (u - v), *r.ends) for r, v, u in zip(balance.rows, given, inner, strict=True)]
@@ -118,6 +119,25 @@ def _mixed(balance: Balance, given: list[Vector], inner: list[Vector], most: flo
             if share >= most:
                 return -math.inf
             share = min(share * min(max(2.0 * failure.short, 4.0), 1e4), most)
+
+
+def _with_room_for_many(balance: Balance, given: list[Vector]) -> float:
+    """The bound with a dual at rest mixed in where many coordinates lack room for what is left of them; or none.
+
+    Few are solved for together, which costs no digits; of many, as of a lasso, the factor would cost more than the run.
+    """
+    balance.least_room = PLENTY
+    seen = np.zeros(balance.size, dtype=bool)
+    for r in balance.rows:
+        if r.single is not None:
+            seen[r.single[0]] = True
+    tight = np.flatnonzero(seen & (balance.private(given).room == 0.0))
+    if tight.size <= _MANY:
+        return -math.inf
+    inner = _resting(balance)
+    needed = balance.residual(given).size[tight] / balance.private(inner).room[tight]
+    share = 16.0 * float(np.max(needed[np.isfinite(needed)], initial=0.0))
+    return _mixed(balance, given, inner, min(max(_LEAST, share), _LITTLE), _LITTLE)
 
 
 def _value(balance: Balance, duals: list[Vector], residual: Ball, corrections: list[Correction]) -> float:
@@ -179,7 +199,7 @@ def _resting(balance: Balance) -> list[Vector]:
     residual = balance.fixed.middle + sum(
         (r.linear.transpose_apply(v) for r, v in zip(balance.rows, duals, strict=True) if v.any()), np.zeros(1)
     )
-    block, place = balance.private(duals)
+    block, place, _ = balance.private(duals)
     for b, r in enumerate(balance.rows):
         mine = np.flatnonzero((block == b) & (residual != 0.0))
         if mine.size and r.single is not None:

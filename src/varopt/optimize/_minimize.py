@@ -19,12 +19,11 @@ from varopt.certificates import (
     Certificate,
     DualGap,
     NoCertificate,
+    Verifier,
     curves_down,
-    enclosed,
     falls_for_ever,
     floor,
     rests,
-    verified,
 )
 from varopt.composite import Composite, NotComposite, composite
 from varopt.model import Constraint, Expression, Objective, Parametric, Variable, as_constraints, as_objective
@@ -397,22 +396,15 @@ def _bracket(objective: Objective, problem: Composite, state: State, x: Vector, 
     claimed = _claimed(problem, state, value)
     if problem.not_convex or not math.isfinite(value):
         return claimed
-    inside, error = enclosed(objective, x)
-    if not claimed.assumption and problem.matrix is None and math.isfinite(claimed.lower):  # nothing multiplied out
-        # Weak duality alone: what is left to charge is the rounding of the value, and as much again of the gap.
-        charge = error + abs(value - inside)
-        lower, upper = inside - (value - claimed.lower) - 2.0 * charge, max(value, inside + error)
-        lower = max(lower, 0.0) if floor(problem) == 0.0 else lower  # losses and penalties: no rounding in that
-        if claimed._replace(lower=lower, upper=upper).within(tol):
-            return claimed._replace(lower=min(lower, value), upper=upper)
-    proved = _verified(objective, x, value, state.dual)._replace(unit=state.unit)
-    least = floor(problem)
-    if not proved.within(tol) and claimed._replace(lower=least).within(tol):
+    verifier = Verifier(objective, x)
+    proved = _proved(verifier, state, value, state.dual)
+    if proved.within(tol):
+        return proved
+    if claimed._replace(lower=floor(problem)).within(tol):
         # Parts that are at their least values prove it without any subgradient.
         at_rest = [np.zeros(r.count) for r in problem.rows]
         at_rest += [np.zeros(int(g.sizes[g.weights > 0.0].sum())) for g in problem.groups if np.any(g.weights > 0.0)]
-        other = _verified(objective, x, value, at_rest)._replace(unit=state.unit)
-        proved = max(proved, other, key=lambda b: b.lower)
+        proved = max(proved, _proved(verifier, state, value, at_rest), key=lambda b: b.lower)
     # Of parts that cancel at x no digit may be left: then their own size is what the rounding is measured by.
     unit = max(state.unit, _SHARE * _sizes(problem, x))
     proved, claimed = proved._replace(unit=unit), claimed._replace(unit=unit)
@@ -422,7 +414,7 @@ def _bracket(objective: Objective, problem: Composite, state: State, x: Vector, 
         return proved
     if claimed.assumption and math.isfinite(proved.lower) and not proved.within(_DOUBTFUL) and _is_steep(problem):
         return proved  # steep terms may hide a far optimum: the assumption is not believed
-    if claimed.lower > inside + error:
+    if claimed.lower > proved.upper:
         return proved  # since the value at x refutes what is claimed
     upper = max(claimed.upper, proved.upper) if math.isfinite(proved.upper) else claimed.upper
     return claimed._replace(upper=upper, assumption=claimed.assumption or ROUNDING)
@@ -451,10 +443,10 @@ def _claimed(problem: Composite, state: State, value: float) -> _Bracket:
     return _Bracket(min(least, value), value, "", DualGap, state.unit) if least > claimed.lower else claimed
 
 
-def _verified(objective: Objective, x: Vector, value: float, dual: Sequence[Vector | None] | None) -> _Bracket:
+def _proved(verifier: Verifier, state: State, value: float, dual: Sequence[Vector | None] | None) -> _Bracket:
     """The bracket with all rounding charged; the value as the objective gives it is inside."""
-    lower, upper, _ = verified(objective, x, dual)
-    return _Bracket(min(lower, value), max(upper, value), "", DualGap)
+    lower, upper, _ = verifier.bracket(dual)
+    return _Bracket(min(lower, value), max(upper, value), "", DualGap, state.unit)
 
 
 def _status(objective: Objective, problem: Composite, state: State, bracket: _Bracket, tol: float) -> Status:

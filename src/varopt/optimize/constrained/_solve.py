@@ -15,12 +15,11 @@ from varopt.certificates import (
     DualGap,
     Infeasible,
     NoCertificate,
+    Verifier,
     contradiction,
-    enclosed,
     falls_for_ever,
     floor,
     rests,
-    subgradients,
     verified,
 )
 from varopt.composite import NotComposite
@@ -230,7 +229,7 @@ class _Run:
         nearest = repaired(penalised, flattened(variables, point))
         if penalised.holds(nearest):
             return None, nearest
-        slopes = [np.where(np.abs(u) > _NOISE, u, 0.0) for u in subgradients(missing, state.x, state.dual)]
+        slopes = [np.where(np.abs(u) > _NOISE, u, 0.0) for u in Verifier(missing, state.x).subgradients(state.dual)]
         multipliers = [w * u for w, u in zip(weights, slopes, strict=True)]
         exact = contradiction(penalised.rows, [c.is_equality for c in penalised.constraints], multipliers)
         if exact is None:
@@ -270,7 +269,7 @@ class _Run:
         dual = self._dual()
         if dual is None and not self.problem.not_convex and np.all(np.isfinite(self.state.x)):
             try:
-                dual = subgradients(self.penalised.objective(self.weights), self.state.x, self.state.dual)
+                dual = Verifier(self.penalised.objective(self.weights), self.state.x).subgradients(self.state.dual)
                 dual = dual[len(dual) - len(self.weights) :]
             except ValueError:  # pieces beyond degree two
                 dual = None
@@ -305,7 +304,7 @@ class _Run:
 
     def _upper(self, own: Vector, value: float, x: Vector, multipliers: Sequence[Vector]) -> float:
         """The value of f at the point with its rounding, and what the constraints are missed by, as they are worth."""
-        inside, error = enclosed(self.penalised.f, own) if own.size else (value, 0.0)
+        inside, error = Verifier(self.penalised.f, own).value if own.size else (value, 0.0)
         missed = sum(
             float(np.abs(y) @ e) for y, e in zip(multipliers, self.penalised.excesses(x), strict=True) if np.any(e)
         )
