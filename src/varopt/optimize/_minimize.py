@@ -74,10 +74,10 @@ def minimize(
         crossover), ``"pivoting"`` (lassos), ``"block-descent"`` (large ones), ``"working-set"`` and ``"range"`` (more
         variables than rows), ``"low-rank"`` (few combinations of many variables), ``"program"`` (small problems),
         ``"taut-string"`` (total variation of a signal), ``"knots"`` (trend filtering), ``"multipliers"`` (sparse rows
-        and a ridge), ``"interior-point"`` (other banded and sparse problems), ``"group-newton"`` (norms of groups),
-        ``"graduated"`` (what is not convex), ``"freezing"`` (data that are not in memory), ``"diagonal-newton"`` and
-        ``"lbfgs"`` (the paper's), with their defaults; or a configuration such as
-        ``vo.solvers.Newton(schedule=vo.solvers.Adaptive())``.
+        and a ridge), ``"interior-point"`` (other banded and sparse problems), ``"group-descent"`` (group lassos),
+        ``"conic"`` and ``"group-newton"`` (other norms, of few rows and of many), ``"graduated"`` (what is not
+        convex), ``"freezing"`` (data that are not in memory), ``"diagonal-newton"`` and ``"lbfgs"`` (the paper's), with
+        their defaults; or a configuration such as ``vo.solvers.Newton(schedule=vo.solvers.Adaptive())``.
         For discrete variables: ``"free-energy"`` and the others in `varopt.solvers.discrete.SEARCHES`.
     x0 : point, optional
         Where to start: a flat array or a mapping from variables. Zero by default.
