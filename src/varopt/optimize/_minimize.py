@@ -31,7 +31,7 @@ from varopt.model.points import ordered, split
 from varopt.optimize._result import Result, Status, final_line, progress_line
 from varopt.solvers import METHODS, Auto, State, Way, settle
 
-__all__ = ["maximize", "minimize"]
+__all__ = ["maximize", "minimize", "minimize_together"]
 
 Vector = NDArray[np.float64]
 
@@ -208,6 +208,18 @@ def stopped(reason: BaseException) -> Status:
 def threads(problem: Composite) -> Any:
     """One thread for small problems, which lose by more."""
     return nullcontext() if _is_large(problem) else one_thread()
+
+
+def minimize_together(
+    objectives: Sequence[Any], *, tol: float = 1e-9, memory: int | str | None = None, progress: bool = False,
+    time_limit: float | None = None,
+) -> list[Result]:  # fmt: skip
+    """Minimise objectives whose rows are the same and not in memory: they share the passes over the data."""
+    tol, time_limit = _check_options(tol, "auto", time_limit, None)
+    admissible = [_admissible(f) for f in objectives]
+    states = [start(objective, None, None) for objective in admissible]
+    options = {"callback": None, "progress": progress, "time_limit": time_limit, "memory": memory}
+    return _elsewhere(admissible, states, "auto", tol, **options)
 
 
 def _is_unbounded(objective: Objective, problem: Composite) -> bool:

@@ -42,6 +42,7 @@ _NARROWER = 1.0 / 8.0  # of the band of a pilot, once the small problem is solve
 _ANCHORS = 20  # rows for each variable that are kept wherever they lie, where pieces are curved
 _COPIES = 8  # of the rows of a small problem that its solution may take in memory
 _ROUGH = 2.0  # deviation, in errors of the pilot, at which a small problem is taken up
+_SMALL = 1e-2  # of the error of a sample that its own gap may be
 _REACH = 6.0  # deviations from a knot within which rows are kept after the path
 _ALL = 1 << 20  # entries up to which all rows are read, and nothing else is done
 
@@ -71,7 +72,9 @@ def solve(problem: Problem, state: State, options: Options) -> Generator[Ask, An
         yield from _at_once(problem, state, options)
         return
     sample: Part = yield Ask(rows=wanted)
-    pilot = options.minimize(problem.on(sample, problem.count / sample.count), tol=max(options.tol, _tolerance(wanted)))
+    pilot = options.minimize(
+        problem.on(sample, problem.count / sample.count), tol=max(options.tol, _SMALL * problem.size / wanted)
+    )
     state.unit, state.latest, x = pilot.state.unit, pilot.x, pilot.x  # type: ignore[union-attr]
     state.steps += pilot.nit
     band, error = band_of(problem, sample, x, problem.count), math.sqrt(problem.size / sample.count)
@@ -94,11 +97,6 @@ def _nearer(
     path = yield from follow(problem, x, start, lambda near: 2 * near <= few, step)
     state.latest, state.sigma = path.x, path.deviations[0] / start[0]
     return path.x, Band.within([_REACH * s for s in path.deviations], problem.size, path.near / problem.count)
-
-
-def _tolerance(rows: int) -> float:
-    """The relative gap that is small against the error of a sample."""
-    return 1e-3 / rows
 
 
 def _at_once(problem: Problem, state: State, options: Options) -> Generator[Ask, Any, None]:

@@ -59,14 +59,11 @@ def follow(
             if not decrement > 1e-13 * abs(at.value):
                 break
             step()
-            length, there = 1.0, None
-            while length > 1e-6:
-                there = yield from _evaluate(problem, x + length * move, deviations, first)
-                if there.value <= at.value - _ARMIJO * length * decrement + 1e-13 * abs(at.value):
-                    break
+            length = 1.0
+            there = yield from _evaluate(problem, x + move, deviations, first)
+            while there.value > at.value - _ARMIJO * length * decrement + 1e-13 * abs(at.value) and length > 1e-6:
                 length *= 0.3
-            if there is None:  # the loop runs at least once
-                break
+                there = yield from _evaluate(problem, x + length * move, deviations, first)
             x, at = x + length * move, there
             if decrement <= at.added:
                 break
