@@ -43,9 +43,9 @@ def test_slopes_stay_between_those_of_the_lines_and_reach_them(term):
 
 
 def test_what_is_not_two_lines_or_does_not_move_goes_the_general_way():
-    assert terms.step().kink is None and terms.huber(1.0).kink is None and terms.clip(0.0, 1.0).kink is None
+    assert [t.kink for t in (terms.step(), terms.huber(1.0), terms.clip(0.0, 1.0))] == [None] * 3
     first, second = terms.abs_().slope_and_curvature(np.array([-1.0, 2.0]), np.array([0.0, 0.5]))
-    assert first[0] == -1.0 and second[0] == 0.0
+    assert (first[0], second[0]) == (-1.0, 0.0)
     with pytest.raises(ValueError, match="sigma must be >= 0"):
         terms.abs_().slope_and_curvature(np.array([1.0]), -1.0)
     assert np.shape(terms.abs_().slope_and_curvature(0.0, 1.0)[0]) == ()

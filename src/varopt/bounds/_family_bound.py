@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -28,6 +28,7 @@ from varopt.bounds._layout import Component, Layout
 from varopt.bounds._noise import FamilyNoise
 from varopt.bounds._target import objective_target
 from varopt.composite import Composite, Congruence, columns_of, composite
+from varopt.families import LocationScale
 from varopt.model import Objective, Variable
 from varopt.model.blocks import AffineBlock, Block, NormBlock, QuadraticBlock, TermBlock
 from varopt.model.maps import Map, kept_products, products_are_kept
@@ -220,7 +221,7 @@ def _noise_of_rows(block: TermBlock, components: list[Component]) -> Rule:
             rules.append((c.family, mine))
         elif mine.size:  # a negative coefficient turns the noise round
             signs = np.ravel(block.argument.stacked(c.variables).explicit().sum(axis=1))[mine]
-            turned = [(c.family, mine[signs >= 0.0]), (TurnedNoise(c.family), mine[signs < 0.0])]
+            turned = [(c.family, mine[signs >= 0.0]), (TurnedNoise(cast(LocationScale, c.family)), mine[signs < 0.0])]
             rules += [(law, rows) for law, rows in turned if rows.size]
     return rules
 

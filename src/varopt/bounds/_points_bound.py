@@ -20,7 +20,7 @@ from varopt.bounds._bound import Bound, Form, Gradient, assemble, check_form, in
 from varopt.bounds._hessian import same_choice
 from varopt.bounds._layout import Component
 from varopt.bounds._target import Target
-from varopt.families import OwnFamily
+from varopt.families import name_of
 
 __all__ = ["PointsBound"]
 
@@ -102,8 +102,8 @@ class PointsBound(Bound):
             for c in self._target.components:
                 if c.is_own and not c.family.has_score:
                     raise ValueError(
-                        f"a gradient under {_name(c)} needs its parameters, and score(x), or log_density(x) and "
-                        "replace(**parameters)."
+                        f"a gradient under {name_of(c.family)} needs its parameters, and score(x), or log_density(x) "
+                        "and replace(**parameters)."
                     )
                 if not c.family.has_score:
                     raise ValueError(
@@ -187,7 +187,7 @@ class PointsBound(Bound):
     def _matrix(self) -> Vector:
         for c in self._target.components:
             if not ((c.is_gaussian and c.is_triangular) or c.is_discrete):
-                name = _name(c)
+                name = name_of(c.family)
                 raise ValueError(f"hessian by method {self.method!r} needs Gaussian or discrete families; got {name}.")
         z = np.concatenate([self._standard(c) for c in self._target.components], axis=1)
         if self._gradients is not None:
@@ -227,10 +227,6 @@ class PointsBound(Bound):
             else:
                 result[c.part] = matrix[c.part] / np.broadcast_to(c.factor, c.size)[:, None]
         return result
-
-
-def _name(c: Component) -> str:
-    return c.family.name if isinstance(c.family, OwnFamily) else type(c.family).__name__
 
 
 def _certain(c: Component) -> NDArray[np.bool_]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from varopt.bounds._bound import Verdict
 from varopt.bounds._gap import gap_bound
 from varopt.bounds._layout import Component, Layout, components_of
-from varopt.families import Family, OwnFamily, as_family
+from varopt.families import as_family, name_of
 from varopt.model import Objective, Variable
 from varopt.model.blocks import (
     AffineBlock,
@@ -40,7 +40,7 @@ class Target:
     ``components`` lie in the order of the function's points; `reorder` brings the family's own order into it.
     """
 
-    family: Family
+    family: Any  # a Family, or an object of one's own
     components: tuple[Component, ...]
     values: Callable[[Vector], Vector]  # (n, size) to (n,)
     gradients: Callable[[Vector], Vector] | None  # (n, size) to (n, size), almost everywhere
@@ -85,9 +85,8 @@ class Target:
         ):
             return Verdict(True, "f is affine, and so is its bound in the mean")
         if not self.family.expectation_affine:
-            culprit = next(c.family for c in self.components if not c.family.expectation_affine)
-            name = culprit.name if isinstance(culprit, OwnFamily) else type(culprit).__name__
-            return Verdict(False, f"{name} is not expectation affine, which Theorem 1 asks for")
+            culprit: Any = next(c.family for c in self.components if not c.family.expectation_affine)
+            return Verdict(False, f"{name_of(culprit)} is not expectation affine, which Theorem 1 asks for")
         known = objective.curvature
         if known.is_convex if wanted is Curvature.CONVEX else known.is_concave:
             return Verdict(True, f"Theorem 1: f is {wanted.description} and the family is expectation affine")

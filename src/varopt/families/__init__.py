@@ -23,7 +23,7 @@ from varopt.families._laplace import Laplace
 from varopt.families._location_scale import LocationScale
 from varopt.families._logistic import Logistic
 from varopt.families._one_hot_categorical import OneHotCategorical
-from varopt.families._own import OwnFamily, as_family
+from varopt.families._own import OwnFamily, as_family, name_of
 from varopt.families._product import Product
 from varopt.families._registry import REGISTRY
 from varopt.families._rooted_gaussian import RootedGaussian
@@ -47,4 +47,5 @@ __all__ = [
     "RootedGaussian",
     "Uniform",
     "as_family",
+    "name_of",
 ]

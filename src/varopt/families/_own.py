@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from varopt._domains import Seed, as_generator
 from varopt.families._family import Family, FloatArray
 
-__all__ = ["OwnFamily", "as_family"]
+__all__ = ["OwnFamily", "as_family", "name_of"]
 
 _STEP = 1e-5  # of the difference that stands for a derivative in a parameter
 
@@ -128,3 +128,8 @@ class OwnFamily:
 def as_family(family: Any) -> Any:
     """A family as it is; an object of one's own wrapped; else a `ValueError` that says what is accepted."""
     return family if isinstance(family, (Family, OwnFamily)) else OwnFamily(family)
+
+
+def name_of(family: Any) -> str:
+    """How messages call a family."""
+    return family.name if isinstance(family, OwnFamily) else type(family).__name__

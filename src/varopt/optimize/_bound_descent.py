@@ -320,15 +320,14 @@ class _Run:
     def _deterministic(self, free: Vector) -> None:
         from scipy.optimize import minimize
 
-        best = [self.path.bound.value, self.path.bound]
+        best = self.path.bound
 
         def value_and_gradient(at: Vector) -> tuple[float, Vector]:
+            nonlocal best
             bound = self.at(at)
-            value = bound.value
-            if value < best[0]:
-                best[:] = [value, bound]
+            self.path.bound = best = bound if bound.value < best.value else best
             self._tick()
-            return value, self.coordinates.gradient(bound, self._inner(bound))
+            return bound.value, self.coordinates.gradient(bound, self._inner(bound))
 
         found = minimize(
             value_and_gradient, free, jac=True, method="L-BFGS-B",
@@ -336,7 +335,6 @@ class _Run:
                      "gtol": 0.0, "maxcor": 20},
         )  # fmt: skip
         self.path.steps += int(found.nit)
-        self.path.bound = best[1]
         self.converged = found.nit < self.iterations
 
     def _stochastic(self, free: Vector) -> None:

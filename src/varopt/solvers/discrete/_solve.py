@@ -127,7 +127,7 @@ def solve(
         if not named:
             _exact(run, order)
         run.chain.append(name)
-        search = MeanFieldDescent(beta).search if name == "mean-field" else SEARCHES[name]
+        search = SEARCHES[name] if beta is None or name != "mean-field" else MeanFieldDescent(beta).search
         points = search(energy, rng, start, run.expired, **options)
         if named and order is not None:
             _see_first_sweeps(run, points)
