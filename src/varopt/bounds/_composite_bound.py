@@ -336,6 +336,14 @@ class CompositeBound(Bound):
             return Verdict(False, self.problem.not_convex)
         return Verdict(True, "every row is an average of convex functions of an affine map of the mean")
 
+    @cached_property
+    def concave(self) -> Verdict:
+        """Whether E is known to be concave in the mean: a composite is minimised, and only an affine one is both."""
+        affine = not self.parts and self.problem.hessian is None
+        return Verdict(
+            affine, "it is affine" if affine else "a composite to be minimised is convex, or not known to be"
+        )
+
     def __repr__(self) -> str:
         return f"<bound {self.value:.10g} of {self.problem.size} coordinates under {type(self.noise).__name__}>"
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.stats import t
 
 from varopt.experiments.report import Agreement, number
@@ -44,7 +45,7 @@ class Interval:
         return self.inside(limit, math.inf)
 
 
-def mean(values: Sequence[float]) -> Interval:
+def mean(values: ArrayLike) -> Interval:
     """The mean of independent repetitions, with the interval of Student's t."""
     array = np.asarray(values, dtype=np.float64)
     if array.size == 0:

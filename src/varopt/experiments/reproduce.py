@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from varopt.experiments._environment import environment
+from varopt.experiments._kept import compare, kept_run, write_verdicts
 from varopt.experiments._store import Store
 from varopt.experiments._tasks import Experiment
 from varopt.experiments.corrections import Corrections
@@ -48,8 +49,8 @@ def reproduce(
     Parameters
     ----------
     folder : Path
-        Where ``report.html``, ``report.md``, ``figures``, ``results.csv`` and ``results.json`` go, and where
-        ``results.jsonl`` keeps every finished repetition.
+        Where ``report.html``, ``report.md``, ``figures``, ``results.csv``, ``results.json`` and ``verdicts.json`` go,
+        and where ``results.jsonl`` keeps every finished repetition.
     full : bool
         The paper's numbers of repetitions instead of a few.
     only : sequence of str
@@ -98,11 +99,15 @@ def reproduce(
     except KeyboardInterrupt:
         console.print("Interrupted. What finished is kept: run the same command again to go on from there.")
         return 130
-    sections = []
+    sections, ran = [], {}
     for experiment, plan in plans.items():
         rows = store.rows(tasks[experiment])
-        if rows or not plan.repetitions:
-            sections.append(experiment.section(rows, plan if minutes is None else plan.done(rows), seed))
+        if minutes is None or rows or not plan.repetitions:
+            done = plan if minutes is None else plan.done(rows)
+            sections.append(experiment.section(rows, done, seed))
+            ran[experiment.name] = str(done)
+    if not full:
+        compare(sections, kept_run())
     mode = "full" if full else "quick"
     known = store.environment
     facts = {
@@ -117,6 +122,7 @@ def reproduce(
     }
     page = Page("Variational Optimization, reproduced", _LEAD, facts, sections)
     _write(page, folder)
+    write_verdicts(sections, ran, facts, folder)
     store.export(store.rows(task for repetitions in tasks.values() for task in repetitions), folder, facts)
     _conclude(page, folder, time.perf_counter() - started)
     return 1 if page.failures else 0
@@ -151,7 +157,7 @@ def _conclude(page: Page, folder: Path, seconds: float) -> None:
     out = sys.stdout
     width = max((len(verdict.outcome.value) for _, verdict in page.verdicts), default=0)
     for _, verdict in page.verdicts:
-        out.write(f"{verdict.outcome.value:>{width}}  {verdict.claim}\n")
+        out.write(f"{verdict.outcome.value:>{width}}  {verdict.claim} {verdict.kept}".rstrip() + "\n")
     for failure in page.failures:
         out.write(f"FAILED  {failure}\n")
     out.write(f"\nThe report is {folder / 'report.html'} (and report.md); it took {seconds:.0f} s.\n")

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from varopt._display import Progress
 from varopt._domains import as_finite
 from varopt._threads import one_thread
+from varopt.bounds import Bound
 from varopt.certificates import (
     ROUNDING,
     Certificate,
@@ -60,9 +61,10 @@ def minimize(
 
     Parameters
     ----------
-    f : objective, or callable
+    f : objective, callable or bound
         A sum of quadratics and piecewise linear-quadratic terms of affine maps of real variables; or a polynomial, of
-        any degree, in Binary and Categorical variables. With a `space`, any function of a point in it.
+        any degree, in Binary and Categorical variables. With a `space`, any function of a point in it. A bound of
+        `varopt.bound` is minimised over the parameters of its family, the dispersion among them: a `BoundResult`.
     space : Box, Space, a dictionary of dimensions or another dimension, optional
         Where to search for the minimum of a callable; `tol` and `resume` then do not apply.
     tol : float
@@ -99,7 +101,9 @@ def minimize(
     **black_box
         For a callable: ``budget``, ``seed``, ``executor``, ``journal`` and the other options of
         `varopt.search.minimize_black_box`. For discrete variables: ``target``, a value to stop at, ``seed``, and
-        ``device``, to search on PyTorch.
+        ``device``, to search on PyTorch, and ``beta``, the schedule of a free-energy search: from progress in [0, 1] to
+        the beta of ``<log p> + beta <f>``. For a bound: ``parameters``, the names of those that move (all by default),
+        ``schedule``, how its family is sharpened between descents, and ``iterations``.
 
     Returns
     -------
@@ -133,6 +137,9 @@ def minimize(
     >>> vo.minimize(lambda x: abs(x[0] - 1) + x[1] ** 2, vo.Box(-5, 5, size=2), budget=1000, seed=0).x.round(4) + 0.0
     array([1., 0.])
     """
+    if isinstance(f, Bound):
+        return _bound(f, space, method, x0, resume, {"tol": tol, "callback": callback, "progress": progress,
+                                                     "time_limit": time_limit, **black_box})  # fmt: skip
     if space is not None:
         shared = {"method": method, "x0": x0, "callback": callback, "progress": progress, "time_limit": time_limit}
         return _black_box(space, "minimize", f, {**shared, **black_box}, tol, resume, subject_to)
@@ -237,11 +244,32 @@ def _is_large(problem: Composite) -> bool:
 
 def maximize(f: Any, space: Any = None, **options: Any) -> Result:
     """Maximise a composite objective or a black box: `minimize` of ``-f``, mirrored, with its options."""
+    if isinstance(f, Bound):
+        return minimize(f.mirrored(), space, **options).mirrored()
     if space is not None:
         return _black_box(space, "maximize", f, options, subject_to=options.pop("subject_to", None))
     if options.get("target") is not None:
         options["target"] = -options["target"]
     return minimize(-as_objective(f), **options).mirrored()
+
+
+_BOUND_OPTIONS = ("tol", "callback", "progress", "time_limit", "parameters", "schedule", "iterations")
+
+
+def _bound(f: Bound, space: Any, method: Any, x0: Any, resume: Any, options: dict[str, Any]) -> Result:
+    """Descend a bound in the parameters of its family."""
+    from varopt.optimize._bound_descent import minimize_bound
+
+    given = [("space", space), ("x0", x0), ("resume", resume), ("method", None if method == "auto" else method)]
+    unknown = [name for name, value in given if value is not None]
+    unknown += [name for name in options if name not in _BOUND_OPTIONS]
+    if unknown:
+        raise ValueError(
+            f"{unknown[0]} does not apply to a bound, whose family says where to begin; accepted: "
+            f"{', '.join(_BOUND_OPTIONS)}."
+        )
+    _check_options(options["tol"], "auto", options["time_limit"], options["callback"])
+    return minimize_bound(f, **options)
 
 
 def _black_box(
@@ -325,7 +353,7 @@ def _discrete(
     return minimize_discrete(objective, **options)
 
 
-_DISCRETE_OPTIONS = ("tol", "method", "x0", "callback", "progress", "time_limit", "target", "seed", "device")
+_DISCRETE_OPTIONS = ("tol", "method", "x0", "callback", "progress", "time_limit", "target", "seed", "device", "beta")
 
 
 def _check_options(tol: Any, method: Any, time_limit: Any, callback: Any) -> tuple[float, float | None]:

@@ -144,6 +144,8 @@ class Result:
         advice = (
             "method='auto' finishes exactly"
             if self.method in ("diagonal-newton", "lbfgs")
+            else "vo.minimize(f) of the objective itself finishes exactly"
+            if self.method.startswith("bound descent")
             else "raise tol, or measure the variables in comparable units"
         )
         return f"{self.status.value} Reached: {reached:.1e}; to change it, {advice}."

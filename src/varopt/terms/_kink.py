@@ -63,4 +63,4 @@ def _first(u: Vector, left: float, right: float) -> Vector:
     if right == 0.0:
         return np.asarray(left * ndtr(-u))
     tail = (right - left) * ndtr(-np.abs(u))
-    return np.where(u >= 0.0, right - tail, left + tail)
+    return np.asarray(np.where(u >= 0.0, right - tail, left + tail))

@@ -96,7 +96,7 @@ def chapelle_newton(
         system[np.arange(y.size), np.arange(y.size)] += 2.0
         residual = np.append(2.0 * beta - cost * slope, -cost * (y @ slope))
         try:
-            step = -np.linalg.solve(system, residual)
+            step: Vector = -np.linalg.solve(system, residual).astype(np.float64, copy=False)
         except np.linalg.LinAlgError:
             return point, "the Hessian is singular"
         length = armijo(value, point, step, float(np.append(K @ residual[:-1], residual[-1]) @ step))
