@@ -10,15 +10,14 @@ feasible for all [Blitz, celer]. The small problems may have any loss and any qu
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from varopt.certificates import prove
-from varopt.composite import Composite, Rows, separable_kinks
-from varopt.model.maps import Map, Scaled, Selection
+from varopt.composite import Composite, restricted, separable_kinks
 from varopt.solvers._needs import convex, kinks, piecewise_quadratic
 from varopt.solvers._state import State
 from varopt.solvers.reductions._huber_splitting import HuberSplitting, Split
@@ -102,7 +101,9 @@ class WorkingSet(Reduction[Restricted]):
         inside = inside.copy()
         inside[joining] = True
         index = np.flatnonzero(inside)
-        small = restricted(problem, index, np.where(inside, 0.0, kinks.rest))
+        penalties = (r for r in problem.rows if all(r is not other for other in losses))
+        ordered = replace(problem, rows=(*losses, *penalties))
+        small = restricted(ordered, index, np.where(inside, 0.0, kinks.rest)).problem
         split = HuberSplitting().apply(small, State(x[index]), None)
         return Restricted(
             problem=split.problem, start=split.start, share=0.5 * _CLOSER**tries,
@@ -121,41 +122,3 @@ class WorkingSet(Reduction[Restricted]):
         proof, smaller.gradient = prove(problem, lifted.x, lifted.dual)
         smaller.x = lifted.x
         state.see(*proof)
-
-
-def restricted(problem: Composite, index: NDArray[np.intp], fixed: Vector) -> Composite:
-    """The problem in some of its variables; `fixed` are the values of the others, and zero for these."""
-    _, losses = problem.structure(separable_kinks)
-    constant = problem.scalar + float(problem.vector @ fixed)
-    matrix, vector = problem.matrix, problem.vector[index]
-    if matrix is not None:
-        image = matrix @ fixed
-        matrix, vector = matrix[index][:, index], vector + image[index]
-        constant += 0.5 * float(fixed @ image)
-
-    place = np.full(problem.size, -1)
-    place[index] = np.arange(index.size)
-
-    def part(rows: Rows) -> Rows:
-        offset = rows.positions(fixed) if fixed.any() else rows.offset
-        return Rows(rows.linear.columns(index), offset, rows.term, rows.weights)
-
-    def live(rows: Rows) -> Rows | None:
-        """Rows of one variable each, without those of variables that are fixed."""
-        nonlocal constant
-        if rows.single is None:
-            return part(rows)
-        to, factor = place[rows.single[0]], rows.single[1]
-        constant += float(np.where(to < 0, rows.weights, 0.0) @ rows.term.value(rows.positions(fixed)))
-        kept = np.flatnonzero(to >= 0)
-        linear: Map = Selection(to[kept], index.size)
-        if np.any(factor != 1.0):
-            linear = Scaled(factor[kept], linear)
-        return Rows(linear, rows.offset[kept], rows.term.take(kept), rows.weights[kept]) if kept.size else None
-
-    penalties = [live(r) for r in problem.rows if all(r is not other for other in losses)]
-    squares = [live(r) for r in problem.squares]
-    return Composite(
-        matrix, vector, constant, (*(part(r) for r in losses), *(r for r in penalties if r is not None)),
-        squares=tuple(r for r in squares if r is not None),
-    )  # fmt: skip
