@@ -12,8 +12,16 @@ if TYPE_CHECKING:
     from varopt.optimize._discrete import minimize_energy
 
 __all__ = [
-    "BoundResult", "Result", "ResultPath", "Status", "maximize", "minimize", "minimize_energy", "minimize_together", "path",
-]  # fmt: skip
+    "BoundResult",
+    "Result",
+    "ResultPath",
+    "Status",
+    "maximize",
+    "minimize",
+    "minimize_energy",
+    "minimize_together",
+    "path",
+]
 
 
 def __getattr__(name: str) -> Any:

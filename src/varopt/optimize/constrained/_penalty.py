@@ -20,7 +20,7 @@ __all__ = ["Penalised", "spread"]
 Vector = NDArray[np.float64]
 Weights = Sequence[Vector]  # of each constraint, one for each of its rows
 
-FIRST = 32.0  # times the estimate of a multiplier, which the first weights are
+FIRST = 8.0  # times the estimate of a multiplier, which the first weights are
 _PROBES = 8  # random vectors that stand in for the rows of an operator
 ROUNDING = 1e-12  # share of the size of what is compared by which rounding may violate a constraint
 
@@ -70,7 +70,7 @@ class Penalised:
 
     def problem(self, weights: Weights) -> Composite:
         """The penalised objective as the solvers see it; what is computed of the data is kept for other weights."""
-        rows = [replace(r, weights=w) for r, w in zip(self.rows, weights, strict=True)]
+        rows = [replace(r, weights=w, hard=True) for r, w in zip(self.rows, weights, strict=True)]
         return replace(self._form, rows=(*self.own.rows, *rows))
 
     # -- Weights ------------------------------------------------------------------------------------------------------
@@ -83,7 +83,9 @@ class Penalised:
             lengths = spread(r.linear, np.divide(1.0, gradient, out=np.zeros_like(gradient), where=gradient > 0.0))
             weights.append(np.where(lengths > 0.0, FIRST / np.where(lengths > 0.0, lengths, 1.0), np.nan))
         known = np.concatenate(weights)
-        default = float(np.nanmedian(known)) if np.any(np.isfinite(known)) else 1.0
+        if np.all(np.isfinite(known)):
+            return weights
+        default = float(np.median(known[np.isfinite(known)])) if np.any(np.isfinite(known)) else 1.0
         return [np.where(np.isfinite(w), w, default) for w in weights]
 
     def _gradient_sizes(self) -> Vector:
@@ -97,8 +99,12 @@ class Penalised:
                 size = size + np.sqrt(diagonal * max(2.0 * r.total(r.offset), 0.0)) + diagonal * far
         if problem.matrix is not None:
             size = size + np.abs(np.asarray(problem.matrix.diagonal())) * far
+        at_zero = problem.gradient_at_zero
         for r in problem.rows:
-            size = size + (r.largest_gradient if r.linear.storage != "operator" else np.abs(r.gradient(r.offset)))
+            at_zero = at_zero + r.gradient(r.offset)
+            if r.linear.storage != "operator":  # the sizes of the gradients of single rows, added up as of random signs
+                size = size + r.largest_gradient / np.sqrt(max(r.count, 1))
+        size = np.maximum(size, np.abs(at_zero))
         for group in problem.groups:
             weights = np.broadcast_to(group.spread(group.weights), (group.offset.size,))
             size = size + np.sqrt(group.linear.gram_diagonal(weights**2))

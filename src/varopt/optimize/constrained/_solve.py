@@ -22,7 +22,7 @@ from varopt.certificates import (
     rests,
     verified,
 )
-from varopt.composite import NotComposite
+from varopt.composite import Composite, NotComposite
 from varopt.model import Constraint, Objective
 from varopt.model.points import flattened, unflatten
 from varopt.optimize._minimize import STOPPED, Refused, chosen, conclude, start, stopped, threads, watch
@@ -54,15 +54,15 @@ def minimize_constrained(
     penalised = Penalised(objective, constraints)
     try:
         weights = penalised.first_weights()
-        solver = chosen(method, penalised.problem(weights))
+        problem = penalised.problem(weights)
+        solver = chosen(method, problem)
     except (NotComposite, Refused) as refusal:
         raise NotComposite(f"{refusal} See f.explain().") from None
-    whole = penalised.objective(weights)
-    state = start(whole, x0, resume)
+    state = start(penalised.objective(weights), x0, resume)
     line = Progress(progress)
     check = watch(line, callback, time_limit, state.elapsed)
-    run = _Run(penalised, solver, tol, check, state, weights)
-    with threads(penalised.problem(weights)):
+    run = _Run(penalised, solver, tol, check, state, weights, problem)
+    with threads(problem):
         try:
             outcome = run.solve()
         except STOPPED as reason:
@@ -83,11 +83,11 @@ class _Run:
     check: Check
     state: State
     weights: list[Vector]
+    problem: Composite
     proof: Contradiction | Ray | None = None
     lower: float = -math.inf  # the best bound of earlier rounds, which holds for any weights
 
     def __post_init__(self) -> None:
-        self.problem = self.penalised.problem(self.weights)
         self.state.unit = self.penalised.own.unit
 
     # -- The rounds ---------------------------------------------------------------------------------------------------
@@ -280,12 +280,13 @@ class _Run:
     def _finished(self, result: Result, multipliers: Sequence[Vector]) -> Result:
         penalised, x = self.penalised, result.x
         own = flattened(penalised.f.variables, unflatten(tuple(result.slices), x))
-        value, lower, status = float(penalised.f.at(own)), result.lower, result.status
-        if not penalised.holds(x):
+        value, lower, upper, status = float(penalised.f.at(own)), result.lower, result.upper, result.status
+        violation = penalised.violation(x)
+        if violation > 0.0 and not penalised.holds(x):
             upper = math.inf
             status = Status.NOT_FOUND if status not in (Status.TIME_LIMIT, Status.INTERRUPTED) else status
         else:
-            upper = self._upper(own, value, x, multipliers)
+            upper = self._upper(own, value, x, multipliers) if violation > 0.0 else max(upper, value)
             if status is Status.UNBOUNDED:  # of these weights only
                 status = Status.GAP_OPEN
             if status is Status.GAP_OPEN and upper - lower <= self.tol * max(self.state.unit, abs(upper)):
@@ -298,7 +299,7 @@ class _Run:
         known = math.isfinite(lower) and math.isfinite(upper)
         bracket = replace(result.certificate, lower=lower, upper=upper) if known else NoCertificate(lower, upper)
         return replace(
-            result, fun=value, certificate=bracket, status=status, violation=penalised.violation(x),
+            result, fun=value, certificate=bracket, status=status, violation=violation,
             multipliers=self._by_constraint(multipliers),
         )  # fmt: skip
 
