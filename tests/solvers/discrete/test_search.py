@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
+import varopt as vo
 from tests.discrete.zoo import ENERGIES, choices, clauses, cut, ferromagnet, integer_quadratic, real_quadratic, states
 from varopt.solvers.discrete import (
     SEARCHES,
@@ -26,7 +27,14 @@ from varopt.solvers.discrete import (
 from varopt.solvers.discrete._colouring import colour  # colours of neighbours differ
 from varopt.solvers.discrete._matrices import as_dense  # matrices in whichever format
 from varopt.solvers.discrete.proofs import eliminate, elimination_order
-from varopt.solvers.discrete.search import DenseSweeper, is_symmetric, recombine, whole_number_type
+from varopt.solvers.discrete.search import (
+    DenseSweeper,
+    block_minimum,
+    block_values,
+    is_symmetric,
+    recombine,
+    whole_number_type,
+)
 
 
 def probabilities(energy, rng, replicas):
@@ -145,6 +153,26 @@ def test_dense_descent_never_gets_worse_and_ends_in_local_minima(rng):
     fields = energy.gradient(x)
     assert_array_equal(state.fields.T, fields)
     assert np.all(np.where(x > 0.5, fields <= 0.0, fields >= 0.0))
+
+
+@pytest.mark.parametrize("build", [e for e in ENERGIES if not e.__name__.startswith("choices")])
+def test_blocks_are_enumerated_exactly(build, rng):
+    energy = build(rng)
+    x = rng.integers(2, size=energy.size).astype(float)
+    block = rng.permutation(energy.size)[:5]
+    settings = np.repeat(x[:, None], 32, axis=1)
+    settings[block] = np.arange(32)[None, :] >> np.arange(5)[:, None] & 1
+    values, direct = block_values(energy, x, block), energy.value(settings)
+    assert_allclose(values - values[0], direct - direct[0], atol=1e-9)
+    assert_allclose(energy.value(block_minimum(energy, x, block)), direct.min(), atol=1e-9)
+
+
+def test_numbers_are_divided_evenly(rng):
+    """A rugged landscape: forty numbers up to a million, and a square that is known not to be negative."""
+    numbers = rng.integers(1, 10**6, 40).astype(float)
+    r = vo.minimize((numbers @ (1.0 - 2.0 * vo.Binary(40))) ** 2, time_limit=30.0)
+    assert r.fun == r.lower == numbers.sum() % 2
+    assert r.status is vo.Status.PROVED
 
 
 def test_an_anneal_that_takes_too_long_is_shortened_not_cut_off(rng):

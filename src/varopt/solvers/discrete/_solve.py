@@ -102,7 +102,7 @@ class _Run:
 
     def bound(self, lower: float, assumption: str, proof: type[Certificate]) -> None:
         """A lower bound on the optimum."""
-        lower = self.energy.round_up(lower)
+        lower = max(lower, self.energy.round_up(lower))
         if lower > self.state.lower:
             self.state.lower, self.state.assumption, self.state.proof = lower, assumption, proof
         self.report()

@@ -8,6 +8,7 @@ from varopt.solvers.discrete.search._annealing import (
     typical_field,
 )
 from varopt.solvers.discrete.search._dense_sweeps import DenseSweeper
+from varopt.solvers.discrete.search._enumeration import block_minimum, block_values
 from varopt.solvers.discrete.search._population import Found, population_search
 from varopt.solvers.discrete.search._probability_descent import (
     DESCENTS,
@@ -34,6 +35,8 @@ __all__ = [
     "Sweeper",
     "Temperatures",
     "anneal",
+    "block_minimum",
+    "block_values",
     "is_symmetric",
     "population_search",
     "recombine",

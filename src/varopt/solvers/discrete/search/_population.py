@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from varopt.solvers.discrete._energy import Energy
 from varopt.solvers.discrete.search._annealing import GeometricTemperature, anneal, typical_field
 from varopt.solvers.discrete.search._dense_sweeps import DenseSweeper, is_crowded
+from varopt.solvers.discrete.search._enumeration import block_minimum
 from varopt.solvers.discrete.search._recombination import is_symmetric, recombine
 from varopt.solvers.discrete.search._sweeps import Sweeper, whole_number_type
 
@@ -34,6 +35,8 @@ _WARM = GeometricTemperature(0.2, 0.05)  # after a recombination
 _STALE = 2  # rounds without improvement that end an epoch
 _MIXES = 3  # recombinations between two anneals
 _MIXING_SHARE = 0.3  # of the time of the anneals that recombinations may take, where time is limited
+_SHARPENED = 64  # bits up to which exact moves on blocks are tried,
+_BLOCKS, _BLOCK_BITS = 16, 18  # so many in a round, of so many bits
 _ELITES = 16  # best points of past epochs that are kept
 _PILOT_SHARE = 0.1  # of the time for the first epoch, which tells what a sweep takes
 _ANNEALS = 8  # as many fit in the time that is left,
@@ -79,6 +82,7 @@ def population_search(
             x, value = population.annealed(None, _COLD, sweeps, seconds)
         best, stale = np.inf, 0
         while stale <= _STALE:
+            x, value = population.sharpened(x, value)
             now = population.found(x, value, epoch)
             stale = 0 if now.value < best else stale + 1
             best = min(best, now.value)
@@ -137,6 +141,21 @@ class _Population:
         self.pace = (time.perf_counter() - began) / max(1, done)
         self.sweeps += done
         return self._points(state)
+
+    def sharpened(self, x: Vector, value: Vector) -> tuple[Vector, Vector]:
+        """Exact moves on random blocks of the best and of some others, of small problems: see `block_minimum`."""
+        size = self.energy.size
+        if size > _SHARPENED or not self.energy.is_binary:
+            return x, value
+        x, value = x.copy(), value.copy()
+        best = np.full(_BLOCKS // 4, value.argmin())
+        for column in np.concatenate([best, self.rng.integers(self.replicas, size=_BLOCKS - best.size)]).tolist():
+            block = self.rng.permutation(size)[:_BLOCK_BITS]
+            x[:, column] = block_minimum(self.energy, x[:, column], block)
+            value[column] = self.energy.value(x[:, column])
+            if self.expired():
+                break
+        return x, value
 
     def shuffled(self, x: Vector, seconds: float) -> Vector:
         """Every point recombined with others at random, a few times or until the seconds are over."""
