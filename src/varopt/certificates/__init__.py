@@ -15,7 +15,7 @@ from varopt.certificates._duality import Bracketed, balanced, bracket, dual_gap,
 from varopt.certificates._recession import curves_down, falls_for_ever
 from varopt.certificates._sampled import Sampled
 from varopt.certificates._scaled_dual import prove
-from varopt.certificates._tangents import EnclosedSum, Lines, lines, positions, values
+from varopt.certificates._tangents import EnclosedSum, Lines, lines, piece_table, positions, values
 from varopt.certificates._termwise import floor, rests
 from varopt.certificates._value import enclosed_value
 from varopt.certificates._verified_bracket import ROUNDING, Verified, enclosed, verified
@@ -47,6 +47,7 @@ __all__ = [
     "falls_for_ever",
     "floor",
     "lines",
+    "piece_table",
     "positions",
     "prove",
     "rests",

@@ -86,7 +86,8 @@ def minimize_stored(
 def _concluded(problem: Problem, state: State, tol: float, status: Status | None, passes: int) -> Result:
     objective = problem.objective
     x = state.x if math.isfinite(state.upper) or state.latest is None else state.latest
-    lower = max(state.lower, _floor(problem))
+    # No lower bound is above a value: one that came out so would be the sign of a mistake, and is not passed on.
+    lower = max(state.lower if state.lower <= state.upper else -math.inf, _floor(problem))
     assumption = state.assumption if lower == state.lower else ""
     if status is None:
         reached = state.upper - lower <= state.allowed(tol)
