@@ -8,6 +8,7 @@ from varopt.certificates._certificate import (
     EveryCell,
     Exhaustive,
     NoCertificate,
+    PointGap,
     Relaxation,
     SmoothingGap,
 )
@@ -33,6 +34,7 @@ __all__ = [
     "Exhaustive",
     "Lines",
     "NoCertificate",
+    "PointGap",
     "Proof",
     "Relaxation",
     "Sampled",

@@ -11,6 +11,7 @@ each fit ends with a bracket of the optimum.
 (True, True)
 """
 
+from varopt.learn._certify import certify
 from varopt.learn._classification import CompositeClassifier, LinearSVC
 from varopt.learn._huber import HuberRegressor
 from varopt.learn._kernel import SVC, SVR
@@ -44,4 +45,5 @@ __all__ = [
     "RampClassifier",
     "TrendFilter",
     "ZeroOneClassifier",
+    "certify",
 ]

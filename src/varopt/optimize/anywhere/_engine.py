@@ -32,7 +32,7 @@ from varopt.optimize.anywhere._sweep import BadRow, Moments, Sweep, Swept, inspe
 from varopt.places import OnDevice, Part, joined
 from varopt.solvers import State
 
-__all__ = ["Options", "TooLittleMemory", "run"]
+__all__ = ["Options", "TooLittleMemory", "run", "value_of"]
 
 Vector = NDArray[np.float64]
 Minimize = Callable[..., Result]
@@ -236,6 +236,22 @@ def _prove(state: State, small: Objective, result: Result, radius: Vector, sprea
     )
     if result.certificate.assumption and charged > proof.lower + state.allowed(1e-12):
         see_lower(state, charged, result.certificate.assumption)
+
+
+def value_of(problem: Problem, x: Vector, memory: int) -> tuple[float, float]:
+    """The objective at a point, and an upper bound of it, by one pass over the data."""
+    state, table = State(x), problem.table
+    work = [(0, [Sweep(x)] * len(problem.blocks))]
+    size = max(1, min(table.count, min(_PART, memory // 32) // problem.row_bytes))
+    try:
+        if isinstance(table, OnDevice):
+            swept = _Device(table, problem.columns).answers([problem], work)[0]
+        else:
+            swept = _pass(table, problem.columns, [problem], work, size, lambda _: None)[0]
+    except BadRow as bad:
+        raise ValueError(bad.sentence(table.locate(bad.row))) from None
+    see_value(problem, state, x, swept)
+    return state.bound, state.upper
 
 
 class _Sums(tuple[Any, ...]):

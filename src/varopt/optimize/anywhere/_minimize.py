@@ -14,12 +14,12 @@ from varopt.certificates import DualGap, NoCertificate, floor
 from varopt.composite import composite
 from varopt.model import Objective
 from varopt.optimize._result import Result, Status, final_line
-from varopt.optimize.anywhere._engine import Minimize, Options, run
+from varopt.optimize.anywhere._engine import Minimize, Options, run, value_of
 from varopt.optimize.anywhere._memory import bytes_of
 from varopt.optimize.anywhere._problem import Problem
 from varopt.solvers import State
 
-__all__ = ["METHOD", "minimize_stored"]
+__all__ = ["METHOD", "enclosed_stored", "minimize_stored"]
 
 Vector = NDArray[np.float64]
 
@@ -81,6 +81,11 @@ def minimize_stored(
     results = [_concluded(p, s, tol, status, math.ceil(passes)) for p, s in zip(problems, states, strict=True)]
     line.end(final_line(results[0]))
     return results
+
+
+def enclosed_stored(objective: Objective, x: Vector, memory: Any = None) -> tuple[float, float]:
+    """The value of an objective whose rows are not in memory, and an upper bound of it, by one pass."""
+    return value_of(Problem(objective), x, bytes_of(memory))
 
 
 def _concluded(problem: Problem, state: State, tol: float, status: Status | None, passes: int) -> Result:
