@@ -68,7 +68,8 @@ def minimize(
         ``"auto"`` chooses, and other methods go on where one ends without a proof; `Result.method` says what ran. By
         name: ``"newton"`` (path following, then an exact
         crossover), ``"pivoting"`` (lassos), ``"block-descent"`` (large ones), ``"working-set"`` and ``"range"`` (more
-        variables than rows), ``"low-rank"`` (few combinations of many variables), ``"program"`` (small problems),
+        variables than rows), ``"low-rank"`` (few combinations of many variables), ``"orthogonal"`` (columns that are nearly
+        dependent), ``"program"`` (small problems),
         ``"taut-string"`` (total variation of a signal), ``"knots"`` (trend filtering), ``"multipliers"`` (sparse rows
         and a ridge), ``"interior-point"`` (other banded and sparse problems), ``"group-newton"`` (norms of groups),
         ``"graduated"`` (what is not convex), ``"diagonal-newton"`` and ``"lbfgs"`` (the paper's), with their defaults;

@@ -14,7 +14,7 @@ from varopt.solvers.descent import LBFGS, DiagonalNewton, GroupNewton, Newton, P
 from varopt.solvers.interior_point import InteriorPoint
 from varopt.solvers.lasso import BlockDescent, Pivoting
 from varopt.solvers.nonconvex import Graduated
-from varopt.solvers.reductions import LowRank, Range, WorkingSet
+from varopt.solvers.reductions import LowRank, Orthogonal, Range, WorkingSet
 from varopt.solvers.signals import Knots, TautString
 
 __all__ = ["METHODS", "Auto"]
@@ -22,7 +22,7 @@ __all__ = ["METHODS", "Auto"]
 # In order: the first that suits the problem and does not refuse it is taken.
 _ORDER: tuple[Way, ...] = (
     TautString(), Knots(), BlockDescent(), WorkingSet(), Range(), LowRank(), Pivoting(), Multipliers(),
-    InteriorPoint(), Program(), Newton(), GroupNewton(), Graduated(),
+    InteriorPoint(), Orthogonal(), Program(), Newton(), GroupNewton(), Graduated(),
 )  # fmt: skip
 METHODS: dict[str, Way] = {way.name: way for way in (*_ORDER, DiagonalNewton(), LBFGS())}
 
