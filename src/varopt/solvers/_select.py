@@ -34,12 +34,13 @@ _AFTER: dict[str, tuple[Way, ...]] = {
     "knots": (InteriorPoint(),),
     "pivoting": (Newton(), *_AT_LAST),
     "multipliers": (InteriorPoint(),),
-    "interior-point": (),
+    "interior-point": (Program(), Newton(thorough=True)),
     "program": (Newton(), *_AT_LAST),
     "newton": _AT_LAST,
     "group-newton": (),
     "graduated": (),
 }
+_DENSE = 1000  # variables of a sparse problem up to which dense methods go on after interior points
 _FORMED = 5000  # variables up to which what goes on after another may form their matrix, if it is dense
 
 
@@ -113,6 +114,8 @@ class Auto:
             if way is None:
                 return
             yield way
+        if way.name == "interior-point" and problem.size > _DENSE:
+            return
         if small or way.name == "newton":  # newton has formed the matrix by then
             yield from self._possible(problem, _AFTER.get(way.name, ()))
 

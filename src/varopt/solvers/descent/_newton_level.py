@@ -13,6 +13,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from varopt._clock import tick
 from varopt._linalg import solve_definite
 from varopt.bounds import CompositeBound
 from varopt.composite import Composite
@@ -86,6 +87,7 @@ def descend(
         Most steps.
     """
     for count in range(1, most + 1):  # noqa: B007  (the number of steps taken is the answer)
+        tick(sum(r.count for r in bound.problem.rows) * bound.mean.size**2)
         gradient = bound.mean_gradient
         step = solve_definite(bound.newton_matrix(), -gradient)
         decrement = -float(gradient @ step)  # lambda^2 of [BV04, sect. 9.5.1]: twice what a quadratic would gain

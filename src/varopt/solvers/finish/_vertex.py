@@ -21,6 +21,8 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from varopt._clock import tick
+
 __all__ = ["best_vertex"]
 
 Vector = NDArray[np.float64]
@@ -59,6 +61,7 @@ def best_vertex(gradient: Vector, a: Vector, d: Vector, high: Vector, distance: 
         return None
     basis = order[:p].copy()
     for _ in range(p + 50):
+        tick()
         *factor, singular = scipy.linalg.lapack.dgetrf(a[basis])
         if singular:
             return None

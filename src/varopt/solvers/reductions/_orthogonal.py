@@ -30,7 +30,7 @@ __all__ = ["Orthogonal"]
 Vector = NDArray[np.float64]
 
 _CONDITION = 1e4  # of columns of length one, beyond which digits are lost
-_SAMPLE = 8  # rows for each variable from which that is told
+_SAMPLE = 4  # rows for each variable from which that is told
 _MOST = 1 << 26  # entries of the data that are copied
 _DEPENDENT = 50.0 * 2.0**-52  # share of the first pivot, for each variable, below which a column depends on others
 _LARGER_FIRST = 1e-9  # share by which the longer one of two parallel columns is preferred
