@@ -155,7 +155,7 @@ def _walk(
     parts: int, losses: list[float],
 ) -> list[float]:  # fmt: skip
     """The losses of one fold along one path, as far as one of so many parts of the time that is left goes, appended."""
-    share = clock.share(parts)
+    share = clock.part(parts, gives_up=True)
     model = clone(model).set_params(warm_start=True)
     given, (X, y, weight) = (X[train], y[train], weight[train]), (X[test], y[test], weight[test])
     memory = DataMemory()
