@@ -163,7 +163,7 @@ def _walk(
         with kept_products(), suppress(OutOfTime):
             lines = model._along(path, *given, memory)
             for settings in path:
-                if share.is_up:
+                if share.is_up or clock.is_up:  # a share of no time left is still some
                     break
                 with one_thread():
                     line = next(lines)

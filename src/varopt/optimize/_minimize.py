@@ -41,6 +41,7 @@ _MORE_ENTRIES = 400_000  # of all rows, up to which a direction is looked for wh
 _STEEP = 1e5  # ratio of gradients beyond which steep terms may hide what others do far away
 _SHARE = 2.0**-12  # of the sizes of parts that counts as their unit, here as at zero
 _DOUBTFUL = 1e-3  # relative gap without an assumption beyond which one that closes it is not believed
+_LATE = 0.05  # seconds after a time limit from which on a bracket may cost nothing
 _LARGE = 1500  # rows and columns beyond which factorisations of all kinds gain from threads
 
 
@@ -160,7 +161,7 @@ def minimize(
                 solver.solve(problem, state, tol, check)
         except (_TimeUp, KeyboardInterrupt, StopIteration) as reason:
             status = Status.TIME_LIMIT if isinstance(reason, _TimeUp) else Status.INTERRUPTED
-            settle(problem, state)
+            settle(problem, state, lambda: time_limit is not None and state.elapsed - before > time_limit + _LATE)
         result = _conclude(objective, problem, state, tol, status, " > ".join(state.ran) or "none")
         line.end(final_line(result))
         return result

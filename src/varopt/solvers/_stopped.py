@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,12 +20,14 @@ Vector = NDArray[np.float64]
 _SIGMAS = (1.0, 0.1, 0.01)  # relative dispersions whose slopes are tried as the dual point
 
 
-def settle(problem: Composite, state: State) -> None:
-    """Give a stopped run the best bracket that its latest point proves, where it has none yet."""
+def settle(problem: Composite, state: State, late: Callable[[], bool] = lambda: False) -> None:
+    """Give a stopped run the best bracket that its latest point proves, where it has none yet; one if it is `late`."""
     x = state.x if state.latest is None else state.latest
     if problem.not_convex or problem.not_quadratic or np.isfinite(state.lower) or not np.all(np.isfinite(x)):
         return
     lengths = typical_lengths(problem, x)
     for sigma in _SIGMAS:
-        state.see(*bracket(CompositeBound(problem, x, RowNoise(sigma, lengths))))
+        state.see(*bracket(CompositeBound(problem, x, RowNoise(sigma, lengths)), balance=not late()))
+        if late():
+            break
     state.record()
