@@ -9,6 +9,7 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 
 from fuzz.bits import bits
+from fuzz.constraints import constraints
 from fuzz.estimators import estimators
 from fuzz.report import Finding, Report
 from fuzz.run import composite
@@ -17,10 +18,11 @@ PARTS = {
     "ordinary": lambda seed, report: composite(seed, report, extreme=False),
     "extreme": lambda seed, report: composite(seed, report, extreme=True),
     "not convex": lambda seed, report: composite(seed, report, extreme=False, convex=False),
+    "constraints": constraints,
     "bits": bits,
     "estimators": estimators,
 }
-SHARES = {"ordinary": 0.4, "extreme": 0.25, "not convex": 0.05, "bits": 0.15, "estimators": 0.15}
+SHARES = {"ordinary": 0.35, "extreme": 0.2, "not convex": 0.05, "constraints": 0.1, "bits": 0.15, "estimators": 0.15}
 CHUNK = 5.0  # seconds that a worker runs before it tells what it has found
 _PER_CHUNK = 10_000  # seeds that are set aside for a chunk
 

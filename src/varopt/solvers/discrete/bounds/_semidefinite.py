@@ -102,13 +102,12 @@ def diagonal_bound(
 
 
 def semidefinite_bound(
-    spins: Spins, rng: np.random.Generator, within: Callable[[float], Callable[[], bool]] = lambda _: lambda: False
+    spins: Spins, rng: np.random.Generator, within: Callable[[], Callable[[], bool]] = lambda: lambda: False
 ) -> tuple[float, str, Any]:
     """A lower bound on the energy, what it rests on, and the dual variables.
 
-    `within` makes of a share of the time that is left what is asked whether it has passed: the variables get half of
-    it, their proof half of the rest.
+    `within` starts a clock that is asked whether the time is over: one for the variables, one for their proof.
     """
-    y = low_rank(spins, rng, within(0.5))
-    bound, assumption = diagonal_bound(spins, y, rng, within(0.5))
+    y = low_rank(spins, rng, within())
+    bound, assumption = diagonal_bound(spins, y, rng, within())
     return bound, assumption, y
