@@ -10,6 +10,7 @@ import time
 from collections import Counter
 
 from fuzz.bits import bits
+from fuzz.constraints import constraints
 from fuzz.estimators import estimators
 from fuzz.run import Report, composite
 
@@ -17,10 +18,11 @@ PARTS = {
     "ordinary": lambda seed, report: composite(seed, report, extreme=False),
     "extreme": lambda seed, report: composite(seed, report, extreme=True),
     "not convex": lambda seed, report: composite(seed, report, extreme=False, convex=False),
+    "constraints": constraints,
     "bits": bits,
     "estimators": estimators,
 }
-SHARES = {"ordinary": 0.3, "extreme": 0.35, "not convex": 0.1, "bits": 0.1, "estimators": 0.15}
+SHARES = {"ordinary": 0.25, "extreme": 0.3, "not convex": 0.1, "constraints": 0.1, "bits": 0.1, "estimators": 0.15}
 
 
 def main() -> int:

@@ -82,7 +82,7 @@ class Problem:
 
     def value(self, x: Any) -> tuple[Fraction, Fraction]:
         """The exact value at a point, and the sum of the sizes of all parts."""
-        point = [Fraction(float(v)) for v in x]
+        point = [v if isinstance(v, Fraction) else Fraction(float(v)) for v in x]
         values = [_exact(block, point[: self.size], point[self.size :], self.size) for block in self.blocks]
         return sum((v for part in values for v in part), Fraction(0)), sum(
             (abs(v) for part in values for v in part), Fraction(0)

@@ -31,6 +31,8 @@ def bracket_words(lower: float, upper: float, value: float | None = None) -> str
     >>> bracket_words(1060.0, 1122.0), bracket_words(2.0, 2.0 + 1e-13), bracket_words(-math.inf, 3.5)
     ('between 1060 and 1122', '2, to 13 digits', 'at most 3.5')
     """
+    if lower == upper and math.isinf(lower):
+        return "none: no point satisfies the constraints"
     if not math.isfinite(lower) and not math.isfinite(upper):
         return "nothing is known of it"
     if not math.isfinite(lower):
@@ -156,6 +158,11 @@ class Progress:
         self._shown, self._due, self._line = shown, 0.0, ""
         self._handle: Any = None
         self._notebook = shown and _in_notebook()
+
+    @property
+    def shown(self) -> bool:
+        """Whether lines are written at all."""
+        return self._shown
 
     def show(self, line: str) -> None:
         """Write a line, unless one was written a moment ago."""

@@ -21,6 +21,7 @@ from varopt._verified._arithmetic import (
     weighted_columns,
 )  # fmt: skip
 from varopt._verified._exact import difference_is_zero, exact_sum, is_exact_product
+from varopt._verified._linear_system import NearlySingular, enclosed_solution, inverse_size
 from varopt._verified._semidefinite import Definiteness, definiteness, smallest_eigenvalue_bound
 
 __all__ = [
@@ -29,13 +30,16 @@ __all__ = [
     "UNIT",
     "Ball",
     "Definiteness",
+    "NearlySingular",
     "column_norms",
     "definiteness",
     "difference_is_zero",
     "dot",
     "down",
+    "enclosed_solution",
     "exact_sum",
     "gamma",
+    "inverse_size",
     "is_exact_product",
     "length",
     "smallest_eigenvalue_bound",

@@ -42,7 +42,8 @@ class Ball(NamedTuple):
     def plus(self, other: Ball) -> Ball:
         """The sum."""
         middle = self.middle + other.middle
-        return Ball(middle, np.asarray(self.radius + other.radius + unit_of(middle) * np.abs(middle)) * SLACK)
+        lost = unit_of(middle) * np.abs(middle) * ((self.middle != 0.0) & (other.middle != 0.0))  # zero adds nothing
+        return Ball(middle, np.asarray(self.radius + other.radius + lost) * SLACK)
 
     def scaled(self, factor: Any) -> Ball:
         """Times numbers that are known."""

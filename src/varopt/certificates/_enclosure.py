@@ -91,7 +91,7 @@ def _(linear: Selection, values: Ball, norms: Norms) -> Ball:
         np.asarray(np.bincount(linear.index, weights=w, minlength=linear.shape[1]), dtype=np.float64)
         for w in (values.middle, np.abs(values.middle), values.radius)
     )
-    return Ball(middle, (gamma(counts) * sizes + radius) * SLACK)
+    return Ball(middle, (gamma(counts - 1) * sizes + radius) * SLACK)  # sums only
 
 
 @transposed.register
@@ -123,8 +123,8 @@ def _(linear: HStack, values: Ball, norms: Norms) -> Ball:
 
 def entries(linear: Map, norms: Norms) -> Ball:
     """The matrix of a map, enclosed."""
-    if isinstance(linear, Matrix) and linear.array.dtype in _EXACT_DTYPES:
-        return Ball.exact(linear.array)
+    if isinstance(linear, (Matrix, Sparse)) and linear.array.dtype in _EXACT_DTYPES:
+        return Ball.exact(linear.dense())
     if isinstance(linear, Selection):
         dense = np.zeros(linear.shape)
         every = np.arange(len(dense))

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from varopt._verified import SLACK, TINY, UNIT, Ball, dot, gamma, length, total, unit_of
-from varopt.certificates._balance import DualQuadratic, DualRows
+from varopt.certificates._dual_point import DualQuadratic, DualRows
 from varopt.certificates._enclosure import Norms, NotEnclosed
 from varopt.model.maps import Composition, HStack, Map, Matrix, Scaled, Selection, Sparse, Sum, as_map
 from varopt.terms import PiecewisePolynomial
@@ -28,7 +28,7 @@ def enclosed_value(
 ) -> tuple[float, float]:  # fmt: skip
     """``g'x + s + sum_k c_k rho_k(a_k'x + d_k) + sum 1/2 z'Sz``, and a bound of what rounding may have changed in it.
 
-    The slopes of the rows, and the points of quadratic parts, are of no account. One or two passes over the data; the
+    The duals of the rows, and the points of quadratic parts, are of no account. One or two passes over the data; the
     error is infinite where entries of a map are not at hand, or numbers overflow. Lengths of columns in `norms` stand
     in for those of large rows, which saves a pass and costs a few digits.
     """
@@ -65,8 +65,8 @@ def enclosed_terms(term: PiecewisePolynomial, weights: Vector, z: Ball) -> tuple
     """The weighted sum of convex terms at positions that are enclosed."""
     values = np.asarray(term.value(z.middle))
     low, high = term.subdifferential(z.middle - z.radius)[0], term.subdifferential(z.middle + z.radius)[1]
-    slopes = np.maximum(np.abs(low), np.abs(high))  # largest at an end, of what is convex
-    spread = z.radius * slopes + 16.0 * UNIT * _sizes(term, z)
+    steepest = np.maximum(np.abs(low), np.abs(high))  # largest at an end, of what is convex
+    spread = z.radius * steepest + 16.0 * UNIT * _sizes(term, z)
     value, error = dot(weights, values)
     return value, (error + float(np.abs(weights) @ spread)) * SLACK
 

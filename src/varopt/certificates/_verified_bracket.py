@@ -12,7 +12,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from varopt._verified import SLACK, UNIT, Ball, dot, down, exact_sum, total, up
-from varopt.certificates._balance import DualQuadratic, DualRows, Proof, verified_lower
+from varopt.certificates._dual_point import DualQuadratic, DualRows
+from varopt.certificates._dual_value import Proof, verified_lower
 from varopt.certificates._enclosure import Norms, NotEnclosed, coordinates, transposed
 from varopt.certificates._value import applied, enclosed_terms, enclosed_value
 from varopt.composite import Groups, QuadraticForm, Rows, composite
@@ -20,7 +21,7 @@ from varopt.model import Objective
 from varopt.model.blocks import AffineBlock, Block, TermBlock
 from varopt.terms import PiecewisePolynomial, abs_
 
-__all__ = ["ROUNDING", "Verified", "enclosed", "verified"]
+__all__ = ["ROUNDING", "Verified", "enclosed", "subgradients", "verified"]
 
 Vector = NDArray[np.float64]
 
@@ -39,7 +40,10 @@ class Verified(NamedTuple):
     reason: str = ""
 
 
-def verified(objective: Objective, x: Vector, dual: Sequence[Vector | None] | None = None) -> Verified:
+def verified(
+    objective: Objective, x: Vector, dual: Sequence[Vector | None] | None = None,
+    radius: Vector | None = None, error: float = 0.0,
+) -> Verified:  # fmt: skip
     """A bracket of the optimum of a convex objective in exact arithmetic, of the numbers that its blocks hold.
 
     Parameters
@@ -51,16 +55,21 @@ def verified(objective: Objective, x: Vector, dual: Sequence[Vector | None] | No
     dual : sequence of arrays, optional
         Subgradients of the rows with kinks, and then of norms with weights that are not zero, that about balance; by
         default derivatives at x. Nothing depends on them but how close the lower bound is.
+    radius, error : array and float, optional
+        By how much the linear part and the constant may be off: the bounds hold for all that are within.
     """
     with np.errstate(all="ignore"):
         try:
             parts = _parts(objective, x, dual)
+            if radius is not None:
+                line = Ball(parts.vector.middle, (parts.vector.radius + radius) * SLACK)
+                parts = parts._replace(vector=line, error=(parts.error + error) * SLACK)
             norms: Norms = {}
             lower, why = _lower(parts, x, dual, norms)
-            value, error = _value(parts, x, norms)
+            value, spread = _value(parts, x, norms)
         except NotEnclosed as reason:
             return Verified(-math.inf, math.inf, str(reason))
-    upper = float(up(value + error)) if math.isfinite(error) else math.inf
+    upper = float(up(value + spread)) if math.isfinite(spread) else math.inf
     return Verified(lower, upper, why or ("" if upper < math.inf else "numbers overflow."))
 
 
@@ -71,6 +80,15 @@ def enclosed(objective: Objective, x: Vector) -> tuple[float, float]:
             return _value(_parts(objective, x, None), x, {})
         except NotEnclosed:
             return math.nan, math.inf
+
+
+def subgradients(objective: Objective, x: Vector, dual: Sequence[Vector | None] | None) -> list[Vector]:
+    """A subgradient for each row of all terms: what is given, else the derivative at x; of rows that rest, the balance.
+
+    Rows of one coordinate that rest on a kink take what the others leave of its equation, earlier blocks first.
+    """
+    with np.errstate(all="ignore"):
+        return [r.dual for r in _parts(objective, x, dual).rows]
 
 
 def _value(parts: _Parts, x: Vector, norms: Norms) -> tuple[float, float]:
@@ -97,7 +115,7 @@ class _Parts(NamedTuple):
         for q in self.quadratics:
             residual += q.linear.transpose_apply(q.weight * np.asarray(q.matrix @ q.point))
         for r in self.rows:
-            residual += r.linear.transpose_apply(r.weights * r.slopes)
+            residual += r.linear.transpose_apply(r.weights * r.dual)
         return residual
 
 
@@ -151,9 +169,9 @@ def _settled(parts: _Parts, x: Vector, rest: dict[int, tuple[NDArray[np.intp], B
         low, high = r.term.subdifferential(z - reach)[0], r.term.subdifferential(z + reach)[1]
         scale = r.weights * factor
         needed = np.divide(-residual[index], scale, out=np.zeros(index.size), where=scale != 0.0)
-        slopes = np.clip(r.slopes + needed, low, high)
-        residual += r.linear.transpose_apply(r.weights * (slopes - r.slopes))
-        rows[b] = replace(r, slopes=slopes)
+        u = np.clip(r.dual + needed, low, high)
+        residual += r.linear.transpose_apply(r.weights * (u - r.dual))
+        rows[b] = replace(r, dual=u)
     return parts
 
 
@@ -183,7 +201,7 @@ def _without_norms(parts: _Parts, x: Vector, dual: Iterator[Vector | None], inwa
     if not parts.groups:
         return parts
     residual = parts.residual()
-    rows = [replace(r, slopes=r.slopes * (1.0 - inward)) for r in parts.rows] if inward else list(parts.rows)
+    rows = [replace(r, dual=r.dual * (1.0 - inward)) for r in parts.rows] if inward else list(parts.rows)
     vector, scalar, error = parts.vector, parts.scalar, parts.error
     for group, given in zip(parts.groups, dual, strict=True):
         if np.any(group.weights < 0.0) or np.any((group.weights > 0.0) & (group.weights < _FAINT)):
@@ -237,18 +255,18 @@ def _fits(rows: Sequence[Rows], dual: Sequence[Vector | None] | None) -> bool:
     return all(u is None or (np.size(u) == n and np.all(np.isfinite(u))) for u, n in zip(given, counts, strict=True))
 
 
-def _convex(r: Rows, slopes: Vector) -> DualRows:
+def _convex(r: Rows, u: Vector) -> DualRows:
     """Rows with weights that are not negative."""
     if r.term.degree > 2:
         raise NotEnclosed(f"{r.term.name} has pieces of degree {r.term.degree}.")
     if not np.all(r.weights):  # rows that are not there see no column
         live = np.flatnonzero(r.weights)
         r = Rows(r.linear.rows(live), r.offset[live], r.term.take(live), r.weights[live])
-        slopes = np.broadcast_to(slopes, (slopes.size,))[live]
+        u = np.broadcast_to(u, (u.size,))[live]
     if np.all(r.weights >= 0.0) and r.term.curvature.is_convex:
-        return DualRows(r.linear, r.offset, r.term, r.weights, slopes)
+        return DualRows(r.linear, r.offset, r.term, r.weights, u)
     if np.all(r.weights <= 0.0) and r.term.curvature.is_concave:
-        return DualRows(r.linear, r.offset, _negated(r.term), -r.weights, -np.asarray(slopes))
+        return DualRows(r.linear, r.offset, _negated(r.term), -r.weights, -np.asarray(u))
     raise NotEnclosed(f"{r.term.name} is not convex for certain.")
 
 

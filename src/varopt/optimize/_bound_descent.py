@@ -424,7 +424,7 @@ def _certified(bound: Bound, state: State, tol: float, status: Status | None) ->
     if layout is None or not math.isfinite(state.upper):
         return None
     from varopt.composite import NotComposite, composite
-    from varopt.optimize._minimize import _conclude
+    from varopt.optimize._minimize import conclude
     from varopt.solvers import settle
 
     objective = layout.objective
@@ -436,7 +436,7 @@ def _certified(bound: Bound, state: State, tol: float, status: Status | None) ->
         return None
     state.unit, state.objective = problem.unit, objective
     settle(problem, state)
-    return _conclude(objective, problem, state, tol, status, "")
+    return conclude(objective, problem, state, tol, status, "")
 
 
 def _bits(objective: Any, probabilities: Vector, state: State, status: Status | None) -> Result | None:

@@ -1,8 +1,9 @@
-r"""`working-set`: many more variables than rows, each with a kink that most of them rest on.
+r"""`working-set`: many more variables than rows, each with a kink that most of them rest on, or groups with norms.
 
 The problem is solved for a few of its variables, the others at rest. The dual point of that solution has a gradient in
 the others; those that it would move off their kinks join, and the rest are proved to be at rest once it is scaled to be
-feasible for all [Blitz, celer]. The small problems may have any loss and any quadratic.
+feasible for all [Blitz, celer]. The small problems may have any loss and any quadratic. Variables whose norm is
+penalised rest and join as a group.
 
 .. [Blitz] T. Johnson, C. Guestrin. Blitz: a principled meta-algorithm for scaling sparse optimization. ICML, 2015.
 .. [celer] M. Massias, A. Gramfort, J. Salmon. Celer: a fast solver for the lasso with dual extrapolation. ICML, 2018.
@@ -10,16 +11,16 @@ feasible for all [Blitz, celer]. The small problems may have any loss and any qu
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from varopt.certificates import prove
-from varopt.composite import Composite, Rows, separable_kinks
+from varopt.composite import Composite, Groups, Kinks, Rows, separable_kinks, single_variables
 from varopt.model.maps import Map, Scaled, Selection
-from varopt.solvers._needs import convex, kinks, piecewise_quadratic
+from varopt.solvers._needs import convex, kinks, separable_norms
 from varopt.solvers._state import State
 from varopt.solvers.reductions._huber_splitting import HuberSplitting, Split
 from varopt.solvers.reductions._reduction import Lifted, Reduction, Smaller
@@ -27,10 +28,12 @@ from varopt.solvers.reductions._reduction import Lifted, Reduction, Smaller
 __all__ = ["WorkingSet"]
 
 Vector = NDArray[np.float64]
+Singles = tuple[NDArray[np.intp], Vector]
 
 # On Gaussian data of 100 to 400 rows, one thread: quantile regression with L1 takes a half to an eightieth of the time
 # from 1.5 variables a row on; lassos, which have a dual method of their own, draw level at about four.
 _ALL_AT_ONCE = 200  # variables up to which all are taken at once
+_ALL_AT_ONCE_GROUPS = 60  # and the same where there are norms of groups, whatever the number of rows
 _WIDE = 2  # variables for each row beyond which a few of them at a time pay,
 _WIDE_SPARSE = 10  # and the same where sparse methods apply,
 _WIDE_SPARSE_SQUARES = 0.5  # which for sparse squares ask for columns that are not made of each other
@@ -59,6 +62,8 @@ class WorkingSet(Reduction[Restricted]):
     first : int
         Variables to begin with, those whose gradients exceed their kinks most; as many as there are already join in
         every round.
+    first_of_groups : int
+        The same where norms of groups are there, which join as wholes; then as many join as do not rest.
 
     Notes
     -----
@@ -67,13 +72,16 @@ class WorkingSet(Reduction[Restricted]):
     """
 
     first: int = 250
+    first_of_groups: int = 100
 
     name: ClassVar[str] = "working-set"
-    needs = (piecewise_quadratic, convex, kinks)
+    needs = (separable_norms, convex, kinks)
 
     def suits(self, problem: Composite) -> bool:
         """Whether there are many more variables than rows, and most can rest."""
         kinks, others = problem.structure(separable_kinks)
+        if kinks.balls is not None:
+            return problem.size > _ALL_AT_ONCE_GROUPS and 2 * int(np.count_nonzero(kinks.free)) <= problem.size
         rows = sum(r.count for r in (*others, *problem.squares) if r.single is None)
         few = _WIDE if not problem.is_sparse else _WIDE_SPARSE if others else _WIDE_SPARSE_SQUARES
         wide = problem.size > max(_ALL_AT_ONCE, few * rows)
@@ -92,10 +100,13 @@ class WorkingSet(Reduction[Restricted]):
         else:
             inside, tries, x, gradient = before.inside, before.tries, before.x, before.gradient
             joining = np.zeros(0, dtype=np.intp)
-        excess = np.maximum(-gradient - kinks.high, kinks.low + gradient) / np.maximum(kinks.high - kinks.low, 1e-300)
+        excess = kinks.excess(gradient)
         moved = np.flatnonzero(~inside & (excess > _MOVED_OFF))
-        most = max(self.first, int(np.count_nonzero(inside)))
-        joining = np.union1d(joining, moved[np.argsort(-excess[moved], kind="stable")[:most]])
+        if kinks.balls is None:
+            most = max(self.first, int(np.count_nonzero(inside)))
+        else:
+            most = max(self.first_of_groups, int(np.count_nonzero(inside & (x != kinks.rest))))
+        joining = _whole_groups(kinks, np.union1d(joining, moved[np.argsort(-excess[moved], kind="stable")[:most]]))
         tries += not joining.size
         if tries > _TRIES or not (joining.size or inside.any()):
             return None
@@ -123,6 +134,14 @@ class WorkingSet(Reduction[Restricted]):
         state.see(*proof)
 
 
+def _whole_groups(kinks: Kinks, index: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Variables, and all that are of a group with one of them."""
+    if kinks.balls is None:
+        return index
+    label = kinks.balls.label
+    return np.union1d(index, np.flatnonzero((label >= 0) & np.isin(label, label[index])))
+
+
 def restricted(problem: Composite, index: NDArray[np.intp], fixed: Vector) -> Composite:
     """The problem in some of its variables; `fixed` are the values of the others, and zero for these."""
     _, losses = problem.structure(separable_kinks)
@@ -133,7 +152,7 @@ def restricted(problem: Composite, index: NDArray[np.intp], fixed: Vector) -> Co
         matrix, vector = matrix[index][:, index], vector + image[index]
         constant += 0.5 * float(fixed @ image)
 
-    place = np.full(problem.size, -1)
+    place, size = np.full(problem.size, -1), index.size
     place[index] = np.arange(index.size)
 
     def part(rows: Rows) -> Rows:
@@ -148,14 +167,21 @@ def restricted(problem: Composite, index: NDArray[np.intp], fixed: Vector) -> Co
         to, factor = place[rows.single[0]], rows.single[1]
         constant += float(np.where(to < 0, rows.weights, 0.0) @ rows.term.value(rows.positions(fixed)))
         kept = np.flatnonzero(to >= 0)
-        linear: Map = Selection(to[kept], index.size)
+        linear: Map = Selection(to[kept], size)
         if np.any(factor != 1.0):
             linear = Scaled(factor[kept], linear)
         return Rows(linear, rows.offset[kept], rows.term.take(kept), rows.weights[kept]) if kept.size else None
 
+    def present(group: Groups) -> Groups:
+        """The groups of variables that are not fixed; the others are at rest, where their norms are zero."""
+        index, _ = cast("Singles", single_variables(group.linear))
+        kept = place[index[group.starts]] >= 0
+        return replace(group.take(kept), linear=Selection(place[index[group.spread(kept)]], size))
+
     penalties = [live(r) for r in problem.rows if all(r is not other for other in losses)]
     squares = [live(r) for r in problem.squares]
+    groups = [present(group.take(group.weights > 0.0)) for group in problem.groups if np.any(group.weights > 0.0)]
     return Composite(
         matrix, vector, constant, (*(part(r) for r in losses), *(r for r in penalties if r is not None)),
-        squares=tuple(r for r in squares if r is not None),
+        squares=tuple(r for r in squares if r is not None), groups=tuple(g for g in groups if g.sizes.size),
     )  # fmt: skip
