@@ -151,7 +151,7 @@ class Fused(Experiment):
         ratios = {method: summary[method]["ratio"] for method in (NATURAL, best, AUTO)}
         section.verdict(
             f"It takes {PRINTED['ours']} s where SLEP takes {PRINTED['slep']} s, 1.3 times as long.",
-            "Time over that of SLEP's algorithm: " + "; ".join(f"{method} {found}" for method, found in ratios.items())
+            "Time over that of SLEP's algorithm: " + "; ".join(f"{method}: {found}" for method, found in ratios.items())
             + ", exact and certified.",
             ratios[NATURAL].inside(1.3 / 2.0, 1.3 * 2.0),
             rule="the interval of the ratio of times of the natural reading lies within a factor of two of 1.3",
