@@ -188,7 +188,7 @@ def row_deviation(linear: Map, components: Sequence[Component]) -> Vector:
         if c.factor.ndim == 0:
             spreads.append(float(c.factor) * np.sqrt(squared_norms(own)))
         else:
-            largest = float(np.abs(c.factor).max())  # so that squares neither overflow nor vanish
+            largest = float(np.abs(c.factor).max()) or 1.0  # so that squares neither overflow nor vanish
             spreads.append(largest * np.sqrt(_row_variance(own, c.factor / largest)))
     return reduce(np.hypot, spreads) if spreads else np.zeros(linear.shape[0])
 
