@@ -117,6 +117,8 @@ def _one_if_equal(lengths: Vector) -> Any:
 
 def _spread(problem: Composite, factor: Vector) -> float:
     """``tr(H C C')``, without forming H where that is not needed."""
+    if problem.is_multiplied and problem.hessian is not None and factor.ndim < 2:
+        return float(np.sum(problem.hessian.diagonal() * factor**2))
     total = sum((float(r.curvature @ r.linear.row_variance(factor)) for r in problem.squares), 0.0)
     if problem.matrix is None:
         return total
