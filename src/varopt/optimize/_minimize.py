@@ -137,8 +137,10 @@ def minimize(
     array([1., 0.])
     """
     if isinstance(f, Bound):
-        return _bound(f, space, method, x0, resume, {"tol": tol, "callback": callback, "progress": progress,
-                                                     "time_limit": time_limit, **black_box})  # fmt: skip
+        others = {"space": space, "x0": x0, "resume": resume, "subject_to": subject_to, "memory": memory,
+                  "method": None if method == "auto" else method}  # fmt: skip
+        own = {"tol": tol, "callback": callback, "progress": progress, "time_limit": time_limit}
+        return _bound(f, others, {**own, **black_box})
     if space is not None:
         shared = {"method": method, "x0": x0, "callback": callback, "progress": progress, "time_limit": time_limit}
         return _black_box(space, "minimize", f, {**shared, **black_box}, tol, resume, subject_to)
@@ -259,12 +261,11 @@ def maximize(f: Any, space: Any = None, **options: Any) -> Result:
 _BOUND_OPTIONS = ("tol", "callback", "progress", "time_limit", "parameters", "schedule", "iterations")
 
 
-def _bound(f: Bound, space: Any, method: Any, x0: Any, resume: Any, options: dict[str, Any]) -> Result:
+def _bound(f: Bound, others: dict[str, Any], options: dict[str, Any]) -> Result:
     """Descend a bound in the parameters of its family."""
     from varopt.optimize._bound_descent import minimize_bound
 
-    given = [("space", space), ("x0", x0), ("resume", resume), ("method", None if method == "auto" else method)]
-    unknown = [name for name, value in given if value is not None]
+    unknown = [name for name, value in others.items() if value is not None]
     unknown += [name for name in options if name not in _BOUND_OPTIONS]
     if unknown:
         raise ValueError(
