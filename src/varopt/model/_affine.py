@@ -27,10 +27,13 @@ from varopt.model.maps import (
     as_map,
     as_real,
     as_vector,
+    map_at,
     signed_sum,
+    stored_in,
     times,
 )
 from varopt.model.points import ordered, split
+from varopt.places import Part, Stored, at
 
 if TYPE_CHECKING:
     from varopt.model._objective import Objective
@@ -138,7 +141,7 @@ class Expression(metaclass=_Sealed):
             return NotImplemented
         if isinstance(other, Expression):
             raise TypeError(f"{other} cannot be a divisor: expressions are divided by numbers and arrays only.")
-        divisor = as_vector("the divisor", other)
+        divisor = np.asarray(as_vector("the divisor", other))
         if np.any(divisor == 0):
             raise ValueError("the divisor must not be zero.")
         return self.scale(1.0 / divisor)
@@ -255,13 +258,15 @@ class Offset(NamedTuple):
 
     number: float = 0.0
     factor: float = 1.0
-    array: NDArray[Any] | None = None
+    array: Any = None  # of NumPy, or stored elsewhere
 
     @classmethod
     def of(cls, value: Any) -> Offset:
         if isinstance(value, Offset):
             return value
-        return cls(float(value)) if np.ndim(value) == 0 else cls(array=np.asarray(value))
+        if np.ndim(value) == 0:
+            return cls(float(value))
+        return cls(array=value if isinstance(value, Stored) else np.asarray(value))
 
     @property
     def is_zero(self) -> bool:
@@ -272,7 +277,9 @@ class Offset(NamedTuple):
         """A float, or an array: the user's own where it can be."""
         if self.array is None:
             return self.number
-        array = self.array if self.array.dtype.kind == "f" else self.array.astype(np.float64)
+        array = self.array
+        if array.dtype.kind != "f" and not isinstance(array, Stored):
+            array = array.astype(np.float64)
         if self.factor != 1.0:
             array = self.factor * array
         return array if self.number == 0.0 else array + self.number
@@ -294,6 +301,10 @@ class Offset(NamedTuple):
 
     def rows(self, index: Any) -> Offset:
         return self if self.array is None else self._replace(array=self.array[index])
+
+    def at(self, part: Part) -> Offset:
+        """The rows of a part of data that are not in memory."""
+        return self if self.array is None else self._replace(array=at(self.array, part))
 
     def __str__(self) -> str:
         parts = [] if self.array is None else [times(self.factor, "c")]
@@ -398,6 +409,16 @@ class Affine(Expression):
         """The sum of the entries, as a scalar expression."""
         ones = np.broadcast_to(np.ones(1), (1, self.rows))  # a view: no memory
         return self.transform(Matrix(ones, form="sum({})"), ()) if self.shape else self
+
+    @cached_property
+    def stored(self) -> tuple[Stored, ...]:
+        """What it refers to that is not in memory."""
+        constant = (self.constant.array,) if isinstance(self.constant.array, Stored) else ()
+        return (*constant, *(found for linear in self.maps.values() for found in stored_in(linear)))
+
+    def at(self, part: Part) -> Affine:
+        """The entries that belong to a part of data that are not in memory."""
+        return Affine({v: map_at(m, part) for v, m in self.maps.items()}, self.constant.at(part), (part.count,))
 
     def __getitem__(self, index: Any) -> Affine:
         kept, shape = select(self, index)

@@ -70,7 +70,9 @@ class Elementwise(Expression):
             raise ValueError(
                 f"the factor must be a number or have length {self.rows} to match {self}; got {factor.size}."
             )
-        value: Any = float(factor) if factor.ndim == 0 else factor.astype(np.float64, copy=False)
+        value: Any = float(factor) if factor.ndim == 0 else factor
+        if isinstance(value, np.ndarray):
+            value = value.astype(np.float64, copy=False)
         parts = [replace(part, weights=_product(value, part.weights)) for part in self.parts]
         return Elementwise(parts, None if self.rest is None else self.rest.scale(factor), self.shape)
 

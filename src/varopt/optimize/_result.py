@@ -46,6 +46,7 @@ class Status(Enum):
     INTERRUPTED = "The run was interrupted; the bracket is what was known by then."
     BUDGET = "The budget of evaluations is spent. Raise budget to go on."
     TARGET = "A value at least as good as the target was found."
+    NO_VALUE = "No evaluation gave a value; Result.errors says why. Fix the objective."
     FAILURES = "Too many evaluations failed in a row; Result.errors says how. Fix the objective, or raise max_failures."
 
 
@@ -93,6 +94,8 @@ class Result:
     proof : Contradiction, Ray or None
         Where no point satisfies the constraints (INFEASIBLE), a combination of them that contradicts itself; where the
         objective is unbounded on them, the direction.
+    passes : int
+        How often data that are not in memory were read; 0 where all are.
     """
 
     x: Vector
@@ -110,6 +113,7 @@ class Result:
     violation: float = 0.0
     multipliers: Mapping[Constraint, Any] = field(default_factory=dict, repr=False)
     proof: Any = None
+    passes: int = 0
 
     @property
     def lower(self) -> float:
@@ -140,6 +144,8 @@ class Result:
         advice = (
             "method='auto' finishes exactly"
             if self.method in ("diagonal-newton", "lbfgs")
+            else "vo.minimize(f) of the objective itself finishes exactly"
+            if self.method.startswith("bound descent")
             else "raise tol, or measure the variables in comparable units"
         )
         return f"{self.status.value} Reached: {reached:.1e}; to change it, {advice}."
@@ -174,7 +180,8 @@ class Result:
     @property
     def _way(self) -> str:
         steps = f", {self.nit} steps" if self.nit else ""
-        return f"{self.method}{steps}, {duration(self.time)}"
+        passes = f", {self.passes} pass{'es' * (self.passes > 1)}" if self.passes else ""
+        return f"{self.method}{steps}{passes}, {duration(self.time)}"
 
     def explain(self) -> str:
         """What the bracket rests on: how it was proved, what that assumes, and how the run went.

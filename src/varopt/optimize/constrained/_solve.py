@@ -15,15 +15,14 @@ from varopt.certificates import (
     DualGap,
     Infeasible,
     NoCertificate,
+    Verifier,
     contradiction,
-    enclosed,
     falls_for_ever,
     floor,
     rests,
-    subgradients,
     verified,
 )
-from varopt.composite import NotComposite
+from varopt.composite import Composite, NotComposite
 from varopt.model import Constraint, Objective
 from varopt.model.points import flattened, unflatten
 from varopt.optimize._minimize import STOPPED, Refused, chosen, conclude, start, stopped, threads, watch
@@ -233,7 +232,7 @@ class _Run:
         nearest = repaired(penalised, flattened(variables, point))
         if penalised.holds(nearest):
             return None, nearest
-        slopes = [np.where(np.abs(u) > _NOISE, u, 0.0) for u in subgradients(missing, state.x, state.dual)]
+        slopes = [np.where(np.abs(u) > _NOISE, u, 0.0) for u in Verifier(missing, state.x).subgradients(state.dual)]
         multipliers = [w * u for w, u in zip(weights, slopes, strict=True)]
         exact = contradiction(penalised.rows, [c.is_equality for c in penalised.constraints], multipliers)
         if exact is None:
@@ -273,7 +272,7 @@ class _Run:
         dual = self._dual()
         if dual is None and not self.problem.not_convex and np.all(np.isfinite(self.state.x)):
             try:
-                dual = subgradients(self.penalised.objective(self.weights), self.state.x, self.state.dual)
+                dual = Verifier(self.penalised.objective(self.weights), self.state.x).subgradients(self.state.dual)
                 dual = dual[len(dual) - len(self.weights) :]
             except ValueError:  # pieces beyond degree two
                 dual = None
@@ -297,8 +296,8 @@ class _Run:
                 status = Status.GAP_OPEN
             if status is Status.GAP_OPEN and upper - lower <= self.tol * max(self.state.unit, abs(upper)):
                 status = Status.ASSUMED if result.certificate.assumption else Status.OPTIMAL
-        least = floor(penalised.own)
-        if math.isfinite(upper) and upper - least <= self.tol * max(self.state.unit, abs(upper)):  # parts at their least values prove it
+        least = floor(penalised.own)  # parts at their least values may prove it
+        if math.isfinite(upper) and upper - least <= self.tol * max(self.state.unit, abs(upper)):
             lower, status = least, Status.OPTIMAL if status in (Status.GAP_OPEN, Status.ASSUMED) else status
             result = replace(result, certificate=DualGap(lower, upper))
         lower = min(lower, value)
@@ -311,7 +310,7 @@ class _Run:
 
     def _upper(self, own: Vector, value: float, x: Vector, multipliers: Sequence[Vector]) -> float:
         """The value of f at the point with its rounding, and what the constraints are missed by, as they are worth."""
-        inside, error = enclosed(self.penalised.f, own) if own.size else (value, 0.0)
+        inside, error = Verifier(self.penalised.f, own).value if own.size else (value, 0.0)
         missed = sum(
             float(np.abs(y) @ e) for y, e in zip(multipliers, self.penalised.excesses(x), strict=True) if np.any(e)
         )

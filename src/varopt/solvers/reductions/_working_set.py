@@ -1,8 +1,9 @@
-r"""`working-set`: many more variables than rows, each with a kink that most of them rest on.
+r"""`working-set`: many more variables than rows, each with a kink that most of them rest on, or groups with norms.
 
 The problem is solved for a few of its variables, the others at rest. The dual point of that solution has a gradient in
 the others; those that it would move off their kinks join, and the rest are proved to be at rest once it is scaled to be
-feasible for all [Blitz, celer]. The small problems may have any loss and any quadratic.
+feasible for all [Blitz, celer]. The small problems may have any loss and any quadratic. Variables whose norm is
+penalised rest and join as a group.
 
 .. [Blitz] T. Johnson, C. Guestrin. Blitz: a principled meta-algorithm for scaling sparse optimization. ICML, 2015.
 .. [celer] M. Massias, A. Gramfort, J. Salmon. Celer: a fast solver for the lasso with dual extrapolation. ICML, 2018.
@@ -11,14 +12,15 @@ feasible for all [Blitz, celer]. The small problems may have any loss and any qu
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from varopt.certificates import prove
-from varopt.composite import Composite, restricted, separable_kinks
-from varopt.solvers._needs import convex, kinks, piecewise_quadratic
+from varopt.composite import Composite, Groups, Kinks, restricted, separable_kinks, single_variables
+from varopt.model.maps import Selection
+from varopt.solvers._needs import convex, kinks, separable_norms
 from varopt.solvers._state import State
 from varopt.solvers.reductions._huber_splitting import HuberSplitting, Split
 from varopt.solvers.reductions._reduction import Lifted, Reduction, Smaller
@@ -26,10 +28,12 @@ from varopt.solvers.reductions._reduction import Lifted, Reduction, Smaller
 __all__ = ["WorkingSet"]
 
 Vector = NDArray[np.float64]
+Singles = tuple[NDArray[np.intp], Vector]
 
 # On Gaussian data of 100 to 400 rows, one thread: quantile regression with L1 takes a half to an eightieth of the time
 # from 1.5 variables a row on; lassos, which have a dual method of their own, draw level at about four.
 _ALL_AT_ONCE = 200  # variables up to which all are taken at once
+_ALL_AT_ONCE_GROUPS = 60  # and the same where there are norms of groups, whatever the number of rows
 _WIDE = 2  # variables for each row beyond which a few of them at a time pay,
 _WIDE_SPARSE = 10  # and the same where sparse methods apply,
 _WIDE_SPARSE_SQUARES = 0.5  # which for sparse squares ask for columns that are not made of each other
@@ -58,6 +62,8 @@ class WorkingSet(Reduction[Restricted]):
     first : int
         Variables to begin with, those whose gradients exceed their kinks most; as many as there are already join in
         every round.
+    first_of_groups : int
+        The same where norms of groups are there, which join as wholes; then as many join as do not rest.
 
     Notes
     -----
@@ -66,13 +72,16 @@ class WorkingSet(Reduction[Restricted]):
     """
 
     first: int = 250
+    first_of_groups: int = 100
 
     name: ClassVar[str] = "working-set"
-    needs = (piecewise_quadratic, convex, kinks)
+    needs = (separable_norms, convex, kinks)
 
     def suits(self, problem: Composite) -> bool:
         """Whether there are many more variables than rows, and most can rest."""
         kinks, others = problem.structure(separable_kinks)
+        if kinks.balls is not None:
+            return problem.size > _ALL_AT_ONCE_GROUPS and 2 * int(np.count_nonzero(kinks.free)) <= problem.size
         rows = sum(r.count for r in (*others, *problem.squares) if r.single is None)
         few = _WIDE if not problem.is_sparse else _WIDE_SPARSE if others else _WIDE_SPARSE_SQUARES
         wide = problem.size > max(_ALL_AT_ONCE, few * rows)
@@ -91,19 +100,20 @@ class WorkingSet(Reduction[Restricted]):
         else:
             inside, tries, x, gradient = before.inside, before.tries, before.x, before.gradient
             joining = np.zeros(0, dtype=np.intp)
-        excess = np.maximum(-gradient - kinks.high, kinks.low + gradient) / np.maximum(kinks.high - kinks.low, 1e-300)
+        excess = kinks.excess(gradient)
         moved = np.flatnonzero(~inside & (excess > _MOVED_OFF))
-        most = max(self.first, int(np.count_nonzero(inside)))
-        joining = np.union1d(joining, moved[np.argsort(-excess[moved], kind="stable")[:most]])
+        if kinks.balls is None:
+            most = max(self.first, int(np.count_nonzero(inside)))
+        else:
+            most = max(self.first_of_groups, int(np.count_nonzero(inside & (x != kinks.rest))))
+        joining = _whole_groups(kinks, np.union1d(joining, moved[np.argsort(-excess[moved], kind="stable")[:most]]))
         tries += not joining.size
         if tries > _TRIES or not (joining.size or inside.any()):
             return None
         inside = inside.copy()
         inside[joining] = True
         index = np.flatnonzero(inside)
-        penalties = (r for r in problem.rows if all(r is not other for other in losses))
-        ordered = replace(problem, rows=(*losses, *penalties))
-        small = restricted(ordered, index, np.where(inside, 0.0, kinks.rest)).problem
+        small = _restricted(problem, index, np.where(inside, 0.0, kinks.rest))
         split = HuberSplitting().apply(small, State(x[index]), None)
         return Restricted(
             problem=split.problem, start=split.start, share=0.5 * _CLOSER**tries,
@@ -122,3 +132,29 @@ class WorkingSet(Reduction[Restricted]):
         proof, smaller.gradient = prove(problem, lifted.x, lifted.dual)
         smaller.x = lifted.x
         state.see(*proof)
+
+
+def _whole_groups(kinks: Kinks, index: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Variables, and all that are of a group with one of them."""
+    if kinks.balls is None:
+        return index
+    label = kinks.balls.label
+    return np.union1d(index, np.flatnonzero((label >= 0) & np.isin(label, label[index])))
+
+
+def _restricted(problem: Composite, index: NDArray[np.intp], fixed: Vector) -> Composite:
+    """The problem in some of its variables, the losses first; `fixed` are the values of the others."""
+    _, losses = problem.structure(separable_kinks)
+    penalties = (r for r in problem.rows if all(r is not other for other in losses))
+    small = restricted(replace(problem, rows=(*losses, *penalties)), index, fixed).problem
+    place = np.full(problem.size, -1)
+    place[index] = np.arange(index.size)
+
+    def present(group: Groups) -> Groups:
+        """The groups of variables that are not fixed; the others are at rest, where their norms are zero."""
+        of, _ = cast("Singles", single_variables(group.linear))
+        kept = place[of[group.starts]] >= 0
+        return replace(group.take(kept), linear=Selection(place[of[group.spread(kept)]], index.size))
+
+    groups = [present(group.take(group.weights > 0.0)) for group in problem.groups if np.any(group.weights > 0.0)]
+    return replace(small, groups=tuple(g for g in groups if g.sizes.size))

@@ -9,7 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from varopt.solvers.discrete._energy import Energy
-from varopt.solvers.discrete.search._annealing import GeometricTemperature, anneal, typical_field
+from varopt.solvers.discrete.search._annealing import (
+    GeometricTemperature,
+    Temperatures,
+    anneal,
+    temperatures_of,
+    typical_field,
+)
 from varopt.solvers.discrete.search._recombination import is_symmetric, recombine
 from varopt.solvers.discrete.search._sweeps import Sweeper
 
@@ -42,22 +48,25 @@ class Found(NamedTuple):
 def population_search(
     energy: Energy, rng: np.random.Generator, start: Vector | None = None,
     expired: Callable[[], bool] = lambda: False, device: str | None = None,
+    beta: Callable[[float], float] | None = None,
 ) -> Iterator[Found]:  # fmt: skip
     """Better and better points, for ever: the best of the population after every round; first, of local minima.
 
     An epoch anneals fresh replicas, then recombines and re-anneals them for as long as the best improves. Then they
     have mostly collapsed into one basin; the best is kept among the elites, with which later populations recombine,
-    and the next epoch starts afresh with twice the sweeps.
+    and the next epoch starts afresh with twice the sweeps. With `beta`, a function of progress in [0, 1], every anneal
+    follows it instead of the temperatures that are set here.
     """
     most = _POPULATION if device is None else _POPULATION_ON_DEVICE
     replicas = int(np.clip(_ENTRIES // max(1, energy.size), 8, most))
     unit = typical_field(energy, rng)
+    cold, warm = (_COLD, _WARM) if beta is None else (temperatures_of(beta, unit),) * 2
     sweeper = _sweeper(energy, replicas, rng, device)
     symmetric = is_symmetric(energy)
     elites = np.empty((energy.size, 0)) if start is None else start[:, None].astype(np.float64)
     epoch, sweeps, total = 0, _FIRST_SWEEPS, 0
 
-    def settled(x: Vector, schedule: GeometricTemperature | None, count: int) -> tuple[Vector, Vector]:
+    def settled(x: Vector, schedule: Temperatures | None, count: int) -> tuple[Vector, Vector]:
         state = sweeper.uniform() if x.size == 0 else sweeper.state(x)
         if schedule is None:
             sweeper.descend(state, expired=expired)
@@ -78,9 +87,9 @@ def population_search(
     yield Found(x[:, k].copy(), float(value[k]), epoch, total)
     while True:
         if start is not None and epoch == 0:
-            x, value = settled(np.repeat(elites, replicas, axis=1), _WARM, sweeps)
+            x, value = settled(np.repeat(elites, replicas, axis=1), warm, sweeps)
         else:
-            x, value = settled(np.empty(0), _COLD, sweeps)
+            x, value = settled(np.empty(0), cold, sweeps)
         total += sweeps
         best, stale = np.inf, 0
         while stale <= _STALE:
@@ -93,7 +102,7 @@ def population_search(
             x, value = settled(x, None, 0)
             k = int(value.argmin())
             yield Found(x[:, k].copy(), float(value[k]), epoch, total)
-            fresh, score = settled(x, _WARM, sweeps)
+            fresh, score = settled(x, warm, sweeps)
             total += sweeps
             worse = score > value
             x, value = np.where(worse, x, fresh), np.where(worse, value, score)
