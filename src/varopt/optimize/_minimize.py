@@ -29,6 +29,7 @@ from varopt.certificates import (
 )
 from varopt.composite import Composite, NotComposite, composite
 from varopt.model import Constraint, Expression, Objective, Parametric, Variable, as_constraints, as_objective
+from varopt.model.blocks import LargestBlock
 from varopt.model.points import ordered, split
 from varopt.optimize._result import Result, Status, final_line, progress_line
 from varopt.solvers import METHODS, Auto, State, Way, settle
@@ -152,6 +153,13 @@ def minimize(
     if black_box:
         raise ValueError(f"{', '.join(map(repr, black_box))} applies to a black box only: give a callable and a space.")
     tol, time_limit = _check_options(tol, method, time_limit, callback)
+    if any(isinstance(block, LargestBlock) for block in objective.blocks):
+        from varopt.optimize._lifted import minimize_lifted  # which minimises what it makes of them
+
+        return minimize_lifted(
+            objective, constraints, tol=tol, method=method, x0=x0, resume=resume, callback=callback, progress=progress,
+            time_limit=time_limit,
+        )  # fmt: skip
     stored = any(block.stored for block in objective.blocks)
     if constraints:
         if stored:
