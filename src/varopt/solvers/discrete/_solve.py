@@ -25,7 +25,7 @@ Vector = NDArray[np.float64]
 # not in 300 (`docs/benchmarks.md`).
 _BRANCHED = 130
 _BRANCH_NODES = 50  # where no time limit ends it; set by hand
-_RELAXATION_SHARE = 0.15  # of the time that is left, for the relaxation, and as much again for its proof
+_RELAXATION_SHARES = (0.15, 0.25)  # of the time that is left, for the relaxation, then for its proof
 _SINGLE = 2.0**24  # whole numbers up to this are exact in single precision
 
 SEARCHES: dict[str, Callable[..., Iterator[Found]]] = {
@@ -229,7 +229,8 @@ def _relax(run: _Run) -> Spins:
     run.chain.append("semidefinite")
     try:
         spins = spins_of(quadratic_minorant(run.small.energy))
-        lower, assumption, _ = semidefinite_bound(spins, run.rng, lambda: run.within(_RELAXATION_SHARE))
+        shares = iter(_RELAXATION_SHARES)
+        lower, assumption, _ = semidefinite_bound(spins, run.rng, lambda: run.within(next(shares)))
         run.bound(lower - run.small.rounding, assumption, Relaxation)
     except RunEnded as outcome:
         if str(outcome) != "target":
