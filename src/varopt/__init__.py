@@ -50,6 +50,7 @@ from varopt.model import (
     zero_one,
 )
 from varopt.optimize import Result, ResultPath, Status, maximize, minimize, path
+from varopt.places import rows
 from varopt.terms import AFFINE, CONCAVE, CONVEX, UNKNOWN, Curvature
 
 if TYPE_CHECKING:
@@ -127,6 +128,7 @@ __all__ = [
     "pos",
     "quad_form",
     "ramp",
+    "rows",
     "scad",
     "search",
     "sigma_for",

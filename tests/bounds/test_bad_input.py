@@ -88,7 +88,8 @@ def test_forms_of_the_hessian(form, problem):
 def test_not_a_family(family, problem):
     for f in (problem[0], lambda x: 0.0):
         with pytest.raises(
-            ValueError, match=r"family must be a varopt family such as vo\.Gaussian\(mean, sigma\); got"
+            ValueError,
+            match=r"family must be a varopt family such as vo\.Gaussian\(mean, sigma\), or an object of one's own",
         ):
             vo.bound(f, family)
 

@@ -50,8 +50,8 @@ class BoundNoise(Protocol):
         """By how much the average of the quadratic exceeds its value at the mean."""
         ...
 
-    def expectations(self, block: int, rows: Rows, z: Vector, s: Any) -> Expectations:
-        """Expectations of the rows of a block around z, with derivatives."""
+    def expectations(self, block: int, rows: Rows, z: Vector, s: Any, value: bool = True) -> Expectations:
+        """Expectations of the rows of a block around z, with derivatives; perhaps these alone."""
         ...
 
 
@@ -83,9 +83,9 @@ class RowNoise:
         """Zero: a quadratic of x has no noise."""
         return 0.0
 
-    def expectations(self, block: int, rows: Rows, z: Vector, s: Any) -> Expectations:
+    def expectations(self, block: int, rows: Rows, z: Vector, s: Any, value: bool = True) -> Expectations:
         """In closed form."""
-        return closed_form_rows(rows.term, z, s)
+        return closed_form_rows(rows.term, z, s, value=value)
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class PointNoise(RowNoise):
     def of(cls, problem: Composite, sigma: float, factor: Any = 1.0) -> PointNoise:
         """The noise of a Gaussian over x, for a problem; `factor` is C, a number, a vector or a matrix."""
         factor = np.asarray(factor, dtype=np.float64)
-        lengths = [np.sqrt(r.linear.row_variance(factor)) for r in problem.rows]
+        lengths = [_one_if_equal(np.sqrt(r.linear.row_variance(factor))) for r in problem.rows]
         return cls(sigma, lengths, (), _spread(problem, factor))
 
     def at(self, sigma: float) -> PointNoise:
@@ -108,6 +108,11 @@ class PointNoise(RowNoise):
     def excess(self, problem: Composite) -> float:
         """What the quadratic gains."""
         return 0.5 * self.sigma**2 * self.spread
+
+
+def _one_if_equal(lengths: Vector) -> Any:
+    """A number where all rows have the same: then a deviation is a number too."""
+    return float(lengths[0]) if lengths.size and np.all(lengths == lengths[0]) else lengths
 
 
 def _spread(problem: Composite, factor: Vector) -> float:
@@ -158,11 +163,11 @@ class FamilyNoise:
         own = form.curvature.of_columns(c.part)
         return 0.0 if own is None else 0.5 * float(np.sum(c.factor * (own.matrix() @ c.factor)))
 
-    def expectations(self, block: int, rows: Rows, z: Vector, s: Any) -> Expectations:
+    def expectations(self, block: int, rows: Rows, z: Vector, s: Any, value: bool = True) -> Expectations:
         """In closed form, or by the quadrature of the block's rules."""
         rule = self.rules[block]
         if rule is None:
-            return closed_form_rows(rows.term, z, s)
+            return closed_form_rows(rows.term, z, s, value=value)
         if len(rule) == 1:
             return quadrature_rows(rows.term, z, s, rule[0][0], self.nodes)
         whole = [np.empty(z.shape) for _ in Expectations._fields]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Race", "timed"]
+__all__ = ["Lap", "Race", "timed"]
 
 Vector = NDArray[np.float64]
 
@@ -20,6 +20,17 @@ def timed(method: Callable[[], Any]) -> tuple[Any, float]:
     start = time.process_time()
     result = method()
     return result, time.process_time() - start
+
+
+class Lap:
+    """Reads the clock at every iterate: what a solver proves after its last one is off it."""
+
+    def __init__(self) -> None:
+        self._started = time.process_time()
+        self.seconds = 0.0
+
+    def __call__(self, _: Any) -> None:
+        self.seconds = time.process_time() - self._started
 
 
 class Race:

@@ -13,6 +13,7 @@ each fit ends with a bracket of the optimum.
 
 from varopt.learn._classification import CompositeClassifier, LinearSVC
 from varopt.learn._huber import HuberRegressor
+from varopt.learn._inference import Inference, JointTest, inference
 from varopt.learn._kernel import SVC, SVR
 from varopt.learn._linear import ElasticNet, LADRegressor, Lasso, LinearSVR
 from varopt.learn._nonconvex import RampClassifier, ZeroOneClassifier
@@ -33,6 +34,8 @@ __all__ = [
     "GeneralizedLasso",
     "GroupLasso",
     "HuberRegressor",
+    "Inference",
+    "JointTest",
     "LADRegressor",
     "Lasso",
     "LassoCV",
@@ -44,4 +47,5 @@ __all__ = [
     "RampClassifier",
     "TrendFilter",
     "ZeroOneClassifier",
+    "inference",
 ]

@@ -10,6 +10,7 @@
 
 from varopt.model import _scipy
 from varopt.model._affine import Affine, Binary, Categorical, Expression, Variable, diff
+from varopt.model._constraint import Constraint, as_constraints
 from varopt.model._functions import (
     abs,
     capped_abs,
@@ -44,6 +45,7 @@ __all__ = [
     "Affine",
     "Binary",
     "Categorical",
+    "Constraint",
     "Elementwise",
     "Expression",
     "Objective",
@@ -52,6 +54,7 @@ __all__ = [
     "Polynomial",
     "Variable",
     "abs",
+    "as_constraints",
     "as_objective",
     "as_polynomial",
     "capped_abs",

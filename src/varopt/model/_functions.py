@@ -14,7 +14,7 @@ from varopt.model._affine import Affine, Expression, diff, is_number, positive
 from varopt.model._objective import Elementwise, Objective
 from varopt.model._parameter import lifted
 from varopt.model._polynomial import Polynomial, as_polynomial
-from varopt.model.blocks import AffineBlock, ComposedBlock, NormBlock, QuadraticBlock, TermBlock
+from varopt.model.blocks import ComposedBlock, NormBlock, QuadraticBlock, TermBlock
 from varopt.model.maps import Matrix, as_map, as_vector
 
 __all__ = [
@@ -28,9 +28,9 @@ def _scalar(expression: Any) -> Any:
     """An objective that is affine, or a polynomial in bits, as the expression it is; anything else as it came."""
     if not isinstance(expression, Objective):
         return expression
-    parts = [block.argument.scale(block.weights) for block in expression.blocks if isinstance(block, AffineBlock)]
-    if len(parts) == len(expression.blocks):
-        return builtins.sum(parts, Affine({}, 0.0, ()))
+    affine = generic.as_affine(expression)
+    if affine is not None:
+        return affine
     polynomial = as_polynomial(expression)
     return expression if polynomial is None else polynomial
 

@@ -15,7 +15,7 @@ __all__ = ["settle"]
 
 Vector = NDArray[np.float64]
 
-_SIGMAS = (1.0, 0.1, 0.01)  # relative dispersions whose slopes are tried as the dual point
+_SIGMAS = (1.0, 0.1, 0.01)  # relative dispersions whose derivatives are tried as the dual point
 
 
 def settle(problem: Composite, state: State) -> None:

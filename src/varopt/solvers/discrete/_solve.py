@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,7 @@ from varopt.solvers.discrete._contraction import Contraction, contract
 from varopt.solvers.discrete._energy import Energy
 from varopt.solvers.discrete.bounds import Spins, quadratic_minorant, semidefinite_bound, spins_of, termwise_bound
 from varopt.solvers.discrete.proofs import branch_and_bound, eliminate, elimination_order
-from varopt.solvers.discrete.search import DESCENTS, Found, Sweeper, population_search
+from varopt.solvers.discrete.search import DESCENTS, Found, MeanFieldDescent, Sweeper, population_search
 
 __all__ = ["SEARCHES", "RunEnded", "solve"]
 
@@ -121,6 +122,7 @@ def solve(
     energy: Energy, state: State, tol: float, check: Callable[[State], None], rng: np.random.Generator, *,
     start: Vector | None = None, target: float = -math.inf, time_limit: float = math.inf,
     method: str = "auto", device: str | None = None, chain: list[str] | None = None,
+    beta: Callable[[float], float] | None = None,
 ) -> None:  # fmt: skip
     """Minimise an energy; it ends by raising a `RunEnded`, or whatever `check` raises, with everything in `state`.
 
@@ -129,13 +131,15 @@ def solve(
     settled go to branch and bound. Where there is no time limit, a search that has settled ends the run. A search that
     was named runs first: what is exact waits for the end of its first sweeps.
 
-    What ran is appended to `chain`, in order: ``"elimination"``, the name of the search, ``"semidefinite"``,
-    ``"branch-and-bound"``. The bound that costs nothing, term by term, is always taken and not named.
+    `beta` is the schedule of a free-energy search, by name or by default. What ran is appended to `chain`, in order:
+    ``"elimination"``, the name of the search, ``"semidefinite"``, ``"branch-and-bound"``. The bound that costs nothing,
+    term by term, is always taken and not named.
     """
     named = method != "auto"
     small = Contraction.none(energy) if named else contract(energy)  # who names a search wants it to have the problem
     run = _Run(energy, state, tol, target, check, time_limit, rng, [] if chain is None else chain, small)
-    options = {} if device is None else {"device": device}
+    options: dict[str, Any] = {} if device is None else {"device": device}
+    options |= {} if beta is None or method == "mean-field" else {"beta": beta}
     name = method if named else "free-energy"
     try:
         if start is not None:
@@ -147,7 +151,8 @@ def solve(
             _exact(run, order)
         run.chain.append(name)
         inside = None if start is None else run.small.restrict(start)
-        points = SEARCHES[name](run.small.energy, rng, inside, run.expired, run.left, **options)
+        search = SEARCHES[name] if beta is None or name != "mean-field" else MeanFieldDescent(beta).search
+        points = search(run.small.energy, rng, inside, run.expired, run.left, **options)
         if named and order is not None:
             _see_first_sweeps(run, points)
             _bound_termwise(run)

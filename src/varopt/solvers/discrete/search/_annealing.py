@@ -20,7 +20,7 @@ from varopt.solvers.discrete._energy import Energy
 from varopt.solvers.discrete._matrices import row_norms
 from varopt.solvers.discrete.search._sweeps import Sweeper
 
-__all__ = ["GeometricTemperature", "LinearTemperature", "Temperatures", "anneal", "typical_field"]
+__all__ = ["GeometricTemperature", "LinearTemperature", "Temperatures", "anneal", "temperatures_of", "typical_field"]
 
 Temperatures = Callable[[float], float]
 """From progress in [0, 1] to the temperature, in units of the typical field."""
@@ -59,6 +59,18 @@ class LinearTemperature:
 def _check(hot: float, cold: float) -> None:
     if not (math.isfinite(hot) and 0.0 < cold <= hot):
         raise ValueError(f"a schedule needs temperatures hot >= cold > 0; got hot={hot!r}, cold={cold!r}.")
+
+
+def temperatures_of(beta: Callable[[float], float], unit: float) -> Temperatures:
+    """The temperatures ``1 / beta``, from a schedule of beta in units of one over f, as the paper has it."""
+
+    def schedule(progress: float) -> float:
+        value = float(beta(progress))
+        if not (math.isfinite(value) and value > 0.0):
+            raise ValueError(f"beta must return a positive number; got {value!r} at progress {progress:g}.")
+        return 1.0 / (value * unit)
+
+    return schedule
 
 
 def typical_field(energy: Energy, rng: np.random.Generator) -> float:

@@ -11,7 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from varopt.solvers.discrete._energy import Energy
-from varopt.solvers.discrete.search._annealing import GeometricTemperature, anneal, typical_field
+from varopt.solvers.discrete.search._annealing import (
+    GeometricTemperature,
+    Temperatures,
+    anneal,
+    temperatures_of,
+    typical_field,
+)
 from varopt.solvers.discrete.search._dense_sweeps import DenseSweeper, is_crowded
 from varopt.solvers.discrete.search._enumeration import block_minimum
 from varopt.solvers.discrete.search._recombination import is_symmetric, recombine
@@ -55,7 +61,7 @@ class Found(NamedTuple):
 def population_search(
     energy: Energy, rng: np.random.Generator, start: Vector | None = None,
     expired: Callable[[], bool] = lambda: False, left: Callable[[], float] = lambda: math.inf,
-    device: str | None = None,
+    device: str | None = None, beta: Callable[[float], float] | None = None,
 ) -> Iterator[Found]:  # fmt: skip
     """Better and better points, for ever: the best of the population after every round; first, of local minima.
 
@@ -64,9 +70,11 @@ def population_search(
     and the next epoch starts afresh with twice the sweeps. The first epoch is a short one without re-annealing.
 
     Where the time is limited, `left` says how many seconds there are. An epoch then has as many sweeps as fit, by what
-    sweeps have taken so far: one long anneal is better than short ones that are thrown away.
+    sweeps have taken so far: one long anneal is better than short ones that are thrown away. With `beta`, a function of
+    progress in [0, 1], every anneal follows it instead of the temperatures that are set here.
     """
     population = _Population(energy, rng, expired, device)
+    cold, warm = (_COLD, _WARM) if beta is None else (temperatures_of(beta, population.unit),) * 2
     elites = np.empty((energy.size, 0)) if start is None else start[:, None].astype(np.float64)
     epoch, sweeps = 0, _FIRST_SWEEPS
     x, value = population.descended(None)
@@ -77,9 +85,9 @@ def population_search(
             sweeps = max(sweeps, int(min(_LONGEST, left() / population.pace / _ANNEALS)))
         seconds = _PILOT_SHARE * left() if pilot else left()
         if start is not None and pilot:
-            x, value = population.annealed(np.repeat(elites, population.replicas, axis=1), _WARM, sweeps, seconds)
+            x, value = population.annealed(np.repeat(elites, population.replicas, axis=1), warm, sweeps, seconds)
         else:
-            x, value = population.annealed(None, _COLD, sweeps, seconds)
+            x, value = population.annealed(None, cold, sweeps, seconds)
         best, stale = np.inf, 0
         while stale <= _STALE:
             x, value = population.sharpened(x, value)
@@ -92,7 +100,7 @@ def population_search(
             yield population.found(x, value, epoch)
             if pilot:
                 break
-            fresh, score = population.annealed(x, _WARM, sweeps, left())
+            fresh, score = population.annealed(x, warm, sweeps, left())
             worse = score > value
             x, value = np.where(worse, x, fresh), np.where(worse, value, score)
         if elites.shape[1]:
@@ -130,9 +138,7 @@ class _Population:
         self.sweeper.descend(state, expired=self.expired)
         return self._points(state)
 
-    def annealed(
-        self, x: Vector | None, schedule: GeometricTemperature, sweeps: int, seconds: float
-    ) -> tuple[Vector, Vector]:
+    def annealed(self, x: Vector | None, schedule: Temperatures, sweeps: int, seconds: float) -> tuple[Vector, Vector]:
         """Points and their energies after an anneal, from points or afresh."""
         state = self._state(x)
         self.sweeper.refresh()
