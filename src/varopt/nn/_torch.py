@@ -225,7 +225,8 @@ class _Counted(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        ctx.average, ctx.h, ctx.kept = *inputs[:2], len(output) - 1
+        ctx.average, ctx.h = inputs[:2]
+        ctx.kept = len(output) - 1
         ctx.mark_non_differentiable(*output[1:])
         ctx.save_for_backward(*inputs[3:], *output[1:])
         ctx.save_for_forward(*inputs[3:])
