@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from varopt._domains import POSITIVE, REAL, Domain, as_finite
 from varopt.families._dispersion import Dispersion, as_dispersion
-from varopt.families._family import Builder, FloatArray, as_vector, with_last_axis
+from varopt.families._family import FloatArray, as_vector, with_last_axis
 from varopt.families._gaussian import Gaussian
 from varopt.families._location_scale import LocationScale
 
@@ -309,7 +309,3 @@ class Affine(LocationScale):
     def __reduce__(self) -> tuple[Any, ...]:
         noise = None if self._noise is None else self._noise.distribution
         return type(self), (*self._arrays.values(), noise)
-
-    @classmethod
-    def examples(cls) -> dict[str, Builder]:
-        return {}
