@@ -20,7 +20,8 @@ import scipy.sparse as sp
 import varopt as vo
 from fuzz.oracle import ROUNDING, _programme
 from fuzz.problems import Problem, random_problem
-from fuzz.run import TOL, Finding, Hang, Report, watched
+from fuzz.report import Finding, Report
+from fuzz.run import TOL, Hang, watched
 
 LIMIT = 5.0  # seconds of a run: group norms take a few tenths of one, with constraints or without
 AGREES = 1e-7  # of the sizes of what is added up: how far a second solver's optimum may be from ours

@@ -71,10 +71,10 @@ def fold(title: str, content: str) -> str:
     return f'<details><summary style="cursor:pointer">{escape(title)}</summary>{content}</details>'
 
 
-def table(columns: Mapping[str, Any]) -> str:
-    """Columns by name; of a long table, rows at even distances, with the first and the last."""
+def table(columns: Mapping[str, Any], most: int = _MOST_ROWS) -> str:
+    """Columns by name; of a long table, `most` rows at even distances, with the first and the last."""
     length = min((len(values) for values in columns.values()), default=0)
-    rows = np.unique(np.linspace(0, length - 1, min(length, _MOST_ROWS)).round().astype(int)).tolist() if length else []
+    rows = np.unique(np.linspace(0, length - 1, min(length, most)).round().astype(int)).tolist() if length else []
     head = "".join(f"<th>{escape(name)}</th>" for name in columns)
     cells = ["".join(f"<td>{_cell(values[i])}</td>" for values in columns.values()) for i in rows]
     body = "".join(f"<tr>{row}</tr>" for row in cells)

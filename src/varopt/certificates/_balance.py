@@ -19,7 +19,9 @@ import scipy.linalg
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from varopt._clock import tick
 from varopt._verified import (
+    FEW_COLUMNS,
     SLACK,
     TINY,
     UNIT,
@@ -30,6 +32,7 @@ from varopt._verified import (
     dot,
     down,
     enclosed_solution,
+    equal_products,
     gamma,
     inverse_size,
     smallest_eigenvalue_bound,
@@ -38,13 +41,16 @@ from varopt.certificates._dual_point import DualQuadratic, DualRows
 from varopt.certificates._enclosure import AT_ONCE, Norms, annihilates, entries_times, transposed
 from varopt.model.maps import as_map
 
-__all__ = ["ENOUGH", "PLENTY", "Balance", "Correction", "NoProof"]
+__all__ = ["ENOUGH", "PLENTY", "Balance", "Correction", "NoProof", "Private"]
 
 Vector = NDArray[np.float64]
 Index = NDArray[np.intp]
 
 PLENTY, ENOUGH = 1e-2, 1e-9  # shares of its dual that a row of one coordinate needs as room: at first, and at last
 _LARGEST = 2000  # equations that are solved at once, densely
+_DEAR = 1e-12  # share of all products below which the rounding of an equation is of no account
+_EXTENDED = 1 << 22  # products that are added up in extended precision, where that is of use
+_SINGULAR = 1e-13  # share of the first pivot below which columns are looked at as dependent
 _FEW = 64  # products in an equation up to which they are added up in rational arithmetic
 _CANDIDATES = 8  # rows looked at for every equation
 _STRENGTHS = (1e-2, 1e-5, 1e-8)  # shares of its size by which a quadratic part may be strongly convex
@@ -75,6 +81,14 @@ class Correction(NamedTuple):
         """A move of a quadratic part's point."""
         nothing = Ball.exact(np.zeros(0))
         return cls(None, -1, np.zeros(0, dtype=np.intp), nothing, nothing, cost)
+
+
+class Private(NamedTuple):
+    """For each coordinate the row of that coordinate alone with the most room: its block, place and room."""
+
+    block: Index  # below zero where there is none
+    place: Index
+    room: Vector
 
 
 class Balance:
@@ -110,18 +124,14 @@ class Balance:
 
     def corrected(self, duals: list[Vector]) -> tuple[Ball, list[Correction]]:
         """What the duals leave, and the moves that balance it exactly."""
-        residual = self.fixed
-        for r, v in zip(self.rows, duals, strict=True):
-            residual = residual.plus(transposed(r.linear, Ball.exact(v), self.norms))
-        if not np.all(np.isfinite(residual.size)):
-            raise NoProof("numbers overflow.")
-        residual = self._refined(duals, residual)
+        tick()
+        residual = self._refined(duals, self.residual(duals))
         left = ~self._is_balanced(duals, residual)
         if not left.any():
             return residual, []
         private = self.private(duals)
-        private[0][self.curved[0]] = _CURVED
-        shared = private[0] == _NONE
+        private.block[self.curved[0]] = _CURVED
+        shared = private.block == _NONE
         if not np.any(left & shared):
             return residual, [*self._absorb(residual, private), *self._charged(residual)]
         # Equations that balance already, as where one-sided terms are all at rest, need not be touched: rows that do
@@ -135,6 +145,15 @@ class Balance:
             core = np.flatnonzero(shared)
             corrections, rest = self._solve_core(duals, residual, core, still[:0], private)
         return residual, [*corrections, *self._absorb(rest, private), *self._charged(rest)]
+
+    def residual(self, duals: list[Vector]) -> Ball:
+        """What the duals leave of the equations."""
+        residual = self.fixed
+        for r, v in zip(self.rows, duals, strict=True):
+            residual = residual.plus(r.gradient(v, self.norms))
+        if not np.all(np.isfinite(residual.size)):
+            raise NoProof("numbers overflow.")
+        return residual
 
     def _is_balanced(self, duals: list[Vector], residual: Ball) -> NDArray[np.bool_]:
         """Which equations hold exactly: nothing that is not zero is in them, or what is cancels without rounding."""
@@ -167,20 +186,26 @@ class Balance:
         return [sure and (not terms or difference_is_zero(terms)) for sure, terms in pairs]
 
     def _refined(self, duals: list[Vector], residual: Ball) -> Ball:
-        """The residual, with extended precision for the few coordinates, as intercepts, whose rounding costs most."""
+        """The residual, with extended precision for the coordinates, as intercepts, whose rounding costs most."""
         cost = residual.radius * np.abs(self.x)
+        pairs = list(zip(self.rows, duals, strict=True))
+        dear = np.flatnonzero(cost > _DEAR * sum((float(np.abs(v) @ np.abs(r.offset)) for r, v in pairs), TINY))
         few = np.flatnonzero(cost > 4.0 * max(float(cost.mean()), TINY))
-        if not 0 < few.size <= 4 or self.size <= 4:
+        few = few if few.size <= 4 < self.size else few[:0]
+        chosen = np.union1d(few, dear) if dear.size * sum(v.size for v in duals) <= _EXTENDED else few
+        if not chosen.size:
             return residual
-        sharp = Ball(self.fixed.middle[few], self.fixed.radius[few])
-        for r, v in zip(self.rows, duals, strict=True):
-            sharp = sharp.plus(transposed(r.linear.columns(few), Ball.exact(v), {}))
         middle, radius = residual.middle.copy(), residual.radius.copy()
-        middle[few], radius[few] = sharp
+        for start in range(0, chosen.size, FEW_COLUMNS):
+            part = chosen[start : start + FEW_COLUMNS]
+            sharp = Ball(self.fixed.middle[part], self.fixed.radius[part])
+            for r, v in pairs:
+                sharp = sharp.plus(transposed(r.linear.columns(part), Ball.exact(v), {}))
+            middle[part], radius[part] = sharp
         return Ball(middle, radius)
 
-    def private(self, duals: list[Vector]) -> tuple[Index, Index]:
-        """For each coordinate the row of that coordinate alone with the most room: block (-1 for none) and position."""
+    def private(self, duals: list[Vector]) -> Private:
+        """The rows of one coordinate that may take what is left of its equation."""
         block, place = np.full(self.size, _NONE), np.zeros(self.size, dtype=np.intp)
         most = np.zeros(self.size)
         for b, (r, v) in enumerate(zip(self.rows, duals, strict=True)):
@@ -197,12 +222,12 @@ class Balance:
             at = np.zeros(self.size, dtype=np.intp)
             at[index[order]] = order
             block[better], place[better], most = b, at[better], np.maximum(best, most)
-        return block, place
+        return Private(block, place, most)
 
     # -- Equations that several rows share ----------------------------------------------------------------------------
 
     def _solve_core(
-        self, duals: list[Vector], residual: Ball, core: Index, still: Index, private: tuple[Index, Index]
+        self, duals: list[Vector], residual: Ball, core: Index, still: Index, private: Private
     ) -> tuple[list[Correction], Ball]:
         """Moves that balance some equations exactly and leave others as they are, and what all of them come to."""
         if core.size > _LARGEST:
@@ -219,6 +244,7 @@ class Balance:
         scale = inverse_size(np.max(np.abs(narrow), axis=0))
         weighted = narrow * scale  # equations of size one, and rows of the size of their share of room
         weighted *= (room * inverse_size(np.max(np.abs(weighted), axis=1)))[:, None]
+        tick(8.0 * weighted.size * core.size)  # a factor with pivoting is slow
         core, picked = self._independent(weighted, core, scale, duals)
         place = np.ix_(picked, np.searchsorted(columns, core))
         system = Ball(wide.middle[place], wide.radius[place])
@@ -262,7 +288,7 @@ class Balance:
         return rows
 
     def _candidates(
-        self, duals: list[Vector], private: tuple[Index, Index], core: Index, columns: Index
+        self, duals: list[Vector], private: Private, core: Index, columns: Index
     ) -> tuple[list[tuple[int, int]], Vector, Ball]:
         """Rows that may move: where they are, the share of their interval that is room, and entries of some columns."""
         most = _CANDIDATES * core.size + 64
@@ -270,7 +296,7 @@ class Balance:
         rooms, parts = [], []
         for b, (r, v) in enumerate(zip(self.rows, duals, strict=True)):
             room = r.room(v)
-            room[private[1][private[0] == b]] = 0.0
+            room[private.place[private.block == b]] = 0.0
             shares = room / r.width(v)
             index = np.flatnonzero(room > 0.0)
             if r.single is not None:
@@ -300,14 +326,12 @@ class Balance:
     def _independent(self, weighted: Vector, core: Index, scale: Vector, duals: list[Vector]) -> tuple[Index, Index]:
         """Equations that imply the others, and as many rows whose matrix is far from singular."""
         if weighted.shape[0] >= core.size:
-            factor, order = scipy.linalg.qr(weighted.T, mode="r", pivoting=True, check_finite=False)
-            pivots = np.abs(np.diagonal(factor))
-            if pivots[-1] > 1e-11 * pivots[0]:
+            pivots, order = _pivots(weighted.T)
+            if pivots[-1] > _SINGULAR * pivots[0]:
                 return core, order[: core.size]
         # Columns that depend on others, for certain: their equations follow from those of the others.
-        factor, order = scipy.linalg.qr(weighted, mode="r", pivoting=True, check_finite=False)
-        pivots = np.abs(np.diagonal(factor))
-        rank = int(np.count_nonzero(pivots > 1e-9 * pivots[0])) if pivots.size and pivots[0] > 0.0 else 0
+        pivots, order = _pivots(weighted)
+        rank = int(np.count_nonzero(pivots > _SINGULAR * pivots[0])) if pivots.size and pivots[0] > 0.0 else 0
         kept, dropped = np.sort(order[:rank]), np.sort(order[rank:])
         if rank == 0:
             raise NoProof("no subgradient lies inside its interval.")
@@ -318,11 +342,11 @@ class Balance:
                     "the subgradients inside their intervals do not determine the balance, and the columns are not "
                     "dependent for certain."
                 )
-        rows = scipy.linalg.qr(weighted[:, kept].T, mode="r", pivoting=True, check_finite=False)[1]
+        rows = _pivots(weighted[:, kept].T)[1]
         return core[kept], rows[:rank]
 
     def _depends(self, kept: Index, column: int, shares: Vector, duals: list[Vector]) -> bool:
-        """Whether a column is, exactly, a combination of others with ratios of small whole numbers.
+        """Whether a column is, exactly, a combination of others with ratios of small whole numbers, or of one.
 
         Rows whose dual is zero and stays so see no column.
         """
@@ -331,8 +355,27 @@ class Balance:
             if np.all(np.abs(factor * shares - whole) < 1e-5):
                 relation = np.zeros(self.size)
                 relation[kept], relation[column] = -whole, factor
-                return self._is_relation(relation, duals)
-        return False
+                if self._is_relation(relation, duals):
+                    return True
+        sizes = np.abs(shares) / np.abs(shares).max(initial=0.0)
+        return bool(np.count_nonzero(sizes > 1e-5) == 1) and self._are_multiples(
+            np.array([column, kept[int(np.argmax(sizes))]]), duals
+        )
+
+    def _are_multiples(self, pair: Index, duals: list[Vector]) -> bool:
+        """Whether one of two columns is, exactly, a multiple of the other, as a constant feature of an intercept."""
+        if self.fixed.size[pair].any():
+            return False
+        first: tuple[float, float] | None = None
+        for r, v in zip(self.rows, duals, strict=True):
+            live = np.flatnonzero((v != 0.0) | (r.room(v) > 0.0))
+            a, b = (matrix := r.dense(live, pair, self.norms)).middle.T
+            seen = np.flatnonzero((a != 0.0) | (b != 0.0))
+            if first is None and seen.size:
+                first = float(a[seen[0]]), float(b[seen[0]])
+            if matrix.radius.any() or (first is not None and not equal_products(a, first[1], b, first[0])):
+                return False
+        return True
 
     def _is_relation(self, relation: Vector, duals: list[Vector]) -> bool:
         used = np.flatnonzero(relation)
@@ -387,14 +430,14 @@ class Balance:
 
     # -- Rows of one coordinate ---------------------------------------------------------------------------------------
 
-    def _absorb(self, rest: Ball, private: tuple[Index, Index]) -> list[Correction]:
+    def _absorb(self, rest: Ball, private: Private) -> list[Correction]:
         """Moves of rows of one coordinate that take what is left of its equation."""
         corrections = []
         for b, r in enumerate(self.rows):
-            mine = np.flatnonzero((private[0] == b) & (rest.size > 0.0))
+            mine = np.flatnonzero((private.block == b) & (rest.size > 0.0))
             if not mine.size or r.single is None:
                 continue
-            index = private[1][mine]
+            index = private.place[mine]
             factor = Ball(r.single[1].middle[index], r.single[1].radius[index])
             needed = Ball(-rest.middle[mine], rest.radius[mine])
             move = needed.middle / factor.middle
@@ -407,6 +450,12 @@ class Balance:
             spread = (4.0 * UNIT * size + factor.radius * np.abs(self.x[mine]) + TINY) * SLACK
             corrections.append(Correction(r, b, index, Ball(move, radius), Ball(position, spread)))
         return corrections
+
+
+def _pivots(matrix: Vector) -> tuple[Vector, Index]:
+    """The sizes of the pivots of a QR factor, and the columns in their order."""
+    factor, order, *_ = scipy.linalg.lapack.dgeqp3(np.asfortranarray(matrix))
+    return np.abs(np.diagonal(factor)), order - 1
 
 
 def _spread_out(shares: Vector, count: int) -> Index:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from varopt._verified import UNIT, Ball
 from varopt.certificates._conjugate import dual_interval
-from varopt.certificates._enclosure import Norms, coordinates, entries
+from varopt.certificates._enclosure import Norms, coordinates, entries, transposed
 from varopt.model.maps import Map
 from varopt.terms import PiecewisePolynomial
 
@@ -80,6 +80,13 @@ class DualRows:
     def single(self) -> tuple[Index, Ball] | None:
         """The coordinates where every row is of one, and their factors."""
         return coordinates(self.linear)
+
+    def gradient(self, v: Vector, norms: Norms) -> Ball:
+        """``A'v``, enclosed; the latest is kept."""
+        known = self.__dict__.get("_latest")
+        if known is None or not np.array_equal(known[0], v):
+            known = self.__dict__["_latest"] = (v, transposed(self.linear, Ball.exact(v), norms))
+        return Ball(*known[1])
 
     def dense(self, index: Index, columns: Index, norms: Norms) -> Ball:
         """Some columns of rows of the matrix, enclosed."""

@@ -16,6 +16,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from varopt._clock import TimeUp, tick
+from varopt._linalg import solve_definite
 from varopt._verified import SLACK, TINY, UNIT, Ball, dot, down, total
 from varopt.certificates._balance import ENOUGH, PLENTY, Balance, Correction, NoProof
 from varopt.certificates._conjugate import conjugate_above
@@ -26,8 +28,9 @@ __all__ = ["Proof", "verified_lower"]
 
 Vector = NDArray[np.float64]
 
-_SMALL = 1 << 28  # operations that an interior point of our own may take
+_SMALL = 1 << 25  # operations that an interior point of our own may take
 _LEAST = 1e-14  # share of another dual point that is mixed in first
+_MANY = 16  # coordinates without room that are solved for together
 _LITTLE = 1e-6  # share of one that is only guessed that is mixed in last
 
 
@@ -82,6 +85,8 @@ def verified_lower(
     with np.errstate(all="ignore"):
         try:
             return _proved(Balance(tuple(rows), vector, scalar, tuple(quadratics), x, norms))
+        except TimeUp:
+            return Proof(-math.inf, "time was up.")
         except (NoProof, NotEnclosed) as reason:
             return Proof(-math.inf, str(reason))
         except np.linalg.LinAlgError:
@@ -92,6 +97,8 @@ def _proved(balance: Balance) -> Proof:
     """The bound of the given dual, or of one with a little of another mixed in that has room."""
     given = [r.clipped(r.dual) for r in balance.rows]
     reasons = []
+    if balance.size > _MANY and (lower := _with_room_for_many(balance, given)) > -math.inf:
+        return Proof(lower)
     for snaps, balance.least_room in ((False, PLENTY), (False, ENOUGH), (True, PLENTY)):
         tried = [r.snapped(v) for r, v in zip(balance.rows, given, strict=True)] if snaps else given
         try:
@@ -100,15 +107,13 @@ def _proved(balance: Balance) -> Proof:
             reasons.append(str(failure))
     for anchor, most in ((_resting, _LITTLE), (_interior, 1.0)):
         inner = anchor(balance)
-        lower = -math.inf if inner is None else _mixed(balance, given, inner, most)
-        if lower > -math.inf:
+        if inner is not None and (lower := _mixed(balance, given, inner, _LEAST, most)) > -math.inf:
             return Proof(lower)
     raise NoProof(reasons[0])
 
 
-def _mixed(balance: Balance, given: list[Vector], inner: list[Vector], most: float) -> float:
-    """The bound of the given dual with the smallest share of another that will do, up to the most; or none."""
-    share = _LEAST
+def _mixed(balance: Balance, given: list[Vector], inner: list[Vector], share: float, most: float) -> float:
+    """The bound of the given dual with a share of another mixed in, more of it until it will do; or none."""
     while True:
         balance.least_room = min(0.25 * share, PLENTY)
         mixed = [np.clip(v + share * (u - v), *r.ends) for r, v, u in zip(balance.rows, given, inner, strict=True)]
@@ -118,6 +123,25 @@ def _mixed(balance: Balance, given: list[Vector], inner: list[Vector], most: flo
             if share >= most:
                 return -math.inf
             share = min(share * min(max(2.0 * failure.short, 4.0), 1e4), most)
+
+
+def _with_room_for_many(balance: Balance, given: list[Vector]) -> float:
+    """The bound with a dual at rest mixed in where many coordinates lack room for what is left of them; or none.
+
+    Few are solved for together, which costs no digits; of many, as of a lasso, the factor would cost more than the run.
+    """
+    balance.least_room = PLENTY
+    seen = np.zeros(balance.size, dtype=bool)
+    for r in balance.rows:
+        if r.single is not None:
+            seen[r.single[0]] = True
+    tight = np.flatnonzero(seen & (balance.private(given).room == 0.0))
+    if tight.size <= _MANY:
+        return -math.inf
+    inner = _resting(balance)
+    needed = balance.residual(given).size[tight] / balance.private(inner).room[tight]
+    share = 16.0 * float(np.max(needed[np.isfinite(needed)], initial=0.0))
+    return _mixed(balance, given, inner, min(max(_LEAST, share), _LITTLE), _LITTLE)
 
 
 def _value(balance: Balance, duals: list[Vector], residual: Ball, corrections: list[Correction]) -> float:
@@ -163,8 +187,8 @@ def _lost(c: Correction, r: DualRows, dual: Vector) -> float:
         after = conjugate_above(term, weights, end)
         rounding = 4.0 * UNIT * (np.abs(end * z) + np.abs(v * z) + np.abs(after) + np.abs(before))
         losses.append((after - before) - (end - v) * z + np.abs(end - v) * spread + rounding)
-    lost, rounding = total(np.maximum(*losses))  # convex in the move: largest at an end
-    return lost + rounding
+    lost, missed = total(np.maximum(*losses))  # convex in the move: largest at an end
+    return lost + missed
 
 
 # -- A dual point with room everywhere --------------------------------------------------------------------------------
@@ -179,7 +203,7 @@ def _resting(balance: Balance) -> list[Vector]:
     residual = balance.fixed.middle + sum(
         (r.linear.transpose_apply(v) for r, v in zip(balance.rows, duals, strict=True) if v.any()), np.zeros(1)
     )
-    block, place = balance.private(duals)
+    block, place, _ = balance.private(duals)
     for b, r in enumerate(balance.rows):
         mine = np.flatnonzero((block == b) & (residual != 0.0))
         if mine.size and r.single is not None:
@@ -207,10 +231,11 @@ def _centred(balance: Balance) -> list[Vector] | None:
     ]
     matrices = [np.asarray(r.linear.dense(), dtype=np.float64) for r in rows]
     for _ in range(60):
+        tick(sum(v.size for v in duals) * balance.size**2)
         residual = balance.fixed.middle + sum(m.T @ v for m, v in zip(matrices, duals, strict=True))
         rooms = [r.room(v) for r, v in zip(rows, duals, strict=True)]
         roots = np.concatenate([room[:, None] * m for room, m in zip(rooms, matrices, strict=True)])
-        step = np.linalg.lstsq(roots.T, -residual, rcond=1e-13)[0]  # the least in units of the rooms
+        step = roots @ solve_definite(roots.T @ roots, -residual)  # the least in units of the rooms
         reach = float(np.abs(step).max(initial=0.0))
         share = min(1.0, 0.7 / reach) if reach > 0.0 else 1.0
         moves = np.split(step, np.cumsum([room.size for room in rooms])[:-1])

@@ -138,6 +138,10 @@ def entries(linear: Map, norms: Norms) -> Ball:
         for part, inner in linear.live():
             middle[:, part], radius[:, part] = entries(inner, norms)
         return Ball(middle, radius)
+    if isinstance(linear, Composition) and isinstance(linear.outer, Selection):  # an intercept, once for each row
+        inside = entries(linear.inner, norms)
+        index = slice(None) if linear.outer.index is None else linear.outer.index
+        return Ball(inside.middle[index], inside.radius[index])
     return transposed(linear, Ball.exact(np.eye(linear.shape[0])), norms)
 
 

@@ -28,6 +28,7 @@ class Rows:
     offset: Vector
     term: PiecewisePolynomial
     weights: Vector
+    hard: bool = False  # whether it stands for a constraint: no optimum is beyond its kink
 
     @property
     def count(self) -> int:

@@ -180,15 +180,21 @@ def counted(
 ) -> Array:
     """``average(...)`` with discounts of one, in place and with a gradient written out where it is the last one.
 
-    A recursion of many small steps: through autograd it takes twice as long. Rows are taken `size` at a time; where
-    that is all of them, what was counted is kept for the gradient, else it is counted again.
+    A recursion of many small steps: through autograd it takes twice as long. Rows are taken `size` at a time, fewer on
+    a processor; where that is all of them, what was counted is kept for the gradient, else it is counted again.
     """
     if torch.compiler.is_compiling():
         return average(v, discount, t, h, middle)
+    if v.device.type == "cpu":
+        row = 4 * v.shape[1] * (len(discount) + 1) * len(t) * v.element_size()
+        size = max(1, min(size, _BLOCK // row))
     keep = len(v) <= size
     pairs = zip(v.split(size), middle.split(size), strict=True)
     parts = [_Counted.apply(average, h, keep, discount, t, m, rows)[0] for rows, m in pairs]
     return torch.cat(parts) if len(parts) > 1 else parts[0]
+
+
+_BLOCK = 2**24  # bytes that stay in the cache, and that the C library reuses: fresh pages take longer than the sums
 
 
 class _Counted(torch.autograd.Function):
@@ -199,14 +205,15 @@ class _Counted(torch.autograd.Function):
         average: Any, h: float, keep: bool, discount: Array, t: Array, middle: Array, v: Array
     ) -> tuple[Array, ...]:
         u, above, table = _counts(discount.shape[0], t, v)
-        mean = _at_most(table, middle, t)
+        mean = _at_most(table[0], middle, t)
         integral = h * (_density(u) * mean).sum(-1)
         kept = (u, above, table, mean) if keep else ()
         return integral.T + ndtr((v - middle) * math.sqrt(2.0 / 3.0)), *kept
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        ctx.average, ctx.h, ctx.kept = *inputs[:2], len(output) - 1
+        ctx.average, ctx.h = inputs[:2]
+        ctx.kept = len(output) - 1
         ctx.mark_non_differentiable(*output[1:])
         ctx.save_for_backward(*inputs[3:], *output[1:])
         ctx.save_for_forward(*inputs[3:])
@@ -226,11 +233,12 @@ class _Counted(torch.autograd.Function):
         discount, t, middle, v, *kept = ctx.saved_tensors
         if not kept:
             kept = [*_counts(discount.shape[0], t, v)]
-            kept.append(_at_most(kept[-1], middle, t))
+            kept.append(_at_most(kept[-1][0], middle, t))
         u, above, table, mean = kept
         density = _density(u)
         weight = (ctx.h * gradient.T)[:, :, None] * density
-        changed = _changed(above, table, weight)  # by one more above t, over all others: a density of the k-th
+        room = table[1].data  # written anew by each gradient, so that it may change
+        changed = _changed(above, table[0], room, weight)  # by one more above t, over all others: a density of the k-th
         by_v = density.mul_(changed).addcmul_(u.mul(weight), mean).sum(-1).T
         normal = torch.exp((v - middle) ** 2 * (-1.0 / 3.0)) * (1.0 / math.sqrt(3.0 * math.pi))
         return (*nothing, gradient * normal - by_v)
@@ -257,18 +265,20 @@ def _counts(k: int, t: Array, v: Array) -> tuple[Array, Array, Array]:
     """How far each entry is above t, the chance that it is, and the chances that 0 to k - 1 of its neighbours are.
 
     Of 2 n blocks the first n are for the entries before each, the others for those after it, with a zero in front: one
-    recursion runs from both ends of the table, so that there are few and large operations.
+    recursion runs from both ends of the table, so that there are few and large operations. Beside the table is room
+    for that of the gradient.
     """
     u = v.T[:, :, None] - t
     above = torch.erfc(u * -math.sqrt(0.5)).mul_(0.5).repeat(2, 1, 1)
-    table = u.new_empty((len(above), k + 1, *u.shape[1:]))
+    both = u.new_empty((2, len(above), k + 1, *u.shape[1:]))
+    table = both[0]
     table[:, 0] = 0.0
     here, below, a = _ends(table[:, 1:]), _ends(table[:, :-1]), _ends(above[:, None])
     here[0][:, 0] = 1.0
     here[0][:, 1:] = 0.0
     for j in range(len(a) - 1):
         torch.lerp(here[j], below[j], a[j], out=here[j + 1])
-    return u, above, table
+    return u, above, both
 
 
 def _ends(table: Array) -> list[Array]:
@@ -288,10 +298,9 @@ def _at_most(table: Array, middle: Array, t: Array) -> Array:
     return chance.sub_(ndtr((t - middle) * math.sqrt(2.0)))
 
 
-def _changed(above: Array, table: Array, weight: Array) -> Array:
+def _changed(above: Array, table: Array, marked: Array, weight: Array) -> Array:
     """The chance that k - 1 of all but two lie above t: one of them each entry, the other, weighted, any other."""
     # The recursion of `_counts` with one entry left out, which carries its weight: no or one entry was left out so far.
-    marked = torch.empty_like(table)
     marked[:, 0] = 0.0
     here, below, a = _ends(marked[:, 1:]), _ends(marked[:, :-1]), _ends(above[:, None])
     counts, w = _ends(table[:, 1:]), _ends(weight.repeat(2, 1, 1)[:, None])

@@ -57,7 +57,8 @@ def minimize_energy(
     energy : Energy
         What is minimised.
     tol : float
-        The optimum counts as proved when ``upper - lower <= tol * max(unit, |upper|)``, unit the largest coefficient.
+        The optimum counts as proved when ``upper - lower <= tol * max(unit, |upper|)``, unit the step between values,
+        where they lie on a grid as those of whole numbers do, else the largest coefficient.
     method : str
         ``"auto"``, or the name of a search, `varopt.solvers.discrete.SEARCHES`, which then runs before anything else.
     x0 : ndarray, optional

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from varopt._clock import TimeUp, deadline
 from varopt._display import Progress
 from varopt._domains import as_finite
 from varopt._threads import one_thread
@@ -20,20 +21,20 @@ from varopt.certificates import (
     Certificate,
     DualGap,
     NoCertificate,
+    Verifier,
     curves_down,
-    enclosed,
     falls_for_ever,
     floor,
     rests,
-    verified,
 )
 from varopt.composite import Composite, NotComposite, composite
 from varopt.model import Constraint, Expression, Objective, Parametric, Variable, as_constraints, as_objective
+from varopt.model.blocks import LargestBlock
 from varopt.model.points import ordered, split
 from varopt.optimize._result import Result, Status, final_line, progress_line
 from varopt.solvers import METHODS, Auto, State, Way, settle
 
-__all__ = ["maximize", "minimize"]
+__all__ = ["maximize", "minimize", "minimize_together"]
 
 Vector = NDArray[np.float64]
 
@@ -43,14 +44,11 @@ _MORE_ENTRIES = 400_000  # of all rows, up to which a direction is looked for wh
 _STEEP = 1e5  # ratio of gradients beyond which steep terms may hide what others do far away
 _SHARE = 2.0**-12  # of the sizes of parts that counts as their unit, here as at zero
 _DOUBTFUL = 1e-3  # relative gap without an assumption beyond which one that closes it is not believed
+_TO_SETTLE = 1.0  # seconds at most in which a stopped run looks for its bracket
 _LARGE = 1500  # rows and columns beyond which factorisations of all kinds gain from threads
 
 
-class _TimeUp(Exception):
-    """The time limit was reached."""
-
-
-STOPPED = (_TimeUp, KeyboardInterrupt, StopIteration)  # what ends a run with what is known by then
+STOPPED = (TimeUp, KeyboardInterrupt, StopIteration)  # what ends a run with what is known by then
 
 
 def minimize(
@@ -75,12 +73,13 @@ def minimize(
         ``"auto"`` chooses, and other methods go on where one ends without a proof; `Result.method` says what ran. By
         name: ``"newton"`` (path following, then an exact
         crossover), ``"pivoting"`` (lassos), ``"block-descent"`` (large ones), ``"working-set"`` and ``"range"`` (more
-        variables than rows), ``"low-rank"`` (few combinations of many variables), ``"program"`` (small problems),
+        variables than rows), ``"low-rank"`` (few combinations of many variables), ``"orthogonal"`` (columns that are
+        nearly dependent), ``"program"`` (small problems),
         ``"taut-string"`` (total variation of a signal), ``"knots"`` (trend filtering), ``"multipliers"`` (sparse rows
-        and a ridge), ``"interior-point"`` (other banded and sparse problems), ``"group-newton"`` (norms of groups),
-        ``"graduated"`` (what is not convex), ``"freezing"`` (data that are not in memory), ``"diagonal-newton"`` and
-        ``"lbfgs"`` (the paper's), with their defaults; or a configuration such as
-        ``vo.solvers.Newton(schedule=vo.solvers.Adaptive())``.
+        and a ridge), ``"interior-point"`` (other banded and sparse problems), ``"group-descent"`` (group lassos),
+        ``"conic"`` and ``"group-newton"`` (other norms, of few rows and of many), ``"graduated"`` (what is not
+        convex), ``"freezing"`` (data that are not in memory), ``"diagonal-newton"`` and ``"lbfgs"`` (the paper's), with
+        their defaults; or a configuration such as ``vo.solvers.Newton(schedule=vo.solvers.Adaptive())``.
         For discrete variables: ``"free-energy"`` and the others in `varopt.solvers.discrete.SEARCHES`.
     x0 : point, optional
         Where to start: a flat array or a mapping from variables. Zero by default.
@@ -154,6 +153,13 @@ def minimize(
     if black_box:
         raise ValueError(f"{', '.join(map(repr, black_box))} applies to a black box only: give a callable and a space.")
     tol, time_limit = _check_options(tol, method, time_limit, callback)
+    if any(isinstance(block, LargestBlock) for block in objective.blocks):
+        from varopt.optimize._lifted import minimize_lifted  # which minimises what it makes of them
+
+        return minimize_lifted(
+            objective, constraints, tol=tol, method=method, x0=x0, resume=resume, callback=callback, progress=progress,
+            time_limit=time_limit,
+        )  # fmt: skip
     stored = any(block.stored for block in objective.blocks)
     if constraints:
         if stored:
@@ -177,6 +183,7 @@ def minimize(
 
     check = watch(line, callback, time_limit, before)
     status: Status | None = None
+    left = _TO_SETTLE
     with threads(problem):
         try:
             if rests(problem, state.x):
@@ -187,11 +194,14 @@ def minimize(
                 state.see(state.x, float(objective(state.x)))
                 state.record()
             else:
-                solver.solve(problem, state, tol, check)
+                with deadline(None if time_limit is None else time_limit - (state.elapsed - before)):
+                    solver.solve(problem, state, tol, check)
         except STOPPED as reason:
             status = stopped(reason)
-            settle(problem, state)
-        result = conclude(objective, problem, state, tol, status, " > ".join(state.ran) or "none")
+            left = _TO_SETTLE if time_limit is None else min(_TO_SETTLE, 0.04 + 0.08 * time_limit)
+            settle(problem, state, left)
+        with deadline(None if status is None else left):
+            result = conclude(objective, problem, state, tol, status, " > ".join(state.ran) or "none")
         line.end(final_line(result))
         return result
 
@@ -205,19 +215,31 @@ def watch(line: Progress, callback: Any, time_limit: float | None, before: float
         if callback is not None:
             callback(current)
         if time_limit is not None and current.elapsed - before > time_limit:
-            raise _TimeUp
+            raise TimeUp
 
     return check
 
 
 def stopped(reason: BaseException) -> Status:
     """How a run has ended that something has stopped."""
-    return Status.TIME_LIMIT if isinstance(reason, _TimeUp) else Status.INTERRUPTED
+    return Status.TIME_LIMIT if isinstance(reason, TimeUp) else Status.INTERRUPTED
 
 
 def threads(problem: Composite) -> Any:
     """One thread for small problems, which lose by more."""
     return nullcontext() if _is_large(problem) else one_thread()
+
+
+def minimize_together(
+    objectives: Sequence[Any], *, tol: float = 1e-9, memory: int | str | None = None, progress: bool = False,
+    time_limit: float | None = None,
+) -> list[Result]:  # fmt: skip
+    """Minimise objectives whose rows are the same and not in memory: they share the passes over the data."""
+    tol, time_limit = _check_options(tol, "auto", time_limit, None)
+    admissible = [_admissible(f) for f in objectives]
+    states = [start(objective, None, None) for objective in admissible]
+    options = {"callback": None, "progress": progress, "time_limit": time_limit, "memory": memory}
+    return _elsewhere(admissible, states, "auto", tol, **options)
 
 
 def _is_unbounded(objective: Objective, problem: Composite) -> bool:
@@ -426,22 +448,15 @@ def _bracket(objective: Objective, problem: Composite, state: State, x: Vector, 
     claimed = _claimed(problem, state, value)
     if problem.not_convex or not math.isfinite(value):
         return claimed
-    inside, error = enclosed(objective, x)
-    if not claimed.assumption and problem.matrix is None and math.isfinite(claimed.lower):  # nothing multiplied out
-        # Weak duality alone: what is left to charge is the rounding of the value, and as much again of the gap.
-        charge = error + abs(value - inside)
-        lower, upper = inside - (value - claimed.lower) - 2.0 * charge, max(value, inside + error)
-        lower = max(lower, 0.0) if floor(problem) == 0.0 else lower  # losses and penalties: no rounding in that
-        if claimed._replace(lower=lower, upper=upper).within(tol):
-            return claimed._replace(lower=min(lower, value), upper=upper)
-    proved = _verified(objective, x, value, state.dual)._replace(unit=state.unit)
-    least = floor(problem)
-    if not proved.within(tol) and claimed._replace(lower=least).within(tol):
+    verifier = Verifier(objective, x)
+    proved = _proved(verifier, state, value, state.dual)
+    if proved.within(tol):
+        return proved
+    if claimed._replace(lower=floor(problem)).within(tol):
         # Parts that are at their least values prove it without any subgradient.
         at_rest = [np.zeros(r.count) for r in problem.rows]
         at_rest += [np.zeros(int(g.sizes[g.weights > 0.0].sum())) for g in problem.groups if np.any(g.weights > 0.0)]
-        other = _verified(objective, x, value, at_rest)._replace(unit=state.unit)
-        proved = max(proved, other, key=lambda b: b.lower)
+        proved = max(proved, _proved(verifier, state, value, at_rest), key=lambda b: b.lower)
     # Of parts that cancel at x no digit may be left: then their own size is what the rounding is measured by.
     unit = max(state.unit, _SHARE * _sizes(problem, x))
     proved, claimed = proved._replace(unit=unit), claimed._replace(unit=unit)
@@ -451,7 +466,7 @@ def _bracket(objective: Objective, problem: Composite, state: State, x: Vector, 
         return proved
     if claimed.assumption and math.isfinite(proved.lower) and not proved.within(_DOUBTFUL) and _is_steep(problem):
         return proved  # steep terms may hide a far optimum: the assumption is not believed
-    if claimed.lower > inside + error:
+    if claimed.lower > sum(verifier.value):
         return proved  # since the value at x refutes what is claimed
     upper = max(claimed.upper, proved.upper) if math.isfinite(proved.upper) else claimed.upper
     return claimed._replace(upper=upper, assumption=claimed.assumption or ROUNDING)
@@ -480,10 +495,10 @@ def _claimed(problem: Composite, state: State, value: float) -> _Bracket:
     return _Bracket(min(least, value), value, "", DualGap, state.unit) if least > claimed.lower else claimed
 
 
-def _verified(objective: Objective, x: Vector, value: float, dual: Sequence[Vector | None] | None) -> _Bracket:
+def _proved(verifier: Verifier, state: State, value: float, dual: Sequence[Vector | None] | None) -> _Bracket:
     """The bracket with all rounding charged; the value as the objective gives it is inside."""
-    lower, upper, _ = verified(objective, x, dual)
-    return _Bracket(min(lower, value), max(upper, value), "", DualGap)
+    lower, upper, _ = verifier.bracket(dual)
+    return _Bracket(min(lower, value), max(upper, value), "", DualGap, state.unit)
 
 
 def _status(objective: Objective, problem: Composite, state: State, bracket: _Bracket, tol: float) -> Status:

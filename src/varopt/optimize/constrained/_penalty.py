@@ -20,8 +20,9 @@ __all__ = ["Penalised", "spread"]
 Vector = NDArray[np.float64]
 Weights = Sequence[Vector]  # of each constraint, one for each of its rows
 
-FIRST = 32.0  # times the estimate of a multiplier, which the first weights are
+FIRST = 8.0  # times the estimate of a multiplier, which the first weights are
 _PROBES = 8  # random vectors that stand in for the rows of an operator
+_ZERO = 4 * float(np.finfo(np.float64).eps)  # share of the largest coordinate that counts as zero
 ROUNDING = 1e-12  # share of the size of what is compared by which rounding may violate a constraint
 
 
@@ -70,7 +71,7 @@ class Penalised:
 
     def problem(self, weights: Weights) -> Composite:
         """The penalised objective as the solvers see it; what is computed of the data is kept for other weights."""
-        rows = [replace(r, weights=w) for r, w in zip(self.rows, weights, strict=True)]
+        rows = [replace(r, weights=w, hard=True) for r, w in zip(self.rows, weights, strict=True)]
         return replace(self._form, rows=(*self.own.rows, *rows))
 
     # -- Weights ------------------------------------------------------------------------------------------------------
@@ -83,7 +84,9 @@ class Penalised:
             lengths = spread(r.linear, np.divide(1.0, gradient, out=np.zeros_like(gradient), where=gradient > 0.0))
             weights.append(np.where(lengths > 0.0, FIRST / np.where(lengths > 0.0, lengths, 1.0), np.nan))
         known = np.concatenate(weights)
-        default = float(np.nanmedian(known)) if np.any(np.isfinite(known)) else 1.0
+        if np.all(np.isfinite(known)):
+            return weights
+        default = float(np.median(known[np.isfinite(known)])) if np.any(np.isfinite(known)) else 1.0
         return [np.where(np.isfinite(w), w, default) for w in weights]
 
     def _gradient_sizes(self) -> Vector:
@@ -97,8 +100,12 @@ class Penalised:
                 size = size + np.sqrt(diagonal * max(2.0 * r.total(r.offset), 0.0)) + diagonal * far
         if problem.matrix is not None:
             size = size + np.abs(np.asarray(problem.matrix.diagonal())) * far
+        at_zero = problem.gradient_at_zero
         for r in problem.rows:
-            size = size + (r.largest_gradient if r.linear.storage != "operator" else np.abs(r.gradient(r.offset)))
+            at_zero = at_zero + r.gradient(r.offset)
+            if r.linear.storage != "operator":  # the sizes of the gradients of single rows, added up as of random signs
+                size = size + r.largest_gradient / np.sqrt(max(r.count, 1))
+        size = np.maximum(size, np.abs(at_zero))
         for group in problem.groups:
             weights = np.broadcast_to(group.spread(group.weights), (group.offset.size,))
             size = size + np.sqrt(group.linear.gram_diagonal(weights**2))
@@ -130,8 +137,12 @@ class Penalised:
         return np.abs(z) if c.is_equality else np.maximum(z, 0.0)
 
     def allowed(self, x: Vector) -> list[Vector]:
-        """What rounding may make of that, for each row: a share of the sizes of what is compared."""
-        return [ROUNDING * (spread(r.linear, np.abs(x)) + np.abs(r.offset)) for r in self.rows]
+        """What rounding may make of that, for each row: a share of the sizes of what is compared.
+
+        A coordinate that should be zero is so but for the rounding of the largest one.
+        """
+        size = np.abs(x) + _ZERO / ROUNDING * float(np.abs(x).max(initial=0.0))
+        return [ROUNDING * (spread(r.linear, size) + np.abs(r.offset)) for r in self.rows]
 
     def violation(self, x: Vector) -> float:
         """The largest excess."""
@@ -149,6 +160,7 @@ def _is_explicit(linear: Map) -> bool:
 def spread(linear: Map, scale: Vector) -> Vector:
     """The lengths of the rows with columns times `scale`; of an operator, about."""
     if _is_explicit(linear):
-        return np.sqrt(linear.row_variance(scale))
+        with np.errstate(over="ignore", invalid="ignore"):  # beyond what any point is worth
+            return np.sqrt(linear.row_variance(scale))
     signs = np.random.default_rng(0).choice([-1.0, 1.0], (_PROBES, linear.shape[1]))
     return np.asarray(np.sqrt(np.mean(np.square(linear.apply(signs * scale)), axis=0)))

@@ -10,20 +10,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from varopt._clock import deadline
 from varopt._display import Progress
 from varopt.certificates import (
     DualGap,
     Infeasible,
     NoCertificate,
+    Verifier,
     contradiction,
-    enclosed,
     falls_for_ever,
     floor,
     rests,
-    subgradients,
     verified,
 )
-from varopt.composite import NotComposite
+from varopt.composite import Composite, NotComposite
 from varopt.model import Constraint, Objective
 from varopt.model.points import flattened, unflatten
 from varopt.optimize._minimize import STOPPED, Refused, chosen, conclude, start, stopped, threads, watch
@@ -55,17 +55,18 @@ def minimize_constrained(
     penalised = Penalised(objective, constraints)
     try:
         weights = penalised.first_weights()
-        solver = chosen(method, penalised.problem(weights))
+        problem = penalised.problem(weights)
+        solver = chosen(method, problem)
     except (NotComposite, Refused) as refusal:
         raise NotComposite(f"{refusal} See f.explain().") from None
-    whole = penalised.objective(weights)
-    state = start(whole, x0, resume)
+    state = start(penalised.objective(weights), x0, resume)
     line = Progress(progress)
     check = watch(line, callback, time_limit, state.elapsed)
-    run = _Run(penalised, solver, tol, check, state, weights)
-    with threads(penalised.problem(weights)):
+    run = _Run(penalised, solver, tol, check, state, weights, problem)
+    with threads(problem):
         try:
-            outcome = run.solve()
+            with deadline(time_limit):
+                outcome = run.solve()
         except STOPPED as reason:
             outcome = stopped(reason)
             settle(run.problem, run.state)
@@ -84,11 +85,11 @@ class _Run:
     check: Check
     state: State
     weights: list[Vector]
+    problem: Composite
     proof: Contradiction | Ray | None = None
     lower: float = -math.inf  # the best bound of earlier rounds, which holds for any weights
 
     def __post_init__(self) -> None:
-        self.problem = self.penalised.problem(self.weights)
         self.state.unit = self.penalised.own.unit
 
     # -- The rounds ---------------------------------------------------------------------------------------------------
@@ -158,17 +159,20 @@ class _Run:
         return dual is not None and all(bool(np.all(np.abs(u) < 1.0 - _BOUND)) for u in dual)
 
     def _raise_weights(self) -> None:
-        """Of the rows that are missed, or whose multipliers are at their weights; of all where that tells nothing."""
+        """Of constraints with rows that are missed or whose multipliers are at their weights, else of all.
+
+        All rows of such a constraint: what some cannot bear, their neighbours would have to.
+        """
         penalised, x, dual = self.penalised, self.state.x, self._dual()
         finite = bool(np.all(np.isfinite(x))) and math.isfinite(self.state.lower)
-        short = [np.zeros(w.size, dtype=bool) for w in self.weights]
+        short = [False] * len(self.weights)
         if finite:
             pairs = zip(penalised.excesses(x), penalised.allowed(x), strict=True)
-            short = [missed > allowed for missed, allowed in pairs]
+            short = [bool(np.any(missed > allowed)) for missed, allowed in pairs]
             if dual is not None:
-                short = [s | (np.abs(u) >= 1.0 - _BOUND) for s, u in zip(short, dual, strict=True)]
-        every = not any(s.any() for s in short)
-        self.weights = [np.where(s | every, _RAISED * w, w) for s, w in zip(short, self.weights, strict=True)]
+                short = [s or bool(np.any(np.abs(u) >= 1.0 - _BOUND)) for s, u in zip(short, dual, strict=True)]
+        every = not any(short)
+        self.weights = [_RAISED * w if s or every else w for s, w in zip(short, self.weights, strict=True)]
         self.problem = penalised.problem(self.weights)
         before = self.state
         for row in before.history:
@@ -230,7 +234,7 @@ class _Run:
         nearest = repaired(penalised, flattened(variables, point))
         if penalised.holds(nearest):
             return None, nearest
-        slopes = [np.where(np.abs(u) > _NOISE, u, 0.0) for u in subgradients(missing, state.x, state.dual)]
+        slopes = [np.where(np.abs(u) > _NOISE, u, 0.0) for u in Verifier(missing, state.x).subgradients(state.dual)]
         multipliers = [w * u for w, u in zip(weights, slopes, strict=True)]
         exact = contradiction(penalised.rows, [c.is_equality for c in penalised.constraints], multipliers)
         if exact is None:
@@ -270,7 +274,7 @@ class _Run:
         dual = self._dual()
         if dual is None and not self.problem.not_convex and np.all(np.isfinite(self.state.x)):
             try:
-                dual = subgradients(self.penalised.objective(self.weights), self.state.x, self.state.dual)
+                dual = Verifier(self.penalised.objective(self.weights), self.state.x).subgradients(self.state.dual)
                 dual = dual[len(dual) - len(self.weights) :]
             except ValueError:  # pieces beyond degree two
                 dual = None
@@ -281,31 +285,34 @@ class _Run:
     def _finished(self, result: Result, multipliers: Sequence[Vector]) -> Result:
         penalised, x = self.penalised, result.x
         own = flattened(penalised.f.variables, unflatten(tuple(result.slices), x))
-        value, lower, status = float(penalised.f.at(own)), result.lower, result.status
-        if not penalised.holds(x):
+        value, lower, upper, status = float(penalised.f.at(own)), result.lower, result.upper, result.status
+        violation = penalised.violation(x)
+        if violation > 0.0 and not penalised.holds(x):
             upper = math.inf
             status = Status.NOT_FOUND if status not in (Status.TIME_LIMIT, Status.INTERRUPTED) else status
         else:
-            upper = self._upper(own, value, x, multipliers)
+            if violation > 0.0 or status is Status.GAP_OPEN:  # else it is that of F, which is f there
+                upper = self._upper(own, value, x, multipliers)
+            upper = max(upper, value)
             if status is Status.UNBOUNDED:  # of these weights only
                 status = Status.GAP_OPEN
             if status is Status.GAP_OPEN and upper - lower <= self.tol * max(self.state.unit, abs(upper)):
                 status = Status.ASSUMED if result.certificate.assumption else Status.OPTIMAL
-        least = floor(penalised.own)
-        if upper - least <= self.tol * max(self.state.unit, abs(upper)):  # parts at their least values prove it
+        least = floor(penalised.own)  # parts at their least values may prove it
+        if math.isfinite(upper) and upper - least <= self.tol * max(self.state.unit, abs(upper)):
             lower, status = least, Status.OPTIMAL if status in (Status.GAP_OPEN, Status.ASSUMED) else status
             result = replace(result, certificate=DualGap(lower, upper))
         lower = min(lower, value)
         known = math.isfinite(lower) and math.isfinite(upper)
         bracket = replace(result.certificate, lower=lower, upper=upper) if known else NoCertificate(lower, upper)
         return replace(
-            result, fun=value, certificate=bracket, status=status, violation=penalised.violation(x),
+            result, fun=value, certificate=bracket, status=status, violation=violation,
             multipliers=self._by_constraint(multipliers),
         )  # fmt: skip
 
     def _upper(self, own: Vector, value: float, x: Vector, multipliers: Sequence[Vector]) -> float:
         """The value of f at the point with its rounding, and what the constraints are missed by, as they are worth."""
-        inside, error = enclosed(self.penalised.f, own) if own.size else (value, 0.0)
+        inside, error = Verifier(self.penalised.f, own).value if own.size else (value, 0.0)
         missed = sum(
             float(np.abs(y) @ e) for y, e in zip(multipliers, self.penalised.excesses(x), strict=True) if np.any(e)
         )
