@@ -6,7 +6,24 @@
 (2.0, 2.0, 'PROVED')
 """
 
+from varopt.discrete._labels import LabelledResult
 from varopt.discrete._problems import ising, max_cut, max_sat, qubo
-from varopt.discrete._readers import Formula, read_cnf, read_gset, read_qubo
+from varopt.discrete._readers import Formula, read_cnf, read_dimacs, read_edges, read_gset, read_qubo
+from varopt.discrete._writers import write_cnf, write_gset, write_qubo
 
-__all__ = ["Formula", "ising", "max_cut", "max_sat", "qubo", "read_cnf", "read_gset", "read_qubo"]
+__all__ = [
+    "Formula",
+    "LabelledResult",
+    "ising",
+    "max_cut",
+    "max_sat",
+    "qubo",
+    "read_cnf",
+    "read_dimacs",
+    "read_edges",
+    "read_gset",
+    "read_qubo",
+    "write_cnf",
+    "write_gset",
+    "write_qubo",
+]

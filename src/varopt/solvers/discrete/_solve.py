@@ -14,9 +14,10 @@ from varopt.certificates import Certificate, Exhaustive, Relaxation
 from varopt.solvers._state import State
 from varopt.solvers.discrete._contraction import Contraction, contract
 from varopt.solvers.discrete._energy import Energy
+from varopt.solvers.discrete._pool import Collector
 from varopt.solvers.discrete.bounds import Spins, quadratic_minorant, semidefinite_bound, spins_of, termwise_bound
 from varopt.solvers.discrete.proofs import branch_and_bound, eliminate, elimination_order
-from varopt.solvers.discrete.search import DESCENTS, Found, MeanFieldDescent, Sweeper, population_search
+from varopt.solvers.discrete.search import DESCENTS, Found, MeanFieldDescent, Sweeper, is_symmetric, population_search
 
 __all__ = ["SEARCHES", "RunEnded", "solve"]
 
@@ -53,6 +54,7 @@ class _Run:
     rng: np.random.Generator
     chain: list[str]  # what ran, in order
     small: Contraction  # what is searched
+    pool: Collector | None = None
     polisher: Sweeper | None = field(init=False)
     relaxed: bool = False  # whether the relaxation has been solved
 
@@ -87,6 +89,8 @@ class _Run:
     def found(self, found: Found) -> None:
         """What the search has found."""
         self.state.steps = found.sweeps
+        if self.pool is not None:
+            self.pool.add(*(found.others or (found.x[:, None], np.array([found.value]))))
         if found.value < self.state.upper + self.small.rounding:
             self.see(self.small.lift(found.x), found.sweeps)
         else:
@@ -122,7 +126,7 @@ def solve(
     energy: Energy, state: State, tol: float, check: Callable[[State], None], rng: np.random.Generator, *,
     start: Vector | None = None, target: float = -math.inf, time_limit: float = math.inf,
     method: str = "auto", device: str | None = None, chain: list[str] | None = None,
-    beta: Callable[[float], float] | None = None,
+    beta: Callable[[float], float] | None = None, pool: int = 0,
 ) -> None:  # fmt: skip
     """Minimise an energy; it ends by raising a `RunEnded`, or whatever `check` raises, with everything in `state`.
 
@@ -133,11 +137,14 @@ def solve(
 
     `beta` is the schedule of a free-energy search, by name or by default. What ran is appended to `chain`, in order:
     ``"elimination"``, the name of the search, ``"semidefinite"``, ``"branch-and-bound"``. The bound that costs nothing,
-    term by term, is always taken and not named.
+    term by term, is always taken and not named. So many of the best different points as `pool` says are left in the
+    state.
     """
     named = method != "auto"
     small = Contraction.none(energy) if named else contract(energy)  # who names a search wants it to have the problem
     run = _Run(energy, state, tol, target, check, time_limit, rng, [] if chain is None else chain, small)
+    if pool:
+        run.pool = Collector(pool, is_symmetric(small.energy))
     options: dict[str, Any] = {} if device is None else {"device": device}
     options |= {} if beta is None or method == "mean-field" else {"beta": beta}
     name = method if named else "free-energy"
@@ -162,6 +169,9 @@ def solve(
         if str(outcome) == "target" and not run.relaxed and not run.expired():
             _relax(run)
         raise
+    finally:
+        if run.pool is not None:
+            state.pool = [small.lift(x) for x in run.pool.points]
 
 
 def _bound_termwise(run: _Run) -> None:

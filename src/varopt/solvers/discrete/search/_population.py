@@ -56,6 +56,7 @@ class Found(NamedTuple):
     value: float
     epoch: int
     sweeps: int
+    others: tuple[Vector, Vector] | None = None  # all replicas, and about what their energies are
 
 
 def population_search(
@@ -182,7 +183,7 @@ class _Population:
     def found(self, x: Vector, value: Vector, epoch: int) -> Found:
         """The best."""
         best = x[:, int(value.argmin())].copy()
-        return Found(best, float(self.energy.value(best)), epoch, self.sweeps)
+        return Found(best, float(self.energy.value(best)), epoch, self.sweeps, (x, value))
 
 
 def _sweeper(energy: Energy, rng: np.random.Generator, device: str | None) -> Any:
