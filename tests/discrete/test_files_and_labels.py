@@ -75,7 +75,7 @@ def test_mappings_of_labels_and_models():
         ({"ab": -1.0}, "must map pairs"),
         ({(0, -1): 1.0}, "indices >= 0"),
         ({(0, 1): "x"}, "a value that is none"),
-        ({(0, 1): np.nan}, "finite|NaN"),
+        ({(0, 1): np.nan}, "finite"),
     ],
 )
 def test_bad_keys_are_named(Q, message):
@@ -95,7 +95,8 @@ def test_the_pool_has_different_points_best_first(rng):
     assert np.all(np.diff(r.pool.fun) >= 0)
     assert r.pool.fun[0] == r.fun
     assert_array_equal(r.pool.distance, [[int(np.sum(a != b)) for b in r.pool.x] for a in r.pool.x])
-    cuts = max_cut(sp.csr_array(np.roll(np.eye(9), 1, axis=1)), pool=3)  # a ring: many best cuts
+    ring = np.roll(np.eye(9), 1, axis=1)
+    cuts = max_cut(sp.csr_array(ring + ring.T), pool=3)  # many best cuts
     assert cuts.pool.fun[0] == cuts.fun == 8.0
     assert np.all(np.diff(cuts.pool.fun) <= 0)
     assert cuts.pool.distance[0, 1] not in (0, 9)  # a cut and its mirror image are one
@@ -130,7 +131,7 @@ def test_compressed_files(pack, tmp_path):
     path.write_bytes(pack(b"3 2\n1 2 4\n2 3 -1\n"))
     assert_array_equal(read_gset(path).toarray(), [[0, 4, 0], [4, 0, -1], [0, -1, 0]])
     path.write_bytes(pack(b"3 2\n1 2 4\n2 3 -1\n" * 50)[:-9])
-    with pytest.raises(ValueError, match="graph.any, line"):
+    with pytest.raises(ValueError, match=r"graph\.any, line"):
         read_gset(path)
 
 
@@ -160,7 +161,7 @@ def test_dimacs_graphs_and_lists_of_edges(tmp_path):
 def test_headers_that_claim_too_much(text, read, tmp_path):
     path = tmp_path / "huge"
     path.write_text(text)
-    with pytest.raises(ValueError, match="announces 2000000000 (nodes|variables)"):
+    with pytest.raises(ValueError, match=r"announces 2000000000 (nodes|variables)"):
         read(path)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import itertools
 import lzma
 import math
 from collections.abc import Iterator
@@ -18,13 +19,13 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-__all__ = ["Formula", "opened", "read_cnf", "read_dimacs", "read_edges", "read_gset", "read_qubo"]
+__all__ = ["Formula", "first_words", "read_cnf", "read_dimacs", "read_edges", "read_gset", "read_qubo"]
 
 _MOST = 10_000_000  # nodes or variables that a header may announce
 _COMPRESSED: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
 
 
-def opened(path: Path) -> TextIO:
+def _opened(path: Path) -> TextIO:
     """A text file, decompressed where it is compressed."""
     with path.open("rb") as stream:
         start = stream.read(6)
@@ -56,7 +57,7 @@ class _Lines:
 
     def __iter__(self) -> Iterator[list[str]]:
         try:
-            with opened(self.path) as stream:
+            with _opened(self.path) as stream:
                 for line in stream:
                     self.number += 1
                     if words := line.split():
@@ -91,6 +92,13 @@ class _Lines:
         if not math.isfinite(number):
             raise self.wrong(f"a weight must be a finite number; got {word!r}")
         return number
+
+
+def first_words(path: str | PathLike[str], most: int = 1000) -> Iterator[list[str]]:
+    """The words of the first lines that are no comments, of a file that may be compressed."""
+    for words in itertools.islice(_Lines(path), most):
+        if words[0] != "c" and words[0][0] not in "#%*":
+            yield words
 
 
 def read_gset(path: str | PathLike[str]) -> Any:
