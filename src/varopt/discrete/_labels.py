@@ -57,7 +57,7 @@ class LabelledResult(Result):
         if self.graph is None:
             raise ValueError("draw needs the result of max_cut of a networkx graph; this one was given as a matrix.")
         import matplotlib.pyplot as plt
-        import networkx as nx
+        import networkx as nx  # type: ignore[import-untyped]
 
         axes = plt.subplots(figsize=(6, 5), layout="constrained")[1] if axes is None else axes
         where = options.pop("pos", None) or nx.spring_layout(self.graph, seed=0)

@@ -127,8 +127,8 @@ def qubo(
     started = time.perf_counter()
     sign, offset = -1.0 if maximize else 1.0, 0.0
     if hasattr(Q, "change_vartype") and hasattr(Q, "quadratic"):  # dimod, without importing it
-        given, offset, labels = model_matrix(Q)
-        matrix, _ = _matrix("Q", given)
+        given, offset, names = model_matrix(Q)
+        matrix, labels = _matrix("Q", given)[0], names
     else:
         matrix, labels = _matrix("Q", Q)
     fields = sign * _vector("linear", linear, matrix.shape[0])
@@ -261,7 +261,7 @@ def _edge_weight(a: Any, b: Any, value: Any) -> float:
         raise ValueError(f"graph must have numbers for weights; the edge from {a!r} to {b!r} has {value!r}.") from None
 
 
-def _matrix(name: str, value: Any) -> tuple[Any, list[Any] | None]:
+def _matrix(name: str, value: Any) -> tuple[Any, Any]:
     """A finite square matrix, sparse or dense as it came, and the labels of its rows, where it has any."""
     labels = None
     if isinstance(value, Mapping):

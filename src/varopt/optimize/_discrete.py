@@ -102,7 +102,7 @@ def minimize_energy(
         Its ``method`` tells what ran, in order: ``"elimination"``, or ``"free-energy -> semidefinite"``, and
         ``"branch-and-bound"`` after these.
     """
-    if pool is not None and (not isinstance(pool, (int, np.integer)) or isinstance(pool, bool) or pool < 1):
+    if pool is not None and not (_is_number(pool) and pool == int(pool) and pool >= 1):
         raise ValueError(f"pool must be a whole number >= 1, of points to keep; got {pool!r}.")
     _check_options(method, target, time_limit, device)
     _check_beta(method, beta)

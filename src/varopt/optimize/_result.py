@@ -111,11 +111,11 @@ class Result:
     slices: dict[Variable, slice]
     nfev: int = 0
     state: State | None = None
-    pool: Any = None
     violation: float = 0.0
     multipliers: Mapping[Constraint, Any] = field(default_factory=dict, repr=False)
     proof: Any = None
     passes: int = 0
+    pool: Any = None
 
     @property
     def lower(self) -> float:

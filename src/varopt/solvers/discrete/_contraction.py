@@ -144,7 +144,7 @@ class _Couplings:
         largest = np.abs(self._fields)
         np.maximum.at(largest, rows, size)
         able = (degree <= _NEIGHBOURS) | (2.0 * largest >= total * (1.0 - 1e-12))
-        return (1 + np.flatnonzero(able)).tolist()  # type: ignore[no-any-return]
+        return (1 + np.flatnonzero(able)).tolist()
 
     def _merge(self, spin: int, into: int) -> list[int]:
         """``s_spin = -sign(J) s_into``: its couplings become those of the other, with that sign."""

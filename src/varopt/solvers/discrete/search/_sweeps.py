@@ -254,7 +254,7 @@ class Sweeper:
     def _rounded(self, pool: Array, scale: float) -> Array:
         """Noise of a scale in the type of the fields."""
         if not np.issubdtype(self.dtype, np.integer):
-            return self.dtype(scale) * pool
+            return np.asarray(self.dtype(scale) * pool)
         most = np.iinfo(self.dtype).max
         scaled = np.float32(scale) * pool
         np.ceil(scaled, out=scaled)
