@@ -27,7 +27,8 @@ Vector = NDArray[np.float64]
 # not in 300 (`docs/benchmarks.md`).
 _BRANCHED = 130
 _BRANCH_NODES = 50  # where no time limit ends it; set by hand
-_RELAXATION_SHARES = (0.15, 0.25)  # of the time that is left, for the relaxation, then for its proof
+_CONTRACTION_SHARE = 0.05  # of the time, to take bits out, and to look for an order of elimination
+_RELAXATION_SHARES = (0.1, 0.15)  # of the time that is left, for the relaxation, then for its proof
 _SINGLE = 2.0**24  # whole numbers up to this are exact in single precision
 
 SEARCHES: dict[str, Callable[..., Iterator[Found]]] = {
@@ -39,6 +40,21 @@ SEARCHES: dict[str, Callable[..., Iterator[Found]]] = {
 
 class RunEnded(Exception):
     """Why a run ended: ``proved``, ``target`` or ``settled``. No error: it ends the run from wherever it is."""
+
+
+@dataclass(frozen=True)
+class _Until:
+    """Asked whether a time has come, or how far it is."""
+
+    state: State
+    end: float
+
+    def __call__(self) -> bool:
+        return self.state.elapsed > self.end
+
+    def left(self) -> float:
+        """Seconds until then."""
+        return self.end - self.state.elapsed
 
 
 @dataclass
@@ -64,11 +80,10 @@ class _Run:
         exact = grain and largest < _SINGLE * grain
         self.polisher = None if exact else Sweeper(self.energy, 1, self.rng, np.float64)
 
-    def within(self, share: float) -> Callable[[], bool]:
+    def within(self, share: float) -> _Until:
         """Asked whether this share of the time that is left now has passed."""
         now = self.state.elapsed
-        end = now + share * (self.limit - now)
-        return lambda: self.state.elapsed > end
+        return _Until(self.state, now + share * (self.limit - now))
 
     def expired(self) -> bool:
         """Whether the time is up."""
@@ -141,7 +156,9 @@ def solve(
     state.
     """
     named = method != "auto"
-    small = Contraction.none(energy) if named else contract(energy)  # who names a search wants it to have the problem
+    end = state.elapsed + _CONTRACTION_SHARE * (time_limit - state.elapsed)
+    # Who names a search wants it to have the problem.
+    small = Contraction.none(energy) if named else contract(energy, lambda: state.elapsed > end)
     run = _Run(energy, state, tol, target, check, time_limit, rng, [] if chain is None else chain, small)
     if pool:
         run.pool = Collector(pool, is_symmetric(small.energy))
@@ -153,7 +170,8 @@ def solve(
             run.see(start, 0)
         if not named:
             _bound_termwise(run)
-        order = elimination_order(run.small.energy) if run.small.energy.size else []
+        brief = run.within(_CONTRACTION_SHARE)
+        order = elimination_order(run.small.energy, expired=brief) if run.small.energy.size else []
         if not named:
             _exact(run, order)
         run.chain.append(name)
@@ -171,7 +189,7 @@ def solve(
         raise
     finally:
         if run.pool is not None:
-            state.pool = [small.lift(x) for x in run.pool.points]
+            state.pool = [*small.lift(np.array(run.pool.points).T).T] if run.pool.points else []
 
 
 def _bound_termwise(run: _Run) -> None:
