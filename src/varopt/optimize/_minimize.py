@@ -354,14 +354,16 @@ def _discrete(
     objective: Objective, options: dict[str, Any], resume: Any, constraints: tuple[Constraint, ...]
 ) -> Result:
     """Hand over to the solver of bits and choices."""
-    if constraints:
-        raise ValueError("subject_to does not apply to discrete variables yet: add penalties to the objective.")
     from varopt.optimize._discrete import minimize_discrete  # bits bring forty modules along
 
     unknown = [name for name in options if name not in _DISCRETE_OPTIONS]
     if unknown or resume is not None:
         raise ValueError(f"{unknown[0] if unknown else 'resume'} does not apply to discrete variables.")
     _check_options(options["tol"], "auto", options["time_limit"], options["callback"])
+    if constraints:
+        from varopt.optimize._discrete_constrained import minimize_constrained_bits
+
+        return minimize_constrained_bits(objective, constraints, **options)
     return minimize_discrete(objective, **options)
 
 
