@@ -19,6 +19,7 @@ import scipy.linalg
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from varopt._clock import tick
 from varopt._verified import (
     FEW_COLUMNS,
     SLACK,
@@ -123,6 +124,7 @@ class Balance:
 
     def corrected(self, duals: list[Vector]) -> tuple[Ball, list[Correction]]:
         """What the duals leave, and the moves that balance it exactly."""
+        tick()
         residual = self._refined(duals, self.residual(duals))
         left = ~self._is_balanced(duals, residual)
         if not left.any():
@@ -242,6 +244,7 @@ class Balance:
         scale = inverse_size(np.max(np.abs(narrow), axis=0))
         weighted = narrow * scale  # equations of size one, and rows of the size of their share of room
         weighted *= (room * inverse_size(np.max(np.abs(weighted), axis=1)))[:, None]
+        tick(8.0 * weighted.size * core.size)  # a factor with pivoting is slow
         core, picked = self._independent(weighted, core, scale, duals)
         place = np.ix_(picked, np.searchsorted(columns, core))
         system = Ball(wide.middle[place], wide.radius[place])

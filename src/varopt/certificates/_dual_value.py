@@ -16,6 +16,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from varopt._clock import TimeUp, tick
+from varopt._linalg import solve_definite
 from varopt._verified import SLACK, TINY, UNIT, Ball, dot, down, total
 from varopt.certificates._balance import ENOUGH, PLENTY, Balance, Correction, NoProof
 from varopt.certificates._conjugate import conjugate_above
@@ -26,7 +28,7 @@ __all__ = ["Proof", "verified_lower"]
 
 Vector = NDArray[np.float64]
 
-_SMALL = 1 << 28  # operations that an interior point of our own may take
+_SMALL = 1 << 25  # operations that an interior point of our own may take
 _LEAST = 1e-14  # share of another dual point that is mixed in first
 _MANY = 16  # coordinates without room that are solved for together
 _LITTLE = 1e-6  # share of one that is only guessed that is mixed in last
@@ -83,6 +85,8 @@ def verified_lower(
     with np.errstate(all="ignore"):
         try:
             return _proved(Balance(tuple(rows), vector, scalar, tuple(quadratics), x, norms))
+        except TimeUp:
+            return Proof(-math.inf, "time was up.")
         except (NoProof, NotEnclosed) as reason:
             return Proof(-math.inf, str(reason))
         except np.linalg.LinAlgError:
@@ -227,10 +231,11 @@ def _centred(balance: Balance) -> list[Vector] | None:
     ]
     matrices = [np.asarray(r.linear.dense(), dtype=np.float64) for r in rows]
     for _ in range(60):
+        tick(sum(v.size for v in duals) * balance.size**2)
         residual = balance.fixed.middle + sum(m.T @ v for m, v in zip(matrices, duals, strict=True))
         rooms = [r.room(v) for r, v in zip(rows, duals, strict=True)]
         roots = np.concatenate([room[:, None] * m for room, m in zip(rooms, matrices, strict=True)])
-        step = np.linalg.lstsq(roots.T, -residual, rcond=1e-13)[0]  # the least in units of the rooms
+        step = roots @ solve_definite(roots.T @ roots, -residual)  # the least in units of the rooms
         reach = float(np.abs(step).max(initial=0.0))
         share = min(1.0, 0.7 / reach) if reach > 0.0 else 1.0
         moves = np.split(step, np.cumsum([room.size for room in rooms])[:-1])

@@ -82,7 +82,7 @@ class LinearClassifier(LinearClassifierMixin, SparseCoefMixin, CertifiedLinear):
         data = data._replace(weight=by_class(data.y, data.weight, classes.labels, np.asarray(balance)))
         positives = classes.labels[1:] if classes.labels.size == 2 else classes.labels
         fits = self._fits_stored(data, [signs(data.y, label) for label in positives], clock)
-        self._publish_lines(fits, data.X, data.dtype)
+        self._publish_lines(fits, data.home, data.dtype)
         return self
 
     def _fits(self, rows: WeightedRows, clock: Clock) -> list[Fit]:

@@ -74,7 +74,7 @@ class LinearRegressor(RegressorMixin, CertifiedLinear, LinearModel):
 
     def _fit_stored(self, data: StoredRows, clock: Clock) -> Any:
         fits = self._fits_stored(data, [data.y], clock)
-        self._publish_linear(fits, len(fits) > 1, data.X, data, data)
+        self._publish_linear(fits, len(fits) > 1, data.home, data, data)
         return self
 
     def _fits(self, rows: WeightedRows, clock: Clock) -> list[Fit]:

@@ -118,7 +118,7 @@ class QuantileRegressor(QuantileScore, LinearRegressor):
         if self.non_crossing and len(levels) > 1:
             raise ValueError(f"non_crossing=True needs data in memory, and these are {data.X.where}.")
         fits = self._fits_stored(data, [data.y] * len(levels), clock, [{"level": level} for level in levels])
-        self._publish_linear(fits, len(fits) > 1, data.X, data, data)
+        self._publish_linear(fits, len(fits) > 1, data.home, data, data)
         return self
 
     def _objective(self, problem: LinearProblem, **options: Any) -> Any:

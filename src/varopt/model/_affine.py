@@ -149,6 +149,9 @@ class Expression(metaclass=_Sealed):
     def __rtruediv__(self, other: Any) -> Any:
         raise TypeError(f"{self} cannot be a divisor: expressions are divided by numbers and arrays only.")
 
+    def __abs__(self) -> Any:
+        return generic.absolute(self)
+
     def __pow__(self, exponent: Any) -> Any:
         return generic.power(self, exponent)
 

@@ -11,7 +11,7 @@ Optimization*, arXiv:1212.4507, 2012.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -225,12 +225,13 @@ class Coordinates:
         chosen = (
             list(available) if parameters is None else [parameters] if isinstance(parameters, str) else [*parameters]
         )
-        unknown = [name for name in chosen if name not in available]
+        wanted = {name for name in chosen if isinstance(name, Hashable)}  # not a list: variables compare as they like
+        unknown = [name for name in chosen if not isinstance(name, Hashable) or name not in available]
         if unknown or not chosen:
             known = ", ".join(map(repr, available))
             raise ValueError(f"parameters must name some of {known}; got {unknown[0]!r}." if unknown
                              else f"parameters must name at least one of {known}.")  # fmt: skip
-        return cls(tuple(available[name] for name in available if name in chosen))
+        return cls(tuple(available[name] for name in available if name in wanted))
 
     @property
     def units(self) -> Vector:
@@ -428,8 +429,9 @@ def _certified(bound: Bound, state: State, tol: float, status: Status | None) ->
     from varopt.solvers import settle
 
     objective = layout.objective
-    if all(v.kind != "real" for v in objective.variables):
-        return _bits(objective, layout.mean, state, status)
+    kinds = {v.kind == "real" for v in objective.variables}
+    if kinds != {True}:
+        return _bits(objective, layout.mean, state, status) if kinds == {False} else None
     try:
         problem = composite(objective)
     except NotComposite:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from varopt._clock import TimeUp, deadline
 from varopt._display import Progress
 from varopt._domains import as_finite
 from varopt._threads import one_thread
@@ -28,6 +29,7 @@ from varopt.certificates import (
 )
 from varopt.composite import Composite, NotComposite, composite
 from varopt.model import Constraint, Expression, Objective, Parametric, Variable, as_constraints, as_objective
+from varopt.model.blocks import LargestBlock
 from varopt.model.points import ordered, split
 from varopt.optimize._result import Result, Status, final_line, progress_line
 from varopt.solvers import METHODS, Auto, State, Way, settle
@@ -42,15 +44,11 @@ _MORE_ENTRIES = 400_000  # of all rows, up to which a direction is looked for wh
 _STEEP = 1e5  # ratio of gradients beyond which steep terms may hide what others do far away
 _SHARE = 2.0**-12  # of the sizes of parts that counts as their unit, here as at zero
 _DOUBTFUL = 1e-3  # relative gap without an assumption beyond which one that closes it is not believed
-_LATE = 0.05  # seconds after a time limit from which on a bracket may cost nothing
+_TO_SETTLE = 1.0  # seconds at most in which a stopped run looks for its bracket
 _LARGE = 1500  # rows and columns beyond which factorisations of all kinds gain from threads
 
 
-class _TimeUp(Exception):
-    """The time limit was reached."""
-
-
-STOPPED = (_TimeUp, KeyboardInterrupt, StopIteration)  # what ends a run with what is known by then
+STOPPED = (TimeUp, KeyboardInterrupt, StopIteration)  # what ends a run with what is known by then
 
 
 def minimize(
@@ -75,7 +73,8 @@ def minimize(
         ``"auto"`` chooses, and other methods go on where one ends without a proof; `Result.method` says what ran. By
         name: ``"newton"`` (path following, then an exact
         crossover), ``"pivoting"`` (lassos), ``"block-descent"`` (large ones), ``"working-set"`` and ``"range"`` (more
-        variables than rows), ``"low-rank"`` (few combinations of many variables), ``"program"`` (small problems),
+        variables than rows), ``"low-rank"`` (few combinations of many variables), ``"orthogonal"`` (columns that are
+        nearly dependent), ``"program"`` (small problems),
         ``"taut-string"`` (total variation of a signal), ``"knots"`` (trend filtering), ``"multipliers"`` (sparse rows
         and a ridge), ``"interior-point"`` (other banded and sparse problems), ``"group-descent"`` (group lassos),
         ``"conic"`` and ``"group-newton"`` (other norms, of few rows and of many), ``"graduated"`` (what is not
@@ -139,8 +138,10 @@ def minimize(
     array([1., 0.])
     """
     if isinstance(f, Bound):
-        return _bound(f, space, method, x0, resume, {"tol": tol, "callback": callback, "progress": progress,
-                                                     "time_limit": time_limit, **black_box})  # fmt: skip
+        others = {"space": space, "x0": x0, "resume": resume, "subject_to": subject_to, "memory": memory,
+                  "method": None if method == "auto" else method}  # fmt: skip
+        own = {"tol": tol, "callback": callback, "progress": progress, "time_limit": time_limit}
+        return _bound(f, others, {**own, **black_box})
     if space is not None:
         shared = {"method": method, "x0": x0, "callback": callback, "progress": progress, "time_limit": time_limit}
         return _black_box(space, "minimize", f, {**shared, **black_box}, tol, resume, subject_to)
@@ -152,6 +153,13 @@ def minimize(
     if black_box:
         raise ValueError(f"{', '.join(map(repr, black_box))} applies to a black box only: give a callable and a space.")
     tol, time_limit = _check_options(tol, method, time_limit, callback)
+    if any(isinstance(block, LargestBlock) for block in objective.blocks):
+        from varopt.optimize._lifted import minimize_lifted  # which minimises what it makes of them
+
+        return minimize_lifted(
+            objective, constraints, tol=tol, method=method, x0=x0, resume=resume, callback=callback, progress=progress,
+            time_limit=time_limit,
+        )  # fmt: skip
     stored = any(block.stored for block in objective.blocks)
     if constraints:
         if stored:
@@ -175,6 +183,7 @@ def minimize(
 
     check = watch(line, callback, time_limit, before)
     status: Status | None = None
+    left = _TO_SETTLE
     with threads(problem):
         try:
             if rests(problem, state.x):
@@ -185,11 +194,14 @@ def minimize(
                 state.see(state.x, float(objective(state.x)))
                 state.record()
             else:
-                solver.solve(problem, state, tol, check)
+                with deadline(None if time_limit is None else time_limit - (state.elapsed - before)):
+                    solver.solve(problem, state, tol, check)
         except STOPPED as reason:
             status = stopped(reason)
-            settle(problem, state, lambda: time_limit is not None and state.elapsed - before > time_limit + _LATE)
-        result = conclude(objective, problem, state, tol, status, " > ".join(state.ran) or "none")
+            left = _TO_SETTLE if time_limit is None else min(_TO_SETTLE, 0.04 + 0.08 * time_limit)
+            settle(problem, state, left)
+        with deadline(None if status is None else left):
+            result = conclude(objective, problem, state, tol, status, " > ".join(state.ran) or "none")
         line.end(final_line(result))
         return result
 
@@ -203,14 +215,14 @@ def watch(line: Progress, callback: Any, time_limit: float | None, before: float
         if callback is not None:
             callback(current)
         if time_limit is not None and current.elapsed - before > time_limit:
-            raise _TimeUp
+            raise TimeUp
 
     return check
 
 
 def stopped(reason: BaseException) -> Status:
     """How a run has ended that something has stopped."""
-    return Status.TIME_LIMIT if isinstance(reason, _TimeUp) else Status.INTERRUPTED
+    return Status.TIME_LIMIT if isinstance(reason, TimeUp) else Status.INTERRUPTED
 
 
 def threads(problem: Composite) -> Any:
@@ -257,12 +269,11 @@ def maximize(f: Any, space: Any = None, **options: Any) -> Result:
 _BOUND_OPTIONS = ("tol", "callback", "progress", "time_limit", "parameters", "schedule", "iterations")
 
 
-def _bound(f: Bound, space: Any, method: Any, x0: Any, resume: Any, options: dict[str, Any]) -> Result:
+def _bound(f: Bound, others: dict[str, Any], options: dict[str, Any]) -> Result:
     """Descend a bound in the parameters of its family."""
     from varopt.optimize._bound_descent import minimize_bound
 
-    given = [("space", space), ("x0", x0), ("resume", resume), ("method", None if method == "auto" else method)]
-    unknown = [name for name, value in given if value is not None]
+    unknown = [name for name, value in others.items() if value is not None]
     unknown += [name for name in options if name not in _BOUND_OPTIONS]
     if unknown:
         raise ValueError(
@@ -455,7 +466,7 @@ def _bracket(objective: Objective, problem: Composite, state: State, x: Vector, 
         return proved
     if claimed.assumption and math.isfinite(proved.lower) and not proved.within(_DOUBTFUL) and _is_steep(problem):
         return proved  # steep terms may hide a far optimum: the assumption is not believed
-    if claimed.lower > proved.upper:
+    if claimed.lower > sum(verifier.value):
         return proved  # since the value at x refutes what is claimed
     upper = max(claimed.upper, proved.upper) if math.isfinite(proved.upper) else claimed.upper
     return claimed._replace(upper=upper, assumption=claimed.assumption or ROUNDING)

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from varopt.places._chunks import OfIterable
-from varopt.places._files import FileColumn, RowsOfFile, npy, of_memmap, stretches
+from varopt.places._device import OnDevice, is_device_array, lies_elsewhere, on_device
+from varopt.places._files import RowsOfFile, npy, of_memmap, stretches
 from varopt.places._parquet import OfDataset, dataset_of, is_dataset
 from varopt.places._stored import Column, Part, Stored, Table
 
@@ -53,6 +54,8 @@ class Files(Table):
 def table_of(columns: Sequence[Column]) -> Table:
     """The one table that columns are read from together; a `ValueError` where there is none."""
     tables = list({id(c.table): c.table for c in columns}.values())
+    if len(tables) > 1 and all(isinstance(table, OnDevice) for table in tables):
+        return _one_device(tables)  # type: ignore[arg-type]
     counts = {table.count for table in tables}
     if len(counts) > 1:
         raise ValueError(f"data must have one number of rows; got {' and '.join(map(str, sorted(counts)))}.")
@@ -65,12 +68,23 @@ def table_of(columns: Sequence[Column]) -> Table:
     return Files(files)
 
 
+def _one_device(tables: list[OnDevice]) -> OnDevice:
+    """Arrays that were handed over one by one are one table if they are on one device."""
+    places, counts = {str(t.device) for t in tables}, {t.count for t in tables}
+    if len(places) > 1 or len(counts) > 1:
+        told = " and ".join(sorted(f"{t.count} rows on {t.device}" for t in tables))
+        raise ValueError(f"data must be of one number of rows and on one device; got {told}.")
+    return tables[0]
+
+
 def as_stored(value: Any, name: str = "") -> Stored | None:
     """What is not in memory as an array of ours; None for all else, and for what is small."""
     if isinstance(value, Stored):
         return value
     if type(value) is np.memmap and value.size > SMALL and value.dtype.kind in "biuf":
         return of_memmap(value, name)
+    if lies_elsewhere(value):
+        return on_device(value)[0]
     return None
 
 
@@ -80,12 +94,13 @@ def rows(source: Any, *, X: Any = None, y: Any = None, weight: Any = None) -> An
     Parameters
     ----------
     source : path, pattern, list of paths, pyarrow dataset, or iterable of chunks
-        Parquet files or folders of them; a ``.npy`` file, whose array is X; or an iterable of chunks ``(X, y)`` or
+        Parquet files or folders of them; a ``.npy`` file, whose array is X; an array of PyTorch, CuPy or JAX, which
+        stays on its device; or an iterable of chunks ``(X, y)`` or
         ``(X, y, weight)`` that starts again each time it is iterated over, or a function that makes one.
     X : list of str, optional
         The columns of Parquet files that are features; by default all but those of `y` and `weight`.
     y, weight : str, optional
-        The columns of targets and weights; beside a ``.npy`` file, the paths of theirs.
+        The columns of targets and weights; beside a ``.npy`` file or an array, those of theirs.
 
     Returns
     -------
@@ -106,6 +121,8 @@ def rows(source: Any, *, X: Any = None, y: Any = None, weight: Any = None) -> An
     >>> r.status.name, data.count
     ('OPTIMAL', 1500)
     """
+    if is_device_array(source):
+        return _Arrays(*on_device(source, y, weight))  # type: ignore[arg-type]
     if isinstance(source, (str, Path)) and str(source).endswith(".npy"):
         return _arrays(source, y, weight)
     if isinstance(source, (str, Path)) or is_dataset(source):
@@ -120,9 +137,9 @@ def rows(source: Any, *, X: Any = None, y: Any = None, weight: Any = None) -> An
 
 
 class _Arrays:
-    """The columns of files that hold one array each."""
+    """The columns of files that hold one array each, or of arrays on a device."""
 
-    def __init__(self, X: FileColumn, y: FileColumn | None, weight: FileColumn | None) -> None:
+    def __init__(self, X: Column, y: Column | None, weight: Column | None) -> None:
         self.X, self.y, self.weight, self.count = X, y, weight, X.shape[0]
         table_of([c for c in (X, y, weight) if c is not None])
 

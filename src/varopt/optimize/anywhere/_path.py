@@ -47,12 +47,13 @@ class _Evaluated(NamedTuple):
 
 
 def follow(
-    problem: Problem, x: Vector, deviations: Sequence[float], last: Callable[[int], bool], step: Callable[[], None]
-) -> Generator[Ask, Any, Reached]:
-    """Lower the bound while deviations fall, until `last` says that few enough rows are near."""
+    problem: Problem, x: Vector, deviations: Sequence[float], last: Callable[[Reached], bool],
+    step: Callable[[], None], every: int = 1,
+) -> Generator[Ask, Any, Reached]:  # fmt: skip
+    """Lower the bound while deviations fall, until `last`; of `every` rows one stands for all."""
     deviations, first = list(deviations), list(deviations)
     while True:
-        at = yield from _evaluate(problem, x, deviations, first)
+        at = yield from _evaluate(problem, x, deviations, first, every)
         for _ in range(_STEPS):
             move = solve_definite(at.hessian, -at.gradient)
             decrement = -float(at.gradient @ move)
@@ -60,22 +61,23 @@ def follow(
                 break
             step()
             length = 1.0
-            there = yield from _evaluate(problem, x + move, deviations, first)
+            there = yield from _evaluate(problem, x + move, deviations, first, every)
             while there.value > at.value - _ARMIJO * length * decrement + 1e-13 * abs(at.value) and length > 1e-6:
                 length *= 0.3
-                there = yield from _evaluate(problem, x + length * move, deviations, first)
+                there = yield from _evaluate(problem, x + length * move, deviations, first, every)
             x, at = x + length * move, there
             if decrement <= at.added:
                 break
-        if last(at.near) or deviations[0] <= _SMALLEST * first[0]:
-            return Reached(x, deviations, at.near)
+        reached = Reached(x, deviations, at.near)
+        if last(reached) or deviations[0] <= _SMALLEST * first[0]:
+            return reached
         deviations = [_FACTOR * s for s in deviations]
 
 
 def _evaluate(
-    problem: Problem, x: Vector, deviations: Sequence[float], first: Sequence[float]
+    problem: Problem, x: Vector, deviations: Sequence[float], first: Sequence[float], every: int
 ) -> Generator[Ask, Any, _Evaluated]:
-    moved: list[Moved] = yield Ask(work=[Moments(x, s) for s in deviations])
+    moved: list[Moved] = yield Ask(work=[Moments(x, s, every) for s in deviations])
     value, gradient, hessian = _penalties(problem, x, deviations[0] / first[0])
     return _Evaluated(
         value + sum(m.value for m in moved), gradient + sum(m.gradient for m in moved),

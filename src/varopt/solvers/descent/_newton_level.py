@@ -13,6 +13,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from varopt._clock import tick
 from varopt._linalg import solve_definite
 from varopt.bounds import CompositeBound
 from varopt.composite import Box, Composite
@@ -89,6 +90,7 @@ def descend(
         Where the steps keep to.
     """
     for count in range(1, most + 1):  # noqa: B007  (the number of steps taken is the answer)
+        tick(sum(r.count for r in bound.problem.rows) * bound.mean.size**2)
         gradient = bound.mean_gradient
         matrix = bound.newton_matrix()
         step = solve_definite(matrix, -gradient) if box is None else box.step(matrix, gradient, bound.mean)

@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
@@ -218,6 +219,14 @@ class Energy:
         Values near zero are measured by the steps between values, where there are any, else by the coefficients.
         """
         return tol * max(self.granularity or self.unit, abs(value))
+
+    @cached_property
+    def least_above_floor(self) -> float:
+        """The least value not below `floor` that E can take: on a grid in rational arithmetic, as the floor is exact."""
+        if not (self.granularity and math.isfinite(self.floor)):
+            return self.floor
+        step, constant = Fraction(self.granularity), Fraction(self.constant)
+        return float(constant + step * math.ceil((Fraction(self.floor) - constant) / step))
 
     def round_up(self, lower: float) -> float:
         """The least value not below a lower bound that E can take, where its values lie on a grid."""

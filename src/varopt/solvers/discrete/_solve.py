@@ -26,7 +26,7 @@ Vector = NDArray[np.float64]
 # not in 300 (`docs/benchmarks.md`).
 _BRANCHED = 130
 _BRANCH_NODES = 50  # where no time limit ends it; set by hand
-_RELAXATION_SHARE = 0.15  # of the time that is left, for the relaxation, and as much again for its proof
+_RELAXATION_SHARES = (0.15, 0.25)  # of the time that is left, for the relaxation, then for its proof
 _SINGLE = 2.0**24  # whole numbers up to this are exact in single precision
 
 SEARCHES: dict[str, Callable[..., Iterator[Found]]] = {
@@ -193,7 +193,8 @@ def _exact(run: _Run, order: list[int] | None) -> None:
 def _search_and_bound(run: _Run, points: Iterator[Found]) -> None:
     limited = math.isfinite(run.limit)
     spins: Spins | None = None
-    best, improved, epoch = math.inf, 0, 0
+    proof: Iterator[int] | None = None
+    best, improved, epoch, paused = math.inf, 0, 0, 0.0
     for found in points:
         run.found(found)
         if run.state.upper < best:
@@ -202,15 +203,30 @@ def _search_and_bound(run: _Run, points: Iterator[Found]) -> None:
             if not math.isfinite(run.state.lower):  # a search that was named came before all bounds
                 _bound_termwise(run)
             spins = _relax(run)
-        if spins is not None and found.epoch > epoch:
+        if spins is not None and proof is None and found.epoch and _is_branched(run, spins):
+            proof, paused = _prove(run, spins), run.state.elapsed
+            if not limited:
+                _go_on(proof, lambda nodes: nodes >= _BRANCH_NODES)
+        if limited and proof is not None:  # as long as the search since it paused, then that again
+            end = 2.0 * run.state.elapsed - paused
+            _go_on(proof, lambda _, end=end: run.state.elapsed >= end)  # type: ignore[misc]
+            paused = run.state.elapsed
+        if found.epoch > epoch:
             epoch = found.epoch
-            energy = run.small.energy
-            small = spins.size <= _BRANCHED and not energy.products and energy.is_binary
-            if small and epoch == 1:
-                _prove(run, spins, math.inf if limited else _BRANCH_NODES)
             # The epoch before had twice the sweeps of the one that found the best, and found none better.
             if epoch - improved > 1 and not limited:
                 raise RunEnded("settled")
+
+
+def _is_branched(run: _Run, spins: Spins) -> bool:
+    energy = run.small.energy
+    return spins.size <= _BRANCHED and not energy.products and energy.is_binary
+
+
+def _go_on(proof: Iterator[int], enough: Callable[[int], bool]) -> None:
+    for nodes in proof:
+        if enough(nodes):
+            return
 
 
 def _relax(run: _Run) -> Spins:
@@ -218,7 +234,8 @@ def _relax(run: _Run) -> Spins:
     run.chain.append("semidefinite")
     try:
         spins = spins_of(quadratic_minorant(run.small.energy))
-        lower, assumption, _ = semidefinite_bound(spins, run.rng, lambda: run.within(_RELAXATION_SHARE))
+        shares = iter(_RELAXATION_SHARES)
+        lower, assumption, _ = semidefinite_bound(spins, run.rng, lambda: run.within(next(shares)))
         run.bound(lower - run.small.rounding, assumption, Relaxation)
     except RunEnded as outcome:
         if str(outcome) != "target":
@@ -226,7 +243,8 @@ def _relax(run: _Run) -> Spins:
     return spins
 
 
-def _prove(run: _Run, spins: Spins, nodes: float) -> None:
+def _prove(run: _Run, spins: Spins) -> Iterator[int]:
+    """Branch and bound, node by node; how many there were so far."""
     run.chain.append("branch-and-bound")
     energy = run.energy
     # Where energies are real numbers, nothing is proved beyond the rounding of values.
@@ -239,5 +257,4 @@ def _prove(run: _Run, spins: Spins, nodes: float) -> None:
             run.see(run.small.lift(inside), run.state.steps)
         closed = progress.lower if progress.lower < progress.value else progress.value - slack
         run.bound(closed - run.small.rounding, "", Relaxation)
-        if progress.nodes >= nodes:
-            return
+        yield progress.nodes

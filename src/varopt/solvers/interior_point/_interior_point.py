@@ -193,7 +193,8 @@ class _Iterate:
             max((float(np.mean(np.abs(term.distance(z)))) for term in block), default=0.0)
             for block, z in zip(self.blocks, positions, strict=True)
         ]
-        unit = max([s / max(n, 1e-300) for s, n in zip(spreads, lengths, strict=True)] + [np.abs(self.x).max()])
+        seen = [s / n for s, n in zip(spreads, lengths, strict=True) if n > 0.0]  # rows of zeros say nothing of x
+        unit = max([*seen, float(np.abs(self.x).max())])
         return [max(s, 1e-3 * unit * n) or 1.0 for s, n in zip(spreads, lengths, strict=True)]
 
     # -- Sums over the functions of the rows of a block ---------------------------------------------------------------

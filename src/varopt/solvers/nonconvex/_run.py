@@ -10,6 +10,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from varopt._clock import tick
 from varopt.bounds import PointNoise
 from varopt.certificates import ConvexRelaxation, EveryCell
 from varopt.composite import Composite
@@ -155,6 +156,7 @@ class Run:
             origin = path.x
 
             def value_and_gradient(y: Vector) -> tuple[float, Vector]:
+                tick()
                 bound = path.at(origin + self._scaled(y))
                 gradient = bound.mean_gradient
                 return bound.value, transpose * gradient if transpose.ndim == 1 else transpose @ gradient
