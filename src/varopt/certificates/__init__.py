@@ -13,7 +13,7 @@ from varopt.certificates._certificate import (
 from varopt.certificates._dual_point import DualQuadratic, DualRows
 from varopt.certificates._dual_value import Proof, verified_lower
 from varopt.certificates._duality import Bracketed, balanced, bracket, dual_gap, young
-from varopt.certificates._recession import curves_down, falls_for_ever
+from varopt.certificates._recession import curves_down, falls_along, falls_for_ever
 from varopt.certificates._sampled import Sampled
 from varopt.certificates._scaled_dual import prove
 from varopt.certificates._termwise import floor, rests
@@ -42,6 +42,7 @@ __all__ = [
     "curves_down",
     "dual_gap",
     "enclosed_value",
+    "falls_along",
     "falls_for_ever",
     "floor",
     "prove",

@@ -21,6 +21,7 @@ from varopt.certificates import (
     NoCertificate,
     Verifier,
     curves_down,
+    falls_along,
     falls_for_ever,
     floor,
     rests,
@@ -42,6 +43,7 @@ _STEEP = 1e5  # ratio of gradients beyond which steep terms may hide what others
 _SHARE = 2.0**-12  # of the sizes of parts that counts as their unit, here as at zero
 _DOUBTFUL = 1e-3  # relative gap without an assumption beyond which one that closes it is not believed
 _TO_SETTLE = 1.0  # seconds at most in which a stopped run looks for its bracket
+_DEEP = 100.0  # times the sizes at zero, or the value at the last look, below which a direction is looked at
 _LARGE = 1500  # rows and columns beyond which factorisations of all kinds gain from threads
 
 
@@ -136,8 +138,11 @@ def minimize(
         raise NotComposite(f"{refusal} See f.explain().") from None
     before, state.unit, line = state.elapsed, problem.unit, Progress(progress)
 
+    descent = _Descent(objective, problem)
+
     def check(current: State) -> None:
         line.show(progress_line(current))
+        descent.look(current)
         if callback is not None:
             callback(current)
         if time_limit is not None and current.elapsed - before > time_limit:
@@ -157,6 +162,8 @@ def minimize(
             else:
                 with deadline(None if time_limit is None else time_limit - (state.elapsed - before)):
                     solver.solve(problem, state, tol, check)
+        except _Falls:
+            state.falls = True
         except (TimeUp, KeyboardInterrupt, StopIteration) as reason:
             status = Status.TIME_LIMIT if isinstance(reason, TimeUp) else Status.INTERRUPTED
             left = _TO_SETTLE if time_limit is None else min(_TO_SETTLE, 0.04 + 0.08 * time_limit)
@@ -165,6 +172,30 @@ def minimize(
             result = _conclude(objective, problem, state, tol, status, " > ".join(state.ran) or "none")
         line.end(final_line(result))
         return result
+
+
+class _Falls(Exception):
+    """The objective falls without bound along a direction that was checked."""
+
+
+class _Descent:
+    """Looks whether a run that has come far down goes on for ever in the direction it has taken.
+
+    A pass over the data each time that the value has fallen a hundredfold.
+    """
+
+    def __init__(self, objective: Objective, problem: Composite) -> None:
+        self.objective = objective
+        self.bounded = bool(problem.not_convex) or floor(problem) > -math.inf
+        self.below = -_DEEP * max(problem.unit / _SHARE, 1e-300)
+
+    def look(self, state: State) -> None:
+        """Raise `_Falls` where the direction of the best point shows it."""
+        if self.bounded or not state.upper < self.below or math.isfinite(state.lower):
+            return
+        self.below = _DEEP * state.upper
+        if falls_along(self.objective, state.x):
+            raise _Falls
 
 
 def _is_unbounded(objective: Objective, problem: Composite) -> bool:
@@ -388,4 +419,5 @@ def _status(objective: Objective, problem: Composite, state: State, bracket: _Br
         return Status.LOCAL
     # A lower bound that assumes nothing settles it.
     bounded = math.isfinite(bracket.lower) and not bracket.assumption
-    return Status.UNBOUNDED if not bounded and falls_for_ever(objective, _MORE_ENTRIES) is not None else Status.GAP_OPEN
+    falls = not bounded and (falls_along(objective, state.x) or falls_for_ever(objective, _MORE_ENTRIES) is not None)
+    return Status.UNBOUNDED if falls else Status.GAP_OPEN
