@@ -355,14 +355,16 @@ def _bracket(objective: Objective, problem: Composite, state: State, x: Vector, 
     if problem.not_convex or not math.isfinite(value):
         return claimed
     verifier = Verifier(objective, x)
-    proved = _proved(verifier, state, value, state.dual)
+    # Where the method has closed its own gap, it is worth while to try more than one way to prove that.
+    gap = 0.5 * tol * max(state.unit, abs(value)) if claimed.within(tol) else math.inf
+    proved = _proved(verifier, state, value, state.dual, gap)
     if proved.within(tol):
         return proved
     if claimed._replace(lower=floor(problem)).within(tol):
         # Parts that are at their least values prove it without any subgradient.
         at_rest = [np.zeros(r.count) for r in problem.rows]
         at_rest += [np.zeros(int(g.sizes[g.weights > 0.0].sum())) for g in problem.groups if np.any(g.weights > 0.0)]
-        proved = max(proved, _proved(verifier, state, value, at_rest), key=lambda b: b.lower)
+        proved = max(proved, _proved(verifier, state, value, at_rest, gap), key=lambda b: b.lower)
     # Of parts that cancel at x no digit may be left: then their own size is what the rounding is measured by.
     unit = max(state.unit, _SHARE * _sizes(problem, x))
     proved, claimed = proved._replace(unit=unit), claimed._replace(unit=unit)
@@ -401,9 +403,11 @@ def _claimed(problem: Composite, state: State, value: float) -> _Bracket:
     return _Bracket(min(least, value), value, "", DualGap, state.unit) if least > claimed.lower else claimed
 
 
-def _proved(verifier: Verifier, state: State, value: float, dual: Sequence[Vector | None] | None) -> _Bracket:
+def _proved(
+    verifier: Verifier, state: State, value: float, dual: Sequence[Vector | None] | None, gap: float
+) -> _Bracket:
     """The bracket with all rounding charged; the value as the objective gives it is inside."""
-    lower, upper, _ = verifier.bracket(dual)
+    lower, upper, _ = verifier.bracket(dual, gap)
     return _Bracket(min(lower, value), max(upper, value), "", DualGap, state.unit)
 
 
