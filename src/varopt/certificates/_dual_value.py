@@ -229,8 +229,8 @@ def _lost(c: Correction, r: DualRows, dual: Vector) -> float:
         after = conjugate_above(term, weights, end)
         rounding = 4.0 * UNIT * (np.abs(end * z) + np.abs(v * z) + np.abs(after) + np.abs(before))
         losses.append((after - before) - (end - v) * z + np.abs(end - v) * spread + rounding)
-    most, rest = total(np.maximum(*losses))  # convex in the move: largest at an end
-    return most + rest
+    lost, missed = total(np.maximum(*losses))  # convex in the move: largest at an end
+    return lost + missed
 
 
 # -- A dual point with room everywhere --------------------------------------------------------------------------------

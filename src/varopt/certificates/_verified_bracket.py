@@ -52,15 +52,22 @@ class Verifier:
         Convex, and within the composite class.
     x : array
         A point, whose value is the upper bound.
+    radius, error : array and float, optional
+        By how much the linear part and the constant may be off: what is proved holds for all that are within.
     """
 
-    def __init__(self, objective: Objective, x: Vector) -> None:
+    def __init__(self, objective: Objective, x: Vector, radius: Vector | None = None, error: float = 0.0) -> None:
         self.objective, self.x = objective, x
+        self._radius, self._error = radius, error
         self._norms: Norms = {}
 
     @cached_property
     def _parts(self) -> _Parts:
-        return _parts(self.objective, self.x)
+        parts = _parts(self.objective, self.x)
+        if self._radius is None:
+            return parts
+        line = Ball(parts.vector.middle, (parts.vector.radius + self._radius) * SLACK)
+        return parts._replace(vector=line, error=(parts.error + self._error) * SLACK)
 
     @cached_property
     def value(self) -> tuple[float, float]:
@@ -70,6 +77,14 @@ class Verifier:
                 return _value(self._parts, self.x, self._norms)
             except NotEnclosed:
                 return math.nan, math.inf
+
+    def subgradients(self, dual: Sequence[Vector | None] | None) -> list[Vector]:
+        """For each row of all terms what is given, else the derivative at x, or where it rests what balances.
+
+        Rows of one coordinate that rest on a kink take what the others leave of its equation, earlier blocks first.
+        """
+        with np.errstate(all="ignore"):
+            return [r.dual for r in _with_dual(self._parts, self.x, dual, self._norms).rows]
 
     def bracket(self, dual: Sequence[Vector | None] | None = None, gap: float = math.inf) -> Verified:
         """A bracket of the optimum.

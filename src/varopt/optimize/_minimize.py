@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ from varopt._clock import TimeUp, deadline
 from varopt._display import Progress
 from varopt._domains import as_finite
 from varopt._threads import one_thread
+from varopt.bounds import Bound
 from varopt.certificates import (
     ROUNDING,
     Certificate,
@@ -27,12 +29,13 @@ from varopt.certificates import (
     rests,
 )
 from varopt.composite import Composite, NotComposite, composite
-from varopt.model import Expression, Objective, Parametric, as_objective
-from varopt.model.points import split
+from varopt.model import Constraint, Expression, Objective, Parametric, Variable, as_constraints, as_objective
+from varopt.model.blocks import LargestBlock
+from varopt.model.points import ordered, split
 from varopt.optimize._result import Result, Status, final_line, progress_line
 from varopt.solvers import METHODS, Auto, State, Way, settle
 
-__all__ = ["maximize", "minimize"]
+__all__ = ["maximize", "minimize", "minimize_together"]
 
 Vector = NDArray[np.float64]
 
@@ -47,19 +50,23 @@ _DEEP = 100.0  # times the sizes at zero, or the value at the last look, below w
 _LARGE = 1500  # rows and columns beyond which factorisations of all kinds gain from threads
 
 
+STOPPED = (TimeUp, KeyboardInterrupt, StopIteration)  # what ends a run with what is known by then
+
+
 def minimize(
     f: Any, space: Any = None, *, tol: float = 1e-9, method: str | Way | Auto = "auto", x0: Any = None,
     resume: State | Result | None = None, callback: Callable[[Any], Any] | None = None, progress: bool = False,
-    time_limit: float | None = None, **black_box: Any,
+    time_limit: float | None = None, subject_to: Any = None, memory: int | str | None = None, **black_box: Any,
 ) -> Result:  # fmt: skip
     r"""Minimise a composite objective to a certified gap, or a black box within a budget.
 
     Parameters
     ----------
-    f : objective, or callable
+    f : objective, callable or bound
         A sum of quadratics and piecewise linear-quadratic terms of affine maps of real variables; or a polynomial, of
-        any degree, in Binary and Categorical variables. With a `space`, any function of a point in it.
-    space : Box, Space or another dimension, optional
+        any degree, in Binary and Categorical variables. With a `space`, any function of a point in it. A bound of
+        `varopt.bound` is minimised over the parameters of its family, the dispersion among them: a `BoundResult`.
+    space : Box, Space, a dictionary of dimensions or another dimension, optional
         Where to search for the minimum of a callable; `tol` and `resume` then do not apply.
     tol : float
         Relative: stop when ``upper - lower <= tol * max(unit, |upper|)``. The unit is about a 4,000th of the sizes of
@@ -71,9 +78,10 @@ def minimize(
         variables than rows), ``"low-rank"`` (few combinations of many variables), ``"orthogonal"`` (columns that are
         nearly dependent), ``"program"`` (small problems),
         ``"taut-string"`` (total variation of a signal), ``"knots"`` (trend filtering), ``"multipliers"`` (sparse rows
-        and a ridge), ``"interior-point"`` (other banded and sparse problems), ``"group-newton"`` (norms of groups),
-        ``"graduated"`` (what is not convex), ``"diagonal-newton"`` and ``"lbfgs"`` (the paper's), with their defaults;
-        or a configuration such as ``vo.solvers.Newton(schedule=vo.solvers.Adaptive())``.
+        and a ridge), ``"interior-point"`` (other banded and sparse problems), ``"group-descent"`` (group lassos),
+        ``"conic"`` and ``"group-newton"`` (other norms, of few rows and of many), ``"graduated"`` (what is not
+        convex), ``"freezing"`` (data that are not in memory), ``"diagonal-newton"`` and ``"lbfgs"`` (the paper's), with
+        their defaults; or a configuration such as ``vo.solvers.Newton(schedule=vo.solvers.Adaptive())``.
         For discrete variables: ``"free-energy"`` and the others in `varopt.solvers.discrete.SEARCHES`.
     x0 : point, optional
         Where to start: a flat array or a mapping from variables. Zero by default.
@@ -86,10 +94,18 @@ def minimize(
         Show a live line on standard error.
     time_limit : float, optional
         Seconds after which the best so far is returned with its bracket.
+    subject_to : constraint, or list of them, optional
+        Comparisons of affine expressions, such as ``[w >= 0, vo.sum(w) == 1, A @ w <= b]``. The result has
+        ``multipliers`` and says by how much rounding violates them (``violation``).
+    memory : int or str, optional
+        Bytes that a run on data that are not in memory (`varopt.rows`, `numpy.memmap`) may take beyond what the caller
+        holds, or text such as ``"2GB"``; by default a quarter of what is free.
     **black_box
         For a callable: ``budget``, ``seed``, ``executor``, ``journal`` and the other options of
         `varopt.search.minimize_black_box`. For discrete variables: ``target``, a value to stop at, ``seed``, and
-        ``device``, to search on PyTorch.
+        ``device``, to search on PyTorch, and ``beta``, the schedule of a free-energy search: from progress in [0, 1] to
+        the beta of ``<log p> + beta <f>``. For a bound: ``parameters``, the names of those that move (all by default),
+        ``schedule``, how its family is sharpened between descents, and ``iterations``.
 
     Returns
     -------
@@ -117,40 +133,65 @@ def minimize(
     ('OPTIMAL', True, True)
     >>> r[w].round(6)
     array([2., 0., 1.])
+    >>> r = vo.minimize(vo.norm1(y - X @ w), subject_to=[w >= 0, vo.sum(w) == 2])
+    >>> r[w].round(6), r.fun, r.violation
+    (array([2., 0., 0.]), 2.0, 0.0)
     >>> vo.minimize(lambda x: abs(x[0] - 1) + x[1] ** 2, vo.Box(-5, 5, size=2), budget=1000, seed=0).x.round(4) + 0.0
     array([1., 0.])
     """
+    if isinstance(f, Bound):
+        others = {"space": space, "x0": x0, "resume": resume, "subject_to": subject_to, "memory": memory,
+                  "method": None if method == "auto" else method}  # fmt: skip
+        own = {"tol": tol, "callback": callback, "progress": progress, "time_limit": time_limit}
+        return _bound(f, others, {**own, **black_box})
     if space is not None:
         shared = {"method": method, "x0": x0, "callback": callback, "progress": progress, "time_limit": time_limit}
-        return _black_box(space, "minimize", f, {**shared, **black_box}, tol, resume)
-    objective = _admissible(f)
-    if all(v.kind != "real" for v in objective.variables):
+        return _black_box(space, "minimize", f, {**shared, **black_box}, tol, resume, subject_to)
+    constraints = as_constraints(subject_to)
+    objective = _admissible(f, constraints)
+    if all(v.kind != "real" for v in _variables(objective, constraints)):
         shared = {"method": method, "x0": x0, "callback": callback, "progress": progress, "time_limit": time_limit}
-        return _discrete(objective, {"tol": tol, **shared, **black_box}, resume)
+        return _discrete(objective, {"tol": tol, **shared, **black_box}, resume, constraints)
     if black_box:
         raise ValueError(f"{', '.join(map(repr, black_box))} applies to a black box only: give a callable and a space.")
     tol, time_limit = _check_options(tol, method, time_limit, callback)
-    state = _start(objective, x0, resume)
+    if any(isinstance(block, LargestBlock) for block in objective.blocks):
+        from varopt.optimize._lifted import minimize_lifted  # which minimises what it makes of them
+
+        return minimize_lifted(
+            objective, constraints, tol=tol, method=method, x0=x0, resume=resume, callback=callback, progress=progress,
+            time_limit=time_limit,
+        )  # fmt: skip
+    stored = any(block.stored for block in objective.blocks)
+    if constraints:
+        if stored:
+            raise NotComposite("subject_to needs data in memory: the rows of this objective are elsewhere.")
+        from varopt.optimize.constrained import minimize_constrained  # most problems have none
+
+        return minimize_constrained(
+            objective, constraints, tol=tol, method=method, x0=x0, resume=resume, callback=callback, progress=progress,
+            time_limit=time_limit,
+        )  # fmt: skip
+    state = start(objective, x0, resume)
+    if stored:
+        options = {"callback": callback, "progress": progress, "time_limit": time_limit, "memory": memory}
+        return _elsewhere([objective], [state], method, tol, **options)[0]
     try:
         problem = composite(objective)
-        solver = _solver(method, problem)
-    except (NotComposite, _Refused) as refusal:
+        solver = chosen(method, problem)
+    except (NotComposite, Refused) as refusal:
         raise NotComposite(f"{refusal} See f.explain().") from None
     before, state.unit, line = state.elapsed, problem.unit, Progress(progress)
 
-    descent = _Descent(objective, problem)
+    descent, watched = _Descent(objective, problem), watch(line, callback, time_limit, before)
 
     def check(current: State) -> None:
-        line.show(progress_line(current))
         descent.look(current)
-        if callback is not None:
-            callback(current)
-        if time_limit is not None and current.elapsed - before > time_limit:
-            raise TimeUp
+        watched(current)
 
     status: Status | None = None
     left = _TO_SETTLE
-    with nullcontext() if _is_large(problem) else one_thread():
+    with threads(problem):
         try:
             if rests(problem, state.x):
                 state.see(state.x, float(objective(state.x)), 0.0)
@@ -164,12 +205,12 @@ def minimize(
                     solver.solve(problem, state, tol, check)
         except _Falls:
             state.falls = True
-        except (TimeUp, KeyboardInterrupt, StopIteration) as reason:
-            status = Status.TIME_LIMIT if isinstance(reason, TimeUp) else Status.INTERRUPTED
+        except STOPPED as reason:
+            status = stopped(reason)
             left = _TO_SETTLE if time_limit is None else min(_TO_SETTLE, 0.04 + 0.08 * time_limit)
             settle(problem, state, left)
         with deadline(None if status is None else left):
-            result = _conclude(objective, problem, state, tol, status, " > ".join(state.ran) or "none")
+            result = conclude(objective, problem, state, tol, status, " > ".join(state.ran) or "none")
         line.end(final_line(result))
         return result
 
@@ -198,6 +239,42 @@ class _Descent:
             raise _Falls
 
 
+def watch(line: Progress, callback: Any, time_limit: float | None, before: float = 0.0) -> Callable[[State], None]:
+    """What sees the state after every level: shows progress, tells the caller, and ends the run when time is up."""
+
+    def check(current: State) -> None:
+        if line.shown:
+            line.show(progress_line(current))
+        if callback is not None:
+            callback(current)
+        if time_limit is not None and current.elapsed - before > time_limit:
+            raise TimeUp
+
+    return check
+
+
+def stopped(reason: BaseException) -> Status:
+    """How a run has ended that something has stopped."""
+    return Status.TIME_LIMIT if isinstance(reason, TimeUp) else Status.INTERRUPTED
+
+
+def threads(problem: Composite) -> Any:
+    """One thread for small problems, which lose by more."""
+    return nullcontext() if _is_large(problem) else one_thread()
+
+
+def minimize_together(
+    objectives: Sequence[Any], *, tol: float = 1e-9, memory: int | str | None = None, progress: bool = False,
+    time_limit: float | None = None,
+) -> list[Result]:  # fmt: skip
+    """Minimise objectives whose rows are the same and not in memory: they share the passes over the data."""
+    tol, time_limit = _check_options(tol, "auto", time_limit, None)
+    admissible = [_admissible(f) for f in objectives]
+    states = [start(objective, None, None) for objective in admissible]
+    options = {"callback": None, "progress": progress, "time_limit": time_limit, "memory": memory}
+    return _elsewhere(admissible, states, "auto", tol, **options)
+
+
 def _is_unbounded(objective: Objective, problem: Composite) -> bool:
     """Whether a direction shows it, where one is quickly found."""
     if problem.not_convex:
@@ -213,17 +290,45 @@ def _is_large(problem: Composite) -> bool:
 
 def maximize(f: Any, space: Any = None, **options: Any) -> Result:
     """Maximise a composite objective or a black box: `minimize` of ``-f``, mirrored, with its options."""
+    if isinstance(f, Bound):
+        return minimize(f.mirrored(), space, **options).mirrored()
     if space is not None:
-        return _black_box(space, "maximize", f, options)
+        return _black_box(space, "maximize", f, options, subject_to=options.pop("subject_to", None))
     if options.get("target") is not None:
         options["target"] = -options["target"]
     return minimize(-as_objective(f), **options).mirrored()
 
 
+_BOUND_OPTIONS = ("tol", "callback", "progress", "time_limit", "parameters", "schedule", "iterations")
+
+
+def _bound(f: Bound, others: dict[str, Any], options: dict[str, Any]) -> Result:
+    """Descend a bound in the parameters of its family."""
+    from varopt.optimize._bound_descent import minimize_bound
+
+    unknown = [name for name, value in others.items() if value is not None]
+    unknown += [name for name in options if name not in _BOUND_OPTIONS]
+    if unknown:
+        raise ValueError(
+            f"{unknown[0]} does not apply to a bound, whose family says where to begin; accepted: "
+            f"{', '.join(_BOUND_OPTIONS)}."
+        )
+    _check_options(options["tol"], "auto", options["time_limit"], options["callback"])
+    return minimize_bound(f, **options)
+
+
 def _black_box(
-    space: Any, sense: str, f: Any, options: dict[str, Any], tol: float = 1e-9, resume: Any = None
-) -> Result:
+    space: Any, sense: str, f: Any, options: dict[str, Any], tol: float = 1e-9, resume: Any = None,
+    subject_to: Any = None,
+) -> Result:  # fmt: skip
     """Hand over to the space, which knows how to be searched: a layer above may be asked, but not imported."""
+    if subject_to is not None:
+        raise ValueError(
+            "subject_to does not apply to a black box: bounds belong into the space, as in vo.Box(low, high); for "
+            "other constraints return math.inf where a point breaks them, or write the objective with vo.Variable."
+        )
+    if isinstance(space, Mapping) and callable(f) and not isinstance(f, Objective):
+        space = importlib.import_module("varopt.search").Space(space)
     if not hasattr(space, sense) or isinstance(f, Objective):
         raise ValueError(f"minimize needs a callable and a space, such as vo.Box(low, high); got {f!r} and {space!r}.")
     if tol != 1e-9 or resume is not None:
@@ -232,27 +337,45 @@ def _black_box(
     return result
 
 
-class _Refused(ValueError):
+def _elsewhere(
+    objectives: Sequence[Objective], states: Sequence[State], method: Any, tol: float, **options: Any
+) -> list[Result]:
+    """Hand over to what reads data part by part; it solves problems in memory by `minimize`."""
+    from varopt.optimize.anywhere import METHOD, minimize_stored
+
+    if method not in ("auto", METHOD):
+        name = method if isinstance(method, str) else getattr(method, "name", type(method).__name__)
+        where = next(block.stored[0].where for block in objectives[0].blocks if block.stored)
+        raise NotComposite(f"method {name!r} does not take this objective: its rows are {where}; {METHOD!r} does.")
+    return minimize_stored(objectives, minimize, states, tol=tol, **options)
+
+
+class Refused(ValueError):
     """A method does not take the problem; the message says why."""
 
 
-def _solver(method: str | Way | Auto, problem: Composite) -> Auto:
+def chosen(method: str | Way | Auto, problem: Composite) -> Auto:
     """What to begin with, and what goes on after it."""
     solver = method if isinstance(method, Auto) else Auto(METHODS.get(method) if isinstance(method, str) else method)
     if reason := solver.refusal(problem):
         who = "No method takes" if solver.first is None else f"method {solver.first.name!r} does not take"
-        raise _Refused(f"{who} this objective: {reason}")
+        raise Refused(f"{who} this objective: {reason}")
     return solver
 
 
-def _admissible(f: Any) -> Objective:
+def _variables(objective: Objective, constraints: tuple[Constraint, ...]) -> tuple[Variable, ...]:
+    return ordered([*objective.variables, *(v for c in constraints for v in c.variables)])
+
+
+def _admissible(f: Any, constraints: tuple[Constraint, ...] = ()) -> Objective:
     if callable(f) and not isinstance(f, (Expression, Parametric)):
         raise ValueError("minimize needs a space for a black box, as in vo.minimize(f, vo.Box(low, high)).")
     objective = as_objective(f).checked
-    if not objective.variables:
+    variables = _variables(objective, constraints)
+    if not variables:
         raise ValueError("minimize needs an objective with variables; this one is a constant.")
-    discrete = [str(v) for v in objective.variables if v.kind != "real"]
-    if discrete and len(discrete) < len(objective.variables):
+    discrete = [str(v) for v in variables if v.kind != "real"]
+    if discrete and len(discrete) < len(variables):
         raise ValueError(
             f"minimize needs variables that are all real or all discrete; {', '.join(discrete)} is discrete, others "
             "are real. Search mixed spaces with a callable and a vo.Space."
@@ -260,8 +383,12 @@ def _admissible(f: Any) -> Objective:
     return objective
 
 
-def _discrete(objective: Objective, options: dict[str, Any], resume: Any) -> Result:
+def _discrete(
+    objective: Objective, options: dict[str, Any], resume: Any, constraints: tuple[Constraint, ...]
+) -> Result:
     """Hand over to the solver of bits and choices."""
+    if constraints:
+        raise ValueError("subject_to does not apply to discrete variables yet: add penalties to the objective.")
     from varopt.optimize._discrete import minimize_discrete  # bits bring forty modules along
 
     unknown = [name for name in options if name not in _DISCRETE_OPTIONS]
@@ -271,13 +398,13 @@ def _discrete(objective: Objective, options: dict[str, Any], resume: Any) -> Res
     return minimize_discrete(objective, **options)
 
 
-_DISCRETE_OPTIONS = ("tol", "method", "x0", "callback", "progress", "time_limit", "target", "seed", "device")
+_DISCRETE_OPTIONS = ("tol", "method", "x0", "callback", "progress", "time_limit", "target", "seed", "device", "beta")
 
 
 def _check_options(tol: Any, method: Any, time_limit: Any, callback: Any) -> tuple[float, float | None]:
     if not _is_number(tol) or not 0.0 <= float(tol) < math.inf:
         raise ValueError(f"tol must be a number >= 0; got {tol!r}.")
-    if not isinstance(method, (Way, Auto)) and method not in ("auto", *METHODS):
+    if not isinstance(method, (Way, Auto)) and method not in ("auto", "freezing", *METHODS):
         names = ", ".join(map(repr, ("auto", *METHODS)))
         raise ValueError(f"method must be one of {names}, or a vo.solvers.Method; got {method!r}.")
     if callback is not None and not callable(callback):
@@ -291,7 +418,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
 
 
-def _start(objective: Objective, x0: Any, resume: Any) -> State:
+def start(objective: Objective, x0: Any, resume: Any) -> State:
     if resume is None:
         if x0 is None:
             return State(np.zeros(objective.size), objective=objective)
@@ -308,7 +435,7 @@ def _start(objective: Objective, x0: Any, resume: Any) -> State:
     return state.resumed(objective)
 
 
-def _conclude(
+def conclude(
     objective: Objective, problem: Composite, state: State, tol: float, status: Status | None, method: str
 ) -> Result:
     x = state.x

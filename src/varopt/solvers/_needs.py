@@ -6,6 +6,7 @@ A method lists its needs (`Way.needs`); its refusal is the first that is not met
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import scipy.sparse as sp
@@ -24,6 +25,7 @@ __all__ = [
     "piecewise_quadratic",
     "quadratic_part",
     "ridge",
+    "separable_norms",
     "signal",
 ]
 
@@ -38,6 +40,17 @@ def convex(problem: Composite) -> str:
 def piecewise_quadratic(problem: Composite) -> str:
     """Pieces of degree two at most, and no norms."""
     return problem.not_quadratic
+
+
+def separable_norms(problem: Composite) -> str:
+    """Pieces of degree two at most, and no norms but of groups of variables that share none."""
+    if not problem.groups:
+        return problem.not_quadratic
+    if any(r.term.degree > 2 for r in problem.rows):
+        return replace(problem, groups=()).not_quadratic
+    if problem.structure(separable_kinks)[0].balls is None:
+        return "it has norms of something else than groups of variables that share none."
+    return ""
 
 
 def quadratic_part(problem: Composite) -> str:
@@ -63,7 +76,7 @@ def no_single_variables(problem: Composite) -> str:
 
 
 def kinks(problem: Composite) -> str:
-    """Kinks of single variables, as of the L1 norm."""
+    """Kinks of single variables, as of the L1 norm, or of groups of them."""
     found, _ = problem.structure(separable_kinks)
     return "it has no kinks of single variables." if np.all(found.free) else ""
 

@@ -11,8 +11,8 @@ from varopt.solvers._method import GaveUp, Method, Nested, Way
 from varopt.solvers._state import Check, State
 from varopt.solvers.augmented_lagrangian import Multipliers
 from varopt.solvers.descent import LBFGS, DiagonalNewton, GroupNewton, Newton, Program
-from varopt.solvers.interior_point import InteriorPoint
-from varopt.solvers.lasso import BlockDescent, Pivoting
+from varopt.solvers.interior_point import Conic, InteriorPoint
+from varopt.solvers.lasso import BlockDescent, GroupDescent, Pivoting
 from varopt.solvers.nonconvex import Graduated
 from varopt.solvers.reductions import LowRank, Orthogonal, Range, WorkingSet
 from varopt.solvers.signals import Knots, TautString
@@ -22,7 +22,7 @@ __all__ = ["METHODS", "Auto"]
 # In order: the first that suits the problem and does not refuse it is taken.
 _ORDER: tuple[Way, ...] = (
     TautString(), Knots(), BlockDescent(), WorkingSet(), Range(), LowRank(), Pivoting(), Multipliers(),
-    InteriorPoint(), Orthogonal(), Program(), Newton(), GroupNewton(), Graduated(),
+    InteriorPoint(), Orthogonal(), Program(), Newton(), GroupDescent(), Conic(), GroupNewton(), Graduated(),
 )  # fmt: skip
 METHODS: dict[str, Way] = {way.name: way for way in (*_ORDER, DiagonalNewton(), LBFGS())}
 
@@ -37,6 +37,8 @@ _AFTER: dict[str, tuple[Way, ...]] = {
     "interior-point": (Program(), Newton(thorough=True)),
     "program": (Newton(), *_AT_LAST),
     "newton": _AT_LAST,
+    "group-descent": (Conic(), GroupNewton()),
+    "conic": (GroupNewton(),),
     "group-newton": (),
     "graduated": (),
 }
