@@ -23,6 +23,8 @@ def is_dask(value: Any) -> bool:
 class DaskColumn(Column):
     """An array of Dask, or columns of a frame, by their partitions."""
 
+    table: OnCluster
+
     def __init__(self, table: OnCluster, source: Any, parts: list[Any], shape: tuple[int, ...], name: str) -> None:
         super().__init__(table, shape, np.float64, name)
         self.source, self.partitions = source, parts
@@ -46,8 +48,7 @@ class OnCluster(Table):
 
     def parts(self, columns: Sequence[Column], rows: int) -> Iterator[Callable[[], Part]]:
         """The partitions, brought here one by one."""
-        import dask
-
+        dask = _dask()
         for i, start in enumerate(self._starts[:-1]):
             if self.lengths[i]:
                 wanted = dask.delayed(_part)(start, _keys(columns), *_partitions(columns, i))
@@ -55,8 +56,7 @@ class OnCluster(Table):
 
     def sample(self, columns: Sequence[Column], rows: int, rng: np.random.Generator) -> Part:
         """Rows at random from every partition, in proportion."""
-        import dask
-
+        dask = _dask()
         tasks, starts = [], self._starts
         for i, length in enumerate(self.lengths):
             wanted = rows * starts[i + 1] // self.count - rows * starts[i] // self.count
@@ -73,8 +73,7 @@ class OnCluster(Table):
         self, columns: Sequence[Column], task: Callable[[Part], Any], rows: int, tick: Callable[[int], None]
     ) -> Any:
         """One task for each partition, and a tree of sums: what comes back is as small as one of them."""
-        import dask
-
+        dask = _dask()
         work = dask.delayed(task, traverse=False)  # it travels once, not with every partition
         sums = [
             dask.delayed(_done)(work, start, _keys(columns), *_partitions(columns, i))
@@ -87,6 +86,13 @@ class OnCluster(Table):
         total = sums[0].compute()
         tick(self.count)
         return total
+
+
+def _dask() -> Any:
+    """Dask, an extra, when it is first needed."""
+    import dask
+
+    return dask
 
 
 def _keys(columns: Sequence[Column]) -> list[str]:
@@ -133,8 +139,7 @@ def _added(sums: Sequence[Any]) -> Any:
 
 def of_dask(value: Any, name: str = "", lengths: Sequence[int] | None = None) -> DaskColumn:
     """A collection as a column of a table of its own."""
-    import dask
-
+    dask = _dask()
     if getattr(value, "ndim", 0) not in (1, 2):
         raise ValueError(
             f"{name or 'the array'} must be a vector or a matrix; got {getattr(value, 'ndim', None)} axes."

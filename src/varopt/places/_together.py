@@ -160,7 +160,7 @@ def _on_cluster(source: Any, X: Any, y: Any, weight: Any) -> _Arrays:
 
 def _like(first: DaskColumn, other: Any) -> Any:
     """The lengths of another frame's partitions, where these are cut as the first is: so that they are not counted."""
-    return first.table.lengths if not hasattr(other, "chunks") and hasattr(other, "npartitions") else None  # type: ignore[attr-defined]
+    return first.table.lengths if not hasattr(other, "chunks") and hasattr(other, "npartitions") else None
 
 
 class _Arrays:
