@@ -77,6 +77,24 @@ def test_another_sampler_learns_from_what_is_stored():
     assert statistics.median(ratios) < 1 / 3
 
 
+def test_processes_with_one_seed_propose_different_points():
+    """As three processes do that each have their own sampler: nobody has seen the others' trials when they ask."""
+    storage = optuna.storages.InMemoryStorage()
+    studies = [
+        optuna.create_study(study_name="s", storage=storage, sampler=VariationalSampler(seed=3), load_if_exists=True)
+        for _ in range(3)
+    ]
+    for study in studies:  # the first trial of each is independent, and makes the space known
+        study.optimize(mixed, n_trials=2)
+    for _ in range(38):
+        trials = [study.ask() for study in studies]
+        for study, trial in zip(studies, trials, strict=True):
+            study.tell(trial, mixed(trial))
+    points = [tuple(trial.params.values()) for trial in studies[0].trials]
+    assert len(points) == 120
+    assert len(set(points)) == 120
+
+
 def test_study_in_a_database_goes_on(tmp_path):
     for trials in (5, 10):
         study = optuna.create_study(

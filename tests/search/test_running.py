@@ -1,6 +1,5 @@
 """The loop: budgets and limits, workers, failures, workers that die or hang."""
 
-import functools
 import multiprocessing
 import os
 import sys
@@ -116,70 +115,6 @@ def test_every_kind_of_executor_gives_the_same():
         assert outcome(vo.minimize(sphere, BOX, budget=60, seed=1, executor=pool)) == alone
 
 
-def test_joblib_gives_the_same():
-    joblib = pytest.importorskip("joblib", reason="joblib is not installed")
-    alone = outcome(vo.minimize(sphere, BOX, budget=60, seed=1))
-    parallel = joblib.Parallel(n_jobs=2, backend="threading")
-    for _ in range(2):  # what it was lent is given back
-        assert outcome(vo.minimize(sphere, BOX, budget=60, seed=1, executor=parallel)) == alone
-    with joblib.Parallel(n_jobs=2, backend="threading") as kept:
-        assert outcome(vo.minimize(sphere, BOX, budget=60, seed=1, executor=kept)) == alone
-        assert kept([(abs, (-1,), {})]) == [1]
-
-
-@pytest.mark.filterwarnings("ignore")  # of the cluster's own making
-def test_dask_gives_the_same():
-    distributed = pytest.importorskip("distributed", reason="the dask extra is not installed")
-    alone = outcome(vo.minimize(sphere, BOX, budget=60, seed=1))
-    with distributed.Client(processes=False, n_workers=1, threads_per_worker=2, dashboard_address=None) as client:
-        assert outcome(vo.minimize(sphere, BOX, budget=60, seed=1, executor=client)) == alone
-
-
-@pytest.fixture(scope="module")
-def ray():
-    ray = pytest.importorskip("ray", reason="Ray is not installed")
-    from ray import cloudpickle
-
-    ray.init(num_cpus=2, include_dashboard=False, logging_level="error", log_to_driver=False)
-    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # its workers know nothing of the tests
-    yield ray
-    ray.shutdown()
-
-
-@pytest.mark.filterwarnings("ignore")  # of the cluster's own making
-@pytest.mark.parametrize("workers", [1, 2])
-def test_ray_gives_the_same(ray, workers):
-    from ray.util.joblib import register_ray
-    from ray.util.multiprocessing import Pool
-
-    joblib = pytest.importorskip("joblib", reason="joblib is not installed")
-    alone = outcome(vo.minimize(sphere, BOX, budget=30, seed=1))
-    with Pool(workers) as pool:
-        assert outcome(vo.minimize(sphere, BOX, budget=30, seed=1, executor=pool)) == alone
-    register_ray()
-    with joblib.parallel_config(backend="ray"):
-        parallel = joblib.Parallel(n_jobs=workers)
-    assert outcome(vo.minimize(sphere, BOX, budget=30, seed=1, executor=parallel)) == alone
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_workers_that_die_on_ray_are_replaced(ray, tmp_path):
-    from ray.util.multiprocessing import Pool
-
-    died = tmp_path / "died"
-
-    def fatal_once(x):
-        if not died.exists():
-            died.touch()
-            os._exit(1)
-        return sphere(x)
-
-    alone = outcome(vo.minimize(sphere, BOX, budget=30, seed=1))
-    with Pool(2) as pool:
-        assert outcome(vo.minimize(fatal_once, BOX, budget=30, seed=1, executor=pool)) == alone
-    assert died.exists()
-
-
 def test_asynchronous_blocks_nobody():
     release = threading.Event()
     finished = []
@@ -234,68 +169,23 @@ def test_too_many_failures_in_a_row_stop_it_with_a_sentence():
     assert "failed in a row" in r.message
 
 
-def dies_once(folder, x):
-    """Kill the worker at the first point only."""
-    try:
-        (folder / "died").touch(exist_ok=False)
-    except FileExistsError:
-        return sphere(x)
-    os._exit(1)
+def test_a_run_without_a_value_says_so():
+    r = vo.minimize(lambda x: None, BOX, budget=10)
+    assert r.status is Status.NO_VALUE
+    assert not r.success
+    assert r.x is None
+    assert r.errors[-1] == "no value"
 
 
-def dies_at_left(x):
-    if x[0] < -3:
-        os._exit(1)
-    return sphere(x)
+def test_exit_in_the_objective_is_a_failed_evaluation():
+    r = vo.minimize(lambda x: sys.exit(3), BOX, budget=10)
+    assert r.status is Status.NO_VALUE
+    assert r.errors[-1] == "SystemExit: 3"
+    batch = vo.minimize(lambda xs: sys.exit(3), BOX, budget=10, vectorized=True)
+    assert batch.errors[-1] == "SystemExit: 3"
 
 
-def hangs_at_left(x):
-    if x[0] < -3:
-        time.sleep(600)
-    return sphere(x)
-
-
-CONTEXT = pytest.mark.skipif(os.name != "posix", reason="needs fork, so that test functions reach the workers")
-
-
-@CONTEXT
-def test_worker_that_dies_is_replaced_and_its_point_evaluated_again(tmp_path):
-    alone = outcome(vo.minimize(sphere, BOX, budget=40, seed=1))
-    pool = ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("fork"))
-    r = vo.minimize(functools.partial(dies_once, tmp_path), BOX, budget=40, seed=1, executor=pool)
-    assert (tmp_path / "died").exists()
-    assert outcome(r) == alone
-    pool.shutdown()
-
-
-@CONTEXT
-def test_point_that_kills_every_worker_is_recorded_as_failed():
-    pool = ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("fork"))
-    r = vo.minimize(dies_at_left, BOX, budget=28, seed=1, executor=pool, sigma=0.4)
-    errors = [record for record in r.search.records if record.error]
-    assert {record.error for record in errors} == {"the worker died"}
-    assert {record.row.tobytes() for record in errors} == {
-        record.row.tobytes() for record in r.search.records if record.row[0] < -3
-    }
-    pool.shutdown()
-
-
-@CONTEXT
-def test_evaluation_that_hangs_is_given_up():
-    pool = ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("fork"))
-    r = vo.minimize(hangs_at_left, BOX, budget=21, seed=1, executor=pool, sigma=0.4, timeout=1.5)
-    errors = [record for record in r.search.records if record.error]
-    assert errors
-    assert {record.error for record in errors} == {"no value after 1.5 s"}
-    assert all(record.row[0] < -3 for record in errors)
-    pool.shutdown()
-
-
-def test_what_cannot_be_sent_to_a_worker_is_a_failure_with_its_reason():
-    def local(x):
-        return sphere(x)
-
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        r = vo.minimize(local, BOX, budget=50, executor=pool, max_failures=5)
-    assert r.status is Status.FAILURES
-    assert "ickle" in r.errors[-1]
+def test_the_result_says_nothing_of_a_bound_that_belongs_to_a_restart():
+    r = vo.minimize(sphere, BOX, budget=60, seed=0)
+    assert "bound" not in repr(r) + repr(r.search)
+    assert "average of the objective over the last distribution" in r.explain()

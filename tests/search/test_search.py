@@ -240,6 +240,32 @@ def test_bound_is_the_average_of_the_last_generation():
     assert "estimate and not a proof" in str(search.bound)
 
 
+def test_bound_is_of_the_distribution_also_where_points_are_told():
+    one, other = (vo.Search(vo.Box(-5, 5, size=3), seed=0) for _ in range(2))
+    other.tell([[5.0, 5.0, 5.0]], [1e6])
+    for search in (one, other):
+        xs = search.ask()
+        search.tell(xs, [sphere(x) for x in xs])
+    assert other.bound.mean == one.bound.mean
+    assert other.bound.samples == one.bound.samples == 7
+
+
+def test_the_interval_of_the_bound_covers_the_average(rng):
+    """By Student's t and not by two standard errors, which cover too little for seven samples."""
+    covered, narrow = 0, 0
+    for seed in range(150):
+        search = vo.Search(vo.Box(-5, 5, size=3), seed=seed, method="cma")
+        xs = search.ask()
+        search.tell(xs, np.abs(xs).sum(axis=1))
+        many = search._coding.rows(rng.normal(0.5, 0.2, (4000, 3)))  # what a fresh search samples
+        low, high = search.bound.interval()
+        truth = np.abs(many).sum(axis=1).mean()
+        covered += low <= truth <= high
+        narrow += abs(truth - search.bound.mean) <= search.bound.standard_error
+    assert covered / 150 > 0.9
+    assert narrow < covered
+
+
 def test_maximization_mirrors_minimization():
     down = vo.Search(vo.Box(-5, 5, size=3), seed=0)
     up = vo.Search(vo.Box(-5, 5, size=3), seed=0, maximize=True)
@@ -260,6 +286,23 @@ def test_noise_does_not_let_luck_win(rng):
     assert lucky.best.fun < -3.0  # the minimum of many noisy values
     assert abs(honest.best.fun - sphere(honest.best.x)) < 4 * honest.best.standard_error + 0.5
     assert honest.best.evaluations > 10
+
+
+def test_the_average_of_the_best_is_unbiased_and_its_interval_holds():
+    scores, covered = [], 0
+    for seed in range(120):
+        noise = np.random.default_rng(seed)
+        search = run(
+            vo.Search(vo.Box(-5, 5, size=2), seed=seed, noisy=True, method="cma"),
+            lambda x, noise=noise: sphere(x) + noise.normal(),
+            120,
+        )
+        truth = sphere(search.best.x)
+        scores.append((search.best.fun - truth) / search.best.standard_error)
+        low, high = search.best.interval()
+        covered += low <= truth <= high
+    assert abs(np.mean(scores)) < 3 / np.sqrt(120)
+    assert covered / 120 > 0.9
 
 
 def test_incumbent_by_average_prefers_what_repeats(rng):

@@ -101,6 +101,13 @@ def test_spaces_survive_json():
         assert space_from_json(space.describe()) == space
 
 
+def test_a_plain_dictionary_is_a_space():
+    parts = {"x": vo.Box(-1, 1), "kind": ("a", "b")}
+    assert vo.minimize(lambda p: p["x"] ** 2 + (p["kind"] == "a"), parts, budget=60, seed=0).x["kind"] == "b"
+    assert vo.maximize(lambda p: -(p["x"] ** 2), {"x": vo.Box(-1, 1)}, budget=60, seed=0).fun > -0.1
+    assert vo.Search(parts).space == vo.Space(parts)
+
+
 def test_options_without_json_need_the_space():
     with pytest.raises(ValueError, match="space must be given"):
         space_from_json(vo.Choice([np.sin, np.cos]).describe())
@@ -147,7 +154,10 @@ def test_options_without_json_need_the_space():
         (lambda: vo.minimize(abs, vo.Box(0, 1), executor="many"), "executor must be a concurrent.futures executor"),
         (lambda: vo.minimize(abs, vo.Box(0, 1), executor=2, vectorized=True), "executor or vectorized, not both"),
         (lambda: vo.minimize(3, vo.Box(0, 1)), "f must be a function"),
-        (lambda: vo.minimize(abs, {"a": 1}), "needs a callable and a space"),
+        (lambda: vo.minimize(abs, 3), "needs a callable and a space"),
+        (lambda: vo.minimize(abs, {"a": 1}), "the part 'a' of a Space must be"),
+        (lambda: vo.Space({"lr": (1e-4, 1)}), r"'lr' .* vo.Box\(0.0001, 1\) .* or the list \[0.0001, 1\]"),
+        (lambda: vo.minimize(abs, {"lr": (1e-4, 1)}), "could mean two things"),
         (lambda: vo.minimize(abs), "needs a space for a black box"),
         (lambda: vo.minimize(abs, vo.Box(0, 1), tol=1e-3), "tol and resume do not apply"),
         (lambda: vo.minimize(vo.norm1(vo.Variable(2)), budget=3), "applies to a black box only"),

@@ -19,6 +19,7 @@ __all__ = [
     "DualGap",
     "EveryCell",
     "Exhaustive",
+    "Infeasible",
     "NoCertificate",
     "PointGap",
     "Relaxation",
@@ -122,6 +123,17 @@ class NoCertificate(Certificate):
     def explain(self) -> str:
         """That there is no proof."""
         return "No proof: the best point found is all that is known."
+
+
+class Infeasible(Certificate):
+    """No point satisfies the constraints: the minimum over none is plus infinity, the maximum minus infinity."""
+
+    rests_on: ClassVar[str] = "a combination of the constraints that contradicts itself"
+
+    def explain(self) -> str:
+        """How it is known."""
+        proof = f"Proof: {type(self).__name__}, by {self.rests_on}; Result.proof holds its multipliers."
+        return f"{proof}\nIt assumes nothing."
 
 
 class Relaxation(Certificate):

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
+from scipy.special import stdtrit
+
 from varopt.certificates._certificate import Certificate
 
-__all__ = ["Sampled"]
+__all__ = ["Sampled", "student"]
+
+
+def student(standard_error: float, freedom: float, level: float) -> float:
+    """Half the width of an interval: Student's quantile times the standard error; infinite without freedom."""
+    return float(stdtrit(freedom, 0.5 + 0.5 * level)) * standard_error if freedom > 0 else math.inf
 
 
 @dataclass(frozen=True)
@@ -31,16 +39,41 @@ class Sampled(Certificate):
 
     rests_on: ClassVar[str] = "values seen; the average over the distribution is an estimate and not a proof"
 
+    def interval(self, level: float = 0.95) -> tuple[float, float]:
+        """Where E(theta) lies with this probability, by Student's t: few samples, and their own deviation.
+
+        Parameters
+        ----------
+        level : float
+            Between 0 and 1.
+
+        Examples
+        --------
+        >>> import varopt as vo
+        >>> estimate = vo.certificates.Sampled(-float("inf"), 1.0, "", mean=3.0, standard_error=0.5, samples=8)
+        >>> low, high = estimate.interval()
+        >>> round(low, 2), round(high, 2)
+        (1.82, 4.18)
+        """
+        if not 0.0 < level < 1.0:
+            raise ValueError(f"level must be between 0 and 1; got {level!r}.")
+        reach = student(self.standard_error, self.samples - 1, level)
+        return self.mean - reach, self.mean + reach
+
     def mirrored(self) -> Self:
         """The certificate of minus the objective."""
         return type(self)(-self.upper, -self.lower, self.assumption, -self.mean, self.standard_error, self.samples)
 
     def explain(self) -> str:
         """What was seen, and what is estimated of the distribution."""
+        seen = "No proof: the best value seen is known, and nothing of what no point reaches."
+        if not self.samples:
+            return seen
+        low, high = self.interval()
         return (
-            f"No proof: the best value seen is known, and nothing of what no point reaches.\n"
-            f"The average over the last distribution is {self.mean:.6g}, with a standard error of "
-            f"{self.standard_error:.2g} ({self.samples} samples)."
+            f"{seen}\nThe average of the objective over the last distribution is {self.mean:.6g}; between {low:.6g} "
+            f"and {high:.6g} with a probability of 95 %, by Student's t for {self.samples} samples. It tells how far "
+            "that distribution is from settling, and after a restart nothing about the best value."
         )
 
     def __str__(self) -> str:

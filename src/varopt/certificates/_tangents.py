@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from varopt._verified import SLACK, TINY, UNIT, Ball, gamma
-from varopt.certificates._conjugate import conjugate_above, slope_ends
+from varopt.certificates._conjugate import conjugate_above, dual_interval
 from varopt.certificates._enclosure import Norms, transposed
 from varopt.certificates._value import applied, enclosed_terms
 from varopt.composite import Rows
@@ -110,15 +110,15 @@ def lines(rows: Rows, z: Vector, weights: Vector, norms: Norms) -> Lines:
     term = rows.term
     if term.degree > 1 or term.rows is not None:
         with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-            slopes = np.clip(weights * term.derivative(z), *slope_ends(term, weights))
-            conjugates = np.where(weights > 0.0, conjugate_above(term, weights, slopes), 0.0)
-        slopes, rounding = Ball.exact(np.where(weights > 0.0, slopes, 0.0)), 0.0
+            duals = np.clip(weights * term.derivative(z), *dual_interval(term, weights))
+            conjugates = np.where(weights > 0.0, conjugate_above(term, weights, duals), 0.0)
+        duals, rounding = Ball.exact(np.where(weights > 0.0, duals, 0.0)), 0.0
     else:
-        slopes, conjugates = _pieces(term, z, weights)
+        duals, conjugates = _pieces(term, z, weights)
         rounding = UNIT
-    gradient = transposed(rows.linear, slopes, norms)
-    spread = float(slopes.radius @ np.abs(rows.offset)) * (1.0 + gamma(weights.size))
-    constant = EnclosedSum.over(slopes.middle * rows.offset, spread, UNIT)
+    gradient = transposed(rows.linear, duals, norms)
+    spread = float(duals.radius @ np.abs(rows.offset)) * (1.0 + gamma(weights.size))
+    constant = EnclosedSum.over(duals.middle * rows.offset, spread, UNIT)
     if np.any(conjugates):
         constant = constant + EnclosedSum.over(-conjugates, 0.0, rounding)
     return Lines(EnclosedSum.of(gradient), constant)
@@ -131,7 +131,7 @@ def piece_table(term: PiecewisePolynomial) -> tuple[Vector, Vector]:
 
 
 def _pieces(term: PiecewisePolynomial, z: Vector, weights: Vector) -> tuple[Ball, Vector]:
-    """Weighted slopes of the pieces of a piecewise linear term, and conjugates there, from a table of its pieces."""
+    """Weighted duals of the pieces of a piecewise linear term, and conjugates there, from a table of its pieces."""
     table, below = piece_table(term)
     piece = np.zeros(z.shape, dtype=np.int8)
     for knot in term.knots:

@@ -27,7 +27,8 @@ class VariationalSampler(BaseSampler):
     method : str
         ``"auto"`` or a name of `varopt.search.METHODS`.
     seed : int, optional
-        For the same trials with ``n_jobs=1``. Processes that share a study should get different seeds, or none.
+        For the same trials with ``n_jobs=1``. Processes that share a study may have the same: what is drawn depends on
+        the number of the trial too, which no two have in common.
     population : int, optional
         Trials of a generation; chosen by the method by default.
     independent_sampler : BaseSampler, optional
@@ -93,6 +94,7 @@ class VariationalSampler(BaseSampler):
                 self._search = Search(Space(parts), asynchronous=True, maximize=maximize, **self._options)
                 self._space, self._told = dict(space), set()
             self._learn(study)
+            self._search.reseed(self._search.seed, trial.number)
             (point,) = self._search.ask(1)
         return {name: _external(distribution, point[name]) for name, distribution in space.items()}
 

@@ -14,6 +14,7 @@ each fit ends with a bracket of the optimum.
 from varopt.learn._certify import certify
 from varopt.learn._classification import CompositeClassifier, LinearSVC
 from varopt.learn._huber import HuberRegressor
+from varopt.learn._inference import Inference, JointTest, inference
 from varopt.learn._kernel import SVC, SVR
 from varopt.learn._linear import ElasticNet, LADRegressor, Lasso, LinearSVR
 from varopt.learn._nonconvex import RampClassifier, ZeroOneClassifier
@@ -34,6 +35,8 @@ __all__ = [
     "GeneralizedLasso",
     "GroupLasso",
     "HuberRegressor",
+    "Inference",
+    "JointTest",
     "LADRegressor",
     "Lasso",
     "LassoCV",
@@ -46,4 +49,5 @@ __all__ = [
     "TrendFilter",
     "ZeroOneClassifier",
     "certify",
+    "inference",
 ]

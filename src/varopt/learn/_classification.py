@@ -89,12 +89,12 @@ class LinearClassifier(LinearClassifierMixin, SparseCoefMixin, CertifiedLinear):
         positives = [1] if self.classes_.size == 2 else range(self.classes_.size)
         starts = self._starts(len(positives), rows.X.shape[1])
         fits = []
-        for positive, start in zip(positives, starts, strict=True):
+        for count, (positive, start) in enumerate(zip(positives, starts, strict=True)):
             signs = np.where(rows.y == positive, 1.0, -1.0)
             problem = LinearProblem(rows.X, signs, rows.weight, self.fit_intercept)
             if self.fit_intercept and self._free_intercept:
                 problem = near_zero(problem)
-            fits.append(self._fit_problem(problem, start, clock, 0.0))
+            fits.append(self._fit_problem(problem, start, clock.part(len(positives) - count), 0.0))
         return fits
 
 

@@ -149,6 +149,9 @@ class Expression(metaclass=_Sealed):
     def __rtruediv__(self, other: Any) -> Any:
         raise TypeError(f"{self} cannot be a divisor: expressions are divided by numbers and arrays only.")
 
+    def __abs__(self) -> Any:
+        return generic.absolute(self)
+
     def __pow__(self, exponent: Any) -> Any:
         return generic.power(self, exponent)
 
@@ -194,39 +197,42 @@ class Expression(metaclass=_Sealed):
     def __bool__(self) -> bool:
         raise TypeError("an expression has no truth value; call an objective at a point to get a number.")
 
-    # -- Comparisons: until there are constraints, an error and not a silent False ------------------------------------
+    # -- Comparisons are constraints ----------------------------------------------------------------------------------
 
     __hash__ = object.__hash__  # variables are keys of mappings, each itself
 
-    def __eq__(self, other: object) -> bool:
+    def __eq__(self, other: object) -> Any:
         return self._compared(other, "==")
 
-    def __ne__(self, other: object) -> bool:
+    def __ne__(self, other: object) -> Any:
         return self._compared(other, "!=")
 
-    def __le__(self, other: object) -> bool:
+    def __le__(self, other: object) -> Any:
         return self._compared(other, "<=")
 
-    def __lt__(self, other: object) -> bool:
+    def __lt__(self, other: object) -> Any:
         return self._compared(other, "<")
 
-    def __ge__(self, other: object) -> bool:
+    def __ge__(self, other: object) -> Any:
         return self._compared(other, ">=")
 
-    def __gt__(self, other: object) -> bool:
+    def __gt__(self, other: object) -> Any:
         return self._compared(other, ">")
 
-    def _compared(self, other: object, sign: str) -> bool:
+    def _compared(self, other: object, sign: str) -> Any:
         if self is other and sign in ("==", "!="):  # as weak references ask
             return sign == "=="
-        # Containers compare their entries: of two variables, and with what is no number, only whether they are one.
-        numeric = isinstance(other, (Expression, Parametric, np.ndarray, list, tuple)) or is_number(other)
-        if sign in ("==", "!=") and (not numeric or (isinstance(self, Variable) and isinstance(other, Variable))):
-            return NotImplemented  # type: ignore[no-any-return]
-        raise TypeError(
-            f"{self} {sign} {_short(other)} would be a constraint, and there are none yet: put what you want into the "
-            "objective, as a penalty, or substitute variables."
-        )
+        if isinstance(other, Parametric):
+            return NotImplemented
+        # Containers compare their entries with what is no number: they ask whether it is the same.
+        numeric = isinstance(other, (Expression, np.ndarray, list, tuple)) or is_number(other)
+        if not numeric and not hasattr(other, "__array__"):
+            return NotImplemented
+        if isinstance(self, Variable) and isinstance(other, Variable):
+            unlike = self.shape != other.shape and () not in (self.shape, other.shape)
+            if sign == "!=" or (sign == "==" and unlike):  # entries of lists, of which no constraint is meant
+                return NotImplemented
+        return generic.compare(self, other, sign)
 
     def __array_function__(self, function: Any, *_: Any) -> Any:
         raise TypeError(f"numpy.{function.__name__} does not take expressions: write X @ w, or use varopt's functions.")
@@ -584,10 +590,6 @@ def diff(expression: Any, order: int = 1) -> Affine:
 
 
 # -- Helpers ----------------------------------------------------------------------------------------------------------
-
-
-def _short(other: object) -> str:
-    return str(other) if isinstance(other, Expression) or is_number(other) else type(other).__name__
 
 
 def positive(name: str, value: Any) -> int:

@@ -241,6 +241,16 @@ def _(expression: Affine) -> Objective:
     return Objective([AffineBlock(expression.summed())])
 
 
+@generic.as_affine.register(Elementwise)
+@generic.as_affine.register(Objective)
+def _as_affine(expression: Elementwise | Objective) -> Affine | None:
+    if expression.shape:
+        return None
+    blocks = expression.total().blocks
+    parts = [block.argument.scale(block.weights) for block in blocks if isinstance(block, AffineBlock)]
+    return None if len(parts) < len(blocks) else reduce(lambda a, b: a.add(b), parts, Affine({}, 0.0, ()))
+
+
 _SUM = "a sum is convex if every part is, and a nonnegative multiple of a convex part is convex."
 
 

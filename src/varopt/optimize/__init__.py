@@ -3,6 +3,7 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from varopt.optimize._bound_descent import BoundResult
 from varopt.optimize._certify import certify
 from varopt.optimize._minimize import maximize, minimize, minimize_together
 from varopt.optimize._path import ResultPath, path
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from varopt.optimize._discrete import minimize_energy
 
 __all__ = [
+    "BoundResult",
     "Result",
     "ResultPath",
     "Status",

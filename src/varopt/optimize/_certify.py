@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from varopt._domains import as_finite
-from varopt.certificates import PointGap, enclosed
+from varopt.certificates import PointGap, Verifier
 from varopt.model import as_objective
 from varopt.model.points import split
 from varopt.optimize._minimize import minimize
@@ -56,6 +56,6 @@ def certify(
 
         upper = enclosed_stored(objective, point, memory)[1]
     else:
-        value, error = enclosed(objective, point)
+        value, error = Verifier(objective, point).value
         upper = float(np.nextafter(value + error, math.inf)) if math.isfinite(error) else float(objective.at(point))
     return PointGap(min(result.lower, upper), upper, result.certificate.assumption)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from varopt.search._journal import Record
+from varopt.search.journal import Record
 
-__all__ = ["Batch", "Stretch", "Told"]
+__all__ = ["UNKNOWN", "Batch", "Span", "Stretch", "Told"]
 
 Array = NDArray[np.float64]
+Span = tuple[float, float, str]
+"""When an evaluation began, how long it took, and who did it."""
+UNKNOWN: Span = (math.nan, math.nan, "")
 
 
 @dataclass(eq=False)
@@ -58,10 +63,12 @@ class Told(NamedTuple):
     rows: Array
     values: list[float]
     time: float
+    spans: Sequence[Span] | None = None
 
     def records(self) -> list[Record]:
         """One record for each."""
+        spans = self.spans or [UNKNOWN] * len(self.values)
         return [
-            Record(self.first + k, self.candidate + k, row, value, None, self.time)
-            for k, (row, value) in enumerate(zip(self.rows, self.values, strict=True))
+            Record(self.first + k, self.candidate + k, row, value, None, self.time, *span)
+            for k, (row, value, span) in enumerate(zip(self.rows, self.values, spans, strict=True))
         ]

@@ -3,29 +3,103 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Averaged", "Contender", "Lowest"]
+from varopt.certificates import student
+
+__all__ = ["Averaged", "Best", "Contender", "Lowest"]
 
 Array = NDArray[np.float64]
 
 
+@dataclass(frozen=True)
+class Best:
+    """The best point of a search.
+
+    Attributes
+    ----------
+    x : point
+        An array for a Box, a dictionary for a Space.
+    fun : float
+        Its value. If the search is noisy, the average of those of its evaluations that took no part in choosing it:
+        an estimate without bias.
+    standard_error : float
+        Of that average; zero where values are exact, infinite while no evaluation is left for it.
+    evaluations : int
+        How often it was evaluated.
+    freedom : float
+        Degrees of freedom of the standard error.
+    """
+
+    x: Any
+    fun: float
+    standard_error: float
+    evaluations: int
+    freedom: float = math.inf
+
+    def interval(self, level: float = 0.95) -> tuple[float, float]:
+        """Where the true value of `x` lies with this probability, by Student's t.
+
+        Parameters
+        ----------
+        level : float
+            Between 0 and 1.
+        """
+        if not 0.0 < level < 1.0:
+            raise ValueError(f"level must be between 0 and 1; got {level!r}.")
+        reach = 0.0 if self.standard_error == 0.0 else student(self.standard_error, self.freedom, level)
+        return self.fun - reach, self.fun + reach
+
+
+@dataclass
+class Tally:
+    """Some evaluations of a point."""
+
+    total: float = 0.0
+    count: int = 0
+
+    def add(self, value: float) -> None:
+        """Count one more."""
+        self.total, self.count = self.total + value, self.count + 1
+
+    @property
+    def mean(self) -> float:
+        """Their average."""
+        return self.total / self.count if self.count else math.nan
+
+
 @dataclass
 class Contender:
-    """A point and what its evaluations gave."""
+    """A point and what its evaluations gave: every second one takes no part in the choice."""
 
     row: Array
-    total: float
-    count: int
-    squares: float = 0.0  # of the deviations from the average
+    chosen_by: Tally = field(default_factory=Tally)
+    held_out: Tally = field(default_factory=Tally)
+
+    @classmethod
+    def of(cls, row: Array, value: float) -> Contender:
+        """A point evaluated once."""
+        return cls(row.copy(), Tally(value, 1))
+
+    @property
+    def count(self) -> int:
+        """How often it was evaluated."""
+        return self.chosen_by.count + self.held_out.count
 
     @property
     def value(self) -> float:
-        """The average of its evaluations."""
-        return self.total / self.count
+        """What is reported: the average of what was held out, as soon as there is any."""
+        return self.held_out.mean if self.held_out.count else self.chosen_by.mean
+
+    def see(self, value: float) -> float:
+        """Take note of another evaluation; what it adds to the squares of the deviations from the average."""
+        before, count = (self.chosen_by.total + self.held_out.total) / self.count, self.count
+        (self.held_out if self.held_out.count < self.chosen_by.count else self.chosen_by).add(value)
+        return (value - before) ** 2 * count / (count + 1)  # Welford
 
 
 class Lowest:
@@ -38,7 +112,7 @@ class Lowest:
     def see(self, row: Array, value: float, drawn: int) -> None:
         """Take note of an evaluation that did not fail."""
         if value < self._value or (value == self._value and drawn < self._drawn):
-            self.best = Contender(row.copy(), value, 1)
+            self.best = Contender.of(row, value)
             self._value, self._drawn = value, drawn
 
 
@@ -48,6 +122,9 @@ class Averaged:
     A single lucky value cannot win. The lowest of N noisy values lies about ``sqrt(2 log N)`` standard deviations too
     low, so averages are raised by that many standard errors, with the noise estimated from all repetitions together: a
     point has to repeat what it promised. Every generation re-evaluates the incumbent and the rival that promises most.
+
+    Whatever takes part in a choice is biased by it. So every second evaluation of a contender is held out: the choice
+    never sees it, and its average is an unbiased estimate however the choice went.
 
     Parameters
     ----------
@@ -59,6 +136,8 @@ class Averaged:
         self._limit = contenders
         self._points: dict[bytes, Contender] = {}
         self._seen = 0
+        self._squares = 0.0  # of the deviations of repetitions from the averages of their points
+        self.freedom = 0  # how many repetitions the noise is estimated from
 
     def see(self, row: Array, value: float) -> None:
         """Take note of an evaluation that did not fail."""
@@ -66,11 +145,10 @@ class Averaged:
         key = row.tobytes()
         known = self._points.get(key)
         if known is not None:
-            before = known.value
-            known.total, known.count = known.total + value, known.count + 1
-            known.squares += (value - before) * (value - known.value)  # Welford
+            self._squares += known.see(value)
+            self.freedom += 1
             return
-        self._points[key] = Contender(row.copy(), value, 1)
+        self._points[key] = Contender.of(row, value)
         if len(self._points) > self._limit:  # the least promising leaves
             noise = self.noise
             del self._points[max(self._points, key=lambda k: self._cautious(self._points[k], noise))]
@@ -78,16 +156,16 @@ class Averaged:
     @property
     def noise(self) -> float:
         """The standard deviation of one evaluation, from all repetitions; infinite before the first."""
-        freedom = sum(point.count - 1 for point in self._points.values())
-        return math.sqrt(sum(p.squares for p in self._points.values()) / freedom) if freedom else math.inf
+        return math.sqrt(self._squares / self.freedom) if self.freedom else math.inf
 
-    def _cautious(self, point: Contender, noise: float) -> tuple[float, float]:
-        luck = noise * math.sqrt(2.0 * math.log(1.0 + self._seen) / point.count) if math.isfinite(noise) else 0.0
-        return point.value + luck, point.value
+    def _cautious(self, point: Contender, noise: float) -> tuple[bool, float, float]:
+        chosen_by = point.chosen_by
+        luck = noise * math.sqrt(2.0 * math.log(1.0 + self._seen) / chosen_by.count) if math.isfinite(noise) else 0.0
+        return point.held_out.count == 0, chosen_by.mean + luck, chosen_by.mean
 
     @property
     def best(self) -> Contender | None:
-        """The contender with the lowest cautious average."""
+        """The contender with the lowest cautious average, of those evaluated twice if there are any."""
         noise = self.noise
         return min(self._points.values(), key=lambda p: self._cautious(p, noise), default=None)
 
@@ -97,11 +175,11 @@ class Averaged:
         if best is None:
             return []
         rivals = [point for point in self._points.values() if point is not best]
-        chosen = [best, min(rivals, key=lambda p: p.value)] if rivals else [best]
+        chosen = [best, min(rivals, key=lambda p: p.chosen_by.mean)] if rivals else [best]
         return [point.row.copy() for point in chosen]
 
     @property
     def standard_error(self) -> float:
         """Of the incumbent's average."""
         best = self.best
-        return math.nan if best is None else self.noise / math.sqrt(best.count)
+        return math.inf if best is None or not best.held_out.count else self.noise / math.sqrt(best.held_out.count)

@@ -17,11 +17,11 @@ from varopt._display import Progress, curves, duration, table
 from varopt.optimize import Result, Status
 from varopt.search._checks import positive, whole
 from varopt.search._dimensions import Searchable
-from varopt.search._journal import is_blank
 from varopt.search._plot import plot_history
 from varopt.search._search import Search
 from varopt.search._space import as_space
-from varopt.search._workers import Workers, workers_for
+from varopt.search.journal import is_blank
+from varopt.search.workers import Workers, workers_for
 
 __all__ = ["SearchResult", "minimize_black_box"]
 
@@ -31,7 +31,7 @@ class SearchResult(Result):
     """The outcome of minimising a black box.
 
     `Result` with ``x`` an array for a Box and a dictionary for a Space; ``certificate`` is `Sampled`, and ``history``
-    has ``evaluations``, ``best``, ``mean``, ``standard_error``, ``sigma`` and ``time`` of every generation.
+    has ``evaluations``, ``best``, ``mean``, ``standard_error``, ``samples``, ``sigma``, ``time`` of every generation.
 
     Attributes
     ----------
@@ -142,7 +142,14 @@ def minimize_black_box(
                 "maximize": maximize, "noisy": noisy, "asynchronous": asynchronous}  # fmt: skip
     search = _begin(space, journal, settings)
     total = 1000 * search._layout.columns if budget is None else budget
-    workers = workers_for(f, executor, timeout=timeout, vectorized=vectorized, assemble=search._layout.assemble)
+    layout = search._layout
+    try:
+        workers = workers_for(
+            f, executor, timeout=timeout, vectorized=vectorized, decode=layout.point, assemble=layout.decode
+        )
+    except BaseException:
+        search.close()
+        raise
     line = Progress(progress)
     run = _Run(search, workers, total, began + limit, target, max_failures)
     try:
@@ -178,8 +185,9 @@ class _Run:
             outcomes = self.workers.wait(self.deadline)
             if outcomes:
                 outcomes.sort()
-                rows = np.array([self._flying.pop(number) for number, _, _ in outcomes])
-                self.search._tell_rows(rows, [value for _, value, _ in outcomes], [error for _, _, error in outcomes])
+                rows = np.array([self._flying.pop(number) for number, _ in outcomes])
+                values, errors, *spans, _ = zip(*(evaluated for _, evaluated in outcomes), strict=True)
+                self.search._tell_rows(rows, list(values), list(errors), list(zip(*spans, strict=True)))
             if self.search.generation > generation:
                 generation = self.search.generation
                 yield
@@ -200,7 +208,7 @@ class _Run:
             room = min(room, self.search._queued)
         for row in self.search._ask_rows(room):
             self._flying[self._started] = row
-            self.workers.start(self._started, self.search._layout.point(row))
+            self.workers.start(self._started, row)
             self._started += 1
 
     def _ended(self) -> Status | None:
@@ -214,7 +222,7 @@ class _Run:
         if between and self.target is not None and best is not None and best.value <= search._sign * self.target:
             return Status.TARGET
         if search.evaluations >= self.budget:
-            return Status.BUDGET
+            return Status.BUDGET if best is not None else Status.NO_VALUE
         return None
 
 
@@ -250,7 +258,7 @@ def _line(search: Search, budget: int, began: float) -> str:
     share = min(1.0, search.evaluations / budget)
     bar = ("#" * round(20 * share)).ljust(20, ".")
     value = "none yet" if best is None else f"{best.fun:.6g}"
-    average = f"  average {bound.mean:.4g} +- {bound.standard_error:.1g}" if math.isfinite(bound.mean) else ""
+    average = f"  average {bound.mean:.4g} +- {bound.standard_error:.1g}" if bound.samples > 1 else ""
     return f"[{bar}] {search.evaluations}/{budget}  best {value}{average}  {duration(time.monotonic() - began)}"
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import stdtrit
 
 from varopt._display import Panels
 
@@ -18,9 +19,10 @@ def plot_history(history: dict[str, NDArray[np.float64]], axes: Any = None) -> A
 
     axes = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")[1] if axes is None else axes
     count, best, mean = history["evaluations"], history["best"], history["mean"]
-    error = np.nan_to_num(history["standard_error"])
-    axes[0].plot(count, mean, lw=1, color="C1", label=r"bound: $\langle f \rangle$, estimated")
-    axes[0].fill_between(count, mean - 2 * error, mean + 2 * error, color="C1", alpha=0.25, lw=0)
+    quantile = stdtrit(np.maximum(history["samples"] - 1.0, 1.0), 0.975)  # Student's
+    reach = np.nan_to_num(quantile * history["standard_error"])
+    axes[0].plot(count, mean, lw=1, color="C1", label=r"bound: $\langle f \rangle$, 95 % interval")
+    axes[0].fill_between(count, mean - reach, mean + reach, color="C1", alpha=0.25, lw=0)
     axes[0].plot(count, best, color="C0", label="best value")
     finite = best[np.isfinite(best)]
     if finite.size and finite.min() > 0 and np.nanmax(mean, initial=0.0) > 100 * finite.min():

@@ -8,7 +8,6 @@ import math
 import time
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,44 +18,23 @@ from varopt._display import card, curves, fold, table
 from varopt._threads import one_thread
 from varopt._version import __version__
 from varopt.certificates import Sampled
-from varopt.search._batch import Batch, Stretch, Told
+from varopt.search._batch import UNKNOWN, Batch, Span, Stretch, Told
 from varopt.search._checks import as_values, positive, whole
 from varopt.search._coding import Coding
 from varopt.search._dimensions import Box, Dimension
-from varopt.search._incumbent import Averaged, Contender, Lowest
-from varopt.search._journal import FORMAT, Journal, Record
+from varopt.search._incumbent import Averaged, Best, Contender, Lowest
+from varopt.search._kept import Kept
 from varopt.search._methods import build
 from varopt.search._plot import plot_history
-from varopt.search._space import Space, SpaceLayout, as_space, space_from_json
+from varopt.search._space import Space, SpaceLayout, as_space
+from varopt.search.journal import Journal, Record
 
-__all__ = ["Best", "Search"]
+__all__ = ["Search"]
 
 Array = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class Best:
-    """The best point of a search.
-
-    Attributes
-    ----------
-    x : point
-        An array for a Box, a dictionary for a Space.
-    fun : float
-        Its value; the average of its evaluations, if the search is noisy.
-    standard_error : float
-        Of that average; zero where values are exact.
-    evaluations : int
-        How often it was evaluated.
-    """
-
-    x: Any
-    fun: float
-    standard_error: float
-    evaluations: int
-
-
-class Search:
+class Search(Kept):
     """Optimise a black box by asking for points and telling their values.
 
     Parameters
@@ -133,7 +111,8 @@ class Search:
         self._queue: deque[Stretch] = deque()  # drawn, and not handed out
         self._handed: deque[Stretch] = deque()  # handed out, to be recognised if told as they were asked for
         self._pending: dict[bytes, list[tuple[Batch, int]]] = {}  # handed out, by row
-        self._arrived: list[tuple[Array, float]] = []  # to be used by the next update
+        self._arrived: list[tuple[Array, float]] = []  # asynchronous samples, to be used by the next update
+        self._own: list[tuple[Array, float]] = []  # points from elsewhere, to be used by it too
         self._drawn = 0
         self._evaluations = 0
         self._records: list[Record] = []
@@ -157,6 +136,18 @@ class Search:
             How many; by default what is left of the current generation, or all of the next.
         """
         return self._layout.decode(self._ask_rows(None if count is None else whole("count", count, 1)))
+
+    def reseed(self, *entropy: int) -> None:
+        """Draw what comes next from other random numbers; for searches that share their values and not their points.
+
+        Parameters
+        ----------
+        *entropy : int
+            Non-negative numbers. A journal does not keep them.
+        """
+        if self._journal is not None:
+            raise ValueError("reseed would change what a journal repeats; give the search no journal.")
+        self._rng = np.random.default_rng(entropy)
 
     @property
     def _queued(self) -> int:
@@ -213,16 +204,18 @@ class Search:
         rows = xs if isinstance(self.space, Box) and self._next_told(xs) else self._layout.rows(xs)
         self._tell_rows(rows, *as_values(ys, len(rows), errors))
 
-    def _tell_rows(self, rows: Array, values: list[float], errors: list[str | None]) -> None:
+    def _tell_rows(
+        self, rows: Array, values: list[float], errors: list[str | None], spans: Sequence[Span] | None = None
+    ) -> None:
         now = time.time()
         if self._next_told(rows) and not self.asynchronous and not any(errors):
-            self._use_together(self._handed[0], values, now)
+            self._use_together(self._handed[0], values, now, spans)
             return
         places = self._claim(rows)
         records = [
-            Record(number, -1 if batch is None else batch.first + position, row, value, error, now)
-            for number, ((batch, position), row, value, error) in enumerate(
-                zip(places, rows, values, errors, strict=True), self.evaluations
+            Record(number, -1 if batch is None else batch.first + position, row, value, error, now, *span)
+            for number, ((batch, position), row, value, error, span) in enumerate(
+                zip(places, rows, values, errors, spans or [UNKNOWN] * len(rows), strict=True), self.evaluations
             )
         ]
         if self._journal is not None:
@@ -252,10 +245,12 @@ class Search:
                 self._pending.pop(key, None)
         return places
 
-    def _use_together(self, stretch: Stretch, told: list[float], now: float) -> None:
+    def _use_together(
+        self, stretch: Stretch, told: list[float], now: float, spans: Sequence[Span] | None = None
+    ) -> None:
         """What `_use` does with one record after the other, for candidates told as asked of which none failed."""
         batch, start, stop = stretch
-        entry = Told(self._evaluations, batch.first + start, stretch.rows, told, now)
+        entry = Told(self._evaluations, batch.first + start, stretch.rows, told, now, spans)
         if self._journal is not None:
             self._journal.add(entry.records())  # before any use
         self._handed.popleft()
@@ -278,7 +273,7 @@ class Search:
         else:
             self.failures, value = self.failures + 1, math.inf
         if batch is None:
-            self._arrived.append((self._coding.latent(record.row[None])[0], value))
+            self._own.append((self._coding.latent(record.row[None])[0], value))
             self._average(record.row, value)
             return
         batch.values[position] = value
@@ -289,7 +284,7 @@ class Search:
                 self._arrived.append((batch.latent[position], value))
             if batch.missing == 0:
                 self._open.remove(batch)
-            if len(self._arrived) >= self._model.population:
+            if len(self._arrived) + len(self._own) >= self._model.population:
                 self._update(np.empty((0, self._layout.columns)), np.empty(0))
             return
         self._advance()
@@ -313,17 +308,17 @@ class Search:
         return self._lowest.best if averaged is None else averaged
 
     def _update(self, latent: Array, values: Array) -> None:
-        if self._arrived:
-            latent = np.vstack((latent, [point for point, _ in self._arrived]))
-            values = np.append(values, [value for _, value in self._arrived])
-            self._arrived = []
+        latent, values = _with(latent, values, self._arrived)
+        drawn = values  # samples of the distribution: what estimates its average
+        latent, values = _with(latent, values, self._own)
+        self._arrived, self._own = [], []
         self.generation += 1
         if values.min() < math.inf:  # a generation that failed as a whole teaches nothing
             with one_thread():
                 self._model.tell(latent, values)
         best = self._incumbent
         upper = math.inf if best is None else best.value
-        self._trace.append((self.evaluations, upper, values, self._model.spread, time.time()))
+        self._trace.append((self.evaluations, upper, drawn, self._model.spread, time.time()))
 
     # What is known -------------------------------------------------------------------------------------------------
 
@@ -346,8 +341,10 @@ class Search:
         best = self._incumbent
         if best is None:
             return None
-        error = 0.0 if self._averaged is None else self._averaged.standard_error
-        return Best(self._layout.point(best.row), self._sign * best.value, error, best.count)
+        point, value = self._layout.point(best.row), self._sign * best.value
+        if self._averaged is None:
+            return Best(point, value, 0.0, best.count)
+        return Best(point, value, self._averaged.standard_error, best.count, self._averaged.freedom)
 
     @property
     def bound(self) -> Sampled:
@@ -364,9 +361,12 @@ class Search:
 
     @property
     def history(self) -> dict[str, Array]:
-        """After every update: evaluations, best, mean, standard_error, sigma and time (seconds since the first)."""
-        names = ("evaluations", "best", "mean", "standard_error", "sigma", "time")
-        rows = [(told, best, *_average(values)[:2], *rest) for told, best, values, *rest in self._trace]
+        """After every update: evaluations, best, mean, standard_error, samples, sigma and time (in seconds).
+
+        ``mean`` is the average of the objective over the ``samples`` of the distribution at that time.
+        """
+        names = ("evaluations", "best", "mean", "standard_error", "samples", "sigma", "time")
+        rows = [(told, best, *_average(values), *rest) for told, best, values, *rest in self._trace]
         columns = np.array(rows, dtype=np.float64).reshape(-1, len(names))
         columns[:, 1:3] *= self._sign
         columns[:, -1] -= columns[0, -1] if len(columns) else 0.0
@@ -384,7 +384,7 @@ class Search:
 
     def __repr__(self) -> str:
         best = self.best
-        value = "nothing told yet" if best is None else f"best {best.fun:.8g}, bound {self.bound.mean:.4g}"
+        value = "nothing told yet" if best is None else f"best {best.fun:.8g}"
         return f"Search({self.space!r}, method={self.method!r}): {self.evaluations} evaluations, {value}"
 
     def _repr_html_(self) -> str:
@@ -392,7 +392,7 @@ class Search:
         rows = [("space", repr(self.space)), ("method", f"{self.method}, generation {self.generation}")]
         if best is not None:
             rows += [("best", f"{best.fun:.8g} at {best.x}")]
-            rows += [("average", f"{self.bound.mean:.4g} +- {self.bound.standard_error:.1g} over the distribution")]
+            rows += [("distribution", _words(self.bound))] if self.bound.samples else []
         shown = {name: history[name] for name in ("evaluations", "best", "mean", "sigma", "time")}
         drawing = curves(history["evaluations"], {"best": history["best"]})
         return card(f"Search: {self.evaluations} evaluations", rows, drawing, fold("generations", table(shown)))
@@ -401,88 +401,11 @@ class Search:
 
     def _meta(self) -> dict[str, str]:
         return {
-            "format": str(FORMAT),
             "varopt": __version__,
             "numpy": np.__version__,
             "space": json.dumps(self.space.describe()),
             "settings": json.dumps(self.settings),
         }
-
-    def save(self, path: str | Path) -> None:
-        """Write the search to a new SQLite file, in the format of the journal; `load` goes on from there.
-
-        Parameters
-        ----------
-        path : path
-            It must not exist yet.
-        """
-        journal = Journal.create(Path(path), self._meta())
-        try:
-            for number, (size, told) in enumerate(self._batches):
-                journal.add_batch(number, size, told)
-            journal.add(self.records)
-        finally:
-            journal.close()
-
-    @classmethod
-    def load(cls, path: str | Path, space: Any = None, *, read_only: bool = False) -> Self:
-        """Go on with a search from its journal, exactly where it stopped; further evaluations are appended to it.
-
-        Parameters
-        ----------
-        path : path
-            A journal, or what `save` wrote.
-        space : space, optional
-            Needed where options of a `Choice` are neither numbers nor strings; checked against the journal otherwise.
-        read_only : bool
-            Look at it only: nothing is appended, and another process may be writing.
-
-        Notes
-        -----
-        The search is repeated from its records, without evaluating anything: about 20 microseconds a record.
-        """
-        journal = Journal.open(Path(path), read_only=read_only)
-        try:
-            described = json.loads(journal.meta["space"])
-            space = space_from_json(described) if space is None else as_space(space)
-            if space.describe() != described:
-                raise ValueError(f"space differs from the one in {path}: {json.dumps(described)}.")
-            settings = json.loads(journal.meta["settings"])
-            start = settings.pop("x0")
-            search = cls(space, x0=None if start is None else SpaceLayout(space).point(np.array(start)), **settings)
-            search._replay(journal.batches(), journal.records())
-        except BaseException:
-            journal.close()
-            raise
-        if read_only:
-            journal.close()
-        else:
-            search._journal = journal
-        return search
-
-    def _replay(self, batches: list[tuple[int, int]], records: list[Record]) -> None:
-        places: list[tuple[Batch, int]] = []
-        upcoming = deque(batches)
-        for record in [*records, None]:
-            while upcoming and upcoming[0][1] <= self.evaluations:
-                size, _ = upcoming.popleft()
-                self._draw(size)
-                batch, start, stop = self._queue.pop()
-                places.extend((batch, position) for position in range(start, stop))
-            if record is None:
-                break
-            if record.candidate < 0:
-                self._use(record, None, -1)
-                continue
-            batch, position = places[record.candidate]
-            if batch.rows[position].tobytes() != record.row.tobytes():  # another machine rounds differently
-                batch.rows[position] = record.row
-                if position < batch.fresh:
-                    batch.latent[position] = self._coding.latent(record.row[None])[0]
-            self._use(record, batch, position)
-        # What was handed out and never told is handed out again, in the order in which it was drawn.
-        told = {record.candidate for record in records}
-        self._queue.extend(Stretch(b, i, i + 1) for number, (b, i) in enumerate(places) if number not in told)
 
     def close(self) -> None:
         """Close the journal, so that another process may open it."""
@@ -497,6 +420,12 @@ class Search:
         self.close()
 
 
+def _with(latent: Array, values: Array, more: list[tuple[Array, float]]) -> tuple[Array, Array]:
+    if not more:
+        return latent, values
+    return np.vstack((latent, [point for point, _ in more])), np.append(values, [value for _, value in more])
+
+
 def _average(values: Array) -> tuple[float, float, int]:
     """The average of the values that are finite, its standard error, and how many there are."""
     finite = values[np.isfinite(values)]
@@ -509,6 +438,12 @@ def _average(values: Array) -> tuple[float, float, int]:
         deviations = finite - mean
         error = math.sqrt(float(deviations @ deviations) / (finite.size - 1) / finite.size)
         return mean, error, finite.size
+
+
+def _words(bound: Sampled) -> str:
+    """The bound as what it is: an average over where the search samples now."""
+    low, high = sorted(bound.interval())
+    return f"averages {bound.mean:.4g} where it samples now; {low:.4g} to {high:.4g} with 95 %"
 
 
 def _check_seed(seed: Any) -> int:

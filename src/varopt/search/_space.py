@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import numbers
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -47,6 +48,13 @@ class Space(Searchable):
         for name, part in parts.items():
             if not isinstance(name, str):
                 raise ValueError(f"names of a Space must be strings; got {name!r}.")
+            if isinstance(part, tuple) and len(part) == 2 and all(_is_number(end) for end in part):
+                low, high = part
+                raise ValueError(
+                    f"the part {name!r} of a Space must not be a pair of numbers, which could mean two things: give "
+                    f"vo.Box({low!r}, {high!r}) (or vo.Integer) for all between them, or the list [{low!r}, {high!r}] "
+                    "for a choice of the two."
+                )
             if isinstance(part, (list, tuple)):
                 part = Choice(part)
             if not isinstance(part, Dimension):
@@ -68,6 +76,10 @@ class Space(Searchable):
     def describe(self) -> dict[str, Any]:
         """What it is, as JSON."""
         return {"kind": "space", "parts": {name: part.describe() for name, part in self.parts.items()}}
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, (bool, np.bool_))
 
 
 def as_space(space: Any) -> Space | Dimension:
@@ -123,10 +135,6 @@ class SpaceLayout:
         if isinstance(self.space, Box):
             return rows.copy()
         return [self.point(row) for row in rows]
-
-    def assemble(self, points: list[Any]) -> Any:
-        """A batch of single points, as `decode` gives it."""
-        return np.array(points) if isinstance(self.space, Box) else points
 
     def point(self, row: Array) -> Any:
         """One point: an array for a Box, a dictionary for a Space."""

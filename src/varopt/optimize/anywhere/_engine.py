@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from varopt._threads import one_thread
-from varopt.certificates import enclosed, verified
+from varopt.certificates import Verifier
 from varopt.model import Objective
 from varopt.optimize._result import Result, Status
 from varopt.optimize.anywhere._ask import Ask
@@ -177,7 +177,7 @@ def _freeze(
         kept = _kept(swept)
         small, radius, spread = problem.small(kept, [s.lines for s in swept])
         if problem.curved:
-            see_lower(state, verified(small, x, None, radius, spread).lower)
+            see_lower(state, Verifier(small, x, radius, spread).bracket().lower)
             if attempt and not state.reached(options.tol):  # as with columns that depend on each other
                 _prove(
                     state, small, options.minimize(small, tol=0.1 * options.tol, resume=_near(x, error)), radius, spread
@@ -227,7 +227,7 @@ def _kept(swept: Sequence[Swept]) -> list[Part | None]:
 
 def see_value(problem: Problem, state: State, x: Vector, swept: Sequence[Swept]) -> None:
     """The objective at x, all rounding charged."""
-    value, error = (0.0, 0.0) if not problem.others else enclosed(problem._objective(problem.others), x)
+    value, error = (0.0, 0.0) if not problem.others else Verifier(problem._objective(problem.others), x).value
     total = swept[0].value
     for s in swept[1:]:
         total = total + s.value
@@ -246,7 +246,7 @@ def see_lower(state: State, lower: float, assumption: str = "") -> None:
 
 def _prove(state: State, small: Objective, result: Result, radius: Vector, spread: float) -> None:
     """The lower bound of the small problem, for all that its sums may be."""
-    proof = verified(small, result.x, result.state.dual if result.state else None, radius, spread)
+    proof = Verifier(small, result.x, radius, spread).bracket(result.state.dual if result.state else None)
     see_lower(state, proof.lower)
     charged = (
         result.lower - spread - float(radius @ (3.0 * np.abs(result.x) + 1e-6 * np.abs(result.x).max(initial=1.0)))

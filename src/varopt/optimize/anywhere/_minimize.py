@@ -108,7 +108,7 @@ def _concluded(problem: Problem, state: State, tol: float, status: Status | None
     fun = state.bound if math.isfinite(state.upper) and math.isfinite(state.bound) else state.upper
     return Result(
         x + 0.0, min(fun, state.upper), certificate, status, " > ".join(state.ran), 0.0, state.steps, state.elapsed,
-        history, objective.slices, state.evaluations, state, passes,
+        history, objective.slices, state.evaluations, state, passes=passes,
     )  # fmt: skip
 
 

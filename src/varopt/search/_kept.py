@@ -1,0 +1,160 @@
+"""Searches in files: a search is its records, and is repeated from them."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from varopt.search._batch import Batch, Span, Stretch
+from varopt.search._coding import Coding
+from varopt.search._space import SpaceLayout, as_space, space_from_json
+from varopt.search.journal import Journal, Record, damaged
+
+__all__ = ["Kept"]
+
+Array = NDArray[np.float64]
+
+
+class Kept:
+    """What a `Search` can do with files."""
+
+    if TYPE_CHECKING:  # what it has besides
+
+        @property
+        def records(self) -> list[Record]: ...
+        @property
+        def evaluations(self) -> int: ...
+
+        _layout: SpaceLayout
+        _coding: Coding
+        _journal: Journal | None
+        _batches: list[tuple[int, int]]
+        _queue: deque[Stretch]
+
+        def __init__(self, space: Any, **settings: Any) -> None: ...
+        def _meta(self) -> dict[str, str]: ...
+        def _draw(self, count: int | None) -> None: ...
+        def _use(self, record: Record, batch: Batch | None, position: int) -> None: ...
+        def _tell_rows(
+            self, rows: Array, values: list[float], errors: list[str | None], spans: list[Span] | None = None
+        ) -> None: ...
+
+    def save(self, path: str | Path) -> None:
+        """Write the search to a new SQLite file, in the format of the journal; `load` goes on from there.
+
+        Parameters
+        ----------
+        path : path
+            It must not exist yet.
+        """
+        journal = Journal.create(Path(path), self._meta())
+        try:
+            for number, (size, told) in enumerate(self._batches):
+                journal.add_batch(number, size, told)
+            journal.add(self.records)
+        finally:
+            journal.close()
+
+    @classmethod
+    def load(cls, path: str | Path, space: Any = None, *, read_only: bool = False) -> Self:
+        """Go on with a search from its journal, exactly where it stopped; further evaluations are appended to it.
+
+        Parameters
+        ----------
+        path : path
+            A journal, or what `save` wrote.
+        space : space, optional
+            Needed where options of a `Choice` are neither numbers nor strings; checked against the journal otherwise.
+        read_only : bool
+            Look at it only: nothing is appended, and another process may be writing.
+
+        Notes
+        -----
+        The search is repeated from its records, without evaluating anything: about 20 microseconds a record.
+        """
+        journal = Journal.open(Path(path), read_only=read_only)
+        try:
+            search = cls._from_meta(journal, space)
+            batches, records = journal.batches(), journal.records()
+            with damaged(journal.path):
+                search._replay(batches, records)
+        except BaseException:
+            journal.close()
+            raise
+        if read_only:
+            journal.close()
+        else:
+            search._journal = journal
+        return search
+
+    @classmethod
+    def salvage(cls, path: str | Path, new: str | Path, space: Any = None) -> Self:
+        """Begin a new search, with a journal of its own, from whatever is sound in a damaged one.
+
+        Parameters
+        ----------
+        path, new : path
+            The damaged journal, which is only read, and the new one, which must not exist yet.
+        space : space, optional
+            Needed where not even its description is sound.
+
+        Notes
+        -----
+        Every evaluation that matches its checksum is told to the new search as a point from elsewhere: none is lost or
+        made again, but the new search does not go on bit for bit.
+        """
+        journal = Journal.open(Path(path), read_only=True)
+        try:
+            search = cls._from_meta(journal, None, new) if space is None else cls(space, journal=new)
+            records = [record for record in journal.sound() if record.row.size == search._layout.columns]
+            for record in records:
+                search._tell_rows(
+                    record.row[None], [record.value], [record.error], [(record.began, record.seconds, record.worker)]
+                )
+        finally:
+            journal.close()
+        return search
+
+    @classmethod
+    def _from_meta(cls, journal: Journal, space: Any, path: str | Path | None = None) -> Self:
+        """A search with the settings of a journal, and nothing told."""
+        meta = journal.meta()
+        with damaged(journal.path):
+            described, settings = json.loads(meta["space"]), json.loads(meta["settings"])
+        space = space_from_json(described) if space is None else as_space(space)
+        if space.describe() != described:
+            raise ValueError(f"space differs from the one in {journal.path}: {json.dumps(described)}.")
+        start = settings.pop("x0")
+        start = None if start is None else SpaceLayout(space).point(np.array(start))
+        return cls(space, x0=start, journal=path, **settings)
+
+    def _replay(self, batches: list[tuple[int, int]], records: list[Record]) -> None:
+        places: list[tuple[Batch, int]] = []
+        upcoming = deque(batches)
+        for record in [*records, None]:
+            while upcoming and upcoming[0][1] <= self.evaluations:
+                size, _ = upcoming.popleft()
+                self._draw(size)
+                batch, start, stop = self._queue.pop()
+                places.extend((batch, position) for position in range(start, stop))
+            if record is None:
+                break
+            if record.candidate < 0:
+                self._use(record, None, -1)
+                continue
+            batch, position = places[record.candidate]
+            if record.row.size != self._layout.columns:
+                raise ValueError(f"evaluation {record.number} has {record.row.size} numbers")
+            if batch.rows[position].tobytes() != record.row.tobytes():  # another machine rounds differently
+                batch.rows[position] = record.row
+                if position < batch.fresh:
+                    batch.latent[position] = self._coding.latent(record.row[None])[0]
+            self._use(record, batch, position)
+        # What was handed out and never told is handed out again, in the order in which it was drawn.
+        told = {record.candidate for record in records}
+        self._queue.extend(Stretch(b, i, i + 1) for number, (b, i) in enumerate(places) if number not in told)

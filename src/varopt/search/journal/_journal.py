@@ -1,0 +1,342 @@
+"""The journal: an SQLite file with every evaluation, written before the evaluation is used.
+
+Its format is plain and documented in ``docs/black-boxes.md``. Tables: ``meta`` (key, value), ``batch`` (how many
+candidates were drawn when) and ``evaluation`` (one row for every value that was told, in that order). A checksum in
+every row, and one of ``meta``, tells what is damaged from what is sound.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import sqlite3
+import tempfile
+import warnings
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["FORMAT", "Journal", "Record", "damaged", "is_blank"]
+
+FORMAT = 2
+
+_TABLES = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE batch (
+    number INTEGER PRIMARY KEY, size INTEGER NOT NULL, told INTEGER NOT NULL, checksum INTEGER NOT NULL
+);
+CREATE TABLE evaluation (
+    number INTEGER PRIMARY KEY,   -- the order in which values were told, from 0
+    candidate INTEGER NOT NULL,   -- the order in which points were drawn, from 0; -1 for a point of the user's own
+    x TEXT NOT NULL,              -- a JSON list of numbers: reals, integers, 0 and 1, indices of options
+    value REAL,                   -- NULL if the evaluation failed
+    error TEXT,                   -- what went wrong, or NULL
+    time REAL NOT NULL,           -- when it was told, in seconds since 1970
+    began REAL,                   -- when it began, by the clock of its worker, or NULL
+    seconds REAL,                 -- how long it took, or NULL
+    worker TEXT,                  -- who evaluated, or NULL
+    checksum INTEGER NOT NULL     -- CRC-32 of all the others, joined by "|", reals in hexadecimal, NULL as nothing
+);
+"""
+
+
+class Record(NamedTuple):
+    """One evaluation."""
+
+    number: int
+    candidate: int
+    row: NDArray[np.float64]
+    value: float
+    error: str | None
+    time: float
+    began: float = math.nan
+    seconds: float = math.nan
+    worker: str = ""
+
+
+class Journal:
+    """An open journal. One process writes at a time; others may read, and change nothing by it.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    database, lock : sqlite3.Connection
+        The journal, and what keeps other writers out (``None`` when only reading).
+    """
+
+    def __init__(self, path: Path, database: sqlite3.Connection, lock: sqlite3.Connection | None) -> None:
+        self.path, self._database, self._lock = path, database, lock
+
+    @classmethod
+    def create(cls, path: Path, meta: dict[str, str]) -> Self:
+        """A new journal; a `ValueError` if the file is there already."""
+        if not path.parent.is_dir():
+            raise ValueError(f"journal {path} cannot be written: there is no folder {path.parent}.")
+        _refuse_existing(path)
+        with _writing(path, 0):
+            lock = _locked(path)
+            try:
+                _refuse_existing(path)  # another process may have made it in the meantime
+                database = _connect(path)
+                with database:  # in one transaction: whoever is killed here leaves a blank file
+                    database.executescript("BEGIN;" + _TABLES)
+                    facts = {"format": str(FORMAT), **meta}
+                    database.executemany("INSERT INTO meta VALUES (?, ?)", {**facts, "checksum": _seal(facts)}.items())
+            except BaseException:
+                lock.close()
+                raise
+        return cls(path, database, lock)
+
+    @classmethod
+    def open(cls, path: Path, *, read_only: bool = False) -> Self:
+        """An existing journal, to go on with or to read."""
+        if not path.is_file():
+            raise ValueError(f"journal {path} {'is a folder; name a file' if path.is_dir() else 'does not exist'}.")
+        try:
+            with path.open("rb") as file:
+                known = file.read(16)
+        except OSError as error:
+            raise OSError(f"journal {path} cannot be read: {error.strerror}.") from None
+        if known and known != b"SQLite format 3\0":
+            raise ValueError(f"journal {path} is not a journal of varopt: it is no SQLite file.")
+        if read_only:
+            return cls(path, _connect_to_read(path), None)
+        with _writing(path, 0):
+            lock = _locked(path)
+            try:
+                return cls(path, _connect(path), lock)
+            except BaseException:
+                lock.close()
+                raise
+
+    def meta(self) -> dict[str, str]:
+        """Format, versions, space and settings, or a `ValueError` that says what is wrong with them."""
+        with damaged(self.path):
+            facts = dict(self._database.execute("SELECT key, value FROM meta").fetchall())
+            found = str(facts.get("format"))
+            if found != str(FORMAT) and found.isdigit():
+                raise _Other(f"journal {self.path} has format {found}; this version of varopt reads format {FORMAT}.")
+            seal = facts.pop("checksum", None)
+            if seal != _seal(facts):
+                raise ValueError("its settings do not match their checksum")
+        return facts
+
+    def add_batch(self, number: int, size: int, told: int) -> None:
+        """Note that `size` candidates were drawn after `told` evaluations."""
+        with _writing(self.path, told):
+            row = (number, size, told)
+            self._database.execute("INSERT INTO batch VALUES (?, ?, ?, ?)", (*row, _checksum(row)))
+            self._database.commit()
+
+    def add(self, records: Iterable[Record]) -> None:
+        """Append evaluations; they are on their way to the disk when this returns."""
+        rows = [_to_sql(record) for record in records]
+        with _writing(self.path, rows[0][0] if rows else 0):
+            self._database.executemany(f"INSERT INTO evaluation VALUES ({', '.join('?' * 10)})", rows)
+            self._database.commit()
+
+    def batches(self) -> list[tuple[int, int]]:
+        """Size of every batch, and how many evaluations came before it."""
+        with damaged(self.path):
+            rows = self._database.execute("SELECT number, size, told, checksum FROM batch ORDER BY number").fetchall()
+            for position, (*row, checksum) in enumerate(rows):
+                if row[0] != position or checksum != _checksum(row):
+                    raise ValueError(f"batch {position} does not match its checksum")
+        return [(size, told) for _, size, told, _ in rows]
+
+    def records(self) -> list[Record]:
+        """All evaluations in order. A damaged last one is dropped with a warning; damage before it is an error."""
+        with damaged(self.path):
+            rows = self._database.execute("SELECT * FROM evaluation ORDER BY number").fetchall()
+            records = [record for position, row in enumerate(rows) if (record := _from_sql(position, row)) is not None]
+            if len(records) < len(rows) - 1 or (records and records[-1].number != len(records) - 1):
+                first = next(i for i, row in enumerate(rows) if _from_sql(i, row) is None)
+                raise ValueError(
+                    f"evaluation {first} of {len(rows)} does not match its checksum, and records follow it"
+                )
+        if len(records) < len(rows):
+            self._drop(rows[-1][0], len(records))
+        return records
+
+    def _drop(self, number: Any, position: int) -> None:
+        warnings.warn(
+            f"The last record of {self.path} (evaluation {position}) is damaged and was dropped; its point will be "
+            "evaluated again.",
+            stacklevel=4,
+        )
+        if self._lock is not None:
+            with _writing(self.path, position):
+                self._database.execute("DELETE FROM evaluation WHERE number IS ?", (number,))
+                self._database.commit()
+
+    def sound(self) -> list[Record]:
+        """The records that match their checksums, whatever happened to the rest."""
+        records: list[Record] = []
+        with suppress(sqlite3.Error, ValueError):
+            for row in self._database.execute("SELECT * FROM evaluation ORDER BY number"):
+                record = _from_sql(None, row)
+                if record is not None:
+                    records.append(record)
+        return records
+
+    def close(self) -> None:
+        """Close the file and let others write to it."""
+        self._database.close()
+        if self._lock is not None:
+            self._lock.close()  # its file stays: removing it would race with whoever opens it now
+            self._lock = None
+
+
+class _Other(ValueError):
+    """A journal that is sound, but not ours to read."""
+
+
+_UNREADABLE = (sqlite3.Error, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+
+
+@contextmanager
+def damaged(path: Path) -> Iterator[None]:
+    """Turn whatever reading a damaged file raises into a sentence that names the file."""
+    try:
+        yield
+    except (_Other, OSError):
+        raise
+    except _UNREADABLE as error:
+        text = str(error) if type(error) is ValueError else f"{type(error).__name__}: {error}"
+        raise ValueError(
+            f"journal {path} is damaged: {text.rstrip('.')}. Restore a copy of the file, or take what is sound to "
+            "a new journal with Search.salvage(path, new)."
+        ) from None
+
+
+@contextmanager
+def _writing(path: Path, told: int) -> Iterator[None]:
+    """Turn what SQLite raises when it cannot write into an `OSError` that names the file and what is safe."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        safe = f" The {told} evaluations before are in it: see to that and run the same again to go on." if told else ""
+        look = " Search.load(path, read_only=True) only looks." if path.exists() and not told else ""
+        raise OSError(f"journal {path} cannot be written: {error}.{safe}{look}") from None
+
+
+def is_blank(path: Path) -> bool:
+    """Whether a journal can begin at `path`: nothing is there, or what a process killed before it began left."""
+    if not path.exists():
+        return True
+    if path.is_dir():
+        return False
+    try:
+        database = _connect_to_read(path)
+    except (OSError, ValueError):
+        return False
+    try:
+        return not database.execute("SELECT name FROM sqlite_master").fetchall()
+    except (sqlite3.Error, UnicodeDecodeError):
+        return False
+    finally:
+        database.close()
+
+
+def _refuse_existing(path: Path) -> None:
+    if not is_blank(path):
+        raise ValueError(f"journal {path} exists already; go on with it by Search.load, or name another file.")
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    # Search may be used from several threads, one at a time.
+    database = sqlite3.connect(path, timeout=10.0, check_same_thread=False)
+    try:
+        # A write-ahead log survives a killed process, lets others read meanwhile, and needs no sync at every commit.
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute("PRAGMA synchronous = NORMAL")
+    except sqlite3.OperationalError:  # a read-only place, a full disk
+        database.close()
+        raise
+    except (sqlite3.DatabaseError, UnicodeDecodeError):
+        pass  # damaged: what reads it next says so
+    return database
+
+
+def _connect_to_read(path: Path) -> sqlite3.Connection:
+    """A connection that leaves no trace: as it is, where nobody writes; else with its log, or a copy of both."""
+    log = path.with_name(path.name + "-wal")
+    if not log.exists():
+        return sqlite3.connect(path.resolve().as_uri() + "?immutable=1", uri=True, check_same_thread=False)
+    database = sqlite3.connect(path.resolve().as_uri() + "?mode=ro", uri=True, check_same_thread=False)
+    try:
+        database.execute("SELECT name FROM sqlite_master").fetchall()
+        return database
+    except sqlite3.OperationalError:  # a folder where the index of the log cannot be made
+        database.close()
+    except (sqlite3.DatabaseError, UnicodeDecodeError):
+        return database  # damaged: what reads it next says so
+    with tempfile.TemporaryDirectory() as folder, damaged(path):
+        for file in (path, log):
+            shutil.copy(file, Path(folder) / file.name)
+        with sqlite3.connect(Path(folder) / path.name) as copy:
+            memory = sqlite3.connect(":memory:", check_same_thread=False)
+            copy.backup(memory)
+        copy.close()
+    return memory
+
+
+def _lock_path(path: Path) -> Path:
+    return path.with_name(path.name + ".lock")
+
+
+def _locked(path: Path) -> sqlite3.Connection:
+    """Hold an exclusive SQLite lock on a file beside the journal: portable, and gone with the process that held it."""
+    lock = sqlite3.connect(_lock_path(path), timeout=0.0, isolation_level=None, check_same_thread=False)
+    try:
+        lock.execute("BEGIN EXCLUSIVE")
+    except sqlite3.OperationalError as error:
+        lock.close()
+        if "locked" not in str(error):
+            raise
+        raise ValueError(
+            f"journal {path} is in use by another search. Close that one, or only look, with "
+            "Search.load(path, read_only=True)."
+        ) from None
+    except (sqlite3.DatabaseError, UnicodeDecodeError):
+        lock.close()
+        raise OSError(f"journal {path} cannot be written: {_lock_path(path)} is damaged. Remove that file.") from None
+    return lock
+
+
+def _checksum(fields: Iterable[Any]) -> int:
+    parts = ("" if f is None else f.hex() if isinstance(f, float) else str(f) for f in fields)
+    return zlib.crc32("|".join(parts).encode("utf-8", "surrogatepass"))
+
+
+def _seal(facts: dict[str, str]) -> str:
+    return str(_checksum(text for item in sorted(facts.items()) for text in item))
+
+
+def _to_sql(record: Record) -> tuple[Any, ...]:
+    number, candidate, row, value, error, *when, worker = record
+    known = (None if math.isnan(t) else float(t) for t in when)
+    kept = None if error is not None else float(value)
+    fields = (number, candidate, json.dumps(row.tolist()), kept, error, *known, worker or None)
+    return (*fields, _checksum(fields))
+
+
+def _from_sql(position: int | None, fields: tuple[Any, ...]) -> Record | None:
+    """The record, or ``None`` if it is damaged, or is not the one that belongs at this position."""
+    *kept, checksum = fields
+    try:
+        number, candidate, x, value, error, *when, worker = kept
+        if checksum != _checksum(kept) or (position is not None and number != position):
+            return None
+        row = np.array(json.loads(x), dtype=np.float64)
+    except (TypeError, ValueError):
+        return None
+    value, time, began, seconds = (math.nan if t is None else float(t) for t in (value, *when))
+    return Record(number, candidate, row, value, error, time, began, seconds, worker or "")

@@ -1,0 +1,180 @@
+"""What runs on a worker: the user's function, its clock, and everything it may do wrong turned into a sentence.
+
+The clock is the worker's own. It starts when the evaluation does, so that no time in a queue counts, whoever keeps the
+queue, and the same evaluations are late with one worker as with a hundred.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import functools
+import math
+import os
+import pickle
+import socket
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from varopt.search._checks import as_value
+
+__all__ = ["Evaluated", "Evaluation", "Outcome", "Packed", "pack", "sentence"]
+
+GRACE = 1.0  # seconds beyond the timeout after which a process that cannot even say so is ended
+LONGEST = 2000  # characters of an error that are kept
+
+
+class Evaluated(NamedTuple):
+    """What a worker says about one evaluation."""
+
+    value: float
+    error: str | None = None
+    began: float = math.nan  # seconds since 1970, by the worker's clock
+    seconds: float = math.nan
+    worker: str = ""
+    abandoned: bool = False  # it goes on in a thread that nobody waits for
+
+
+class Outcome(NamedTuple):
+    """The same, of a numbered point."""
+
+    number: int
+    evaluated: Evaluated
+
+
+def sentence(error: BaseException) -> str:
+    """An exception in one line; some cannot even be printed."""
+    try:
+        text = f"{type(error).__name__}: {error}"
+    except Exception:
+        text = type(error).__name__
+    text = text.encode("utf-8", "replace").decode()  # half a character could not be kept
+    return text if len(text) <= LONGEST else text[:LONGEST] + " ..."
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A row of numbers in, what its evaluation gave out.
+
+    Parameters
+    ----------
+    function, decode : callable
+        The user's function, and the point that a row stands for.
+    timeout : float, optional
+        Seconds after which an evaluation counts as failed. It then runs in a thread of its own, which is asked to stop
+        and left behind.
+    lethal : bool
+        Whether the worker is a process of its own, which may be ended if it hangs where no Python runs.
+    """
+
+    function: Callable[[Any], Any]
+    decode: Callable[[Any], Any]
+    timeout: float | None = None
+    lethal: bool = False
+
+    def __call__(self, row: Any) -> Evaluated:
+        began, clock = time.time(), time.perf_counter()
+        value, error, abandoned = (*self._guarded(row), False) if self.timeout is None else self._within(row)
+        return Evaluated(value, error, began, time.perf_counter() - clock, worker_name(), abandoned)
+
+    def _guarded(self, row: Any) -> tuple[float, str | None]:
+        try:
+            return as_value(self.function(self.decode(row)))
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # sys.exit() in the objective too
+            return math.nan, sentence(error)
+
+    def _within(self, row: Any) -> tuple[float, str | None, bool]:
+        done: list[tuple[float, str | None]] = []
+        interrupts: list[KeyboardInterrupt] = []
+
+        def evaluate() -> None:
+            try:
+                done.append(self._guarded(row))
+            except KeyboardInterrupt as interrupt:
+                interrupts.append(interrupt)
+
+        thread = threading.Thread(target=evaluate, daemon=True)
+        with _LastResort(self.timeout + GRACE if self.lethal and self.timeout is not None else None):
+            thread.start()
+            thread.join(self.timeout)
+        if interrupts:
+            raise interrupts[0]
+        if done:
+            return *done[0], False
+        _ask_to_stop(thread)
+        return math.nan, f"no value after {self.timeout:g} s", True
+
+
+class _LastResort:
+    """End this process if it is still inside after some seconds, whatever holds the interpreter."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self._seconds = seconds
+
+    def __enter__(self) -> None:
+        if self._seconds is not None:
+            self._sink = Path(os.devnull).open("w")
+            faulthandler.dump_traceback_later(self._seconds, exit=True, file=self._sink)
+
+    def __exit__(self, *exception: object) -> None:
+        if self._seconds is not None:
+            faulthandler.cancel_dump_traceback_later()
+            self._sink.close()
+
+
+def _ask_to_stop(thread: threading.Thread) -> None:
+    """Raise `SystemExit` in a thread at its next line of Python; what sleeps or computes elsewhere does not hear it."""
+    if thread.ident is not None:
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(SystemExit))
+
+
+def worker_name() -> str:
+    """Who evaluates: host and process, and the thread unless it is the first."""
+    thread = threading.current_thread()
+    return _process_name(os.getpid()) + ("" if thread is threading.main_thread() else f" {thread.name}")
+
+
+@functools.cache
+def _process_name(process: int) -> str:
+    return f"{socket.gethostname()}:{process}"
+
+
+@dataclass(frozen=True)
+class Packed:
+    """An evaluation on its way to another process, unpacked there once; failing to is the error of an evaluation."""
+
+    digest: int
+    payload: bytes
+
+    def __call__(self, row: Any) -> Evaluated:
+        if self.digest not in _unpacked:
+            try:
+                function = pickle.loads(self.payload)
+            except Exception as error:
+                return Evaluated(math.nan, f"the worker cannot load the function: {sentence(error)}", time.time(), 0.0)
+            _unpacked.clear()
+            _unpacked[self.digest] = function
+        return _unpacked[self.digest](row)
+
+
+_unpacked: dict[int, Evaluation] = {}
+
+
+def pack(evaluation: Evaluation) -> Packed:
+    """The evaluation as bytes, lambdas and local functions included, or a `ValueError` that says what cannot travel."""
+    import cloudpickle  # only where processes are used
+
+    try:
+        payload = cloudpickle.dumps(evaluation)
+    except Exception as error:
+        raise ValueError(
+            f"f cannot be sent to worker processes: {sentence(error)}. Leave what cannot travel (locks, open files, "
+            "connections) out of the function and open it inside, or give a concurrent.futures.ThreadPoolExecutor."
+        ) from None
+    return Packed(hash((os.getpid(), time.time(), payload)), payload)

@@ -1,0 +1,254 @@
+"""Executors by behaviours: what is promised holds for each of them, or it is refused by name."""
+
+import contextlib
+import ctypes
+import importlib
+import multiprocessing
+import os
+import sys
+import threading
+import time
+from concurrent import futures
+from multiprocessing.pool import ThreadPool
+
+import cloudpickle
+import numpy as np
+import pytest
+
+import varopt as vo
+from varopt import Status
+
+BOX = vo.Box(-5, 5, size=3)
+POSIX = pytest.mark.skipif(os.name != "posix", reason="needs fork, so that test functions reach the workers")
+FORK = multiprocessing.get_context("fork") if os.name == "posix" else None
+BUDGET = 8
+
+
+def sphere(x):
+    return float(((x - 1.0) ** 2).sum())
+
+
+@contextlib.contextmanager
+def threads():
+    with futures.ThreadPoolExecutor(2) as pool:
+        yield pool
+
+
+@contextlib.contextmanager
+def processes():
+    pool = futures.ProcessPoolExecutor(2, mp_context=FORK)
+    yield pool
+    pool.shutdown(wait=False)
+
+
+@contextlib.contextmanager
+def thread_pool():
+    with ThreadPool(2) as pool:
+        yield pool
+
+
+@contextlib.contextmanager
+def joblib():
+    yield importlib.import_module("joblib").Parallel(n_jobs=2)
+
+
+@contextlib.contextmanager
+def joblib_threads():
+    yield importlib.import_module("joblib").Parallel(n_jobs=2, backend="threading")
+
+
+@pytest.fixture(scope="module")
+def dask():
+    distributed = pytest.importorskip("distributed", reason="the dask extra is not installed")
+    with distributed.Client(processes=False, n_workers=1, threads_per_worker=2, dashboard_address=None) as client:
+        yield client
+
+
+@pytest.fixture(scope="module", autouse=True)
+def known_to_all_workers():
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # they know nothing of the tests
+    yield
+    cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
+
+
+@pytest.fixture(scope="module")
+def ray():
+    ray = pytest.importorskip("ray", reason="Ray is not installed")
+    from ray import cloudpickle as own
+
+    ray.init(num_cpus=2, include_dashboard=False, logging_level="error", log_to_driver=False)
+    own.register_pickle_by_value(sys.modules[__name__])
+    yield ray
+    ray.shutdown()
+
+
+@pytest.fixture(scope="module")
+def ray_pool(ray):
+    from ray.util.multiprocessing import Pool
+
+    with Pool(2) as pool:
+        yield pool
+
+
+@pytest.fixture(params=["threads", "processes", "thread_pool", "joblib", "joblib_threads", "dask", "ray_pool"])
+def executor(request):
+    if request.param in ("dask", "ray_pool"):  # slow to begin: one for all
+        yield request.getfixturevalue(request.param)
+        return
+    if request.param in ("processes", "joblib") and os.name != "posix":
+        pytest.skip("needs fork, so that test functions reach the workers")
+    with globals()[request.param]() as made:
+        yield made
+
+
+def outcome(result):
+    return result.fun, result.nfev, result.x.tobytes(), result.history["mean"].tobytes()
+
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of the clusters' own making
+
+
+def test_every_executor_keeps_every_promise(executor):
+    """In one test, since starting workers takes longer than all of it."""
+
+    def run(f, **options):
+        return vo.minimize(f, BOX, seed=1, executor=executor, **{"budget": BUDGET, **options})
+
+    def slow(x):
+        time.sleep(0.1)
+        return sphere(x)
+
+    def failing(x):
+        if x[0] > 0:
+            raise RuntimeError("injected")
+        return sphere(x)
+
+    def exiting(x):
+        sys.exit(4)
+
+    def huge(x):
+        return np.zeros(2_000_000) if x[0] > 0 else sphere(x)
+
+    offset = np.ones(3)
+    captured = run(lambda x: float(((x - offset) ** 2).sum()))  # a closure travels
+    assert outcome(captured) == outcome(vo.minimize(sphere, BOX, budget=BUDGET, seed=1))
+    assert all(record.worker and record.seconds >= 0 for record in captured.search.records)
+
+    # Eight evaluations of 0.1 s for two workers: the queue is longer than the limit, no evaluation is.
+    late = run(slow, timeout=0.35, population=8)
+    assert not late.errors
+
+    failed = run(failing)
+    assert set(failed.errors) <= {"RuntimeError: injected"}
+    assert [r.error is None for r in failed.search.records] == [r.row[0] <= 0 for r in failed.search.records]
+
+    gone = run(exiting)
+    assert (gone.status, set(gone.errors)) == (Status.NO_VALUE, {"SystemExit: 4"})
+
+    large = run(huge)
+    assert set(large.errors) == {"the value must be one real number; got shape (2000000,)"}
+
+
+def test_an_evaluation_that_hangs_is_given_up_after_its_own_time(executor):
+    def hanging(x):
+        began = time.monotonic()
+        while x[0] > 0 and time.monotonic() < began + 60:
+            time.sleep(0.01)
+        return sphere(x)
+
+    r = vo.minimize(hanging, BOX, seed=1, budget=BUDGET, population=8, executor=executor, timeout=0.3)
+    for record in r.search.records:
+        assert (record.error == "no value after 0.3 s") == (record.row[0] > 0)
+    assert r.time < 30
+
+
+def test_the_time_limit_holds_although_an_evaluation_hangs(executor):
+    def hanging(x):
+        time.sleep(0.8)
+        return sphere(x)
+
+    r = vo.minimize(hanging, BOX, seed=1, budget=BUDGET, executor=executor, time_limit=0.1)
+    assert r.status is Status.TIME_LIMIT
+    assert r.time < 0.7
+
+
+def test_what_cannot_be_sent_is_told_before_anything_runs():
+    lock = threading.Lock()
+
+    def locked(x):
+        with lock:
+            return sphere(x)
+
+    with pytest.raises(ValueError, match=r"f cannot be sent to worker processes: (.|\n)*lock(.|\n)*ThreadPoolExecutor"):
+        vo.minimize(locked, BOX, budget=BUDGET, executor=2)
+    with threads() as pool:
+        assert vo.minimize(locked, BOX, budget=BUDGET, executor=pool).nfev == BUDGET
+
+
+def test_options_travel_with_the_space():
+    with processes() as pool:
+        space = vo.Space({"f": [lambda: 1.0, lambda: 2.0]})
+        assert vo.minimize(lambda p: p["f"](), space, budget=6, seed=0, executor=pool).fun == 1.0
+
+
+def test_who_cannot_keep_the_promises_is_refused_by_name():
+    with (
+        multiprocessing.get_context("spawn").Pool(1) as pool,
+        pytest.raises(ValueError, match=r"must not be a multiprocessing\.Pool.*executor=4"),
+    ):
+        vo.minimize(sphere, BOX, budget=BUDGET, executor=pool)
+    parallel = importlib.import_module("joblib").Parallel(n_jobs=2, backend="multiprocessing")
+    with pytest.raises(ValueError, match=r"joblib\.Parallel with the backend multiprocessing"):
+        vo.minimize(sphere, BOX, budget=BUDGET, executor=parallel)
+    pool = futures.ThreadPoolExecutor(1)
+    pool.shutdown()
+    with pytest.raises(ValueError, match=r"executor does not take f: .*shutdown"):
+        vo.minimize(sphere, BOX, budget=BUDGET, executor=pool)
+
+
+@POSIX
+@pytest.mark.parametrize("name", ["processes", "joblib", "ray_pool"])
+def test_a_worker_that_dies_is_replaced_and_its_point_evaluated_again(name, tmp_path, request):
+    alone = outcome(vo.minimize(sphere, BOX, budget=2 * BUDGET, seed=1))
+    died = tmp_path / "died"
+
+    def dies_once(x):
+        try:
+            died.touch(exist_ok=False)
+        except FileExistsError:
+            return sphere(x)
+        os._exit(1)
+
+    made = contextlib.nullcontext(request.getfixturevalue(name)) if name == "ray_pool" else globals()[name]()
+    with made as pool:
+        r = vo.minimize(dies_once, BOX, budget=2 * BUDGET, seed=1, executor=pool)
+    assert died.exists()
+    assert outcome(r) == alone
+
+
+@POSIX
+@pytest.mark.parametrize("name", ["processes", "joblib"])
+def test_a_point_that_kills_every_worker_is_recorded_as_failed(name):
+    def dies_at_left(x):
+        if x[0] < -2:
+            os._exit(1)
+        return sphere(x)
+
+    with globals()[name]() as pool:
+        r = vo.minimize(dies_at_left, BOX, budget=14, seed=1, executor=pool, sigma=0.4)
+    errors = [record for record in r.search.records if record.error]
+    assert {record.error for record in errors} == {"the worker died"}
+    assert {record.number for record in errors} == {r.number for r in r.search.records if r.row[0] < -2}
+
+
+@POSIX
+def test_a_process_that_hangs_outside_python_is_ended():
+    def stuck(x):
+        if x[0] > 0:
+            ctypes.PyDLL(None).sleep(60)  # without giving the interpreter free
+        return sphere(x)
+
+    with processes() as pool:
+        r = vo.minimize(stuck, BOX, seed=1, budget=2, executor=pool, timeout=0.1)
+    assert {r.error for r in r.search.records if r.row[0] > 0} <= {"the worker died"}
+    assert r.time < 30
