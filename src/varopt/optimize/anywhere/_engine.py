@@ -152,7 +152,7 @@ def _at_once(problem: Problem, state: State, options: Options) -> Generator[Ask,
     parts: Part = yield Ask(rows=-1)
     result = options.minimize(problem.on(parts), tol=options.tol)
     state.unit = result.state.unit  # type: ignore[union-attr]
-    state.x, state.upper, state.lower = result.x, result.upper, result.lower
+    state.x, state.upper, state.lower, state.bound = result.x, result.upper, result.lower, result.fun
     state.assumption, state.falls = result.certificate.assumption, result.status is Status.UNBOUNDED
     state.steps += result.nit
     state.ran = [result.method]
