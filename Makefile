@@ -27,8 +27,8 @@ test-floors: $(FLOORS)/.installed  ## the tests with the oldest versions that py
 coverage: $(VENV)/.installed-dev  ## the tests, and which lines they run
 	$(RUN) -m pytest --cov --cov-report=term --cov-report=xml
 
-fuzz: $(VENV)/.installed-dev  ## random problems against exact arithmetic; BUDGET=300 seconds, SEED=0, ONLY=extreme for one part
-	$(RUN) -m fuzz $(if $(BUDGET),--seconds $(BUDGET)) $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only "$(ONLY)")
+fuzz: $(VENV)/.installed-dev  ## random problems against exact arithmetic; BUDGET=300 seconds, SEED=0, WORKERS=1, ONLY=extreme for one part
+	$(RUN) -m fuzz $(if $(BUDGET),--seconds $(BUDGET)) $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only "$(ONLY)") $(if $(WORKERS),--workers $(WORKERS))
 
 test-nn: $(VENV)/.installed-dev $(VENV)/.installed-layers  ## the tests of varopt.nn with PyTorch and JAX, which make test skips where they are absent
 	$(RUN) -m pytest tests/nn src/varopt/nn

@@ -1,62 +1,40 @@
-"""``python -m fuzz``: minutes of it, seeds printed; what fails is a program of a few lines.
+"""``python -m fuzz``: random problems of every kind, seeds printed; what fails is a program of a few lines.
 
-Options: --seconds 300, --seed 0, --only composite|bits|estimators, --all to print every finding and not two a kind.
+Each part draws problems by their seeds: ``--only extreme --seed 17 --seconds 0`` runs that one again. The table counts
+runs; a run is one method on one problem.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
-from collections import Counter
+from pathlib import Path
 
-from fuzz.bits import bits
-from fuzz.estimators import estimators
-from fuzz.run import Report, composite
-
-PARTS = {
-    "ordinary": lambda seed, report: composite(seed, report, extreme=False),
-    "extreme": lambda seed, report: composite(seed, report, extreme=True),
-    "not convex": lambda seed, report: composite(seed, report, extreme=False, convex=False),
-    "bits": bits,
-    "estimators": estimators,
-}
-SHARES = {"ordinary": 0.3, "extreme": 0.35, "not convex": 0.1, "bits": 0.1, "estimators": 0.15}
+from fuzz.gather import PARTS, SHARES, gathered
 
 
 def main() -> int:
     """Run, and report."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=300.0)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", choices=[*PARTS])
-    parser.add_argument("--all", action="store_true")
+    parser = argparse.ArgumentParser(prog="python -m fuzz", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=300.0, help="how long (300)")
+    parser.add_argument("--workers", type=int, default=1, help="processes (1)")
+    parser.add_argument("--seed", type=int, default=0, help="the first of every part (0); long runs take 10^7")
+    parser.add_argument("--only", choices=[*PARTS], help="one part")
+    parser.add_argument("--all", action="store_true", help="print every finding, not one of each kind")
+    parser.add_argument("--json", type=Path, help="where to write a record of it all")
     options = parser.parse_args()
-    report = Report()
     shares = {options.only: 1.0} if options.only else SHARES
-    for name, share in shares.items():
-        end, seed = time.perf_counter() + share * options.seconds, options.seed
-        while time.perf_counter() < end:
-            PARTS[name](seed, report)
-            seed += 1
-        print(f"{name}: seeds {options.seed} to {seed - 1}", flush=True)
-    show(report, everything=options.all)
-    return any(f.kind not in ("gap open", "time limit", "not proved") for f in report.findings)
-
-
-def show(report: Report, *, everything: bool = False) -> None:
-    """The counts, and the programs."""
-    print("\nRuns:", dict(report.runs))
-    for status, count in sorted(report.statuses.items()):
-        print(f"  {count:6d}  {status}")
-    print("\nFindings:")
-    for kind, count in report.kinds().most_common():
-        print(f"  {count:6d}  {kind}")
-    shown: Counter[str] = Counter()
-    for f in sorted(report.findings, key=lambda f: (f.kind, f.method, len(f.program))):
-        key = f"{f.kind} [{f.method}]"
-        shown[key] += 1
-        if everything or shown[key] <= 1:
-            print(f"\n# {key}, seed {f.seed}: {f.text}\n{f.program}")
+    started = time.perf_counter()
+    report = gathered(shares, options.seed, options.seconds, options.workers)
+    about = {"seed": options.seed, "workers": options.workers, "wall": time.perf_counter() - started}
+    print(report.programs(everything=options.all))
+    print(f"\n{sum(report.problems.values())} problems in {about['wall']:.0f} s, from seed {options.seed} on\n")
+    print(report.table())
+    print("\n" + "\n".join(f"{count:8d}  {status}" for status, count in sorted(report.statuses.items())))
+    print("\n" + "\n".join(f"{count:8d}  {kind}" for kind, count in report.kinds().most_common()))
+    if options.json:
+        report.write(options.json, **about)
+    return int(bool(report.serious()))
 
 
 if __name__ == "__main__":

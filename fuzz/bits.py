@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import itertools
+import time
+import warnings
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-from fuzz.run import Finding, Report
+from fuzz.report import Finding, Report
 from varopt.discrete import ising, max_cut, max_sat, qubo
 
+SECONDS = 1.0  # that so few bits may take
+NOWHERE = Fraction(10) ** 400  # the value of a state that hard clauses forbid
 MATRIX = {"qubo": qubo, "max_cut": max_cut, "ising": ising}
 
 
@@ -31,19 +35,26 @@ def bits(seed: int, report: Report) -> None:
     program = (
         f"import numpy as np\nfrom varopt.discrete import {kind}\nr = {kind}(np.array({matrix.tolist()}))\nprint(r)\n"
     )
-    _judge(seed, report, kind, lambda: MATRIX[kind](matrix), lambda x: _value(kind, matrix, x), n, program, scale)
+    _judge(seed, report, kind, lambda: MATRIX[kind](matrix), lambda x: _values(kind, matrix, x), n, program, scale)
 
 
-def _value(kind: str, matrix: Any, x: Any) -> Fraction:
-    """What is minimised, exactly; of cuts, minus the cut."""
-    n = len(matrix)
-    entry = [[Fraction(float(v)) for v in row] for row in matrix]
-    pairs = itertools.combinations(range(n), 2)
-    if kind == "qubo":
-        return sum((entry[i][j] for i in range(n) for j in range(n) if x[i] and x[j]), Fraction(0))
-    if kind == "max_cut":
-        return -sum((entry[i][j] for i, j in pairs if x[i] != x[j]), Fraction(0))
-    return sum((entry[i][j] * (1 if x[i] == x[j] else -1) for i, j in pairs), Fraction(0))
+def _whole(numbers: Any) -> tuple[Any, int]:
+    """Floating-point numbers as whole ones times one over a power of two, exactly."""
+    exact = [Fraction(float(v)) for v in np.ravel(numbers)]
+    unit = max((v.denominator for v in exact), default=1)
+    whole = np.array([int(v * unit) for v in exact], dtype=object).reshape(np.shape(numbers))
+    return whole, unit
+
+
+def _values(kind: str, matrix: Any, states: Any) -> list[Fraction]:
+    """What is minimised at states of zeros and ones, exactly; of cuts, minus the cut."""
+    whole, unit = _whole(matrix)
+    signs = (states if kind == "qubo" else 2 * states - 1).astype(object)
+    upper = whole if kind == "qubo" else np.triu(whole, 1)
+    sums = ((signs @ upper) * signs).sum(axis=1)
+    if kind == "max_cut":  # what is on the same side less what is cut, which together is all
+        return [Fraction(int(v - upper.sum()), 2 * unit) for v in sums]
+    return [Fraction(int(v), unit) for v in sums]
 
 
 def _clauses(seed: int, rng: np.random.Generator, scale: float, report: Report) -> None:
@@ -60,46 +71,54 @@ def _clauses(seed: int, rng: np.random.Generator, scale: float, report: Report) 
     weights[hard] = np.inf
     n = max(abs(v) for c in clauses for v in c)
 
-    def value(x: Any) -> Fraction:
-        true = [any((x[abs(v) - 1] > 0) == (v > 0) for v in c) for c in clauses]
-        if not all(t for t, h in zip(true, hard, strict=True) if h):
-            return Fraction(10) ** 400  # no such state
-        return -sum(
-            (Fraction(float(w)) for t, w, h in zip(true, weights, hard, strict=True) if t and not h), Fraction(0)
-        )
+    whole, unit = _whole(np.where(hard, 0.0, weights))
+
+    def values(states: Any) -> list[Fraction]:
+        true = np.array([np.any([(states[:, abs(v) - 1] > 0) == (v > 0) for v in c], axis=0) for c in clauses])
+        allowed = true[hard].all(axis=0)
+        sums = true.T.astype(object) @ whole
+        return [Fraction(-int(v), unit) if ok else NOWHERE for v, ok in zip(sums, allowed, strict=True)]
 
     text = str(weights.tolist()).replace("inf", "np.inf")
     program = (
         f"import numpy as np\nfrom varopt.discrete import max_sat\nr = max_sat({clauses}, weights={text})\nprint(r)\n"
     )
-    _judge(seed, report, "max_sat", lambda: max_sat(clauses, weights), value, n, program, scale)
+    _judge(seed, report, "max_sat", lambda: max_sat(clauses, weights), values, n, program, scale)
 
 
-def _judge(seed: int, report: Report, kind: str, solve: Any, value: Any, n: int, program: str, scale: float) -> None:
+def _judge(seed: int, report: Report, kind: str, solve: Any, values: Any, n: int, program: str, scale: float) -> None:
     def found(what: str, text: str) -> None:
         report.findings.append(Finding(what, kind, text, seed, program))
 
     report.runs["bits"] += 1
-    try:
-        r = solve()
-    except Exception as error:
-        found(f"exception {type(error).__name__}", str(error))
-        return
-    report.statuses[f"bits: {r.status.name}"] += 1
-    best = min(value(x) for x in itertools.product((0, 1), repeat=n))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        started, cpu = time.perf_counter(), time.process_time()
+        try:
+            r = solve()
+        except Exception as error:
+            found(f"exception {type(error).__name__}", str(error))
+            return
+        spent = min(time.perf_counter() - started, time.process_time() - cpu)
+    if spent > SECONDS:
+        found("late", f"{spent:.1f} s for {n} bits")
+    if caught:
+        found(f"warning {caught[0].category.__name__}", str(caught[0].message)[:150])
+    report.statuses[f"bits: {kind}: {r.status.name}"] += 1
+    best = min(values(np.array([*itertools.product((0, 1), repeat=n)])))
     maximized = kind in ("max_cut", "max_sat")
     lower, fun = (-Fraction(r.upper), -Fraction(r.fun)) if maximized else (Fraction(r.lower), Fraction(r.fun))
     slack = Fraction(1, 10**12) * n * n * Fraction(scale) * 5
-    if best == Fraction(10) ** 400:
+    if best == NOWHERE:
         if r.status.name != "INFEASIBLE":
             found("contradiction not seen", f"{r.status.name}, fun {r.fun!r}")
         return
     if r.status.name == "INFEASIBLE":
         found("INFEASIBLE though it is not", f"best {float(best)!r}")
         return
-    x = (r.x > 0).astype(int)
-    if abs(value(x) - fun) > slack:
-        found("fun is not the value of x", f"{float(fun)!r} and {float(value(x))!r}")
+    (value,) = values((r.x[None] > 0).astype(int))
+    if abs(value - fun) > slack:
+        found("fun is not the value of x", f"{float(fun)!r} and {float(value)!r}")
     if lower > best:
         found(
             "UNSOUND" if lower > best + slack else "UNSOUND BY ROUNDING",

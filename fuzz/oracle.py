@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from fuzz.problems import Block, Problem
+from fuzz.problems import Block, Problem, dense_matrix
 
+_FLOATING = 1e-12  # of the parts of a value, beyond which floating point can tell it from a bound
 ROUNDING = Fraction(1, 10**13)  # of a value: less is rounding of the last digits, which is counted apart
 
 
@@ -31,7 +32,7 @@ def points(problem: Problem, x: Any, rng: np.random.Generator) -> Iterator[Any]:
 
 def silent(problem: Problem) -> Iterator[Any]:
     """Directions that some of the blocks do not see, in whole numbers where there are such."""
-    matrices = [(_matrix(problem, block), float(np.max(np.abs(block.weight)))) for block in problem.blocks]
+    matrices = [(dense_matrix(problem, block), float(np.max(np.abs(block.weight)))) for block in problem.blocks]
     order = sorted(matrices, key=lambda pair: -pair[1])
     for count in range(1, len(order) + 1):
         stacked = np.vstack([matrix for matrix, _ in order[:count]])
@@ -41,23 +42,6 @@ def silent(problem: Problem) -> Iterator[Any]:
             least = np.min(np.abs(v)[np.abs(v) > 1e-9])
             whole = np.round(v / least, 6)
             yield np.round(whole) if np.allclose(whole, np.round(whole), atol=1e-5) else v
-
-
-def _matrix(problem: Problem, block: Block) -> Any:
-    size = problem.size
-    if block.term == "quad_form":
-        dense = np.asarray(block.parameters, dtype=float).reshape(size, size)
-    elif block.map == "identity":
-        dense = np.eye(size)
-    elif block.map == "diff":
-        dense = np.diff(np.eye(size), axis=0)
-    else:
-        dense = np.asarray(block.matrix, dtype=float)
-    if problem.intercept:
-        dense = np.c_[dense, np.full(len(dense), float(block.intercept))]
-    if block.scale is not None:
-        dense = np.broadcast_to(block.scale, len(dense))[:, None] * dense
-    return dense
 
 
 def complaints(problem: Problem, result: Any, tol: float, rng: np.random.Generator, rival: Any = None) -> Iterator[str]:
@@ -83,11 +67,14 @@ def complaints(problem: Problem, result: Any, tol: float, rng: np.random.Generat
 
 
 def _below(problem: Problem, result: Any, rng: np.random.Generator, rival: Any) -> Iterator[str]:
-    candidates = [*points(problem, result.x, rng), *([] if rival is None else [rival[1]])]
+    """A point with a value below the lower bound: in floating point where one may be, then exactly."""
+    candidates = np.array([*points(problem, result.x, rng), *([] if rival is None else [rival[1]])])
+    with np.errstate(all="ignore"):
+        values, sizes = problem.about(candidates)
+        doubtful = ~(values - _FLOATING * sizes > result.lower)
+    doubtful[0] = True  # the result itself
     bound, worst = Fraction(result.lower), None
-    for x in candidates:
-        if not np.all(np.isfinite(x)):
-            continue
+    for x in candidates[doubtful & np.isfinite(candidates).all(axis=1)]:
         value, size = problem.value(x)
         excess = bound - value
         if excess > 0 and (worst is None or excess > worst[0]):
@@ -147,7 +134,7 @@ def _programme(problem: Problem) -> Any:
     cost, columns, parts = [0.0] * p, p, []
     base = np.zeros((p, p))
     for block in problem.blocks:
-        dense = _matrix(problem, block)
+        dense = dense_matrix(problem, block)
         offset = np.broadcast_to(np.asarray(block.offset, dtype=float), len(dense))
         weights = np.broadcast_to(np.asarray(block.weight, dtype=float), len(dense))
         if block.term == "quad_form":

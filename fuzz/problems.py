@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from varopt import terms
+
 CONVEX = {
     "abs": [],
     "pos": [],
@@ -31,6 +33,7 @@ NOT_CONVEX = {
     "mcp": [(0.2, 2.0), (1.5, 4.0)],
     "scad": [(0.2, 2.0), (2.5, 4.5)],
     "clip": [(-2.0, -0.1), (0.1, 2.0)],
+    "dead_zone": [(0.1, 2.0)],
 }
 
 
@@ -82,11 +85,55 @@ class Problem:
 
     def value(self, x: Any) -> tuple[Fraction, Fraction]:
         """The exact value at a point, and the sum of the sizes of all parts."""
-        point = [Fraction(float(v)) for v in x]
+        point = [v if isinstance(v, Fraction) else Fraction(float(v)) for v in x]
         values = [_exact(block, point[: self.size], point[self.size :], self.size) for block in self.blocks]
         return sum((v for part in values for v in part), Fraction(0)), sum(
             (abs(v) for part in values for v in part), Fraction(0)
         )
+
+    def about(self, points: Any) -> tuple[Any, Any]:
+        """Values at many points in floating point, and the sums of the sizes of all that is added up."""
+        values, sizes = np.zeros(len(points)), np.zeros(len(points))
+        for block in self.blocks:
+            dense = dense_matrix(self, block)
+            if block.term == "quad_form":
+                w, weight = points[:, : self.size], float(block.weight)
+                parts = weight * np.einsum("ki,ij,kj->kij", w, dense[:, : self.size], w).reshape(len(points), -1)
+                values, sizes = values + parts.sum(axis=1), sizes + np.abs(parts).sum(axis=1)
+                continue
+            z = points @ dense.T + block.offset
+            reach = np.abs(points) @ np.abs(dense.T) + np.abs(block.offset)
+            weights = np.broadcast_to(np.asarray(block.weight, dtype=float), z.shape[1:])
+            if block.term == "norm2":
+                width = int(block.parameters[0]) if block.parameters else z.shape[1]
+                starts = range(0, z.shape[1], width)
+                values = values + weights[0] * np.sqrt(np.add.reduceat(z * z, starts, axis=1)).sum(axis=1)
+                sizes = sizes + weights[0] * reach.sum(axis=1)
+                continue
+            term = FLOATING[block.term](*(float(v) for v in block.parameters)) if block.term != "linear" else None
+            rho = z if term is None else term.value(z)
+            slope = 1.0 if term is None else 1.0 + np.abs(term.derivative(z))
+            values = values + rho @ weights
+            sizes = sizes + (np.abs(rho) + slope * reach) @ np.abs(weights)
+        return values, sizes
+
+
+def dense_matrix(problem: Problem, block: Block) -> Any:
+    """The matrix of all variables of a block, in floating point."""
+    size = problem.size
+    if block.term == "quad_form":
+        dense = np.asarray(block.parameters, dtype=float).reshape(size, size)
+    elif block.map == "identity":
+        dense = np.eye(size)
+    elif block.map == "diff":
+        dense = np.diff(np.eye(size), axis=0)
+    else:
+        dense = np.asarray(block.matrix, dtype=float)
+    if problem.intercept:
+        dense = np.c_[dense, np.full(len(dense), float(block.intercept))]
+    if block.scale is not None:
+        dense = np.broadcast_to(block.scale, len(dense))[:, None] * dense
+    return dense
 
 
 # -- As text ----------------------------------------------------------------------------------------------------------
@@ -198,7 +245,12 @@ EXACT = {
     "mcp": lambda z, lam, gamma: lam * abs(z) - z * z / (2 * gamma) if abs(z) <= gamma * lam else gamma * lam * lam / 2,
     "scad": _scad,
     "clip": lambda z, low, high: min(max(z, low), high),
+    "dead_zone": lambda z, width: z - min(max(z, -width), width),
 }
+
+
+#: The library's own terms, for values that only have to be about right.
+FLOATING: dict[str, Any] = {**{name: getattr(terms, name) for name in EXACT if name != "abs"}, "abs": terms.abs_}
 
 
 # -- At random --------------------------------------------------------------------------------------------------------
@@ -249,7 +301,9 @@ def _random_block(rng: np.random.Generator, size: int, extreme: bool, convex: bo
     if rng.random() < 0.2:
         offset = np.zeros(rows)
     if term == "norm2":
-        return Block(term, abs(weight), where, matrix, offset=offset if offset.any() else 0.0)
+        widths = [width for width in range(1, rows + 1) if rows % width == 0]
+        groups = (float(rng.choice(widths)),) if rng.random() < 0.5 else ()
+        return Block(term, abs(weight), where, matrix, offset=offset if offset.any() else 0.0, parameters=groups)
     if rng.random() < 0.2:
         weight = np.abs(_rounded(rng, rng.standard_normal(rows))) * weight
     scale: Any = None

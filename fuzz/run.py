@@ -7,9 +7,8 @@ import signal
 import time
 import traceback
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,11 +16,14 @@ import numpy as np
 import varopt as vo
 from fuzz.oracle import clarabel_point, complaints
 from fuzz.problems import Problem, random_problem
+from fuzz.report import Finding, Report
 from varopt.composite import NotComposite
+from varopt.composite import composite as convert
 
 TOL = 1e-9
 LIMIT = 1.0  # seconds of a run
 SLOW = ("lbfgs", "diagonal-newton", "graduated")  # methods that mostly use them up, and are run less often
+BY_NAME, SLOW_SHARE = 0.3, 0.1  # shares of problems that a method by name is run on, and of these where it may be slow
 
 
 class Hang(BaseException):
@@ -47,30 +49,15 @@ def watched(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-@dataclass
-class Finding:
-    """Something that went wrong, and the program that shows it."""
-
-    kind: str
-    method: str
-    text: str
-    seed: int
-    program: str
+_UNKNOWN = object()  # a second solver's answer that was not asked for yet
 
 
-@dataclass
-class Report:
-    """Counts of what was run and found."""
-
-    runs: Counter[str] = field(default_factory=Counter)
-    statuses: Counter[str] = field(default_factory=Counter)
-    findings: list[Finding] = field(default_factory=list)
-
-    def kinds(self) -> Counter[str]:
-        return Counter(f"{f.kind} [{f.method}]" for f in self.findings)
+def late(seconds: float, limit: float = LIMIT) -> bool:
+    """Whether a run went beyond its time limit by more than a tenth of a second and a fifth."""
+    return seconds > limit + max(0.1, 0.2 * limit)
 
 
-def check(problem: Problem, method: str, seed: int) -> tuple[list[tuple[str, str]], str]:
+def check(problem: Problem, method: str, seed: int, rival: Any = _UNKNOWN) -> tuple[list[tuple[str, str]], str]:
     """Run one method on one problem: what is wrong, by kind, and its status ("refused" where it does not run)."""
     f, found, result = problem.build(), [], None
     with warnings.catch_warnings(record=True) as caught:
@@ -86,19 +73,18 @@ def check(problem: Problem, method: str, seed: int) -> tuple[list[tuple[str, str
         except Exception as error:
             where = traceback.extract_tb(error.__traceback__)[-1]
             found.append((f"exception {type(error).__name__}", f"{error} ({where.name}, line {where.lineno})"))
-        wall, spent = time.perf_counter() - started, time.process_time() - cpu
+        spent = min(time.perf_counter() - started, time.process_time() - cpu)  # other processes are not to blame for
     found += [(f"warning {w.category.__name__}", str(w.message)) for w in caught[:1]]
-    if min(wall, spent) > 1.2 * LIMIT + 0.1:
+    if late(spent):
         found.append(("late", f"{spent:.2f} s of {LIMIT:g}"))
     if result is None:
         return found, "exception"
-    rival = clarabel_point(problem)
+    rival = clarabel_point(problem) if rival is _UNKNOWN else rival
     for text in complaints(problem, result, TOL, np.random.default_rng(seed), rival):
         found.append((text.split(":")[0].split(" with ")[0].split(",")[0], text))
-    if result.status.name == "GAP_OPEN":
-        found.append(("gap open", f"gap {result.gap:.2g} at {result.fun:.6g}"))
-    if result.status.name == "TIME_LIMIT":
-        found.append(("time limit", f"gap {result.gap:.2g} at {result.fun:.6g}"))
+    if result.status.name in ("GAP_OPEN", "TIME_LIMIT"):
+        kind = "gap open" if result.status.name == "GAP_OPEN" else "time limit"
+        found.append((kind, f"gap {result.gap:.2g} at {result.fun:.6g}"))
     return found, result.status.name
 
 
@@ -177,23 +163,30 @@ def _without_column(problem: Problem, j: int) -> Problem:
 
 
 def composite(seed: int, report: Report, *, extreme: bool, convex: bool = True, shrink: bool = True) -> None:
-    """One problem, by every method."""
+    """One problem, by what `auto` takes and now and then by another method that does not refuse."""
     rng = np.random.default_rng(seed)
     problem = random_problem(rng, extreme=extreme, convex=convex)
-    kind = ("extreme" if extreme else "ordinary") + ("" if convex else " not convex")
-    for method in ("auto", *vo.solvers.METHODS):
-        if method != "auto" and rng.random() > (0.1 if method in SLOW else 0.5):
-            continue
-        found, status = check(problem, method, seed)
-        if status == "refused":
-            continue
+    kind = "extreme" if extreme else "ordinary" if convex else "not convex"
+    rival = clarabel_point(problem)
+    for method in ("auto", *_others(problem, rng)):
+        found, status = check(problem, method, seed, rival)
         report.runs[kind] += 1
         report.statuses[f"{kind}: {method if method == 'auto' else 'by name'}: {status}"] += 1
         for what, text in found:
-            known = sum(f.kind == what and f.method == method for f in report.findings)
             small = problem
-            if shrink and known < 1 and what not in ("time limit", "late", "hang"):
+            if shrink and (what, method) not in report.known and what not in ("time limit", "late", "hang"):
+                report.known.add((what, method))
                 small = shrunk(problem, lambda p, m=method, w=what: any(k == w for k, _ in check(p, m, seed)[0]))
                 text = next((t for k, t in check(small, method, seed)[0] if k == what), text)
             program = small.program() + f"r = vo.minimize(f, method={method!r}, time_limit={LIMIT})\nprint(r)\n"
             report.findings.append(Finding(what, method, text, seed, program))
+
+
+def _others(problem: Problem, rng: np.random.Generator) -> Iterator[str]:
+    """A method by name, of those that do not refuse; slow ones less often."""
+    draw, slow = rng.random(), rng.random() < SLOW_SHARE
+    if draw < BY_NAME:
+        form = convert(problem.build())
+        names = [name for name in vo.solvers.METHODS if slow or name not in SLOW]
+        takes = [name for name in names if not vo.solvers.METHODS[name].refusal(form)]
+        yield from takes[int(draw / BY_NAME * len(takes)) :][:1]

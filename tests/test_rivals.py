@@ -161,7 +161,11 @@ def small(kind):
     return _signals.filtered(_data.steps(60), 1, 2.0, "signal")
 
 
-@pytest.mark.parametrize(("kind", "which"), [(kind, r) for kind, rs in RIVALS.items() for r in rs], ids=str)
+@pytest.mark.parametrize(
+    ("kind", "which"),
+    [(kind, r) for kind, rs in RIVALS.items() for r in rs],
+    ids=lambda value: getattr(value, "name", value),
+)
 @pytest.mark.filterwarnings("ignore")
 def test_rival_solves_the_same_problem(kind, which):
     # with its own parametrisation undone, a rival's point is nearly ours

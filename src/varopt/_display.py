@@ -31,6 +31,8 @@ def bracket_words(lower: float, upper: float, value: float | None = None) -> str
     >>> bracket_words(1060.0, 1122.0), bracket_words(2.0, 2.0 + 1e-13), bracket_words(-math.inf, 3.5)
     ('between 1060 and 1122', '2, to 13 digits', 'at most 3.5')
     """
+    if lower == upper and math.isinf(lower):
+        return "none: no point satisfies the constraints"
     if not math.isfinite(lower) and not math.isfinite(upper):
         return "nothing is known of it"
     if not math.isfinite(lower):
@@ -69,10 +71,10 @@ def fold(title: str, content: str) -> str:
     return f'<details><summary style="cursor:pointer">{escape(title)}</summary>{content}</details>'
 
 
-def table(columns: Mapping[str, Any]) -> str:
-    """Columns by name; of a long table, rows at even distances, with the first and the last."""
+def table(columns: Mapping[str, Any], most: int = _MOST_ROWS) -> str:
+    """Columns by name; of a long table, `most` rows at even distances, with the first and the last."""
     length = min((len(values) for values in columns.values()), default=0)
-    rows = np.unique(np.linspace(0, length - 1, min(length, _MOST_ROWS)).round().astype(int)).tolist() if length else []
+    rows = np.unique(np.linspace(0, length - 1, min(length, most)).round().astype(int)).tolist() if length else []
     head = "".join(f"<th>{escape(name)}</th>" for name in columns)
     cells = ["".join(f"<td>{_cell(values[i])}</td>" for values in columns.values()) for i in rows]
     body = "".join(f"<tr>{row}</tr>" for row in cells)
@@ -156,6 +158,11 @@ class Progress:
         self._shown, self._due, self._line = shown, 0.0, ""
         self._handle: Any = None
         self._notebook = shown and _in_notebook()
+
+    @property
+    def shown(self) -> bool:
+        """Whether lines are written at all."""
+        return self._shown
 
     def show(self, line: str) -> None:
         """Write a line, unless one was written a moment ago."""

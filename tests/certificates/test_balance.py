@@ -38,8 +38,8 @@ def dual_rows(objective, result):
     """The dual rows of a result, as its method left them."""
     problem = composite(objective)
     positions = problem.positions(result.x)
-    slopes = result.state.dual or [r.term.derivative(z) for r, z in zip(problem.rows, positions, strict=True)]
-    rows = [DualRows(r.linear, r.offset, r.term, r.weights, u) for r, u in zip(problem.rows, slopes, strict=True)]
+    dual = result.state.dual or [r.term.derivative(z) for r, z in zip(problem.rows, positions, strict=True)]
+    rows = [DualRows(r.linear, r.offset, r.term, r.weights, u) for r, u in zip(problem.rows, dual, strict=True)]
     for r in problem.squares:
         u = r.term.derivative(r.positions(result.x))
         rows.append(DualRows(r.linear, r.offset, r.term, r.weights, u))
@@ -82,34 +82,34 @@ def test_the_bound_is_sharp_and_below_every_value(seed, kind):
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_wrong_slopes_never_prove_too_much(seed):
-    """Whatever slopes are given: the bound is below the exact value of any point, the optimum included."""
+def test_wrong_dual_never_prove_too_much(seed):
+    """Whatever dual are given: the bound is below the exact value of any point, the optimum included."""
     rng = np.random.default_rng(seed)
     X, y = np.round(rng.standard_normal((12, 2)), 1), np.round(rng.standard_normal(12), 1)
     weights = 10.0 ** rng.integers(-6, 7, 12)
     w = vo.Variable(2)
     best = vo.minimize(vo.sum(weights * vo.abs(y - X @ w))).x
-    slopes = np.clip(rng.standard_normal(12), -1.0, 1.0)
-    rows = DualRows(Matrix(-X), y, terms.abs_(), weights, slopes)
+    dual = np.clip(rng.standard_normal(12), -1.0, 1.0)
+    rows = DualRows(Matrix(-X), y, terms.abs_(), weights, dual)
     proof = verified_lower([rows], np.zeros(2), x=best)
     for x in (best, np.zeros(2), rng.standard_normal(2)):
         assert proof.lower <= exact_value([rows], np.zeros(2), x)
 
 
-def steep(slope_of_b, knot):
+def steep(dual_of_b, knot):
     """``1e12 |w + b| + 1e-4 b + 2e-4 (-b - 1e6)_+``, of which points near zero look optimal."""
     return [
-        DualRows(Matrix(np.ones((1, 2))), np.zeros(1), terms.abs_(), np.array([1e12]), np.array([slope_of_b])),
+        DualRows(Matrix(np.ones((1, 2))), np.zeros(1), terms.abs_(), np.array([1e12]), np.array([dual_of_b])),
         DualRows(Matrix(np.array([[0.0, -1.0]])), np.array([-1e6]), terms.pos(), np.array([2e-4]), np.array([knot])),
     ]
 
 
-@pytest.mark.parametrize("slopes", [(0.0, 0.0), (-1e-16, 0.0), (0.0, 0.5), (0.3, 1.0)])
-def test_a_steep_term_does_not_hide_a_far_optimum(slopes):
-    proof = verified_lower(steep(*slopes), np.array([0.0, 1e-4]), x=np.zeros(2))
+@pytest.mark.parametrize("dual", [(0.0, 0.0), (-1e-16, 0.0), (0.0, 0.5), (0.3, 1.0)])
+def test_a_steep_term_does_not_hide_a_far_optimum(dual):
+    proof = verified_lower(steep(*dual), np.array([0.0, 1e-4]), x=np.zeros(2))
     assert proof.lower <= -100.0
-    assert proof.lower <= exact_value(steep(*slopes), np.array([0.0, 1e-4]), [1e6, -1e6])
-    assert proof.lower >= -100.0 - 1e-3 or slopes[1] == 1.0
+    assert proof.lower <= exact_value(steep(*dual), np.array([0.0, 1e-4]), [1e6, -1e6])
+    assert proof.lower >= -100.0 - 1e-3 or dual[1] == 1.0
 
 
 def test_an_unbounded_problem_has_no_proof():
@@ -120,7 +120,7 @@ def test_an_unbounded_problem_has_no_proof():
 
 
 def test_a_degenerate_dual_is_proved_by_an_interior_point(rng):
-    """More rows rest than there are variables, and the slopes of those that were chosen lie on their ends."""
+    """More rows rest than there are variables, and the dual of those that were chosen lie on their ends."""
     X, y = np.round(rng.standard_normal((200, 3))), np.round(rng.standard_normal(200))
     w = vo.Variable(3)
     f = vo.sum(vo.pinball(y - X @ w, 0.5))
@@ -185,12 +185,12 @@ def test_quadratic_parts(rng):
     X = rng.standard_normal((20, 3))
     Q, g, y = X.T @ X, rng.standard_normal(3), rng.standard_normal(3)
     x = np.linalg.solve(Q, -g)
-    # 1/2 x'Qx + g'x + |x - y|, with the slopes that balance at their optimum
+    # 1/2 x'Qx + g'x + |x - y|, with the dual that balance at their optimum
     w = vo.Variable(3)
     result = vo.minimize(0.5 * vo.quad_form(w, Q) + g @ w + vo.norm1(w - y))
     x = result.x
-    slopes = -(Q @ x + g)
-    rows = DualRows(Selection(None, 3), -y, terms.abs_(), np.ones(3), slopes)
+    dual = -(Q @ x + g)
+    rows = DualRows(Selection(None, 3), -y, terms.abs_(), np.ones(3), dual)
     quadratic = DualQuadratic(Selection(None, 3), np.zeros(3), Q, x)
     proof = verified_lower([rows], g, quadratics=[quadratic], x=x)
     assert 0.0 <= result.fun - proof.lower <= 1e-9 * max(1.0, abs(result.fun))

@@ -1,12 +1,14 @@
 """The one command: what it writes, that it resumes, what it refuses, and that a wrong number makes it fail."""
 
 import csv
+import io
 import json
 import math
 import re
 import signal
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -15,15 +17,18 @@ from rich.console import Console
 import varopt as vo
 from varopt.experiments import _runner  # its console is replaced
 from varopt.experiments import reproduce as module
+from varopt.experiments._growth import Growth, growth  # fitted by hand
+from varopt.experiments._intervals import Interval, mean, ratio, unpaired_ratio  # from numbers made here
+from varopt.experiments._kept import compare, kept_run  # what is kept is compared by hand
 from varopt.experiments._store import Store  # results are kept by hand
 from varopt.experiments._tasks import ExperimentTask, Plan  # tasks are made by hand
 from varopt.experiments.corrections import CORRECTIONS
 from varopt.experiments.examples import all_states, box_relaxation
 from varopt.experiments.problems import binary_quadratic
-from varopt.experiments.report import Agreement, Check, Section
+from varopt.experiments.report import Agreement, Check, ClaimVerdict, Section
 from varopt.experiments.reproduce import EXPERIMENTS, reproduce
-from varopt.experiments.svm import Growth, growth
-from varopt.experiments.table1 import PRINTED, RIVALS, relative_errors
+from varopt.experiments.svm import faster, is_separable
+from varopt.experiments.table1 import PRINTED, RIVALS, place, relative_errors
 
 ENVIRONMENT = {"machine": "m", "versions": {}}
 
@@ -84,6 +89,7 @@ def test_seeds_reproduce_what_is_measured(reproduction, small_plans):
         ({"only": ["nonsense"]}, "there is no experiment 'nonsense'; choose from table1, fused, figure4"),
         ({"seed": -1}, "seed must be an integer >= 0; got -1"),
         ({"jobs": 0}, "jobs must be an integer >= 1; got 0"),
+        ({"minutes": 0.0}, "minutes must be a positive number; got 0.0"),
     ],
 )
 def test_bad_options_are_refused_before_any_work(options, message, tmp_path):
@@ -148,6 +154,45 @@ def test_rows_of_another_budget_or_seed_are_not_those_asked_for(tmp_path):
 # The runner ---------------------------------------------------------------------------------------------------------
 
 
+def test_a_run_of_limited_time_reports_on_what_there_is(small_plans, tmp_path, capsys):
+    assert reproduce(tmp_path, only=["table1"], jobs=1, minutes=1e-6) == 0  # not one repetition was begun
+    assert "Table 1" not in (tmp_path / "report.md").read_text("utf-8")
+    plan = Plan({10: 5, 50: 5}, 7)
+    rows = [{"size": 10, "repetition": k} for k in (0, 0, 1)]
+    assert plan.done(rows) == Plan({10: 2}, 7)
+
+
+def test_without_a_terminal_a_line_a_minute_says_how_far_it_is(monkeypatch):
+    console = Console(file=io.StringIO(), force_terminal=False, width=200)
+    progress = _runner._bar(console)
+    progress.advance(progress.add_task("table1", total=4.0), 1.0)
+    assert _runner._say(console, progress, time.monotonic()) <= time.monotonic()
+    assert console.file.getvalue() == ""  # the last line was just now
+    _runner._say(console, progress, time.monotonic() - 61.0)
+    assert "table1 25 %" in console.file.getvalue()
+
+
+def test_a_short_run_is_compared_with_the_long_one():
+    section = Section("table1", "t")
+    section.verdict("a", "m", True, rule="r")
+    section.verdict("b", "m", True, rule="r")
+    section.verdict("c", "m", True, rule="r")
+    found = [{"claim": "a", "outcome": "agrees"}, {"claim": "b", "outcome": "contradicts"}]
+    compare([section], {"table1": {"repetitions": "500", "verdicts": found}})
+    assert [verdict.kept for verdict in section.of_kind(ClaimVerdict)] == [
+        "The same in the long run (500).", "Not so: contradicts in the long run (500).", "",
+    ]  # fmt: skip
+
+
+def test_the_kept_run_judges_claims_that_are_still_made(reproduction):
+    folder, _ = reproduction
+    made = json.loads((folder / "verdicts.json").read_text("utf-8"))
+    for name, run in kept_run().items():
+        claims = {found["claim"] for found in made[name]["verdicts"]}
+        # A small run has sizes of its own; what it claims without a size it has to share with the kept one.
+        assert claims & {found["claim"] for found in run["verdicts"]}
+
+
 def test_an_error_in_a_worker_is_raised_and_what_finished_is_kept(tmp_path):
     store = Store(tmp_path / "results.jsonl", ENVIRONMENT)
     experiment = EXPERIMENTS["table1"]
@@ -210,16 +255,63 @@ def test_growth_recovers_an_exponent_and_leaves_out_what_did_not_arrive(rng):
     assert str(fit).startswith("1.7")
     rows.append({"method": "m", "size": 100, "seconds": None})
     assert (growth(rows, "m").sizes, growth(rows, "m").first) == (3, 200)
-    rows.append({"method": "m", "size": 200, "seconds": None})
-    assert str(growth(rows, "m")) == "unknown"
+    assert str(growth(rows, "m")) == "unknown"  # three sizes are too few
 
 
-def test_growths_are_compared_at_two_standard_errors():
-    slow, fast, vague = Growth(1.0, 0.1, 3, 1), Growth(2.0, 0.1, 3, 1), Growth(2.0, 1.0, 3, 1)
+def test_growths_are_compared_by_the_interval_of_their_difference():
+    slow, fast, vague = Growth(1.0, 0.1, 4, 1, 8), Growth(2.0, 0.1, 4, 1, 8), Growth(2.0, 1.0, 4, 1, 8)
+    assert Growth(1.0, 0.1, 4, 1, 1).against(fast) is Agreement.OPEN  # too few repetitions to tell
     assert slow.against(fast) is Agreement.AGREES
     assert fast.against(slow) is Agreement.CONTRADICTS
     assert slow.against(vague) is Agreement.OPEN
     assert slow.against(Growth(math.nan, math.nan, 2, 1)) is Agreement.OPEN
+
+
+def test_intervals_hold_what_they_estimate_as_often_as_they_say(rng):
+    hits = [found.low <= 3.0 <= found.high for found in (mean(rng.normal(3.0, 2.0, 5)) for _ in range(2000))]
+    assert 0.93 < np.mean(hits) < 0.97
+    factors = [ratio(np.exp(rng.normal(1.0, 0.3, 6)), np.exp(rng.normal(0.0, 0.3, 6))) for _ in range(2000)]
+    assert 0.93 < np.mean([found.low <= math.e <= found.high for found in factors]) < 0.97
+    apart = [unpaired_ratio(np.exp(rng.normal(1.0, 0.5, 4)), np.exp(rng.normal(0.0, 0.1, 9))) for _ in range(2000)]
+    assert 0.92 < np.mean([found.low <= math.e <= found.high for found in apart]) < 0.98
+
+
+def test_an_interval_decides_only_where_it_can():
+    assert Interval(2.0, 1.5, 2.5).inside(1.0, 3.0) is Agreement.AGREES
+    assert Interval(2.0, 0.5, 2.5).inside(1.0, 3.0) is Agreement.OPEN
+    assert Interval(2.0, 1.5, 2.5).below(1.0) is Agreement.CONTRADICTS
+    assert mean([1.0]).below(100.0) is Agreement.OPEN  # one repetition decides nothing
+    assert ratio([2.0, 2.0], [1.0, 1.0]).above(1.0) is Agreement.AGREES
+    assert "too few" in str(mean([1.0]))
+
+
+def test_places_follow_from_intervals():
+    faster, slower, unclear = Interval(0.5, 0.4, 0.6), Interval(2.0, 1.5, 3.0), Interval(1.0, 0.5, 2.0)
+    assert place([faster, faster]) == (1, 1)
+    assert place([faster, slower]) == (2, 2)
+    assert place([faster, slower, unclear]) == (2, 3)
+
+
+def test_who_is_faster_counts_who_does_not_arrive():
+    def rows(**times):
+        return [
+            {"method": m, "size": 9, "repetition": k, "seconds": t} for m, ts in times.items() for k, t in enumerate(ts)
+        ]
+
+    assert faster(rows(a=[1.0, 1.1, 0.9], b=[5.0, 6.0, 5.5]), "a", "b", 9) is Agreement.AGREES
+    assert faster(rows(a=[1.0, 9.0], b=[2.0, 1.0]), "a", "b", 9) is Agreement.OPEN
+    assert faster(rows(a=[1.0, 1.0], b=[None, None]), "a", "b", 9) is Agreement.AGREES
+    assert faster(rows(a=[None, None], b=[1.0, 1.0]), "a", "b", 9) is Agreement.CONTRADICTS
+    assert faster(rows(a=[None, 1.0], b=[1.0, 1.0]), "a", "b", 9) is Agreement.OPEN
+
+
+def test_separability_by_a_linear_programme(rng):
+    y = np.where(np.arange(60) % 2, 1.0, -1.0)
+    X = rng.normal(size=(60, 3)) + 2.0 * np.outer(y, [1.0, 0.0, 0.0])
+    X[:, 0] = np.where(y > 0, np.abs(X[:, 0]) + 0.01, -np.abs(X[:, 0]) - 0.01)
+    assert is_separable(X, y)
+    X[0, 0] = 50.0  # of the other class, far inside this one
+    assert not is_separable(X, y)
 
 
 @pytest.mark.parametrize("correction", CORRECTIONS, ids=lambda c: c.__name__)

@@ -84,3 +84,30 @@ def test_what_is_wrong_with_groups_is_said(data):
     for weights in ([1.0], [1.0, -1.0, 1.0], [1.0, np.nan, 1.0]):
         with pytest.raises(ValueError, match="group_weight must be finite, at least 0 and one per group, 3"):
             learn.GroupLasso(groups=LABELS, group_weight=weights).fit(X, y)
+
+
+@pytest.mark.parametrize("container", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize(("share", "ratio"), [(0.7, 0.0), (0.2, 0.0), (0.2, 0.3), (0.02, 0.0)])
+def test_many_more_features_than_rows(share, ratio, container, rng):
+    """A working set of groups: the proof is on all of them."""
+    X = rng.standard_normal((30, 240)) * (rng.random((30, 240)) < (1.0 if container is np.asarray else 0.3))
+    y = X[:, :12] @ rng.standard_normal(12) + 5.0 + rng.standard_normal(30)
+    labels = rng.permutation(np.arange(240) % 50)  # of four and five features, and in no order
+    centred = X - X.mean(axis=0)
+    sizes = np.sqrt(np.bincount(labels))
+    alpha = share * max(np.linalg.norm(centred[:, labels == g].T @ (y - y.mean())) / 30 / sizes[g] for g in range(50))
+    model = learn.GroupLasso(alpha, groups=labels, l1_ratio=ratio).fit(container(X), y)
+    optimum = cone_optimum(X, y, np.full(30, 1 / 30), alpha, labels, sizes, ratio)
+    assert model.gap_ <= 1e-9 * model.objective_
+    assert model.objective_ == pytest.approx(optimum, rel=1e-7)
+    assert model.lower_bound_ <= optimum * (1 + 1e-8)
+
+
+@pytest.mark.parametrize("unit", [1e-12, 1e12])
+def test_wide_data_in_other_units(unit, rng):
+    X, y = rng.standard_normal((20, 200)), rng.standard_normal(20)
+    labels = np.arange(200) // 8
+    plain = learn.GroupLasso(0.1, groups=labels).fit(X, y)
+    other = learn.GroupLasso(0.1 * unit, groups=labels).fit(X, unit * y)
+    np.testing.assert_allclose(other.coef_, unit * plain.coef_, atol=1e-7 * unit)
+    assert other.gap_ <= 1e-9 * other.objective_

@@ -100,7 +100,9 @@ RIVALS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("ours", "theirs", "objective"), RIVALS, ids=lambda value: f"{value!r:.40}")
+@pytest.mark.parametrize(
+    ("ours", "theirs", "objective"), RIVALS, ids=lambda value: getattr(value, "__name__", f"{value!r:.40}")
+)
 @pytest.mark.parametrize("weighted", [False, True])
 def test_agrees_with_scikit_learn_and_is_never_above(ours, theirs, objective, weighted):
     X, y, weight = classification() if objective is svc else regression()

@@ -451,7 +451,7 @@ OPERATIONS = {
     "unpacking": (lambda w, x: print(*w), r"not iterable|must be an iterable"),
     "membership": (lambda w, x: 1.0 in w, r"not iterable|not a container"),
     "length": (lambda w, x: len(w), r"has no len\(\)"),
-    "comparison": (lambda w, x: w <= 1, r"w <= 1 would be a constraint, and there are none yet"),
+    "comparison": (lambda w, x: w < 1, r"w < 1 is no constraint: a strict comparison"),
     "floor": (lambda w, x: w // 2, r"unsupported operand"),
     "base": (lambda w, x: 2**w, r"unsupported operand"),
 }

@@ -69,9 +69,7 @@ def test_the_bracket_holds_the_optimum_of_the_explicit_programme(loss, penalty, 
         optimum = explicit_optimum(f)
         slack = 1e-7 * max(1.0, abs(optimum))  # of the reference, not of ours
         assert r.lower - slack <= optimum <= r.upper + slack
-        # Without a penalty and with fewer rows that differ than columns the optima are unbounded: no proof is known.
-        degenerate = penalty == "none" and kind in ("duplicate rows", "fewer rows than columns")
-        assert r.status is Status.OPTIMAL or (degenerate and r.status is Status.ASSUMED)
+        assert r.status is Status.OPTIMAL
         assert r.gap <= 1e-9 * max(1.0, abs(r.fun))
         assert r.fun == f(r.x) <= r.upper <= r.fun + 1e-11 * max(1.0, abs(r.fun))
 

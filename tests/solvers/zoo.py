@@ -165,6 +165,14 @@ def orthonormal_groups(rng):
     return vo.sum_squares(y - Q @ x) + lam * vo.norm2(x, groups), float(value)
 
 
+def geometric_median(rng):
+    """Of the corners of a regular polygon: its centre."""
+    corners = 3.0 * np.exp(2j * np.pi * (np.arange(6) / 6 + rng.random())) + complex(*rng.standard_normal(2))
+    x, places = vo.Variable(2), np.c_[corners.real, corners.imag].ravel()
+    groups = [np.arange(k, k + 2) for k in range(0, 12, 2)]
+    return vo.norm2(np.tile(np.eye(2), (6, 1)) @ x - places, groups), 18.0
+
+
 def huber_location(rng):
     """Huber's location of a sample that lies within its threshold is the mean."""
     y, x = 0.1 * rng.standard_normal(50), vo.Variable()
@@ -182,5 +190,5 @@ def capped_distances(rng):
 ZOO = (
     median, weighted_quantiles, quadratic, orthonormal_lasso, large_orthonormal_lasso, wide_lasso, sparse_lasso,
     two_points_svm, wide_ridge, sparse_ridge, low_rank, constant_signal, straight_line, orthonormal_groups,
-    huber_location, capped_distances,
+    geometric_median, huber_location, capped_distances,
 )  # fmt: skip

@@ -6,6 +6,7 @@ it holds in whatever order a library adds up.
 """
 
 from varopt._verified._arithmetic import (
+    FEW_COLUMNS,
     SLACK,
     TINY,
     UNIT,
@@ -20,22 +21,28 @@ from varopt._verified._arithmetic import (
     up,
     weighted_columns,
 )  # fmt: skip
-from varopt._verified._exact import difference_is_zero, exact_sum, is_exact_product
+from varopt._verified._exact import difference_is_zero, equal_products, exact_sum, is_exact_product
+from varopt._verified._linear_system import NearlySingular, enclosed_solution, inverse_size
 from varopt._verified._semidefinite import Definiteness, definiteness, smallest_eigenvalue_bound
 
 __all__ = [
+    "FEW_COLUMNS",
     "SLACK",
     "TINY",
     "UNIT",
     "Ball",
     "Definiteness",
+    "NearlySingular",
     "column_norms",
     "definiteness",
     "difference_is_zero",
     "dot",
     "down",
+    "enclosed_solution",
+    "equal_products",
     "exact_sum",
     "gamma",
+    "inverse_size",
     "is_exact_product",
     "length",
     "smallest_eigenvalue_bound",

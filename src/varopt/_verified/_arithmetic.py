@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["SLACK", "TINY", "UNIT", "Ball", "dot", "down", "gamma", "total", "up", "weighted_columns"]
+__all__ = ["FEW_COLUMNS", "SLACK", "TINY", "UNIT", "Ball", "dot", "down", "gamma", "total", "up", "weighted_columns"]
 
 Vector = NDArray[np.float64]
 
@@ -18,7 +18,8 @@ TINY = float(np.finfo(np.float64).tiny)  # below it products lose digits: charge
 # below this share of them.
 SLACK = 1.0 + 2.0**-20
 _LONG_UNIT = float(np.finfo(np.longdouble).eps) / 2.0  # where it is no longer than double, bounds are only wider
-_FEW = 4  # columns up to which every sum is taken in extended precision
+_AT_ONCE = 1024  # numbers that are added up without blocks
+FEW_COLUMNS = 4  # columns up to which every sum is taken in extended precision
 _BLOCK = 256  # rows whose products are added up by BLAS, in whatever order
 
 
@@ -42,7 +43,8 @@ class Ball(NamedTuple):
     def plus(self, other: Ball) -> Ball:
         """The sum."""
         middle = self.middle + other.middle
-        return Ball(middle, np.asarray(self.radius + other.radius + unit_of(middle) * np.abs(middle)) * SLACK)
+        lost = unit_of(middle) * np.abs(middle) * ((self.middle != 0.0) & (other.middle != 0.0))  # zero adds nothing
+        return Ball(middle, np.asarray(self.radius + other.radius + lost) * SLACK)
 
     def scaled(self, factor: Any) -> Ball:
         """Times numbers that are known."""
@@ -92,14 +94,16 @@ def total(values: NDArray[np.floating[Any]], size: float | None = None) -> tuple
     count = values.size
     if count == 0:
         return 0.0, 0.0
-    width = max(1, math.isqrt(count))
-    whole = count // width * width
     long = values.astype(np.longdouble, copy=False)
-    parts = np.append(long[:whole].reshape(-1, width).sum(axis=1), long[whole:].sum())
-    value = parts.sum()
     size = float(np.abs(values).sum()) * SLACK if size is None else size
-    rounded = float(value)
-    error = gamma(width + parts.size, _LONG_UNIT) * size + UNIT * abs(rounded) + 5e-324  # sums do not underflow
+    additions = count
+    if count > _AT_ONCE:
+        width = math.isqrt(count)
+        whole = count // width * width
+        long = np.append(long[:whole].reshape(-1, width).sum(axis=1), long[whole:].sum())
+        additions = width + long.size
+    rounded = float(long.sum())
+    error = gamma(additions, _LONG_UNIT) * size + UNIT * abs(rounded) + 5e-324  # sums do not underflow
     return rounded, error * SLACK
 
 
@@ -118,7 +122,7 @@ def weighted_columns(matrix: Vector, weights: Ball, norms: Vector | None = None)
     precision. `norms` are those of the columns, where they are known (`column_norms`).
     """
     rows, columns = matrix.shape
-    if columns <= _FEW:
+    if columns <= FEW_COLUMNS:
         return _few_columns(matrix, weights)
     middle, whole = weights.middle, rows // _BLOCK * _BLOCK
     if matrix.flags.c_contiguous:

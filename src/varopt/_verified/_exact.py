@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["difference_is_zero", "exact_sum", "is_exact_product"]
+__all__ = ["difference_is_zero", "equal_products", "exact_sum", "is_exact_product"]
 
 Vector = NDArray[np.float64]
 
@@ -29,6 +29,30 @@ def is_exact_product(factor: float, values: Vector) -> bool:
     bits = int(abs(factor)).bit_length()
     mantissa = np.abs(np.frexp(values)[0]) * 2.0**53  # whole numbers
     return float(factor).is_integer() and bits < 50 and bool(np.all(np.fmod(mantissa, 2.0**bits) == 0.0))
+
+
+def equal_products(a: Vector, c: float, b: Vector, d: float) -> bool:
+    """Whether ``a c = b d`` entry by entry, exactly [Dekker's product, in two parts that do not overlap]."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        first, second = _exact_product(a, c), _exact_product(b, d)
+        sizes = np.abs(first[0])
+        safe = np.all((sizes < 2.0**900) & ((sizes > 2.0**-900) | ((a == 0.0) & (b == 0.0))))
+        return bool(safe and all(np.array_equal(x, y) for x, y in zip(first, second, strict=True)))
+
+
+def _exact_product(a: Vector, c: float) -> tuple[Vector, Vector]:
+    """The rounded product and its error, short of under- and overflow."""
+    product = a * c
+    high, top = _halves(a), _halves(np.float64(c))
+    error = ((high[0] * top[0] - product) + high[0] * top[1] + high[1] * top[0]) + high[1] * top[1]
+    return product, error
+
+
+def _halves(a: Any) -> tuple[Any, Any]:
+    """A number as the sum of two of half as many bits [Veltkamp]."""
+    carried = (2.0**27 + 1.0) * a
+    high = carried - (carried - a)
+    return high, a - high
 
 
 def difference_is_zero(pairs: Any) -> bool:

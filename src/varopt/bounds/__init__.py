@@ -5,6 +5,7 @@ from varopt.bounds._composite_bound import CompositeBound
 from varopt.bounds._gap import sigma_for
 from varopt.bounds._methods import bound
 from varopt.bounds._noise import PointNoise, RowNoise
+from varopt.bounds._points_bound import PointsBound
 
 __all__ = [
     "Bound",
@@ -12,6 +13,7 @@ __all__ = [
     "Gradient",
     "NoClosedForm",
     "PointNoise",
+    "PointsBound",
     "RowNoise",
     "Verdict",
     "bound",

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from varopt.families import OwnFamily
+from varopt.terms import Curvature
+
 if TYPE_CHECKING:
     from varopt.bounds._layout import Component
     from varopt.bounds._target import Target
-    from varopt.families import Family
 
 __all__ = ["Bound", "Form", "Gradient", "NoClosedForm", "Verdict", "assemble", "check_form", "in_form"]
 
@@ -83,6 +85,8 @@ def assemble(
     """A gradient from its flat part in the mean and, for real components, a function that gives the rest."""
     members = []
     for c in components:
+        if c.is_own:
+            raise ValueError(f"{c.family!r} has no mean to take a gradient in.")
         own = location[c.part]
         parts: dict[str, Any] = {c.location: own.reshape(c.family.parameters[c.location].shape)}
         if dispersion is not None and not c.is_discrete:
@@ -118,10 +122,25 @@ class Bound(ABC):
     """
 
     method: str
-    family: Family
+    _again: Callable[[Any], Bound]  # both set by `varopt.bound`, which knows how it was made
+    _mirrored: Callable[[], Bound]
 
     def __init__(self, target: Target, method: str) -> None:
-        self._target, self.method, self.family = target, method, target.family
+        self._target, self.method = target, method
+
+    @property
+    def family(self) -> Any:
+        """p(x|theta), as it was given."""
+        known = self._target.family
+        return known.inner if isinstance(known, OwnFamily) else known
+
+    def at(self, family: Any) -> Bound:
+        """The bound of the same f under another family, by the same method."""
+        return self._again(family)
+
+    def mirrored(self) -> Bound:
+        """The bound of minus f."""
+        return self._mirrored()
 
     @property
     @abstractmethod
@@ -154,7 +173,12 @@ class Bound(ABC):
     @cached_property
     def convex(self) -> Verdict:
         """Whether E is known to be convex in theta, with the reason (Theorem 1)."""
-        return self._target.convex()
+        return self._target.curved(Curvature.CONVEX)
+
+    @cached_property
+    def concave(self) -> Verdict:
+        """Whether E is known to be concave in theta, with the reason (Theorem 1, as the paper has it: to maximise)."""
+        return self._target.curved(Curvature.CONCAVE)
 
     @property
     def standard_error(self) -> float:
@@ -173,5 +197,5 @@ class Bound(ABC):
 
     def __repr__(self) -> str:
         error = f" +- {self.standard_error:.2g}" if self.standard_error else ""
-        family = f"{type(self.family).__name__} of {self.family.size} coordinates"
+        family = f"{type(self.family).__name__} of {self._target.size} coordinates"
         return f"<bound {self.value:.10g}{error}, {self.method}, under {family}>"

@@ -34,8 +34,11 @@ _MOST_ROWS = 0.6  # share of the rows from which on a Gram matrix of all is chea
 class SmoothedRows:
     """The average of one block of rows around their positions z, each row with a deviation of its own."""
 
-    def __init__(self, block: int, rows: Rows, z: Vector, noise: BoundNoise, derivatives: bool) -> None:
-        self.block, self.rows, self.z, self.noise, self.derivatives = block, rows, z, noise, derivatives
+    def __init__(
+        self, block: int, rows: Rows, z: Vector, noise: BoundNoise, derivatives: bool = True, valued: bool = True
+    ) -> None:
+        self.block, self.rows, self.z, self.noise = block, rows, z, noise
+        self.derivatives, self.valued = derivatives, valued
 
     @cached_property
     def deviation(self) -> Any:
@@ -45,13 +48,15 @@ class SmoothedRows:
     @cached_property
     def expectations(self) -> Expectations:
         """Expectation and derivatives of every row."""
-        return self.noise.expectations(self.block, self.rows, self.z, self.deviation)
+        return self.noise.expectations(self.block, self.rows, self.z, self.deviation, self.valued)
 
     @cached_property
     def value(self) -> float:
         """The weighted sum of the expectations."""
         if self.derivatives or "expectations" in self.__dict__:  # what the next step needs comes with the value
-            return float(self.rows.weights @ self.expectations.value)
+            known = self.expectations.value
+            if known is not None:
+                return float(self.rows.weights @ known)
         return float(self.rows.weights @ self.rows.term.expectation(self.z, self.deviation))
 
     @cached_property
@@ -73,7 +78,8 @@ class SmoothedRows:
     @cached_property
     def gradient(self) -> Vector:
         """In x."""
-        return np.asarray(self.rows.linear.transpose_apply(self.rows.weights * self.dual), dtype=np.float64)
+        rows = self.rows
+        return np.asarray(rows.linear.transpose_apply(rows.weights * self.expectations.first), dtype=np.float64)
 
     @cached_property
     def second(self) -> Vector:
@@ -180,23 +186,25 @@ class CompositeBound(Bound):
         ``A x + d`` of the rows at the mean, where they are known already.
     derivatives : bool
         Whether those of the rows will be asked for: they cost little more than the value, together with it.
+    valued : bool
+        Whether the value will be asked for, and not the derivatives alone.
     """
 
     method = "closed_form"
 
     def __init__(
         self, problem: Composite, mean: Vector, noise: BoundNoise, *, positions: Sequence[Vector] | None = None,
-        derivatives: bool = True,
+        derivatives: bool = True, valued: bool = True,
     ) -> None:  # fmt: skip
         self.problem, self.mean, self.noise = problem, mean, noise
-        self._positions, self._derivatives = positions, derivatives
+        self._positions, self._derivatives, self._valued = positions, derivatives, valued
 
     @cached_property
     def rows(self) -> list[SmoothedRows]:
         """The rows, block by block."""
         positions = self._locate() if self._positions is None else self._positions
         return [
-            SmoothedRows(b, r, z, self.noise, self._derivatives)
+            SmoothedRows(b, r, z, self.noise, self._derivatives, self._valued)
             for b, (r, z) in enumerate(zip(self.problem.rows, positions, strict=True))
         ]
 
@@ -207,9 +215,12 @@ class CompositeBound(Bound):
     @cached_property
     def groups(self) -> list[SmoothedGroups]:
         """The norms, block by block."""
-        return [SmoothedGroups(b, g, g.positions(self.mean), self.noise) for b, g in enumerate(self.problem.groups)]
+        groups = self.problem.groups
+        return (
+            [SmoothedGroups(b, g, g.positions(self.mean), self.noise) for b, g in enumerate(groups)] if groups else []
+        )
 
-    @property
+    @cached_property
     def parts(self) -> list[SmoothedRows | SmoothedGroups]:
         """All that is smoothed."""
         return [*self.rows, *self.groups]
@@ -239,10 +250,10 @@ class CompositeBound(Bound):
     def mean_gradient(self) -> Vector:
         """The gradient in the mean: what a descent follows."""
         known = "_quadratic" in self.__dict__
-        total = np.array(self._quadratic[1] if known else self.problem.quadratic_gradient(self.mean), dtype=np.float64)
+        total = self._quadratic[1] if known else self.problem.quadratic_gradient(self.mean)
         for part in self.parts:
-            total += part.gradient
-        return total
+            total = total + part.gradient
+        return total if self.parts else np.array(total)
 
     @cached_property
     def gradient(self) -> Gradient:
@@ -266,8 +277,10 @@ class CompositeBound(Bound):
 
     def hessian(self, form: Form = "dense") -> Any:
         """Second derivatives of E in the mean: an array, its diagonal, or a `LinearOperator`."""
+        if form == "diagonal":
+            return self._diagonal()
         check_form(form)
-        return {"dense": self._dense, "diagonal": self._diagonal, "operator": self._operator}[form]()
+        return self._dense() if form == "dense" else self._operator()
 
     def _dense(self) -> Vector:
         matrix = self.problem.matrix
@@ -277,14 +290,8 @@ class CompositeBound(Bound):
         return total
 
     def _diagonal(self) -> Vector:
-        total = self._quadratic_diagonal.copy()
-        for part in self.parts:
-            total += part.diagonal()
-        return total
-
-    @property
-    def _quadratic_diagonal(self) -> Vector:
-        return self.problem.structure(_quadratic_diagonal)
+        start = self.problem.structure(_quadratic_diagonal)
+        return sum((part.diagonal() for part in self.parts), start) if self.parts else start.copy()
 
     def _operator(self) -> Any:
         from scipy.sparse.linalg import LinearOperator  # slow to load, and only needed here
@@ -329,6 +336,14 @@ class CompositeBound(Bound):
             return Verdict(False, self.problem.not_convex)
         return Verdict(True, "every row is an average of convex functions of an affine map of the mean")
 
+    @cached_property
+    def concave(self) -> Verdict:
+        """Whether E is known to be concave in the mean: a composite is minimised, and only an affine one is both."""
+        affine = not self.parts and self.problem.hessian is None
+        return Verdict(
+            affine, "it is affine" if affine else "a composite to be minimised is convex, or not known to be"
+        )
+
     def __repr__(self) -> str:
         return f"<bound {self.value:.10g} of {self.problem.size} coordinates under {type(self.noise).__name__}>"
 
@@ -351,6 +366,8 @@ class Line:
 
 def _quadratic_diagonal(problem: Composite) -> Vector:
     """The diagonal of the matrix of the quadratic, which is not formed for it."""
+    if problem.is_multiplied and problem.hessian is not None:
+        return np.array(problem.hessian.diagonal(), dtype=np.float64)
     total = np.zeros(problem.size) if problem.matrix is None else np.array(problem.matrix.diagonal(), dtype=np.float64)
     for r in problem.squares:
         total += np.asarray(r.linear.gram_diagonal(r.curvature), dtype=np.float64)

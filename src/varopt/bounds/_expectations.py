@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from varopt.families import LocationScale
 from varopt.terms import PiecewisePolynomial
 
-__all__ = ["Expectations", "closed_form_rows", "quadrature_rows"]
+__all__ = ["Expectations", "TurnedNoise", "closed_form_rows", "quadrature_rows"]
 
 Vector = NDArray[np.float64]
 
@@ -25,15 +25,17 @@ _QUADRATURE_PIECE = 1 << 18  # numbers of a temporary
 class Expectations(NamedTuple):
     """Expectation and derivatives of every row."""
 
-    value: Vector
+    value: Vector | None  # None where it was not asked for
     first: Vector  # derivatives in the mean
     second: Vector
     sigma: Vector | None = None  # derivative in s; None where it is s times the second derivative
     gap: Vector | None = None  # expectation minus value at the mean, where it comes for free
 
 
-def closed_form_rows(term: PiecewisePolynomial, mean: Vector, sigma: Vector) -> Expectations:
+def closed_form_rows(term: PiecewisePolynomial, mean: Vector, sigma: Vector, *, value: bool = True) -> Expectations:
     """Gaussian rows, or a quadratic under any noise: only mean and variance matter then."""
+    if not value:
+        return Expectations(None, *term.slope_and_curvature(mean, sigma))
     return Expectations(*term.derivatives(mean, sigma))
 
 
@@ -41,8 +43,26 @@ _PANELS = (-20.0, -12.0, -8.0, -5.0, -3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 5.0, 
 _END = 40.0  # densities are below 1e-17 beyond
 
 
+class TurnedNoise:
+    """The noise of a family, turned round: that of a row whose coefficient is negative."""
+
+    def __init__(self, family: LocationScale) -> None:
+        self._family = family
+        self.noise_variance, self.has_score = family.noise_variance, family.has_score
+        low, high = family.noise_support
+        self.noise_support = (-high, -low)
+
+    def noise_density(self, z: Vector) -> Vector:
+        """q(-z)."""
+        return self._family.noise_density(-z)
+
+    def noise_score(self, z: Vector) -> Vector:
+        """Its score."""
+        return -self._family.noise_score(-z)
+
+
 def quadrature_rows(
-    term: PiecewisePolynomial, mean: Vector, sigma: Vector, family: LocationScale, nodes: int
+    term: PiecewisePolynomial, mean: Vector, sigma: Vector, family: LocationScale | TurnedNoise, nodes: int
 ) -> Expectations:
     """Rows under any location-scale noise, by Gauss-Legendre between the knots and the panels of the density.
 
@@ -60,7 +80,7 @@ def quadrature_rows(
 
 
 def _integrate(
-    term: PiecewisePolynomial, mean: Vector, scale: Vector, family: LocationScale, nodes: int
+    term: PiecewisePolynomial, mean: Vector, scale: Vector, family: LocationScale | TurnedNoise, nodes: int
 ) -> tuple[Vector, ...]:
     moves = scale > 0
     safe = np.where(moves, scale, 1.0)

@@ -10,8 +10,9 @@ For a quadratic the same holds under any noise, in terms of its standard deviati
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -20,15 +21,18 @@ from numpy.typing import NDArray
 from varopt.bounds._bound import Bound, Form, Gradient, Verdict, assemble, check_form
 from varopt.bounds._composite_bound import CompositeBound, SmoothedRows
 from varopt.bounds._discrete_parts import Part, part_of, refusal_of, refuse
+from varopt.bounds._expectations import TurnedNoise
 from varopt.bounds._gap import is_isotropic, is_quadratic
 from varopt.bounds._hessian import Hessian, to_simplex
 from varopt.bounds._layout import Component, Layout
 from varopt.bounds._noise import FamilyNoise
 from varopt.bounds._target import objective_target
 from varopt.composite import Composite, Congruence, columns_of, composite
+from varopt.families import LocationScale
 from varopt.model import Objective, Variable
 from varopt.model.blocks import AffineBlock, Block, NormBlock, QuadraticBlock, TermBlock
-from varopt.model.maps import Map
+from varopt.model.maps import Map, kept_products, products_are_kept
+from varopt.terms import Curvature
 
 __all__ = ["FamilyBound"]
 
@@ -71,7 +75,9 @@ class FamilyBound(CompositeBound):
     @cached_property
     def value(self) -> float:
         """E."""
-        return super().value + sum(part.value for part in self._discrete)
+        with nullcontext() if products_are_kept() else kept_products():  # as of K, in x'Kx and in terms of Kx
+            smooth = super().value
+        return smooth + sum(part.value for part in self._discrete)
 
     @cached_property
     def gap(self) -> float:
@@ -139,7 +145,12 @@ class FamilyBound(CompositeBound):
     @cached_property
     def convex(self) -> Verdict:
         """Whether E is known to be convex in theta, with the reason (Theorem 1)."""
-        return self._target.convex()
+        return self._target.curved(Curvature.CONVEX)
+
+    @cached_property
+    def concave(self) -> Verdict:
+        """Whether E is known to be concave in theta, with the reason (Theorem 1, to maximise)."""
+        return self._target.curved(Curvature.CONCAVE)
 
     __repr__ = Bound.__repr__
 
@@ -162,7 +173,8 @@ def _spread(curvature: Congruence, c: Component) -> Any:
     if own is None:
         return np.zeros(c.factor.shape)
     if c.factor.ndim == 2:
-        return np.tril(own.matrix() @ c.factor)
+        whole = own.matrix() @ c.factor
+        return np.tril(whole) if c.is_triangular else whole
     return c.factor * (own.diagonal if c.factor.ndim else own.trace())
 
 
@@ -196,13 +208,24 @@ def _noise_of_rows(block: TermBlock, components: list[Component]) -> Rule:
     everything = np.arange(block.argument.rows)
     if all(c.is_gaussian for c in components):
         return [(components[0].family, everything)]
+    if any(not c.is_gaussian and c.factor.ndim == 2 for c in components):
+        raise refuse(block, f"a matrix mixes the coordinates of the noise of {_names(components)}")
     counts = np.stack([_nonzeros(block.argument.stacked(c.variables)) for c in components])
     alone = counts.sum(axis=0) <= 1
     added = np.stack([n for n, c in zip(counts, components, strict=True) if not c.is_gaussian]).sum(axis=0) == 0
     if not np.all(alone | added):
         raise refuse(block, f"a sum of several coordinates under {_names(components)} has no one-dimensional rule")
     owner = np.argmax(counts > 0, axis=0)
-    return [(c.family, everything[owner == i]) for i, c in enumerate(components) if np.any(owner == i)]
+    rules: Rule = []
+    for i, c in enumerate(components):
+        mine = everything[owner == i]
+        if mine.size and (c.is_gaussian or c.family.noise_symmetric):  # type: ignore[attr-defined]
+            rules.append((c.family, mine))
+        elif mine.size:  # a negative coefficient turns the noise round
+            signs = np.ravel(block.argument.stacked(c.variables).explicit().sum(axis=1))[mine]
+            turned = [(c.family, mine[signs >= 0.0]), (TurnedNoise(cast(LocationScale, c.family)), mine[signs < 0.0])]
+            rules += [(law, rows) for law, rows in turned if rows.size]
+    return rules
 
 
 def _nonzeros(linear: Map) -> NDArray[np.intp]:

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from varopt.families import Bernoulli, Categorical, Family, Gaussian, LocationScale, Product
+from varopt.families import Affine, Bernoulli, Categorical, Family, Gaussian, LocationScale, Product, as_family
 from varopt.model import Objective, Variable
 from varopt.model.points import unflatten
 
-__all__ = ["Component", "Layout", "check_family", "components_of", "lay_out", "marginals"]
+__all__ = ["Component", "Layout", "components_of", "lay_out", "marginals"]
 
 Vector = NDArray[np.float64]
 
@@ -40,11 +40,21 @@ class Component:
 
     @property
     def is_gaussian(self) -> bool:
-        return isinstance(self.family, Gaussian)
+        return isinstance(self.family, Gaussian) or (isinstance(self.family, Affine) and self.family.is_gaussian)
 
     @property
     def is_discrete(self) -> bool:
-        return not isinstance(self.family, LocationScale)
+        return isinstance(self.family, (Bernoulli, Categorical))
+
+    @property
+    def is_own(self) -> bool:
+        """Whether nothing is known of the family but its samples and its score."""
+        return not isinstance(self.family, (LocationScale, Bernoulli, Categorical))
+
+    @property
+    def is_triangular(self) -> bool:
+        """Whether its factor is a number, a vector or a Cholesky factor, which can be divided by."""
+        return not isinstance(self.family, Affine) or self.factor.ndim < 2
 
     @property
     def is_bits(self) -> bool:
@@ -110,13 +120,6 @@ class Layout:
         return np.concatenate([samples[..., self.family.slices[c.key]] for c in self.components], axis=-1)
 
 
-def check_family(family: Any) -> None:
-    """Refuse what is no family."""
-    if not isinstance(family, Family):
-        got = family.__name__ if isinstance(family, type) else type(family).__name__
-        raise ValueError(f"family must be a varopt family such as vo.Gaussian(mean, sigma); got {got}.")
-
-
 def components_of(family: Family) -> tuple[Component, ...]:
     """The components of a family over nameless coordinates, in its own order."""
     if isinstance(family, Product):
@@ -142,7 +145,7 @@ def marginals(layout: Layout, variables: tuple[Variable, ...]) -> list[Component
 
 def lay_out(objective: Objective, family: Any) -> Layout:
     """Match a family to an objective, or say what does not fit."""
-    check_family(family)
+    family = as_family(family)
     if not objective.variables:
         raise ValueError(f"f must depend on a variable; {objective} is constant.")
     if not isinstance(family, Product):
@@ -166,6 +169,8 @@ def _check_fit(component: Component) -> None:
     family, names = component.family, ", ".join(map(str, component.variables))
     if family.size != component.size:
         raise ValueError(f"family must have {component.size} coordinates, one for each of {names}; got {family.size}.")
+    if component.is_own:
+        return  # what it draws is its own affair
     for variable in component.variables:
         fits = {
             "real": isinstance(family, LocationScale),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from varopt.bounds._layout import Layout, lay_out
 from varopt.bounds._quadrature import product_rule_bound
 from varopt.bounds._sampled import SamplingOptions, sampled_bound
 from varopt.bounds._target import black_box_target, objective_target
-from varopt.families import Family
+from varopt.families import Bernoulli, Family, LocationScale, OneHotCategorical, Product
 from varopt.model import Expression, as_objective
 
 __all__ = ["bound"]
@@ -35,7 +36,8 @@ def bound(f: Any, family: Family, *, method: str | None = None, **options: Any) 
         An objective of variables; or a function of a flat point, a black box.
     family : Family
         p(x|theta): `Gaussian`, `Bernoulli`, ...; over several variables either one family of all coordinates in the
-        order of ``f.variables``, or a `Product` keyed by variable.
+        order of ``f.variables``, or a `Product` keyed by variable. Of one's own: `varopt.families.Affine`, or any
+        object that samples itself (`varopt.families.OwnFamily` says what it may have), for sampled bounds.
     method : {"closed_form", "quadrature", "sampled"}, optional
         By default closed form for objectives and sampling for callables. What has no closed form is refused by name.
         Quadrature takes rows one by one where every row is one-dimensional, enumerates bits and choices, and has a
@@ -81,9 +83,34 @@ def bound(f: Any, family: Family, *, method: str | None = None, **options: Any) 
     >>> vo.bound(lambda x: float(x[0] == x[1]), vo.Bernoulli([0.5, 0.25]), method="quadrature").value
     0.5
     """
+    found = _bound(f, family, method, dict(options))
+    seed = options.get("seed")
+    stream = {**options, "seed": np.random.default_rng(seed)} if found.method == "sampled" else options
+    layout = found._target.layout
+    f = f if layout is None else layout.objective  # whose composite form is kept
+    found._again = partial(bound, f, method=found.method, **stream)
+    found._mirrored = partial(bound, _minus(f), family, method=found.method, **_minus_gradient(options))
+    return found
+
+
+def _minus(f: Any) -> Any:
+    """Minus an objective or a function."""
+    return (lambda x: -np.asarray(f(x))) if _is_black_box(f) else -as_objective(f)
+
+
+def _minus_gradient(options: dict[str, Any]) -> dict[str, Any]:
+    gradient = options.get("gradient")
+    return options if gradient is None else {**options, "gradient": lambda x: -np.asarray(gradient(x))}
+
+
+def _is_black_box(f: Any) -> bool:
+    return callable(f) and not isinstance(f, Expression)
+
+
+def _bound(f: Any, family: Any, method: str | None, options: dict[str, Any]) -> Bound:
     if method is not None and method not in tuple(_OPTIONS):  # a tuple: what a user passes need not be hashable
         raise ValueError(f"method must be one of {', '.join(_OPTIONS)}; got {method!r}.")
-    if callable(f) and not isinstance(f, Expression):
+    if _is_black_box(f):
         method = method or "sampled"
         _check_options(method, options, _OF_CALLABLES)
         box = {name: options.pop(name) for name in _OF_CALLABLES if name in options}
@@ -94,17 +121,27 @@ def bound(f: Any, family: Family, *, method: str | None = None, **options: Any) 
                 "Use method='sampled', or method='quadrature' in up to 4 real coordinates and 18 bits."
             )
         if method == "quadrature":
+            if _is_own(family):
+                raise NoClosedForm(f"nothing is known of {family!r} but its samples. Use method='sampled'.")
             return product_rule_bound(target, _nodes(options))
     else:
-        method = method or "closed_form"
+        method = method or ("sampled" if _is_own(family) else "closed_form")
         _check_options(method, options, ())
         layout = lay_out(as_objective(f).checked, family)
+        own = next((c for c in layout.components if c.is_own), None)
+        if own is not None and method != "sampled":
+            raise NoClosedForm(f"nothing is known of {own.family!r} but its samples. Use method='sampled'.")
         if method == "closed_form":
             return FamilyBound(layout, method, _NODES)
         if method == "quadrature":
             return _quadrature(layout, _nodes(options))
         target = objective_target(layout)
     return sampled_bound(target, SamplingOptions(**options))
+
+
+def _is_own(family: Any) -> bool:
+    """Whether nothing is known of a family but its samples and its score."""
+    return not isinstance(family, (LocationScale, Bernoulli, OneHotCategorical, Product))
 
 
 def _check_options(method: str, options: dict[str, Any], more: tuple[str, ...]) -> None:

@@ -50,8 +50,8 @@ class BoundNoise(Protocol):
         """By how much the average of the quadratic exceeds its value at the mean."""
         ...
 
-    def expectations(self, block: int, rows: Rows, z: Vector, s: Any) -> Expectations:
-        """Expectations of the rows of a block around z, with derivatives."""
+    def expectations(self, block: int, rows: Rows, z: Vector, s: Any, value: bool = True) -> Expectations:
+        """Expectations of the rows of a block around z, with derivatives; perhaps these alone."""
         ...
 
 
@@ -83,9 +83,9 @@ class RowNoise:
         """Zero: a quadratic of x has no noise."""
         return 0.0
 
-    def expectations(self, block: int, rows: Rows, z: Vector, s: Any) -> Expectations:
+    def expectations(self, block: int, rows: Rows, z: Vector, s: Any, value: bool = True) -> Expectations:
         """In closed form."""
-        return closed_form_rows(rows.term, z, s)
+        return closed_form_rows(rows.term, z, s, value=value)
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class PointNoise(RowNoise):
     def of(cls, problem: Composite, sigma: float, factor: Any = 1.0) -> PointNoise:
         """The noise of a Gaussian over x, for a problem; `factor` is C, a number, a vector or a matrix."""
         factor = np.asarray(factor, dtype=np.float64)
-        lengths = [np.sqrt(r.linear.row_variance(factor)) for r in problem.rows]
+        lengths = [_one_if_equal(np.sqrt(r.linear.row_variance(factor))) for r in problem.rows]
         return cls(sigma, lengths, (), _spread(problem, factor))
 
     def at(self, sigma: float) -> PointNoise:
@@ -110,8 +110,15 @@ class PointNoise(RowNoise):
         return 0.5 * self.sigma**2 * self.spread
 
 
+def _one_if_equal(lengths: Vector) -> Any:
+    """A number where all rows have the same: then a deviation is a number too."""
+    return float(lengths[0]) if lengths.size and np.all(lengths == lengths[0]) else lengths
+
+
 def _spread(problem: Composite, factor: Vector) -> float:
     """``tr(H C C')``, without forming H where that is not needed."""
+    if problem.is_multiplied and problem.hessian is not None and factor.ndim < 2:
+        return float(np.sum(problem.hessian.diagonal() * factor**2))
     total = sum((float(r.curvature @ r.linear.row_variance(factor)) for r in problem.squares), 0.0)
     if problem.matrix is None:
         return total
@@ -158,11 +165,11 @@ class FamilyNoise:
         own = form.curvature.of_columns(c.part)
         return 0.0 if own is None else 0.5 * float(np.sum(c.factor * (own.matrix() @ c.factor)))
 
-    def expectations(self, block: int, rows: Rows, z: Vector, s: Any) -> Expectations:
+    def expectations(self, block: int, rows: Rows, z: Vector, s: Any, value: bool = True) -> Expectations:
         """In closed form, or by the quadrature of the block's rules."""
         rule = self.rules[block]
         if rule is None:
-            return closed_form_rows(rows.term, z, s)
+            return closed_form_rows(rows.term, z, s, value=value)
         if len(rule) == 1:
             return quadrature_rows(rows.term, z, s, rule[0][0], self.nodes)
         whole = [np.empty(z.shape) for _ in Expectations._fields]
@@ -183,7 +190,7 @@ def row_deviation(linear: Map, components: Sequence[Component]) -> Vector:
         if c.factor.ndim == 0:
             spreads.append(float(c.factor) * np.sqrt(squared_norms(own)))
         else:
-            largest = float(np.abs(c.factor).max())  # so that squares neither overflow nor vanish
+            largest = float(np.abs(c.factor).max()) or 1.0  # so that squares neither overflow nor vanish
             spreads.append(largest * np.sqrt(_row_variance(own, c.factor / largest)))
     return reduce(np.hypot, spreads) if spreads else np.zeros(linear.shape[0])
 

@@ -20,6 +20,7 @@ from varopt.bounds._bound import Bound, Form, Gradient, assemble, check_form, in
 from varopt.bounds._hessian import same_choice
 from varopt.bounds._layout import Component
 from varopt.bounds._target import Target
+from varopt.families import name_of
 
 __all__ = ["PointsBound"]
 
@@ -48,6 +49,16 @@ class PointsBound(Bound):
         self._points, self._unit, self._estimator = points, unit, estimator
         self._weights = np.full(len(points), 1.0 / len(points)) if weights is None else weights
         self._values = target.values(points)
+
+    @property
+    def points(self) -> Vector:
+        """The points, of shape (n, size), in the order of the function."""
+        return self._points
+
+    @property
+    def values(self) -> Vector:
+        """The function at the points."""
+        return self._values
 
     # -- Value --------------------------------------------------------------------------------------------------------
 
@@ -89,6 +100,11 @@ class PointsBound(Bound):
         """By component and parameter, the gradient and its standard error."""
         if self._estimator == "score":
             for c in self._target.components:
+                if c.is_own and not c.family.has_score:
+                    raise ValueError(
+                        f"a gradient under {name_of(c.family)} needs its parameters, and score(x), or log_density(x) "
+                        "and replace(**parameters)."
+                    )
                 if not c.family.has_score:
                     raise ValueError(
                         f"the score of {type(c.family).__name__} does not exist: its support moves with its "
@@ -131,9 +147,22 @@ class PointsBound(Bound):
 
     def _assemble(self, which: int) -> Gradient:
         components = self._target.components
+        if any(c.is_own for c in components):
+            return self._of_own_family(which)
         by_key = {c.key: averages for c, averages in zip(components, self._averages, strict=True)}
         location = np.concatenate([np.ravel(by_key[c.key][c.location][which]) for c in components])
         return assemble(components, location, lambda c: np.asarray(by_key[c.key][c.dispersion][which]))
+
+    def _of_own_family(self, which: int) -> Gradient:
+        """By parameter; as an array all of them, flat, one after the other."""
+        members = []
+        for averages in self._averages:
+            parts = {name: pair[which] for name, pair in averages.items()}
+            members.append(Gradient(np.concatenate([np.ravel(part) for part in parts.values()]), parts))
+        if len(members) == 1:
+            return members[0]
+        keys = [c.key for c in self._target.components]
+        return Gradient(np.concatenate([np.asarray(m) for m in members]), dict(zip(keys, members, strict=True)))
 
     @cached_property
     def gradient(self) -> Gradient:
@@ -157,8 +186,8 @@ class PointsBound(Bound):
     @cached_property
     def _matrix(self) -> Vector:
         for c in self._target.components:
-            if not (c.is_gaussian or c.is_discrete):
-                name = type(c.family).__name__
+            if not ((c.is_gaussian and c.is_triangular) or c.is_discrete):
+                name = name_of(c.family)
                 raise ValueError(f"hessian by method {self.method!r} needs Gaussian or discrete families; got {name}.")
         z = np.concatenate([self._standard(c) for c in self._target.components], axis=1)
         if self._gradients is not None:

@@ -63,7 +63,7 @@ def product_rule_bound(target: Target, nodes: int | None) -> Bound:
     """
     discrete = [c for c in target.components if c.is_discrete]
     real = [c for c in target.components if not c.is_discrete]
-    dimensions = sum(c.size for c in real)
+    dimensions = sum(c.family.noise_size for c in real)
     if dimensions > _MAX_REAL:
         raise NoClosedForm(
             f"{target.name} has {dimensions} real coordinates, and a product rule takes at most {_MAX_REAL}. "
@@ -97,14 +97,14 @@ def _component_rule(c: Component, dimensions: int, nodes: int) -> tuple[Vector, 
     if not isinstance(c.family, LocationScale):
         states = Enumeration([c])
         return states.states, states.weights
-    x, w = _rule(type(c.family), dimensions, nodes)
-    grid = np.stack([g.ravel() for g in np.meshgrid(*[x] * c.size, indexing="ij")], axis=1)
-    weights = np.prod([g.ravel() for g in np.meshgrid(*[w] * c.size, indexing="ij")], axis=0)
+    x, w = _rule(c.family.law, dimensions, nodes)
+    grid = np.stack([g.ravel() for g in np.meshgrid(*[x] * c.family.noise_size, indexing="ij")], axis=1)
+    weights = np.prod([g.ravel() for g in np.meshgrid(*[w] * c.family.noise_size, indexing="ij")], axis=0)
     return c.family.transform(grid), weights
 
 
 @lru_cache(maxsize=64)
-def _rule(family: type[LocationScale], dimensions: int, nodes: int) -> tuple[Vector, Vector]:
+def _rule(family: Any, dimensions: int, nodes: int) -> tuple[Vector, Vector]:
     """Nodes and weights for the noise of a family."""
     ends = family.noise_quantile(np.array([2.0**-53, *_CELLS[dimensions], 1.0 - 2.0**-53]))
     ends[[0, -1]] = np.clip(family.noise_support, _FINE[0], _FINE[-1])

@@ -49,7 +49,7 @@ class SamplingOptions:
 def sampled_bound(target: Target, options: SamplingOptions) -> PointsBound:
     """Draw points and average."""
     if options.estimator == "reparameterized":
-        if any(c.is_discrete for c in target.components):
+        if any(c.is_discrete or c.is_own for c in target.components):
             raise ValueError("estimator 'reparameterized' needs families over real variables; use estimator='score'.")
         if target.gradients is None:
             raise ValueError(
@@ -70,6 +70,8 @@ def sampled_bound(target: Target, options: SamplingOptions) -> PointsBound:
 def _quasi_random(target: Target, per_replicate: int, seed: Any) -> NDArray[np.float64]:
     from scipy.stats import qmc
 
+    if any(c.is_own for c in target.components):
+        raise ValueError("quasi needs a family that maps uniforms to points; one's own object does not.")
     rng = as_generator(seed)
     dimension = target.family.noise_size
     if dimension > qmc.Sobol.MAXDIM:

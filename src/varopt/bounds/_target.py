@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from varopt.bounds._bound import Verdict
 from varopt.bounds._gap import gap_bound
-from varopt.bounds._layout import Component, Layout, check_family, components_of
-from varopt.families import Family
+from varopt.bounds._layout import Component, Layout, components_of
+from varopt.families import as_family, name_of
 from varopt.model import Objective, Variable
 from varopt.model.blocks import (
     AffineBlock,
@@ -24,6 +24,7 @@ from varopt.model.blocks import (
     TermBlock,
 )
 from varopt.model.points import unflatten
+from varopt.terms import Curvature
 
 __all__ = ["Target", "black_box_target", "block_values", "objective_target"]
 
@@ -39,7 +40,7 @@ class Target:
     ``components`` lie in the order of the function's points; `reorder` brings the family's own order into it.
     """
 
-    family: Family
+    family: Any  # a Family, or an object of one's own
     components: tuple[Component, ...]
     values: Callable[[Vector], Vector]  # (n, size) to (n,)
     gradients: Callable[[Vector], Vector] | None  # (n, size) to (n, size), almost everywhere
@@ -74,19 +75,22 @@ class Target:
             raise ValueError(f"max_gap of the callable {self.name} is unknown: nothing bounds how far it may jump.")
         return gap_bound(self.layout).total
 
-    def convex(self) -> Verdict:
-        """Theorem 1: a convex f under an expectation affine family has a convex bound."""
+    def curved(self, wanted: Curvature) -> Verdict:
+        """Theorem 1: a convex f under an expectation affine family has a convex bound, a concave f a concave one."""
         if self.layout is None:
             return Verdict(False, f"the curvature of the callable {self.name} is unknown")
         objective = self.layout.objective
-        if all(isinstance(block, AffineBlock) for block in objective.blocks):
+        if all(isinstance(block, AffineBlock) for block in objective.blocks) and not any(
+            c.is_own for c in self.components
+        ):
             return Verdict(True, "f is affine, and so is its bound in the mean")
         if not self.family.expectation_affine:
-            culprit = next(c.family for c in self.components if not c.family.expectation_affine)
-            return Verdict(False, f"{type(culprit).__name__} is not expectation affine, which Theorem 1 asks for")
-        if objective.curvature.is_convex:
-            return Verdict(True, "Theorem 1: f is convex and the family is expectation affine")
-        return Verdict(False, f"f is {objective.curvature.description}: see f.explain()")
+            culprit: Any = next(c.family for c in self.components if not c.family.expectation_affine)
+            return Verdict(False, f"{name_of(culprit)} is not expectation affine, which Theorem 1 asks for")
+        known = objective.curvature
+        if known.is_convex if wanted is Curvature.CONVEX else known.is_concave:
+            return Verdict(True, f"Theorem 1: f is {wanted.description} and the family is expectation affine")
+        return Verdict(False, f"f is {known.description}: see f.explain()")
 
 
 # -- Objectives -------------------------------------------------------------------------------------------------------
@@ -175,7 +179,7 @@ def black_box_target(
     function: Callable[..., Any], family: Any, *, vectorized: bool = False, gradient: Callable[..., Any] | None = None
 ) -> Target:
     """A callable of one flat point, or of all points at once."""
-    check_family(family)
+    family = as_family(family)
     if not isinstance(vectorized, (bool, np.bool_)):
         raise ValueError(f"vectorized must be True or False; got {vectorized!r}.")
     if gradient is not None and not callable(gradient):

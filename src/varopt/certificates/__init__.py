@@ -1,23 +1,28 @@
 """Certificates: typed brackets of the optimum, each with its assumptions."""
 
-from varopt.certificates._balance import DualQuadratic, DualRows, Proof, verified_lower
 from varopt.certificates._certificate import (
     Certificate,
     ConvexRelaxation,
     DualGap,
     EveryCell,
     Exhaustive,
+    Infeasible,
     NoCertificate,
+    PointGap,
     Relaxation,
     SmoothingGap,
 )
+from varopt.certificates._dual_point import DualQuadratic, DualRows
+from varopt.certificates._dual_value import Proof, verified_lower
 from varopt.certificates._duality import Bracketed, balanced, bracket, dual_gap, young
+from varopt.certificates._farkas import contradiction
 from varopt.certificates._recession import curves_down, falls_for_ever
 from varopt.certificates._sampled import Sampled, student
 from varopt.certificates._scaled_dual import prove
+from varopt.certificates._tangents import EnclosedSum, Lines, lines, piece_table, positions, values
 from varopt.certificates._termwise import floor, rests
 from varopt.certificates._value import enclosed_value
-from varopt.certificates._verified_bracket import ROUNDING, Verified, enclosed, verified
+from varopt.certificates._verified_bracket import ROUNDING, Verified, Verifier, verified
 
 __all__ = [
     "ROUNDING",
@@ -27,25 +32,34 @@ __all__ = [
     "DualGap",
     "DualQuadratic",
     "DualRows",
+    "EnclosedSum",
     "EveryCell",
     "Exhaustive",
+    "Infeasible",
+    "Lines",
     "NoCertificate",
+    "PointGap",
     "Proof",
     "Relaxation",
     "Sampled",
     "SmoothingGap",
     "Verified",
+    "Verifier",
     "balanced",
     "bracket",
+    "contradiction",
     "curves_down",
     "dual_gap",
-    "enclosed",
     "enclosed_value",
     "falls_for_ever",
     "floor",
+    "lines",
+    "piece_table",
+    "positions",
     "prove",
     "rests",
     "student",
+    "values",
     "verified",
     "verified_lower",
     "young",

@@ -19,7 +19,9 @@ __all__ = [
     "DualGap",
     "EveryCell",
     "Exhaustive",
+    "Infeasible",
     "NoCertificate",
+    "PointGap",
     "Relaxation",
     "SmoothingGap",
 ]
@@ -65,6 +67,22 @@ class DualGap(Certificate):
     rests_on: ClassVar[str] = "weak duality, with subgradients of the terms as the dual point"
 
 
+class PointGap(DualGap):
+    """How far above the optimum a given point can be: its value is `upper`."""
+
+    @property
+    def excess(self) -> float:
+        """``(upper - lower) / |lower|``: the share of the optimum by which the point is above it, at most."""
+        return self.gap / abs(self.lower) if self.lower else (0.0 if self.gap == 0.0 else math.inf)
+
+    def __str__(self) -> str:
+        if not math.isfinite(self.gap):
+            return f"The value of the point is {self.upper:.6g}; nothing is known of the optimum."
+        share = f"{100.0 * self.excess:.2g} %" if self.excess < math.inf else f"{self.gap:.3g}"
+        text = f"The point is at most {share} above the optimum, which lies in [{self.lower:.10g}, {self.upper:.10g}]."
+        return f"{text} It assumes that {self.assumption}." if self.assumption else text
+
+
 class SmoothingGap(Certificate):
     """What is known a priori: E exceeds f by its largest gap at most, so ``f* >= min E - max gap``.
 
@@ -105,6 +123,17 @@ class NoCertificate(Certificate):
     def explain(self) -> str:
         """That there is no proof."""
         return "No proof: the best point found is all that is known."
+
+
+class Infeasible(Certificate):
+    """No point satisfies the constraints: the minimum over none is plus infinity, the maximum minus infinity."""
+
+    rests_on: ClassVar[str] = "a combination of the constraints that contradicts itself"
+
+    def explain(self) -> str:
+        """How it is known."""
+        proof = f"Proof: {type(self).__name__}, by {self.rests_on}; Result.proof holds its multipliers."
+        return f"{proof}\nIt assumes nothing."
 
 
 class Relaxation(Certificate):

@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 from varopt._verified import SLACK, TINY, UNIT
 from varopt.terms import PiecewisePolynomial
 
-__all__ = ["conjugate_above", "slope_ends"]
+__all__ = ["conjugate_above", "dual_interval"]
 
 Vector = NDArray[np.float64]
 
 
-def slope_ends(term: PiecewisePolynomial, weights: Vector) -> tuple[Vector, Vector]:
-    """The closed interval of the slopes of weighted terms, rounded inwards: smallest and largest."""
+def dual_interval(term: PiecewisePolynomial, weights: Vector) -> tuple[Vector, Vector]:
+    """The closed interval of the subgradients of weighted terms, rounded inwards: smallest and largest."""
     low, high = (np.asarray(end, dtype=np.float64) for end in term.subgradient_range)
     with np.errstate(invalid="ignore"):  # 0 * inf, where the weight decides
         ends = [np.where(weights == 0.0, 0.0, weights * end) for end in (low, high)]
@@ -30,10 +30,10 @@ def slope_ends(term: PiecewisePolynomial, weights: Vector) -> tuple[Vector, Vect
 
 
 def conjugate_above(term: PiecewisePolynomial, weights: Any, v: Vector) -> Vector:
-    """A number that the conjugate of ``c rho`` at v is not above, row by row; v within the slopes of ``c rho``.
+    """A number that the conjugate of ``c rho`` at v is not above, row by row; v within the subgradients of ``c rho``.
 
-    The supremum over each piece is reached on a knot or where the piece has slope v; that of a parabola on all of the
-    line is above that on its piece.
+    The supremum over each piece is reached on a knot or where the piece has derivative v; that of a parabola on all of
+    the line is above that on its piece.
     """
     best = np.full(v.shape, -np.inf)
     for i, (piece, centre) in enumerate(zip(term.pieces, term.centres, strict=True)):
@@ -41,7 +41,7 @@ def conjugate_above(term: PiecewisePolynomial, weights: Any, v: Vector) -> Vecto
             reach = np.asarray(knot - centre)
             value = sum(coefficient * reach**m for m, coefficient in enumerate(piece))
             size = sum(abs(coefficient) * np.abs(reach) ** m for m, coefficient in enumerate(piece))
-            # knot - centre rounds too: by a unit of its size, which the slope of the piece magnifies.
+            # knot - centre rounds too: by a unit of its size, which the derivative of the piece magnifies.
             size = size + sum(m * abs(c) * np.abs(reach) ** m for m, c in enumerate(piece))
             reached = v * knot - weights * value
             best = np.maximum(best, reached + 8.0 * UNIT * SLACK * (np.abs(v * knot) + weights * size) + _lost(reached))
@@ -64,11 +64,11 @@ def _parabola(term: PiecewisePolynomial, i: int, weights: Any, v: Vector) -> Vec
     centre = term.centres[i]
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         rest = v - weights * p1
-        bend = 2.0 * weights * p2
-        vertex = centre + rest / bend
-        value = v * centre - weights * p0 + rest * rest / (2.0 * bend)
+        curvature = 2.0 * weights * p2
+        vertex = centre + rest / curvature
+        value = v * centre - weights * p0 + rest * rest / (2.0 * curvature)
         size = np.abs(v * centre) + np.abs(weights * p0)
-        size = size + (np.abs(v) + np.abs(weights * p1)) ** 2 / (2.0 * bend)
+        size = size + (np.abs(v) + np.abs(weights * p1)) ** 2 / (2.0 * curvature)
         near = 1e-12 * (np.abs(vertex) + np.abs(np.asarray(centre)))
         inside = np.ones(v.shape, dtype=bool)
         if i > 0:
@@ -81,6 +81,6 @@ def _parabola(term: PiecewisePolynomial, i: int, weights: Any, v: Vector) -> Vec
 
 
 def _flat(weights: Any, p0: Any, p1: Any, centre: Any, v: Vector) -> Vector:
-    """A row whose parabola has no curvature is a line: without knots only its own slope is in the domain."""
+    """A row whose parabola has no curvature is a line: without knots only its own derivative is in the domain."""
     reached = v * centre - weights * p0
     return np.where(v == weights * p1, reached + 4.0 * UNIT * (np.abs(v * centre) + np.abs(weights * p0)), -np.inf)

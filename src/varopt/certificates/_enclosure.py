@@ -91,7 +91,7 @@ def _(linear: Selection, values: Ball, norms: Norms) -> Ball:
         np.asarray(np.bincount(linear.index, weights=w, minlength=linear.shape[1]), dtype=np.float64)
         for w in (values.middle, np.abs(values.middle), values.radius)
     )
-    return Ball(middle, (gamma(counts) * sizes + radius) * SLACK)
+    return Ball(middle, (gamma(counts - 1) * sizes + radius) * SLACK)  # sums only
 
 
 @transposed.register
@@ -123,8 +123,8 @@ def _(linear: HStack, values: Ball, norms: Norms) -> Ball:
 
 def entries(linear: Map, norms: Norms) -> Ball:
     """The matrix of a map, enclosed."""
-    if isinstance(linear, Matrix) and linear.array.dtype in _EXACT_DTYPES:
-        return Ball.exact(linear.array)
+    if isinstance(linear, (Matrix, Sparse)) and linear.array.dtype in _EXACT_DTYPES:
+        return Ball.exact(linear.dense())
     if isinstance(linear, Selection):
         dense = np.zeros(linear.shape)
         every = np.arange(len(dense))
@@ -138,6 +138,10 @@ def entries(linear: Map, norms: Norms) -> Ball:
         for part, inner in linear.live():
             middle[:, part], radius[:, part] = entries(inner, norms)
         return Ball(middle, radius)
+    if isinstance(linear, Composition) and isinstance(linear.outer, Selection):  # an intercept, once for each row
+        inside = entries(linear.inner, norms)
+        index = slice(None) if linear.outer.index is None else linear.outer.index
+        return Ball(inside.middle[index], inside.radius[index])
     return transposed(linear, Ball.exact(np.eye(linear.shape[0])), norms)
 
 

@@ -27,9 +27,9 @@ from varopt.certificates._enclosure import NotEnclosed, coordinates, transposed
 from varopt.composite import Composite, composite
 from varopt.model import Objective
 from varopt.model.blocks import AffineBlock
-from varopt.model.maps import HStack, Map, Matrix, Scaled, Selection, Sparse
+from varopt.model.maps import Difference, HStack, Map, Matrix, Scaled, Selection, Sparse
 
-__all__ = ["curves_down", "falls_for_ever"]
+__all__ = ["Undecided", "curves_down", "entries_of", "falls_for_ever", "projected"]
 
 Vector = NDArray[np.float64]
 
@@ -54,7 +54,7 @@ class _Rays(NamedTuple):
     vector: Ball
 
 
-class _Undecided(Exception):
+class Undecided(Exception):
     """Entries are not at hand, or rounded where that would matter."""
 
 
@@ -70,7 +70,7 @@ def falls_for_ever(objective: Objective, most: int = FEW_ENTRIES) -> Vector | No
     try:
         with np.errstate(all="ignore"):
             return _direction(_rays(objective, form))
-    except (_Undecided, NotEnclosed, np.linalg.LinAlgError, ValueError, OverflowError):
+    except (Undecided, NotEnclosed, np.linalg.LinAlgError, ValueError, OverflowError):
         return None  # numbers that overflow, too
 
 
@@ -88,21 +88,21 @@ def _rays(objective: Objective, form: Composite) -> _Rays:
     """What happens far out."""
     parts = [(np.zeros((0, form.size)), np.zeros(0), np.zeros(0), np.zeros(0))]
     for q in form.forms:
-        _, rows, _ = _entries(q.linear)
+        _, rows, _ = entries_of(q.linear)
         inner = np.asarray(q.matrix.dense(), dtype=np.float64)
         if coordinates(q.linear) is not None and np.array_equal(inner, inner.T):
             rows = inner @ rows  # positive semidefinite: z'Qz is zero just where Qz is, and not only at zero
         free = np.full(len(rows), np.inf)
         parts.append((rows, -free, free, np.zeros(len(rows))))
     for r in form.rows:
-        scale, rows, exact = _entries(r.linear)
+        scale, rows, exact = entries_of(r.linear)
         factor = np.abs(np.broadcast_to(scale, (r.count,))) * r.weights
         live = np.flatnonzero(factor)
         ends = [np.broadcast_to(np.asarray(end, dtype=np.float64), (r.count,)) for end in r.term.subgradient_range]
         low, high = np.sort([factor[live] * end[live] for end in ends], axis=0)
         rows = rows[live] * np.broadcast_to(np.sign(scale), (r.count,))[live, None]
         if not exact and not (np.all(np.isfinite(low)) and np.all(np.isfinite(high))):
-            raise _Undecided
+            raise Undecided
         parts.append((rows, low, high, np.full(live.size, 0.0 if exact else 8.0 * UNIT)))
     vector = Ball.exact(np.zeros(form.size))
     for block in objective.blocks:
@@ -113,23 +113,23 @@ def _rays(objective: Objective, form: Composite) -> _Rays:
     return _Rays(matrix, low, high, error, vector)
 
 
-def _entries(linear: Map) -> tuple[Vector, Vector, bool]:
+def entries_of(linear: Map) -> tuple[Vector, Vector, bool]:
     """Factors of the rows, and the matrix that they multiply; whether it is exact."""
     if isinstance(linear, Scaled):
-        factor, dense, exact = _entries(linear.inner)
+        factor, dense, exact = entries_of(linear.inner)
         return factor * np.asarray(linear.scale, dtype=np.float64), dense, exact
     if isinstance(linear, HStack):
         return _stacked(linear)
-    if isinstance(linear, (Matrix, Sparse, Selection)):
+    if isinstance(linear, (Difference, Matrix, Sparse, Selection)):
         dense = np.asarray(linear.dense())
         if dense.dtype.itemsize > 8:
-            raise _Undecided
+            raise Undecided
         return np.ones(1), dense.astype(np.float64), True
-    raise _Undecided
+    raise Undecided
 
 
 def _stacked(linear: HStack) -> tuple[Vector, Vector, bool]:
-    parts = [(part, *_entries(inner)) for part, inner in linear.live()]
+    parts = [(part, *entries_of(inner)) for part, inner in linear.live()]
     whole = np.zeros(linear.shape)
     if all(np.array_equal(parts[0][1], factor) for _, factor, _, _ in parts):
         for part, _, dense, _ in parts:
@@ -216,10 +216,10 @@ def _at_rest(rays: _Rays, d: Vector) -> list[Fraction] | None:
     if min(different.shape) > _MOST_EQUATIONS:
         return None
     equations = [[Fraction(v) for v in row] for row in different.tolist()]
-    return exact if not equations else _projected(equations, exact, np.abs(d))
+    return exact if not equations else projected(equations, exact, np.abs(d))
 
 
-def _projected(equations: list[list[Fraction]], d: list[Fraction], sizes: Vector) -> list[Fraction] | None:
+def projected(equations: list[list[Fraction]], d: list[Fraction], sizes: Vector) -> list[Fraction] | None:
     """A solution of homogeneous equations that agrees with d but for as many entries as there are equations."""
     pivots: list[int] = []
     reduced: list[list[Fraction]] = []
@@ -275,7 +275,7 @@ def curves_down(objective: Objective) -> Vector | None:
         return None
     try:
         return _curved_direction(form)
-    except (_Undecided, np.linalg.LinAlgError, ValueError, OverflowError):
+    except (Undecided, np.linalg.LinAlgError, ValueError, OverflowError):
         return None
 
 
@@ -302,7 +302,7 @@ def _curvature(form: Composite, d: Sequence[Fraction]) -> Fraction:
         total += Fraction(q.weight) * sum((a * b for a, b in zip(z, image, strict=True)), Fraction(0))
     for r in form.rows:
         if r.term.degree > 2:
-            raise _Undecided
+            raise Undecided
         ends = [np.broadcast_to(np.asarray(p[2] if len(p) > 2 else 0.0), (r.count,)) for p in r.term.pieces]
         z = _along(r.linear, d)
         curvature = (ends[-1][k] if v > 0 else ends[0][k] for k, v in enumerate(z))
@@ -313,9 +313,9 @@ def _curvature(form: Composite, d: Sequence[Fraction]) -> Fraction:
 
 def _along(linear: Map, d: Sequence[Fraction]) -> list[Fraction]:
     """``A d``, exactly."""
-    factor, dense, exact = _entries(linear)
+    factor, dense, exact = entries_of(linear)
     if not exact:
-        raise _Undecided
+        raise Undecided
     factors = np.broadcast_to(factor, (len(dense),)).tolist()
     rows = ((s, row) for s, row in zip(factors, dense.tolist(), strict=True))
     return [

@@ -32,6 +32,7 @@ def prove(problem: Composite, x: Vector, dual: Sequence[Vector]) -> tuple[Bracke
     positions = problem.positions(x)
     value = problem.scalar + float(problem.vector @ x) + energy
     value += sum(r.total(z) for r, z in zip(problem.rows, positions, strict=True))
+    value += sum(group.total(group.positions(x)) for group in problem.groups)
     pairs = []
     for r, u in zip(losses, dual, strict=True):
         pairs.append((r, next(z for other, z in zip(problem.rows, positions, strict=True) if other is r), u))
@@ -52,7 +53,7 @@ def prove(problem: Composite, x: Vector, dual: Sequence[Vector]) -> tuple[Bracke
         if np.any(np.abs(residual[left]) > STATIONARY * _sizes(problem, losses, left)):
             gap, assumption = np.inf, ""
     known = {id(r): u for r, u in zip(losses, dual, strict=True)}
-    kept = [known.get(id(r)) for r in problem.rows] if known else None
+    kept = [*(known.get(id(r)) for r in problem.rows), *(None for _ in problem.groups)] if known else None
     return Bracketed(x, value, gap, assumption, kept), np.asarray(gradient + problem.vector)
 
 

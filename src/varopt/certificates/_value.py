@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from varopt._verified import SLACK, TINY, UNIT, Ball, dot, gamma, length, total, unit_of
-from varopt.certificates._balance import DualQuadratic, DualRows
+from varopt.certificates._dual_point import DualQuadratic, DualRows
 from varopt.certificates._enclosure import Norms, NotEnclosed
 from varopt.model.maps import Composition, HStack, Map, Matrix, Scaled, Selection, Sparse, Sum, as_map
 from varopt.terms import PiecewisePolynomial
@@ -20,6 +20,9 @@ __all__ = ["applied", "enclosed_terms", "enclosed_value"]
 Vector = NDArray[np.float64]
 
 _EXTENDED = 1 << 17  # entries of a dense matrix up to which products are in extended precision
+_AT_MOST = 1 << 22  # the same where the error would be more than this share of the value
+_DEAR = 1e-12
+_CHUNK = 1 << 16  # entries that are converted at once
 
 
 def enclosed_value(
@@ -28,7 +31,7 @@ def enclosed_value(
 ) -> tuple[float, float]:  # fmt: skip
     """``g'x + s + sum_k c_k rho_k(a_k'x + d_k) + sum 1/2 z'Sz``, and a bound of what rounding may have changed in it.
 
-    The slopes of the rows, and the points of quadratic parts, are of no account. One or two passes over the data; the
+    The duals of the rows, and the points of quadratic parts, are of no account. One or two passes over the data; the
     error is infinite where entries of a map are not at hand, or numbers overflow. Lengths of columns in `norms` stand
     in for those of large rows, which saves a pass and costs a few digits.
     """
@@ -36,27 +39,37 @@ def enclosed_value(
     g = vector if isinstance(vector, Ball) else Ball.exact(vector)
     with np.errstate(all="ignore"):
         try:
-            value, error = dot(g.middle, x)
-            parts, errors = [scalar, value], [error, float(g.radius @ np.abs(x))]
-            for r in rows:
-                z = applied(r.linear, _point(r.linear, x), norms).plus(Ball.exact(r.offset)).rounded()
-                value, error = enclosed_terms(r.term, np.asarray(r.weights, dtype=np.float64), z)
-                parts.append(value)
-                errors.append(error)
-            for q in quadratics:
-                value, error = _quadratic(q, x, norms)
-                parts.append(value)
-                errors.append(error)
+            value, error = _enclosed_value(rows, g, scalar, x, quadratics, norms, _EXTENDED)
+            sizes = [r.linear.shape[0] * r.linear.shape[1] for r in rows]
+            if error > _DEAR * abs(value) and _EXTENDED < max(sizes, default=0) <= _AT_MOST:
+                value, error = _enclosed_value(rows, g, scalar, x, quadratics, norms, _AT_MOST)
         except NotEnclosed:
             return float("nan"), float("inf")
-        value, error = total(np.array(parts))
-        error = (error + sum(errors)) * SLACK
     return value, error if np.isfinite(value) and np.isfinite(error) else float("inf")
 
 
-def _point(linear: Map, x: Vector) -> Ball:
+def _enclosed_value(
+    rows: Sequence[DualRows], g: Ball, scalar: float, x: Vector, quadratics: Sequence[DualQuadratic], norms: Norms,
+    extended: int,
+) -> tuple[float, float]:  # fmt: skip
+    value, error = dot(g.middle, x)
+    parts, errors = [scalar, value], [error, float(g.radius @ np.abs(x))]
+    for r in rows:
+        z = applied(r.linear, _point(r.linear, x, extended), norms).plus(Ball.exact(r.offset)).rounded()
+        value, error = enclosed_terms(r.term, np.asarray(r.weights, dtype=np.float64), z)
+        parts.append(value)
+        errors.append(error)
+    for q in quadratics:
+        value, error = _quadratic(q, x, norms)
+        parts.append(value)
+        errors.append(error)
+    value, error = total(np.array(parts))
+    return value, (error + sum(errors)) * SLACK
+
+
+def _point(linear: Map, x: Vector, extended: int = _EXTENDED) -> Ball:
     """The point, in extended precision where the map is small: near a knot, positions are small differences."""
-    if linear.storage == "operator" or linear.shape[0] * linear.shape[1] > _EXTENDED:
+    if linear.storage == "operator" or linear.shape[0] * linear.shape[1] > extended:
         return Ball.exact(x)
     return Ball(x.astype(np.longdouble), np.zeros(x.size))
 
@@ -65,8 +78,8 @@ def enclosed_terms(term: PiecewisePolynomial, weights: Vector, z: Ball) -> tuple
     """The weighted sum of convex terms at positions that are enclosed."""
     values = np.asarray(term.value(z.middle))
     low, high = term.subdifferential(z.middle - z.radius)[0], term.subdifferential(z.middle + z.radius)[1]
-    slopes = np.maximum(np.abs(low), np.abs(high))  # largest at an end, of what is convex
-    spread = z.radius * slopes + 16.0 * UNIT * _sizes(term, z)
+    steepest = np.maximum(np.abs(low), np.abs(high))  # largest at an end, of what is convex
+    spread = z.radius * steepest + 16.0 * UNIT * _sizes(term, z)
     value, error = dot(weights, values)
     return value, (error + float(np.abs(weights) @ spread)) * SLACK
 
@@ -113,8 +126,15 @@ def _(linear: Matrix, point: Ball, norms: Norms) -> Ball:
         raise NotEnclosed(f"entries of dtype {array.dtype} are not those of double precision.")
     dense = array.astype(np.float64, copy=False)
     if point.middle.dtype == np.longdouble or dense.size <= _EXTENDED:
-        sizes, spread = np.abs(dense) @ np.abs(point.middle), np.abs(dense) @ point.radius
-        middle = dense.astype(point.middle.dtype) @ point.middle
+        size, few = np.abs(point.middle).astype(np.float64), max(1, _CHUNK // max(1, dense.shape[1]))
+        middle = np.empty(dense.shape[0], dtype=point.middle.dtype)
+        sizes, spread = np.empty(dense.shape[0]), np.empty(dense.shape[0])
+        for start in range(0, dense.shape[0], few):
+            part = slice(start, start + few)
+            middle[part] = dense[part].astype(point.middle.dtype, copy=False) @ point.middle
+            absolute = np.abs(dense[part])
+            sizes[part], spread[part] = absolute @ size, absolute @ point.radius
+        sizes *= SLACK  # of the sizes of the point, too
         error = gamma(dense.shape[1] + 1, unit_of(middle)) * sizes + spread + dense.shape[1] * TINY
         return Ball(middle, error * SLACK)
     middle = np.asarray(linear.apply(point.middle))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,15 +13,17 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from varopt._verified import SLACK, UNIT, Ball, dot, down, exact_sum, total, up
-from varopt.certificates._balance import DualQuadratic, DualRows, Proof, verified_lower
-from varopt.certificates._enclosure import Norms, NotEnclosed, coordinates, transposed
+from varopt.certificates._dual_point import DualQuadratic, DualRows
+from varopt.certificates._dual_value import Proof, verified_lower
+from varopt.certificates._enclosure import Norms, NotEnclosed, coordinates, entries, transposed
 from varopt.certificates._value import applied, enclosed_terms, enclosed_value
 from varopt.composite import Groups, QuadraticForm, Rows, composite
 from varopt.model import Objective
 from varopt.model.blocks import AffineBlock, Block, TermBlock
+from varopt.model.maps import Matrix
 from varopt.terms import PiecewisePolynomial, abs_
 
-__all__ = ["ROUNDING", "Verified", "enclosed", "verified"]
+__all__ = ["ROUNDING", "Verified", "Verifier", "verified"]
 
 Vector = NDArray[np.float64]
 
@@ -28,6 +31,7 @@ ROUNDING = "rounding, which could not be enclosed, has changed the bounds by les
 
 _INWARD = 1e-11  # share of its ball by which a dual is moved inwards: room for what rounding leaves, at that price
 _FAINT = 1e-250  # weights of norms below which rounding of their squares is no longer relative
+_FEW_ENTRIES = 1 << 14  # of a map, up to which it is made a matrix
 _RESTS = 1e-11  # share of the largest coordinate by which one that rests may be off its knot
 
 
@@ -39,8 +43,8 @@ class Verified(NamedTuple):
     reason: str = ""
 
 
-def verified(objective: Objective, x: Vector, dual: Sequence[Vector | None] | None = None) -> Verified:
-    """A bracket of the optimum of a convex objective in exact arithmetic, of the numbers that its blocks hold.
+class Verifier:
+    """What is proved of a convex objective at a point, in exact arithmetic, of the numbers that its blocks hold.
 
     Parameters
     ----------
@@ -48,29 +52,73 @@ def verified(objective: Objective, x: Vector, dual: Sequence[Vector | None] | No
         Convex, and within the composite class.
     x : array
         A point, whose value is the upper bound.
-    dual : sequence of arrays, optional
-        Subgradients of the rows with kinks, and then of norms with weights that are not zero, that about balance; by
-        default derivatives at x. Nothing depends on them but how close the lower bound is.
+    radius, error : array and float, optional
+        By how much the linear part and the constant may be off: what is proved holds for all that are within.
     """
-    with np.errstate(all="ignore"):
-        try:
-            parts = _parts(objective, x, dual)
-            norms: Norms = {}
-            lower, why = _lower(parts, x, dual, norms)
-            value, error = _value(parts, x, norms)
-        except NotEnclosed as reason:
-            return Verified(-math.inf, math.inf, str(reason))
-    upper = float(up(value + error)) if math.isfinite(error) else math.inf
-    return Verified(lower, upper, why or ("" if upper < math.inf else "numbers overflow."))
+
+    def __init__(self, objective: Objective, x: Vector, radius: Vector | None = None, error: float = 0.0) -> None:
+        self.objective, self.x = objective, x
+        self._radius, self._error = radius, error
+        self._norms: Norms = {}
+
+    @cached_property
+    def _parts(self) -> _Parts:
+        parts = _parts(self.objective, self.x)
+        if self._radius is None:
+            return parts
+        line = Ball(parts.vector.middle, (parts.vector.radius + self._radius) * SLACK)
+        return parts._replace(vector=line, error=(parts.error + self._error) * SLACK)
+
+    @cached_property
+    def value(self) -> tuple[float, float]:
+        """The value at x, and what its rounding is below; infinite where that is not known."""
+        with np.errstate(all="ignore"):
+            try:
+                return _value(self._parts, self.x, self._norms)
+            except NotEnclosed:
+                return math.nan, math.inf
+
+    def subgradients(self, dual: Sequence[Vector | None] | None) -> list[Vector]:
+        """For each row of all terms what is given, else the derivative at x, or where it rests what balances.
+
+        Rows of one coordinate that rest on a kink take what the others leave of its equation, earlier blocks first.
+        """
+        with np.errstate(all="ignore"):
+            return [r.dual for r in _with_dual(self._parts, self.x, dual, self._norms).rows]
+
+    def bracket(self, dual: Sequence[Vector | None] | None = None) -> Verified:
+        """A bracket of the optimum.
+
+        Parameters
+        ----------
+        dual : sequence of arrays, optional
+            Subgradients of the rows with kinks, and then of norms with weights that are not zero, that about balance;
+            by default derivatives at x. Nothing depends on them but how close the lower bound is.
+        """
+        with np.errstate(all="ignore"):
+            try:
+                parts = _with_dual(self._parts, self.x, dual, self._norms)
+                lower, why = _lower(parts, self.x, dual, self._norms)
+            except NotEnclosed as reason:
+                return Verified(-math.inf, math.inf, str(reason))
+        value, error = self.value
+        upper = float(up(value + error)) if math.isfinite(error) else math.inf
+        return Verified(lower, upper, why or ("" if upper < math.inf else "numbers overflow."))
 
 
-def enclosed(objective: Objective, x: Vector) -> tuple[float, float]:
-    """The value of an objective at x, and what its rounding is below; infinite where that is not known."""
-    with np.errstate(all="ignore"):
-        try:
-            return _value(_parts(objective, x, None), x, {})
-        except NotEnclosed:
-            return math.nan, math.inf
+def verified(objective: Objective, x: Vector, dual: Sequence[Vector | None] | None = None) -> Verified:
+    """A bracket of the optimum of a convex objective: what a `Verifier` makes of one dual point."""
+    return Verifier(objective, x).bracket(dual)
+
+
+def _plain(r: Rows) -> Rows:
+    """Rows with a map of few entries as a matrix, where none of them is rounded for that."""
+    if isinstance(r.linear, Matrix) or r.count * r.linear.shape[1] > _FEW_ENTRIES or coordinates(r.linear) is not None:
+        return r
+    if r.linear.storage == "operator":
+        return r
+    matrix = entries(r.linear, {})
+    return r if matrix.radius.any() else Rows(Matrix(matrix.middle), r.offset, r.term, r.weights)
 
 
 def _value(parts: _Parts, x: Vector, norms: Norms) -> tuple[float, float]:
@@ -90,14 +138,15 @@ class _Parts(NamedTuple):
     vector: Ball
     scalar: float
     error: float
+    given: tuple[Rows, ...]  # the rows as the objective has them
 
-    def residual(self) -> Vector:
+    def residual(self, norms: Norms) -> Vector:
         """The gradient, but for norms, of the subgradients as they are."""
         residual = self.vector.middle.copy()
         for q in self.quadratics:
             residual += q.linear.transpose_apply(q.weight * np.asarray(q.matrix @ q.point))
         for r in self.rows:
-            residual += r.linear.transpose_apply(r.weights * r.slopes)
+            residual += r.gradient(r.clipped(r.dual), norms).middle
         return residual
 
 
@@ -105,28 +154,23 @@ def _lower(parts: _Parts, x: Vector, dual: Sequence[Vector | None] | None, norms
     """The best of what is proved with the dual of norms as it is, and moved inwards where that leaves no room."""
     best = Proof(-math.inf)
     for inward in (0.0, _INWARD) if parts.groups else (0.0,):
-        below = _without_norms(parts, x, _norm_dual(parts.groups, dual), inward)
+        below = _without_norms(parts, x, _norm_dual(parts.groups, dual), inward, norms)
         proof = verified_lower(below.rows, below.vector, below.scalar, below.quadratics, x, norms)
         lower = float(down(proof.lower - below.error * SLACK))
         best = Proof(lower, proof.reason) if lower >= best.lower else best
     return best
 
 
-def _parts(objective: Objective, x: Vector, dual: Sequence[Vector | None] | None) -> _Parts:
+def _parts(objective: Objective, x: Vector) -> _Parts:
+    """The objective with a dual of zeros, and the points of quadratic parts at x."""
     form = composite(objective, multiplied=False)
-    known = iter(dual if dual is not None and _fits(form.rows, dual) else ())
-    rows, given = [], []
-    for r in form.rows:
-        u = next(known, None) if _has_dual(r) else None
-        given.append(u is not None)
-        rows.append(_convex(r, r.term.derivative(r.positions(x)) if u is None else u))
     vector, scalar, error = Ball.exact(np.zeros(objective.size)), [0.0], 0.0
     for block in objective.blocks:
         if not block.variables:
             value, spread = _constant(block)
         elif isinstance(block, AffineBlock):
             line = transposed(block.argument.stacked(objective.variables), Ball.exact([float(block.weights)]), {})
-            vector = Ball(*line) if not vector.middle.any() and not vector.radius.any() else vector.plus(line)
+            vector = vector.plus(line)
             value = float(block.weights) * float(np.ravel(block.argument.offset)[0])
             spread = 2.0 * UNIT * abs(value)
         else:
@@ -135,25 +179,45 @@ def _parts(objective: Objective, x: Vector, dual: Sequence[Vector | None] | None
         error += spread
     whole, rounding = total(np.array(scalar))
     quadratics = [_quadratic(q, x) for q in form.forms]
-    parts = _Parts(rows, quadratics, form.groups, vector, whole, error + rounding)
-    rest = {b: r.single for b, r in enumerate(rows) if r.term.knots and not given[b] and r.single is not None}
-    return _settled(parts, x, rest) if rest else parts
+    rows = [_convex(_plain(r)) for r in form.rows]
+    return _Parts(rows, quadratics, form.groups, vector, whole, error + rounding, form.rows)
 
 
-def _settled(parts: _Parts, x: Vector, rest: dict[int, tuple[NDArray[np.intp], Ball]]) -> _Parts:
-    """Rows of one coordinate that rest on a kink take what the others leave of its equation."""
-    residual, rows, far = parts.residual(), parts.rows, float(np.abs(x).max(initial=0.0))
-    for b in rest:
-        r = rows[b]
-        index, factor = rest[b][0], rest[b][1].middle
+def _with_dual(parts: _Parts, x: Vector, dual: Sequence[Vector | None] | None, norms: Norms) -> _Parts:
+    """With the subgradients that are given, and derivatives at x of rows that have none."""
+    known = iter(dual if dual is not None and _fits(parts.given, dual) else ())
+    rows, unknown = [], []
+    for b, (given, r) in enumerate(zip(parts.given, parts.rows, strict=True)):
+        u = next(known, None) if _has_dual(given) else None
+        if u is None and r.term.knots:
+            unknown.append(b)
+        if u is None:
+            rows.append(replace(r, dual=r.term.derivative(r.linear.apply(x) + r.offset)))
+            continue
+        live = slice(None) if r.offset.size == given.count else np.flatnonzero(given.weights)
+        sign = -1.0 if np.any(given.weights < 0.0) else 1.0
+        rows.append(replace(r, dual=sign * np.broadcast_to(u, (given.count,))[live]))
+    return _settled(parts._replace(rows=rows), x, unknown, norms)
+
+
+def _settled(parts: _Parts, x: Vector, unknown: Sequence[int], norms: Norms) -> _Parts:
+    """Rows of one coordinate that rest on a kink, and have no dual, take what the others leave of its equation."""
+    rows, far = parts.rows, float(np.abs(x).max(initial=0.0))
+    rest = {b: rows[b].single for b in unknown}
+    residual = parts.residual(norms) if any(single is not None for single in rest.values()) else np.zeros(0)
+    for b, single in rest.items():
+        if single is None:
+            continue
+        r, (index, ball) = rows[b], single
+        factor = ball.middle
         z = factor * x[index] + r.offset
         reach = _RESTS * (np.abs(factor) * far + np.abs(r.offset))
         low, high = r.term.subdifferential(z - reach)[0], r.term.subdifferential(z + reach)[1]
         scale = r.weights * factor
         needed = np.divide(-residual[index], scale, out=np.zeros(index.size), where=scale != 0.0)
-        slopes = np.clip(r.slopes + needed, low, high)
-        residual += r.linear.transpose_apply(r.weights * (slopes - r.slopes))
-        rows[b] = replace(r, slopes=slopes)
+        u = np.clip(r.dual + needed, low, high)
+        residual += r.linear.transpose_apply(r.weights * (u - r.dual))
+        rows[b] = replace(r, dual=u)
     return parts
 
 
@@ -174,7 +238,7 @@ def _norm_dual(groups: Sequence[Groups], dual: Sequence[Vector | None] | None) -
         yield whole
 
 
-def _without_norms(parts: _Parts, x: Vector, dual: Iterator[Vector | None], inward: float) -> _Parts:
+def _without_norms(parts: _Parts, x: Vector, dual: Iterator[Vector | None], inward: float, norms: Norms) -> _Parts:
     """A minorant of rows: ``w |z| >= v'z + sum_k delta_k |z_k|`` for every v and delta with ``|v| + |delta| <= w``.
 
     Groups that rest take what the others leave of their equations as v; what is left of their radius is room for what
@@ -182,8 +246,8 @@ def _without_norms(parts: _Parts, x: Vector, dual: Iterator[Vector | None], inwa
     """
     if not parts.groups:
         return parts
-    residual = parts.residual()
-    rows = [replace(r, slopes=r.slopes * (1.0 - inward)) for r in parts.rows] if inward else list(parts.rows)
+    residual = parts.residual(norms)
+    rows = [replace(r, dual=r.dual * (1.0 - inward)) for r in parts.rows] if inward else list(parts.rows)
     vector, scalar, error = parts.vector, parts.scalar, parts.error
     for group, given in zip(parts.groups, dual, strict=True):
         if np.any(group.weights < 0.0) or np.any((group.weights > 0.0) & (group.weights < _FAINT)):
@@ -237,18 +301,18 @@ def _fits(rows: Sequence[Rows], dual: Sequence[Vector | None] | None) -> bool:
     return all(u is None or (np.size(u) == n and np.all(np.isfinite(u))) for u, n in zip(given, counts, strict=True))
 
 
-def _convex(r: Rows, slopes: Vector) -> DualRows:
-    """Rows with weights that are not negative."""
+def _convex(r: Rows) -> DualRows:
+    """Rows with weights that are not negative, and a dual of zeros."""
     if r.term.degree > 2:
         raise NotEnclosed(f"{r.term.name} has pieces of degree {r.term.degree}.")
     if not np.all(r.weights):  # rows that are not there see no column
         live = np.flatnonzero(r.weights)
         r = Rows(r.linear.rows(live), r.offset[live], r.term.take(live), r.weights[live])
-        slopes = np.broadcast_to(slopes, (slopes.size,))[live]
-    if np.all(r.weights >= 0.0) and r.term.curvature.is_convex:
-        return DualRows(r.linear, r.offset, r.term, r.weights, slopes)
-    if np.all(r.weights <= 0.0) and r.term.curvature.is_concave:
-        return DualRows(r.linear, r.offset, _negated(r.term), -r.weights, -np.asarray(slopes))
+    zeros = np.broadcast_to(0.0, (r.count,))
+    if r.term.curvature.is_convex and np.all(r.weights >= 0.0):
+        return DualRows(r.linear, r.offset, r.term, r.weights, zeros)
+    if r.term.curvature.is_concave and np.all(r.weights <= 0.0):
+        return DualRows(r.linear, r.offset, _negated(r.term), -r.weights, zeros)
     raise NotEnclosed(f"{r.term.name} is not convex for certain.")
 
 

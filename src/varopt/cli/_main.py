@@ -126,6 +126,12 @@ def _add_reproduce(commands: argparse._SubParsersAction[argparse.ArgumentParser]
         "--output", type=Path, default=Path("reproduction"), metavar="FOLDER",
         help="where the report and the results go (default: reproduction)",
     )  # fmt: skip
+    parser.add_argument(
+        "--minutes",
+        type=float,
+        metavar="M",
+        help="begin no repetition after so many minutes, and report on those there are",
+    )
     parser.add_argument("--fresh", action="store_true", help="forget the repetitions of earlier runs in that folder")
     parser.set_defaults(run=_reproduce)
 
@@ -135,7 +141,7 @@ def _reproduce(options: argparse.Namespace) -> int:
 
     return reproduce(
         options.output, full=options.full, only=options.only, seed=SEED if options.seed is None else options.seed,
-        jobs=options.jobs, fresh=options.fresh,
+        jobs=options.jobs, fresh=options.fresh, minutes=options.minutes,
     )  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from varopt.model import Objective
 from varopt.model.blocks import AffineBlock, Block, NormBlock, QuadraticBlock, TermBlock
 from varopt.model.maps import Map, products_are_kept
 
-__all__ = ["NotComposite", "composite", "shared_rows", "sharing"]
+__all__ = ["NotComposite", "composite", "rows_of", "shared_rows", "sharing"]
 
 Vector = NDArray[np.float64]
 
@@ -41,6 +41,8 @@ def composite(objective: Objective, *, multiplied: bool = True, blocks: Sequence
     forms: list[QuadraticForm] = []
     not_convex, indefinite = "", False
     for block in objective.blocks if blocks is None else blocks:
+        if block.stored:
+            raise NotComposite(f"the rows of {block.describe()} are {block.stored[0].where}, not in memory.")
         if not block.curvature.is_convex:
             not_convex = not_convex or (
                 f"{block.describe()} is not known to be convex: {block.curvature_and_reason[1]}."
@@ -105,14 +107,15 @@ def sharing() -> bool:
 def _rows(block: TermBlock, variables: Any) -> Rows:
     shared = _SHARED.get()
     if shared is None:
-        return _new_rows(block, variables)
+        return rows_of(block, variables)
     known = shared.get(id(block))
     if known is None or known[1] != variables:
-        known = shared[id(block)] = (block, variables, _new_rows(block, variables))  # the block keeps its id taken
+        known = shared[id(block)] = (block, variables, rows_of(block, variables))  # the block keeps its id taken
     return known[2]
 
 
-def _new_rows(block: TermBlock, variables: Any) -> Rows:
+def rows_of(block: TermBlock, variables: Any) -> Rows:
+    """The rows of a block, of the concatenated variables."""
     linear, offset = _affine(block, variables)
     weights = np.broadcast_to(np.asarray(block.weights, dtype=np.float64), offset.shape)
     return Rows(linear, offset, block.term, weights)

@@ -10,11 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from varopt.composite._congruence import Congruence
-from varopt.model.maps import Map
+from varopt.model.maps import Map, Matrix
 
 __all__ = ["QuadraticForm"]
 
 Vector = NDArray[np.float64]
+
+_COMPARED = 256  # rows and columns of a matrix that are compared at once, in the cache
 
 
 @dataclass(frozen=True)
@@ -25,17 +27,25 @@ class QuadraticForm:
     offset: Vector
     matrix: Map
     weight: float
+    symmetric: bool = False  # whether Q is known to be: one product then suffices
 
     def positions(self, x: Vector) -> Vector:
         """``z = A x + d``."""
         return np.asarray(self.linear.apply(x) + self.offset, dtype=np.float64)
 
+    @cached_property
+    def is_symmetric(self) -> bool:
+        """Whether Q is symmetric: known, or seen in a dense array."""
+        return self.symmetric or (isinstance(self.matrix, Matrix) and _equals_transpose(self.matrix.array))
+
     def _image(self, z: Vector) -> Vector:
         """``weight (Q + Q') z``."""
+        if self.is_symmetric:
+            return np.asarray(2.0 * self.weight * self.matrix.apply(z))
         return np.asarray(self.weight * (self.matrix.apply(z) + self.matrix.transpose_apply(z)))
 
     def value_and_gradient(self, x: Vector) -> tuple[float, Vector]:
-        """Both at x: one product with Q and one with its transpose."""
+        """Both at x: one product with Q and one with its transpose, or one where it is symmetric."""
         z = self.positions(x)
         image = self._image(z)
         return 0.5 * float(z @ image), np.asarray(self.linear.transpose_apply(image), dtype=np.float64)
@@ -53,3 +63,10 @@ class QuadraticForm:
         image = np.asarray(symmetric @ self.offset)
         line = np.asarray(self.linear.transpose_apply(image), dtype=np.float64)
         return outer.T @ symmetric @ outer, line, 0.5 * float(self.offset @ image)
+
+
+def _equals_transpose(array: NDArray[Any]) -> bool:
+    """Whether a square array is symmetric, entry by entry; the first block that is not ends it."""
+    starts = range(0, array.shape[0], _COMPARED)
+    blocks = ((slice(i, i + _COMPARED), slice(j, j + _COMPARED)) for i in starts for j in starts if j >= i)
+    return all(np.array_equal(array[rows, columns], array[columns, rows].T) for rows, columns in blocks)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from varopt.model.maps import Difference, HStack, Map, Matrix, Scaled, Selection, Sparse
 from varopt.terms import PiecewisePolynomial
 
-__all__ = ["Rows"]
+__all__ = ["Rows", "single_variables"]
 
 Vector = NDArray[np.float64]
 
@@ -28,6 +28,7 @@ class Rows:
     offset: Vector
     term: PiecewisePolynomial
     weights: Vector
+    hard: bool = False  # whether it stands for a constraint: no optimum is beyond its kink
 
     @property
     def count(self) -> int:
@@ -71,29 +72,7 @@ class Rows:
     @cached_property
     def single(self) -> tuple[NDArray[np.intp], Vector] | None:
         """Where every row is of one variable: of which, and times what; else None."""
-        scale: Any = 1.0
-        start, linear = 0, self.linear
-        while isinstance(linear, (Scaled, HStack)):
-            if isinstance(linear, Scaled):
-                scale, linear = scale * linear.scale, linear.inner
-                continue
-            live = linear.live()
-            if len(live) != 1:
-                break
-            start, linear = start + live[0][0].start, live[0][1]
-        if isinstance(linear, Selection):
-            index = np.arange(self.count) if linear.index is None else linear.index
-            return start + index, np.broadcast_to(scale, (self.count,))
-        if self.linear.storage != "sparse" or isinstance(self.linear, Difference):
-            return None
-        # The first row tells most problems apart without a copy of the data.
-        if self.count and np.count_nonzero(self.linear.rows(np.arange(1)).dense()) > 1:
-            return None
-        explicit = sp.csr_array(self.linear.explicit(), copy=True)  # what follows changes it
-        explicit.sum_duplicates()
-        if np.any(np.diff(explicit.indptr) != 1):
-            return None
-        return explicit.indices, explicit.data
+        return single_variables(self.linear)
 
     @property
     def curvature(self) -> Vector:
@@ -131,6 +110,34 @@ class Rows:
         """The knots at which the derivative jumps, and by how much: only there can a row come to rest."""
         jumps = ((t, jump[1]) for t, jump in zip(self.term.knots, self.term.jumps, strict=True) if len(jump) > 1)
         return [(t, jump) for t, jump in jumps if np.any(jump)]
+
+
+def single_variables(whole: Map) -> tuple[NDArray[np.intp], Vector] | None:
+    """Where every row of a map is of one variable: of which, and times what; else None."""
+    count = whole.shape[0]
+    scale: Any = 1.0
+    start, linear = 0, whole
+    while isinstance(linear, (Scaled, HStack)):
+        if isinstance(linear, Scaled):
+            scale, linear = scale * linear.scale, linear.inner
+            continue
+        live = linear.live()
+        if len(live) != 1:
+            break
+        start, linear = start + live[0][0].start, live[0][1]
+    if isinstance(linear, Selection):
+        index = np.arange(count) if linear.index is None else linear.index
+        return start + index, np.broadcast_to(scale, (count,))
+    if whole.storage != "sparse" or isinstance(whole, Difference):
+        return None
+    # The first row tells most problems apart without a copy of the data.
+    if count and np.count_nonzero(whole.rows(np.arange(1)).dense()) > 1:
+        return None
+    explicit = sp.csr_array(whole.explicit(), copy=True)  # what follows changes it
+    explicit.sum_duplicates()
+    if np.any(np.diff(explicit.indptr) != 1):
+        return None
+    return explicit.indices, explicit.data
 
 
 def _is_direct(linear: Map) -> bool:

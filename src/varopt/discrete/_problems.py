@@ -65,7 +65,7 @@ def max_cut(
 
     Notes
     -----
-    Memory is linear in the edges, but for the proof of the upper bound: n^2 numbers up to n = 3000. Where a quarter of
+    Memory is linear in the edges, but for the proof of the upper bound: n^2 numbers up to n = 4500. Where a quarter of
     all pairs or more are edges, it is that of two to three dense matrices.
 
     Examples

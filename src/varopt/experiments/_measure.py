@@ -10,7 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Race", "timed"]
+from varopt.composite import composite
+from varopt.model import as_objective
+from varopt.solvers import Method, State
+
+__all__ = ["Race", "descended", "timed"]
 
 Vector = NDArray[np.float64]
 
@@ -20,6 +24,14 @@ def timed(method: Callable[[], Any]) -> tuple[Any, float]:
     start = time.process_time()
     result = method()
     return result, time.process_time() - start
+
+
+def descended(objective: Any, method: Method) -> State:
+    """Where a method of the library ends by its own rule: what `varopt.minimize` proves after it is left out."""
+    problem = composite(as_objective(objective))
+    state = State(np.zeros(problem.size))
+    method.solve(problem, state, 0.0, lambda _: None)
+    return state
 
 
 class Race:

@@ -52,6 +52,12 @@ class Plan:
     repetitions: dict[int, int]
     budget: int = 0
 
+    def done(self, rows: Sequence[Row]) -> Plan:
+        """What of the plan there are rows of."""
+        seen = {(row["size"], row["repetition"]) for row in rows}
+        counts = {size: sum(other == size for other, _ in seen) for size in self.repetitions}
+        return Plan({size: count for size, count in counts.items() if count}, self.budget)
+
     def __str__(self) -> str:
         return ", ".join(f"{count} of size {size}" for size, count in self.repetitions.items())
 

@@ -59,6 +59,7 @@ def _step(section: Section) -> None:
         "The bound of a step is differentiable, with derivative exp(−θ²/2)/√(2π).",
         f"The largest relative difference is {np.max(np.abs(np.divide(slopes, printed) - 1.0)):.0e}.",
         bool(np.allclose(slopes, printed, rtol=1e-12, atol=0.0)),
+        rule="the derivatives at five θ are the printed ones to 10⁻¹²",
     )
     section.equal(
         "E is the normal distribution function", values, [0.5 * math.erfc(-t / math.sqrt(2.0)) for t in thetas]
@@ -98,6 +99,7 @@ def _bits(section: Section, problem: problems.BinaryQuadratic, rng: np.random.Ge
         "E ≤ max f ≤ relaxation: the optimum is bracketed by both together.",
         f"{max(path[-1] for path in rounded):.4f} ≤ {values.max():.4f} ≤ {relaxation:.4f}.",
         bool(max(bounds) <= values.max() + 1e-9 and values.max() <= relaxation),
+        rule="the maximum over all states lies between the largest E and the relaxation",
     )
 
 
@@ -144,6 +146,7 @@ def _free_energy(section: Section, problem: problems.BinaryQuadratic) -> None:
         "−(free energy)/β exceeds max f at β = " + ", ".join(f"{beta:g}" for beta in exceeded) + "."
         if exceeded else "It stayed below max f on this instance.",
         bool(exceeded),
+        rule="−(free energy)/β exceeds the maximum over all states at some β",
     )  # fmt: skip
     entropies = [vo.Gaussian(mean, 0.3).entropy() for mean in np.random.default_rng(0).normal(size=(5, 2))]
     bits = [vo.Bernoulli(theta).entropy() for theta in ([0.5, 0.5], [0.9, 0.5])]
@@ -153,6 +156,7 @@ def _free_energy(section: Section, problem: problems.BinaryQuadratic) -> None:
         f"The entropy of N(μ, 0.09 I) varies by {np.ptp(entropies):.0e} over five means; that of two bits by "
         f"{abs(bits[0] - bits[1]):.2f} between θ = (0.5, 0.5) and (0.9, 0.5).",
         bool(np.ptp(entropies) < 1e-12 and abs(bits[0] - bits[1]) > 0.1),
+        rule="the entropy is the same at five means to 10⁻¹², and differs by more than 0.1 between two pairs of bits",
     )
 
 
@@ -188,6 +192,7 @@ def _estimation_of_distribution(section: Section, problem: problems.BinaryQuadra
         "With sampled expectations VO is an EDA.",
         f"E rises from {exact[0]:.3f} to {exact[-1]:.3f} in 60 generations; the maximum is {values.max():.3f}.",
         bool(exact[-1] > exact[0] and exact[-1] <= values.max() + 1e-9),
+        rule="the exact E rises and stays below the maximum over all states",
     )
 
 

@@ -5,7 +5,7 @@ Each knows its data, its value at a point, and its objective in the modelling la
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -35,6 +35,7 @@ class Regression:
     y: Vector
     sparsity: float
     fusion: float = 0.0
+    true: Vector = field(default_factory=lambda: np.zeros(0))  # the coefficients that made y, but for noise
 
     def value(self, w: Vector) -> float:
         """The objective at w, summed in one order for every method."""
@@ -73,7 +74,7 @@ def _regression(rng: np.random.Generator, true: Vector, sparsity: float, fusion:
     X = rng.standard_normal((10 * true.size, true.size))
     clean = X @ true
     noise = 0.1 * np.mean(np.abs(clean)) * rng.standard_normal(clean.size)
-    return Regression(X, clean + noise, sparsity, fusion)
+    return Regression(X, clean + noise, sparsity, fusion, true)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from varopt.experiments._environment import environment
+from varopt.experiments._kept import compare, kept_run, write_verdicts
 from varopt.experiments._store import Store
 from varopt.experiments._tasks import Experiment
 from varopt.experiments.corrections import Corrections
@@ -41,15 +42,15 @@ _LEAD = (
 
 def reproduce(
     folder: Path, *, full: bool = False, only: Sequence[str] = (), seed: int = SEED, jobs: int | None = None,
-    fresh: bool = False,
+    fresh: bool = False, minutes: float | None = None,
 ) -> int:  # fmt: skip
     """Run the experiments and write the report; 1 if a check failed, 130 after an interrupt.
 
     Parameters
     ----------
     folder : Path
-        Where ``report.html``, ``report.md``, ``figures``, ``results.csv`` and ``results.json`` go, and where
-        ``results.jsonl`` keeps every finished repetition.
+        Where ``report.html``, ``report.md``, ``figures``, ``results.csv``, ``results.json`` and ``verdicts.json`` go,
+        and where ``results.jsonl`` keeps every finished repetition.
     full : bool
         The paper's numbers of repetitions instead of a few.
     only : sequence of str
@@ -60,6 +61,8 @@ def reproduce(
         Worker processes, by default one per core.
     fresh : bool
         Forget what an earlier run left in the folder.
+    minutes : float, optional
+        Begin no repetition after so many minutes, and report on those there are.
 
     Raises
     ------
@@ -67,7 +70,7 @@ def reproduce(
         For an unknown experiment, and for a missing package.
     """
     chosen = _choose(only)
-    _check(seed, jobs)
+    _check(seed, jobs, minutes)
     from rich.console import Console  # an extra, as is what shows its progress: named above where it is missing
 
     from varopt.experiments._runner import run
@@ -92,11 +95,19 @@ def reproduce(
     try:
         if total:
             console.print(f"{total} repetitions, {total - len(waiting)} of them done before.")
-        run(waiting, store, workers, console)
+        run(waiting, store, workers, console, minutes)
     except KeyboardInterrupt:
         console.print("Interrupted. What finished is kept: run the same command again to go on from there.")
         return 130
-    sections = [experiment.section(store.rows(tasks[experiment]), plan, seed) for experiment, plan in plans.items()]
+    sections, ran = [], {}
+    for experiment, plan in plans.items():
+        rows = store.rows(tasks[experiment])
+        if minutes is None or rows or not plan.repetitions:
+            done = plan if minutes is None else plan.done(rows)
+            sections.append(experiment.section(rows, done, seed))
+            ran[experiment.name] = str(done)
+    if not full:
+        compare(sections, kept_run())
     mode = "full" if full else "quick"
     known = store.environment
     facts = {
@@ -111,6 +122,7 @@ def reproduce(
     }
     page = Page("Variational Optimization, reproduced", _LEAD, facts, sections)
     _write(page, folder)
+    write_verdicts(sections, ran, facts, folder)
     store.export(store.rows(task for repetitions in tasks.values() for task in repetitions), folder, facts)
     _conclude(page, folder, time.perf_counter() - started)
     return 1 if page.failures else 0
@@ -126,11 +138,13 @@ def _choose(only: Sequence[str]) -> list[Experiment]:
     return [experiment for name, experiment in EXPERIMENTS.items() if not only or name in only]
 
 
-def _check(seed: int, jobs: int | None) -> None:
+def _check(seed: int, jobs: int | None, minutes: float | None) -> None:
     if seed < 0:
         raise ValueError(f"seed must be an integer >= 0; got {seed}.")
     if jobs is not None and jobs < 1:
         raise ValueError(f"jobs must be an integer >= 1; got {jobs}.")
+    if minutes is not None and not minutes > 0:
+        raise ValueError(f"minutes must be a positive number; got {minutes}.")
 
 
 def _write(page: Page, folder: Path) -> None:
@@ -143,7 +157,7 @@ def _conclude(page: Page, folder: Path, seconds: float) -> None:
     out = sys.stdout
     width = max((len(verdict.outcome.value) for _, verdict in page.verdicts), default=0)
     for _, verdict in page.verdicts:
-        out.write(f"{verdict.outcome.value:>{width}}  {verdict.claim}\n")
+        out.write(f"{verdict.outcome.value:>{width}}  {verdict.claim} {verdict.kept}".rstrip() + "\n")
     for failure in page.failures:
         out.write(f"FAILED  {failure}\n")
     out.write(f"\nThe report is {folder / 'report.html'} (and report.md); it took {seconds:.0f} s.\n")

@@ -56,6 +56,7 @@ class Gaussian(LocationScale):
 
     domains: ClassVar[Mapping[str, Domain]] = MappingProxyType({"mean": REAL, "sigma": POSITIVE})
 
+    noise_symmetric: ClassVar[bool] = True
     noise_variance: ClassVar[float] = 1.0
     noise_entropy: ClassVar[float] = 0.5 * math.log(2.0 * math.pi * math.e)
     noise_information: ClassVar[tuple[float, float]] = (1.0, 2.0)

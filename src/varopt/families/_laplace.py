@@ -37,6 +37,7 @@ class Laplace(LocationScale):
     0.0
     """
 
+    noise_symmetric: ClassVar[bool] = True
     noise_variance: ClassVar[float] = 2.0
     noise_entropy: ClassVar[float] = 1.0 + math.log(2.0)
     noise_information: ClassVar[tuple[float, float]] = (1.0, 1.0)

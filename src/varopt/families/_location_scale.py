@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,7 +18,7 @@ __all__ = ["LocationScale"]
 
 
 class LocationScale(Elementary):
-    """x = mean + S z, where z has independent coordinates of one symmetric law with density q.
+    """x = mean + S z, where z has independent coordinates of one law of mean zero, with density q.
 
     S is a number, a vector (elementwise) or, for a `Gaussian`, a Cholesky factor. x is linear in (mean, S), so these
     families are expectation affine: if f is convex then so is <f(x)> in (mean, S) jointly (Theorem 1 of [SB12]).
@@ -39,6 +39,9 @@ class LocationScale(Elementary):
 
     noise_variance: ClassVar[float]
     """<z^2>."""
+
+    noise_symmetric: ClassVar[bool] = False
+    """Whether -z is distributed as z is: then it is the mirror image of an antithetic pair."""
 
     noise_entropy: ClassVar[float]
     """-<log q(z)>."""
@@ -86,6 +89,11 @@ class LocationScale(Elementary):
         """q(z), elementwise."""
         return np.exp(cls.noise_log_density(np.asarray(z, dtype=np.float64)))
 
+    @property
+    def law(self) -> Any:
+        """What states the facts of q: the class itself."""
+        return type(self)
+
     # Noise and points ----------------------------------------------------------------------------------------------
 
     @property
@@ -108,7 +116,7 @@ class LocationScale(Elementary):
 
     def noise(self, n: int, rng: np.random.Generator) -> FloatArray:
         """Draw n noise vectors z, of shape (n, size)."""
-        return self.noise_from_uniform(rng.random((n, self.size)))
+        return self.noise_from_uniform(rng.random((n, self.noise_size)))
 
     def noise_from_uniform(self, u: ArrayLike) -> FloatArray:
         """Noise z of shape (..., size) from uniforms of the same shape, by the inverse distribution function."""
@@ -135,8 +143,10 @@ class LocationScale(Elementary):
     def _draw(self, n: int, rng: np.random.Generator, antithetic: bool) -> FloatArray:
         if not antithetic:
             return self.transform(self.noise(n, rng))
+        if not self.noise_symmetric:
+            return super()._draw(n, rng, antithetic)
         z = self.noise(n // 2, rng)
-        return self.transform(np.concatenate([z, -z]))  # q is symmetric: -z is what 1 - u gives
+        return self.transform(np.concatenate([z, -z]))  # -z is what 1 - u gives
 
     @np.errstate(over="ignore", invalid="ignore")
     def pullback(self, z: ArrayLike, gradient_x: ArrayLike) -> dict[str, FloatArray]:

@@ -33,6 +33,7 @@ class Logistic(LocationScale):
            [4.39444915]])
     """
 
+    noise_symmetric: ClassVar[bool] = True
     noise_variance: ClassVar[float] = math.pi**2 / 3.0
     noise_entropy: ClassVar[float] = 2.0
     noise_information: ClassVar[tuple[float, float]] = (1.0 / 3.0, (3.0 + math.pi**2) / 9.0)

@@ -50,6 +50,7 @@ class Uniform(LocationScale):
 
     has_score: ClassVar[bool] = False
 
+    noise_symmetric: ClassVar[bool] = True
     noise_variance: ClassVar[float] = 1.0 / 3.0
     noise_entropy: ClassVar[float] = math.log(2.0)
     noise_support: ClassVar[tuple[float, float]] = (-1.0, 1.0)

@@ -11,8 +11,10 @@ each fit ends with a bracket of the optimum.
 (True, True)
 """
 
+from varopt.learn._certify import certify
 from varopt.learn._classification import CompositeClassifier, LinearSVC
 from varopt.learn._huber import HuberRegressor
+from varopt.learn._inference import Inference, JointTest, inference
 from varopt.learn._kernel import SVC, SVR
 from varopt.learn._linear import ElasticNet, LADRegressor, Lasso, LinearSVR
 from varopt.learn._nonconvex import RampClassifier, ZeroOneClassifier
@@ -33,6 +35,8 @@ __all__ = [
     "GeneralizedLasso",
     "GroupLasso",
     "HuberRegressor",
+    "Inference",
+    "JointTest",
     "LADRegressor",
     "Lasso",
     "LassoCV",
@@ -44,4 +48,6 @@ __all__ = [
     "RampClassifier",
     "TrendFilter",
     "ZeroOneClassifier",
+    "certify",
+    "inference",
 ]

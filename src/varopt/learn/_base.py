@@ -24,6 +24,7 @@ from varopt.learn._compat import _check_sample_weight, followers, to_numpy, vali
 from varopt.learn._parameters import BOOLEAN, COUNT, NON_NEGATIVE, POSITIVE, Declared, Rule, parameter
 from varopt.learn._problem import LinearProblem
 from varopt.learn._rows import DataMemory
+from varopt.learn._stored import StoredProblem, StoredRows, solve_together, stored_rows
 from varopt.model import Objective, Variable
 from varopt.optimize import Status, minimize
 from varopt.solvers import State
@@ -57,6 +58,13 @@ _TOLERANCE = Rule(
 _SECONDS = Rule("Seconds after which the best model so far is kept, with its bracket.", POSITIVE, None)
 INTERCEPT = Rule("Whether to fit an intercept, which no penalty shrinks.", BOOLEAN)
 _WARM = Rule("Whether to start from the coefficients of the previous fit.", BOOLEAN)
+_MEMORY = Rule(
+    'Bytes that a fit to data that are not in memory may take, or text such as "2GB"; by default a quarter of what is'
+    " free.",
+    POSITIVE,
+    str,
+    None,
+)
 _NEIGHBOUR = 1 / 16  # relative sigma at which a neighbour's solution is taken up: farther in, too few rows may move
 
 
@@ -69,6 +77,7 @@ class Solved:
     n_iter: int
     sigma_path: Vector
     values: Mapping[Variable, Any]
+    passes: int = 0
 
 
 @dataclass(frozen=True)
@@ -86,7 +95,8 @@ class Clock:
 
     limit: float | None
     started: float
-    whole: Clock | None = None  # that of which this one is a part: then, what it cuts short is given up
+    whole: Clock | None = None  # that of which this one is a part
+    gives_up: bool = False  # whether what it cuts short is of no use
     stopped: bool = False
 
     @property
@@ -101,10 +111,10 @@ class Clock:
         """Whether the limit was reached, or somebody interrupted."""
         return self.stopped or (self.limit is not None and time.perf_counter() - self.started >= self.limit)
 
-    def share(self, parts: int) -> Clock:
+    def part(self, parts: int, *, gives_up: bool = False) -> Clock:
         """One of so many equal parts of what is left."""
         limit = None if self.left is None else self.left / parts
-        return Clock(limit, time.perf_counter(), whole=self, stopped=self.stopped)
+        return Clock(limit, time.perf_counter(), whole=self, gives_up=gives_up, stopped=self.stopped)
 
     def stop(self) -> None:
         """End what is timed, as if the limit were reached."""
@@ -129,6 +139,11 @@ class Certified(Declared, BaseEstimator):
     _stalled = ""
     #: Whether scikit-learn's estimator of the same name refuses numbers that are written out.
     _refuses_strings = False
+
+    @property
+    def _method(self) -> Any:
+        """What minimises the objective, as `varopt.minimize` takes it."""
+        return "auto"
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -178,8 +193,8 @@ class Certified(Declared, BaseEstimator):
 
         try:
             result = minimize(
-                (1.0 / unit) * objective, tol=self.tol, resume=_neighbour(objective, start), callback=limit,
-                progress=bool(self.verbose), time_limit=clock.left,
+                (1.0 / unit) * objective, tol=self.tol, method=self._method, resume=_neighbour(objective, start),
+                callback=limit, progress=bool(self.verbose), time_limit=clock.left,
             )  # fmt: skip
         except np.linalg.LinAlgError:  # products of the data overflow
             result = None
@@ -190,7 +205,7 @@ class Certified(Declared, BaseEstimator):
         wanted = max(self.tol * max(abs(value), unit), _NEGLIGIBLE * null)
         if result.status is Status.INTERRUPTED and not stopped:
             clock.stop()
-        if clock.whole is not None and clock.is_up:
+        if clock.gives_up and clock.is_up:
             raise OutOfTime
         if not certificate.gap <= wanted:
             self._warn(value, certificate.gap, wanted, Status.INTERRUPTED if clock.stopped else result.status, stopped)
@@ -238,6 +253,7 @@ class Certified(Declared, BaseEstimator):
             self.sigma_path_ = paths
         self.certificate_ = certificates if many else certificates[0]
         self.n_iter_ = max(solved.n_iter for solved in solves)
+        self.passes_ = max(solved.passes for solved in solves)
 
 
 class CertifiedLinear(Certified):
@@ -245,6 +261,7 @@ class CertifiedLinear(Certified):
 
     fit_intercept: bool = parameter(default=True, rule=INTERCEPT)
     warm_start: bool = parameter(default=False, rule=_WARM)
+    memory: Any = parameter(default=None, rule=_MEMORY)
 
     @property
     def _free_intercept(self) -> bool:
@@ -257,9 +274,10 @@ class CertifiedLinear(Certified):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Training data.
+            Training data. They need not be in memory: large `numpy.memmap` arrays, the paths of Parquet or ``.npy``
+            files, and what `varopt.rows` returns are read in a few passes (`passes_`).
         y : array-like of shape (n_samples,), or (n_samples, n_targets) where several targets are taken
-            Targets, or class labels.
+            Targets, or class labels; of files, the column or the file that holds them.
         sample_weight : float or array-like of shape (n_samples,), default=None
             Weights: zero is an absent row, two is a row given twice.
 
@@ -268,7 +286,41 @@ class CertifiedLinear(Certified):
         self
         """
         self._validate_params()
-        return self._fit_data(X, y, sample_weight, self._clock(), DataMemory())
+        data = stored_rows(X, y, sample_weight)
+        if data is None:
+            return self._fit_data(X, y, sample_weight, self._clock(), DataMemory())
+        self.n_features_in_ = data.X.shape[1]
+        if data.names is not None:
+            self.feature_names_in_ = np.array(data.names, dtype=object)
+        return self._fit_stored(data, self._clock())
+
+    def _fit_stored(self, data: StoredRows, clock: Clock) -> Any:
+        """Fit to data that are not in memory, where the estimator can."""
+        raise ValueError(f"{type(self).__name__} needs its data in memory, and these are {data.X.where}.")
+
+    def _fits_stored(
+        self, data: StoredRows, targets: Sequence[Any], clock: Clock, options: Sequence[dict[str, Any]] | None = None
+    ) -> list[Fit]:
+        """A fit for each target, or each set of options, in the same passes over the data."""
+        total = data.total()
+        problems = [StoredProblem(data, y, self.fit_intercept, total) for y in targets]
+        objectives = [
+            self._objective(p, **given) for p, given in zip(problems, options or [{}] * len(problems), strict=True)
+        ]
+        results = solve_together(objectives, clock, self.tol, self.memory, bool(self.verbose))
+        fits = []
+        for problem, result in zip(problems, results, strict=True):
+            if result.status is Status.UNBOUNDED or not np.all(np.isfinite(result.x)):
+                self._refuse()
+            if not result.success:
+                unit = result.state.unit if result.state else 1.0
+                wanted = self.tol * max(abs(result.fun), unit)
+                self._warn(result.fun, result.gap, wanted, result.status, False)
+            values = {variable: result[variable] for variable in result.slices}
+            steps, path = max(1, result.nit), result.history["sigma"]
+            solved = Solved(result.fun, result.certificate, steps, path, values, result.passes)
+            fits.append(self._fit(problem, solved, 0.0))
+        return fits
 
     def _fit_data(self, X: Any, y: Any, sample_weight: Any, clock: Clock, memory: DataMemory) -> Any:
         """Fit by a clock, which fits may share, to data that earlier fits may have read."""

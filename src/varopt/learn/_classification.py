@@ -14,6 +14,7 @@ from varopt.learn._linear import Liblinear
 from varopt.learn._parameters import CLASS_WEIGHT, SHARE, STRENGTH, Rule, one_of, parameter
 from varopt.learn._problem import ANY_PENALTY, CLASSIFICATION_LOSSES, LinearProblem, near_zero, penalty
 from varopt.learn._rows import DataMemory, WeightedRows
+from varopt.learn._stored import StoredRows, by_class, classes_of, signs
 
 __all__ = ["CompositeClassifier", "LinearClassifier", "LinearSVC"]
 
@@ -55,23 +56,45 @@ class LinearClassifier(LinearClassifierMixin, SparseCoefMixin, CertifiedLinear):
             raise ValueError(f"class_weight must be at least 0 for every class; got {self.class_weight!r}.")
         rows = memory.rows(data, codes, weight * balance[codes])
         fits = self._fits(rows, clock)
+        self._publish_lines(fits, X, data.dtype)
+        return self
+
+    def _publish_lines(self, fits: list[Fit], X: Any, dtype: Any) -> None:
         self._publish(
             [fit.solved for fit in fits], len(fits) > 1, X,
-            coef_=np.array([fit.coef for fit in fits], dtype=data.dtype),
-            intercept_=np.array([fit.intercept for fit in fits], dtype=data.dtype) if self.fit_intercept else 0.0,
+            coef_=np.array([fit.coef for fit in fits], dtype=dtype),
+            intercept_=np.array([fit.intercept for fit in fits], dtype=dtype) if self.fit_intercept else 0.0,
         )  # fmt: skip
+
+    def _fit_stored(self, data: StoredRows, clock: Clock) -> Any:
+        classes = classes_of(data)
+        self.classes_ = classes.labels
+        if self.classes_.size < 2:
+            raise ValueError(
+                "This solver needs samples of at least 2 classes in the data, but the data contains only one class:"
+                f" {self.classes_[0]!r}"
+            )
+        balance = compute_class_weight(
+            self.class_weight, classes=classes.labels, y=classes.labels, sample_weight=classes.weights
+        )
+        if not np.all(balance >= 0.0):
+            raise ValueError(f"class_weight must be at least 0 for every class; got {self.class_weight!r}.")
+        data = data._replace(weight=by_class(data.y, data.weight, classes.labels, np.asarray(balance)))
+        positives = classes.labels[1:] if classes.labels.size == 2 else classes.labels
+        fits = self._fits_stored(data, [signs(data.y, label) for label in positives], clock)
+        self._publish_lines(fits, data.home, data.dtype)
         return self
 
     def _fits(self, rows: WeightedRows, clock: Clock) -> list[Fit]:
         positives = [1] if self.classes_.size == 2 else range(self.classes_.size)
         starts = self._starts(len(positives), rows.X.shape[1])
         fits = []
-        for positive, start in zip(positives, starts, strict=True):
+        for count, (positive, start) in enumerate(zip(positives, starts, strict=True)):
             signs = np.where(rows.y == positive, 1.0, -1.0)
             problem = LinearProblem(rows.X, signs, rows.weight, self.fit_intercept)
             if self.fit_intercept and self._free_intercept:
                 problem = near_zero(problem)
-            fits.append(self._fit_problem(problem, start, clock, 0.0))
+            fits.append(self._fit_problem(problem, start, clock.part(len(positives) - count), 0.0))
         return fits
 
 

@@ -20,6 +20,7 @@ from varopt.learn._linear import LinearRegressor
 from varopt.learn._parameters import STRENGTH, Rule, parameter
 from varopt.learn._problem import LinearProblem, penalty
 from varopt.learn._rows import WeightedRows
+from varopt.learn._stored import StoredRows
 from varopt.optimize import Status
 from varopt.solvers import State
 from varopt.solvers.huber import HuberProblem, Overflow, solve_huber
@@ -88,6 +89,12 @@ class HuberRegressor(LinearRegressor):
             return self.epsilon * problem.total(vo.abs(problem.residual)) + penalty("l2", problem.w, self.alpha)
         ridge = penalty("l2", problem.w, self.alpha * scale)
         return problem.total(vo.huber(problem.residual, self.epsilon * scale)) + ridge
+
+    def _fit_stored(self, data: StoredRows, clock: Clock) -> Any:
+        raise ValueError(
+            f"HuberRegressor estimates a scale with its coefficients and needs data in memory, and these are "
+            f"{data.X.where}: CompositeRegressor(loss='huber', epsilon=...) has the loss at a scale that is given."
+        )
 
     def _fit_target(
         self, rows: WeightedRows, y: Any, start: tuple[Vector, float] | None, clock: Clock, **options: Any

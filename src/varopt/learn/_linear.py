@@ -39,6 +39,7 @@ from varopt.learn._problem import (
     squared_error,
 )
 from varopt.learn._rows import DataMemory, WeightedRows
+from varopt.learn._stored import StoredRows
 from varopt.solvers import pivoted_along
 
 __all__ = ["ElasticNet", "LADRegressor", "Lasso", "LeastSquaresOptions", "Liblinear", "LinearRegressor", "LinearSVR"]
@@ -68,6 +69,11 @@ class LinearRegressor(RegressorMixin, CertifiedLinear, LinearModel):
         rows = memory.rows(data, targets, weight)
         fits = self._fits(rows, clock)
         self._publish_linear(fits, len(fits) > 1, X, data, targets)
+        return self
+
+    def _fit_stored(self, data: StoredRows, clock: Clock) -> Any:
+        fits = self._fits_stored(data, [data.y], clock)
+        self._publish_linear(fits, len(fits) > 1, data.home, data, data)
         return self
 
     def _fits(self, rows: WeightedRows, clock: Clock) -> list[Fit]:
@@ -158,6 +164,11 @@ class ElasticNet(MultiOutputMixin, LeastSquaresOptions, LinearRegressor):
                 stacklevel=frames_of_ours() + 1,
             )
         return super()._fit_data(X, y, sample_weight, clock, memory)
+
+    def _fit_stored(self, data: StoredRows, clock: Clock) -> Any:
+        if self.positive:
+            raise ValueError(f"positive=True needs data in memory, and these are {data.X.where}.")
+        return super()._fit_stored(data, clock)
 
     @property
     def sparse_coef_(self) -> Any:

@@ -142,6 +142,7 @@ _FITTED = (
     "gap_ : float\n    ``objective_ - lower_bound_``.\n"
     "certificate_ : Certificate\n    How the bound was proved and what it assumes.\n"
     "n_iter_ : int\n    Newton steps.\n"
+    "passes_ : int\n    How often data that are not in memory were read.\n"
     "sigma_path_ : ndarray\n    The dispersion of the smoothing at every level, relative to the data.\n"
     "n_features_in_ : int\n    Number of features.\n"
     "feature_names_in_ : ndarray of str\n    Names of the features, where X has them."

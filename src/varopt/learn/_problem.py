@@ -30,6 +30,7 @@ Vector = NDArray[np.float64]
 
 _OFFSET = 300.0  # standard deviations from zero beyond which the mean of a feature is in the way
 _SAMPLED = 1000  # rows that are looked at first
+_FULL = 0.9  # share of entries below which a sparse feature varies too much to be far from zero
 
 
 @dataclass(frozen=True)
@@ -87,18 +88,38 @@ def near_zero(problem: LinearProblem) -> LinearProblem:
 
     The free intercept makes up for it. Products of features far from zero are nearly all the same, and their
     differences, which are what matters, are lost; and an intercept that balances large numbers leaves no digits for the
-    rest. Sparse features are left as they are.
+    rest. Of sparse features only those far from zero are moved: a zero among their entries would make them vary, so
+    that they have hardly any, and stay as sparse as they were.
     """
     X, weight = problem.X, problem.weight
-    if sp.issparse(X) or not _far(X[:: X.shape[0] // _SAMPLED + 1]).any():
+    sparse = sp.issparse(X)
+    seen = np.flatnonzero(_full(X) if sparse else _far(X[:: X.shape[0] // _SAMPLED + 1]))
+    if not seen.size:
         return problem
-    total, features = float(weight.sum()), Matrix(X)
+    part = X[:, seen].toarray() if sparse else X
+    total, features = float(weight.sum()), Matrix(part)
     center = np.asarray(features.transpose_apply(weight) / total, dtype=np.float64)
-    squares = features.gram_diagonal(weight) / total
-    far = np.flatnonzero(squares - center**2 < (center / _OFFSET) ** 2)
-    if not np.any(np.ptp(X[:, far], axis=0) > 0.0):  # constant ones do no harm
+    far = np.flatnonzero(features.gram_diagonal(weight) / total - center**2 < (center / _OFFSET) ** 2)
+    far = far[np.ptp(part[:, far], axis=0) > 0.0]  # constant ones do no harm
+    if not far.size:
         return problem
-    return replace(problem, X=X - center, center=center)
+    if not sparse:
+        return replace(problem, X=X - center, center=center)
+    moved = np.zeros(X.shape[1])
+    moved[seen[far]] = center[far]
+    return replace(problem, X=_exchanged(X, seen[far], part[:, far] - center[far]), center=moved)
+
+
+def _full(X: Any) -> NDArray[np.bool_]:
+    """Which sparse features have hardly any zeros."""
+    return np.asarray(np.bincount(X.indices, minlength=X.shape[1]) >= _FULL * X.shape[0])
+
+
+def _exchanged(X: Any, index: NDArray[np.intp], columns: NDArray[np.float64]) -> Any:
+    """A sparse matrix with other columns in some places."""
+    others = np.delete(np.arange(X.shape[1]), index)
+    order = np.argsort(np.concatenate([others, index]), kind="stable")
+    return sp.hstack([X[:, others], sp.csr_array(columns)], format="csr")[:, order]
 
 
 def _far(sample: Any) -> NDArray[np.bool_]:

@@ -16,6 +16,7 @@ from varopt.learn._linear import LinearRegressor
 from varopt.learn._parameters import BOOLEAN, LEVEL, RIDGE_OR_L1, SHARE, STRENGTH, UNUSED, Rule, one_of, parameter
 from varopt.learn._problem import LinearProblem, penalty
 from varopt.learn._rows import WeightedRows
+from varopt.learn._stored import StoredRows
 
 __all__ = ["LEVELS", "QuantileRegressor", "QuantileScore"]
 
@@ -111,6 +112,14 @@ class QuantileRegressor(QuantileScore, LinearRegressor):
             start = start or ((fits[-1].coef, fits[-1].intercept) if fits else None)
             fits.append(self._fit_target(rows, rows.y, start, clock, level=level))
         return self._in_order(rows, levels, fits, clock) if self.non_crossing and len(levels) > 1 else fits
+
+    def _fit_stored(self, data: StoredRows, clock: Clock) -> Any:
+        levels = self._levels()
+        if self.non_crossing and len(levels) > 1:
+            raise ValueError(f"non_crossing=True needs data in memory, and these are {data.X.where}.")
+        fits = self._fits_stored(data, [data.y] * len(levels), clock, [{"level": level} for level in levels])
+        self._publish_linear(fits, len(fits) > 1, data.home, data, data)
+        return self
 
     def _objective(self, problem: LinearProblem, **options: Any) -> Any:
         loss = problem.mean(vo.pinball(problem.residual, options["level"]))

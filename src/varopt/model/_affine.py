@@ -27,10 +27,13 @@ from varopt.model.maps import (
     as_map,
     as_real,
     as_vector,
+    map_at,
     signed_sum,
+    stored_in,
     times,
 )
 from varopt.model.points import ordered, split
+from varopt.places import Part, Stored, at
 
 if TYPE_CHECKING:
     from varopt.model._objective import Objective
@@ -138,13 +141,16 @@ class Expression(metaclass=_Sealed):
             return NotImplemented
         if isinstance(other, Expression):
             raise TypeError(f"{other} cannot be a divisor: expressions are divided by numbers and arrays only.")
-        divisor = as_vector("the divisor", other)
+        divisor = np.asarray(as_vector("the divisor", other))
         if np.any(divisor == 0):
             raise ValueError("the divisor must not be zero.")
         return self.scale(1.0 / divisor)
 
     def __rtruediv__(self, other: Any) -> Any:
         raise TypeError(f"{self} cannot be a divisor: expressions are divided by numbers and arrays only.")
+
+    def __abs__(self) -> Any:
+        return generic.absolute(self)
 
     def __pow__(self, exponent: Any) -> Any:
         return generic.power(self, exponent)
@@ -191,39 +197,42 @@ class Expression(metaclass=_Sealed):
     def __bool__(self) -> bool:
         raise TypeError("an expression has no truth value; call an objective at a point to get a number.")
 
-    # -- Comparisons: until there are constraints, an error and not a silent False ------------------------------------
+    # -- Comparisons are constraints ----------------------------------------------------------------------------------
 
     __hash__ = object.__hash__  # variables are keys of mappings, each itself
 
-    def __eq__(self, other: object) -> bool:
+    def __eq__(self, other: object) -> Any:
         return self._compared(other, "==")
 
-    def __ne__(self, other: object) -> bool:
+    def __ne__(self, other: object) -> Any:
         return self._compared(other, "!=")
 
-    def __le__(self, other: object) -> bool:
+    def __le__(self, other: object) -> Any:
         return self._compared(other, "<=")
 
-    def __lt__(self, other: object) -> bool:
+    def __lt__(self, other: object) -> Any:
         return self._compared(other, "<")
 
-    def __ge__(self, other: object) -> bool:
+    def __ge__(self, other: object) -> Any:
         return self._compared(other, ">=")
 
-    def __gt__(self, other: object) -> bool:
+    def __gt__(self, other: object) -> Any:
         return self._compared(other, ">")
 
-    def _compared(self, other: object, sign: str) -> bool:
+    def _compared(self, other: object, sign: str) -> Any:
         if self is other and sign in ("==", "!="):  # as weak references ask
             return sign == "=="
-        # Containers compare their entries: of two variables, and with what is no number, only whether they are one.
-        numeric = isinstance(other, (Expression, Parametric, np.ndarray, list, tuple)) or is_number(other)
-        if sign in ("==", "!=") and (not numeric or (isinstance(self, Variable) and isinstance(other, Variable))):
-            return NotImplemented  # type: ignore[no-any-return]
-        raise TypeError(
-            f"{self} {sign} {_short(other)} would be a constraint, and there are none yet: put what you want into the "
-            "objective, as a penalty, or substitute variables."
-        )
+        if isinstance(other, Parametric):
+            return NotImplemented
+        # Containers compare their entries with what is no number: they ask whether it is the same.
+        numeric = isinstance(other, (Expression, np.ndarray, list, tuple)) or is_number(other)
+        if not numeric and not hasattr(other, "__array__"):
+            return NotImplemented
+        if isinstance(self, Variable) and isinstance(other, Variable):
+            unlike = self.shape != other.shape and () not in (self.shape, other.shape)
+            if sign == "!=" or (sign == "==" and unlike):  # entries of lists, of which no constraint is meant
+                return NotImplemented
+        return generic.compare(self, other, sign)
 
     def __array_function__(self, function: Any, *_: Any) -> Any:
         raise TypeError(f"numpy.{function.__name__} does not take expressions: write X @ w, or use varopt's functions.")
@@ -252,13 +261,15 @@ class Offset(NamedTuple):
 
     number: float = 0.0
     factor: float = 1.0
-    array: NDArray[Any] | None = None
+    array: Any = None  # of NumPy, or stored elsewhere
 
     @classmethod
     def of(cls, value: Any) -> Offset:
         if isinstance(value, Offset):
             return value
-        return cls(float(value)) if np.ndim(value) == 0 else cls(array=np.asarray(value))
+        if np.ndim(value) == 0:
+            return cls(float(value))
+        return cls(array=value if isinstance(value, Stored) else np.asarray(value))
 
     @property
     def is_zero(self) -> bool:
@@ -269,7 +280,9 @@ class Offset(NamedTuple):
         """A float, or an array: the user's own where it can be."""
         if self.array is None:
             return self.number
-        array = self.array if self.array.dtype.kind == "f" else self.array.astype(np.float64)
+        array = self.array
+        if array.dtype.kind != "f" and not isinstance(array, Stored):
+            array = array.astype(np.float64)
         if self.factor != 1.0:
             array = self.factor * array
         return array if self.number == 0.0 else array + self.number
@@ -291,6 +304,10 @@ class Offset(NamedTuple):
 
     def rows(self, index: Any) -> Offset:
         return self if self.array is None else self._replace(array=self.array[index])
+
+    def at(self, part: Part) -> Offset:
+        """The rows of a part of data that are not in memory."""
+        return self if self.array is None else self._replace(array=at(self.array, part))
 
     def __str__(self) -> str:
         parts = [] if self.array is None else [times(self.factor, "c")]
@@ -395,6 +412,16 @@ class Affine(Expression):
         """The sum of the entries, as a scalar expression."""
         ones = np.broadcast_to(np.ones(1), (1, self.rows))  # a view: no memory
         return self.transform(Matrix(ones, form="sum({})"), ()) if self.shape else self
+
+    @cached_property
+    def stored(self) -> tuple[Stored, ...]:
+        """What it refers to that is not in memory."""
+        constant = (self.constant.array,) if isinstance(self.constant.array, Stored) else ()
+        return (*constant, *(found for linear in self.maps.values() for found in stored_in(linear)))
+
+    def at(self, part: Part) -> Affine:
+        """The entries that belong to a part of data that are not in memory."""
+        return Affine({v: map_at(m, part) for v, m in self.maps.items()}, self.constant.at(part), (part.count,))
 
     def __getitem__(self, index: Any) -> Affine:
         kept, shape = select(self, index)
@@ -563,10 +590,6 @@ def diff(expression: Any, order: int = 1) -> Affine:
 
 
 # -- Helpers ----------------------------------------------------------------------------------------------------------
-
-
-def _short(other: object) -> str:
-    return str(other) if isinstance(other, Expression) or is_number(other) else type(other).__name__
 
 
 def positive(name: str, value: Any) -> int:

@@ -10,16 +10,35 @@ from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from varopt.model._affine import Affine
     from varopt.model._objective import Objective
     from varopt.model._polynomial import Polynomial
 
-__all__ = ["as_polynomial", "multiply", "power", "total"]
+__all__ = ["absolute", "as_affine", "as_polynomial", "compare", "multiply", "power", "total"]
+
+
+@singledispatch
+def absolute(expression: Any) -> Any:
+    """The sizes of the entries, as Python's `abs`."""
+    raise TypeError(f"abs is of expressions; got {type(expression).__name__}.")
+
+
+@singledispatch
+def as_affine(expression: Any) -> Affine | None:
+    """A scalar expression as an `Affine`, where it is one; else None."""
+    return None
 
 
 @singledispatch
 def as_polynomial(expression: Any) -> Polynomial | None:
     """An expression as a `Polynomial` in discrete variables, where it is one; else None."""
     return None
+
+
+@singledispatch
+def compare(left: Any, right: Any, sense: str) -> Any:
+    """A comparison of expressions, as a `Constraint`."""
+    raise TypeError(f"comparisons are of expressions; got {type(left).__name__}.")
 
 
 @singledispatch

@@ -70,7 +70,9 @@ class Elementwise(Expression):
             raise ValueError(
                 f"the factor must be a number or have length {self.rows} to match {self}; got {factor.size}."
             )
-        value: Any = float(factor) if factor.ndim == 0 else factor.astype(np.float64, copy=False)
+        value: Any = float(factor) if factor.ndim == 0 else factor
+        if isinstance(value, np.ndarray):
+            value = value.astype(np.float64, copy=False)
         parts = [replace(part, weights=_product(value, part.weights)) for part in self.parts]
         return Elementwise(parts, None if self.rest is None else self.rest.scale(factor), self.shape)
 
@@ -237,6 +239,16 @@ class Objective(Expression):
 @generic.total.register
 def _(expression: Affine) -> Objective:
     return Objective([AffineBlock(expression.summed())])
+
+
+@generic.as_affine.register(Elementwise)
+@generic.as_affine.register(Objective)
+def _as_affine(expression: Elementwise | Objective) -> Affine | None:
+    if expression.shape:
+        return None
+    blocks = expression.total().blocks
+    parts = [block.argument.scale(block.weights) for block in blocks if isinstance(block, AffineBlock)]
+    return None if len(parts) < len(blocks) else reduce(lambda a, b: a.add(b), parts, Affine({}, 0.0, ()))
 
 
 _SUM = "a sum is convex if every part is, and a nonnegative multiple of a convex part is convex."

@@ -75,12 +75,20 @@ class Parametric:
     def __neg__(self) -> Parametric:
         return Parametric(operator.neg, self)
 
+    def __le__(self, other: Any) -> Parametric:
+        return Parametric(operator.le, self, other)
+
+    def __ge__(self, other: Any) -> Parametric:
+        return Parametric(operator.ge, self, other)
+
     def __bool__(self) -> bool:
         raise TypeError("a parameter, or what is built of one, has no truth value.")
 
     __hash__ = object.__hash__  # parameters are keys of mappings, each itself
 
-    def __eq__(self, other: object) -> bool:
+    def __eq__(self, other: object) -> Any:
+        if getattr(other, "__array_ufunc__", other) is None and not isinstance(other, Parametric):
+            return Parametric(operator.eq, self, other)  # a constraint
         return self._compared(other)
 
     def __ne__(self, other: object) -> bool:

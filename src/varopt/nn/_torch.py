@@ -178,125 +178,141 @@ def scan(step: Callable[[Array, Array], Array], start: Array, along: Array) -> A
 def counted(
     average: Callable[..., Array], size: int, v: Array, discount: Array, t: Array, h: float, middle: Array
 ) -> Array:
-    """``average(...)``, in place and with a gradient written out where neither is differentiated further.
+    """``average(...)`` with discounts of one, in place and with a gradient written out where it is the last one.
 
-    A recursion of many small steps: through autograd it takes twice as long. It keeps little, so that rows are taken
-    `size` at a time without more ado.
+    A recursion of many small steps: through autograd it takes twice as long. Rows are taken `size` at a time, fewer on
+    a processor; where that is all of them, what was counted is kept for the gradient, else it is counted again.
     """
     if torch.compiler.is_compiling():
         return average(v, discount, t, h, middle)
+    if v.device.type == "cpu":
+        row = 4 * v.shape[1] * (len(discount) + 1) * len(t) * v.element_size()
+        size = max(1, min(size, _BLOCK // row))
+    keep = len(v) <= size
     pairs = zip(v.split(size), middle.split(size), strict=True)
-    parts = [_Counted.apply(average, h, discount, t, m, rows)[0] for rows, m in pairs]
+    parts = [_Counted.apply(average, h, keep, discount, t, m, rows)[0] for rows, m in pairs]
     return torch.cat(parts) if len(parts) > 1 else parts[0]
 
 
+_BLOCK = 2**24  # bytes that stay in the cache, and that the C library reuses: fresh pages take longer than the sums
+
+
 class _Counted(torch.autograd.Function):
-    """See `_order._average`: F counts the numbers above t among the first, W averages over the rest.
-
-    F is kept for every entry, W only for one at a time: what a step touches then stays in the cache.
-    """
+    """See `_order._average`, here with discounts of one: the chance that at most k - 1 of the others lie above t."""
 
     @staticmethod
-    def forward(average: Any, h: float, discount: Array, t: Array, middle: Array, v: Array) -> tuple[Array, Array]:
-        u, above, first = _Counted.upward(discount, t, v)
-        mean, product = torch.empty_like(u), torch.empty_like(first[0, 1:])
-        rest, spare = (_with_neighbours(torch.zeros_like(first[0])) for _ in range(2))
-        rest[0].copy_(discount[:, None, None])
-        by_entry = zip(*(x.unbind(0)[::-1] for x in (above, first[:, 1:], mean)), strict=True)
-        for a, f, m in by_entry:
-            torch.mul(f, rest[0], out=product)
-            torch.sum(product, 0, out=m)
-            torch.lerp(*rest, a, out=spare[0])
-            rest, spare = spare, rest
-        mean -= ndtr(t - middle)
-        integral = (_density(u) * mean).sum(-1) * h
-        return integral.T + ndtr((v - middle) * math.sqrt(0.5)), mean
-
-    @staticmethod
-    def upward(discount: Array, t: Array, v: Array) -> tuple[Array, Array, Array]:
-        """How far each entry is above t, the chance that it is, and F, with a zero before it."""
-        u = v.T[:, :, None] - t
-        above = torch.erfc(u * -math.sqrt(0.5)).mul_(0.5)
-        first = u.new_empty((v.shape[1], discount.shape[0] + 1, *u.shape[1:]))
-        first[:, 0] = 0.0
-        first[0, 1:] = 0.0
-        first[0, 1] = 1.0
-        here, before = first[:, 1:].unbind(0), first[:, :-1].unbind(0)
-        for j, a in enumerate(above.unbind(0)[:-1]):
-            torch.lerp(here[j], before[j], a, out=here[j + 1])
-        return u, above, first
+    def forward(
+        average: Any, h: float, keep: bool, discount: Array, t: Array, middle: Array, v: Array
+    ) -> tuple[Array, ...]:
+        u, above, table = _counts(discount.shape[0], t, v)
+        mean = _at_most(table[0], middle, t)
+        integral = h * (_density(u) * mean).sum(-1)
+        kept = (u, above, table, mean) if keep else ()
+        return integral.T + ndtr((v - middle) * math.sqrt(2.0 / 3.0)), *kept
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
         ctx.average, ctx.h = inputs[:2]
-        ctx.mark_non_differentiable(output[1])
-        ctx.save_for_backward(*inputs[2:], output[1])
-        ctx.save_for_forward(*inputs[2:], output[1])
+        ctx.kept = len(output) - 1
+        ctx.mark_non_differentiable(*output[1:])
+        ctx.save_for_backward(*inputs[3:], *output[1:])
+        ctx.save_for_forward(*inputs[3:])
 
     @staticmethod
     def function(ctx: Any) -> tuple[Callable[[Array], Array], Array]:
         """The same through operations that can be differentiated."""
-        discount, t, middle, v, _ = ctx.saved_tensors
+        discount, t, middle, v = ctx.saved_tensors[:4]
         return lambda v: ctx.average(v, discount, t, ctx.h, middle), v
 
     @staticmethod
-    def backward(ctx: Any, gradient: Array, _: Any) -> Any:
-        nothing = (None,) * 5
+    def backward(ctx: Any, gradient: Array, *_: Any) -> Any:
+        nothing = (None,) * 6
         if torch.is_grad_enabled():  # it will be differentiated again
             function, v = _Counted.function(ctx)
             return (*nothing, torch.func.vjp(function, v)[1](gradient)[0])
-        discount, t, middle, v, mean = ctx.saved_tensors
-        u, above, first = _Counted.upward(discount, t, v)
+        discount, t, middle, v, *kept = ctx.saved_tensors
+        if not kept:
+            kept = [*_counts(discount.shape[0], t, v)]
+            kept.append(_at_most(kept[-1][0], middle, t))
+        u, above, table, mean = kept
         density = _density(u)
         weight = (ctx.h * gradient.T)[:, :, None] * density
-        # The same recursions with one entry marked: it is the one whose place is asked for, and carries its weight.
-        marked = torch.empty_like(first)
-        marked[:, 0] = 0.0
-        marked[0, 1:] = 0.0
-        by_above, product = torch.empty_like(u), torch.empty_like(first[0, 1:])
-        # Views are taken once: at these sizes to index costs as much as to compute.
-        a, w, b, f = above.unbind(0), weight.unbind(0), by_above.unbind(0), first[:, 1:].unbind(0)
-        m, before = marked[:, 1:].unbind(0), marked[:, :-1].unbind(0)
-        for j in range(len(a) - 1):
-            torch.lerp(m[j], before[j], a[j], out=m[j + 1])
-            m[j + 1].addcmul_(f[j], w[j])
-        fall, spare, marked_fall, marked_spare = (_with_neighbours(torch.zeros_like(first[0])) for _ in range(4))
-        # By what the average over the rest changes with one more above t.
-        fall[0].copy_(torch.diff(discount, append=discount.new_zeros(1))[:, None, None])
-        for j in range(len(a) - 1, -1, -1):
-            torch.mul(m[j], fall[0], out=product)
-            product.addcmul_(f[j], marked_fall[0])
-            torch.sum(product, 0, out=b[j])
-            torch.lerp(*marked_fall, a[j], out=marked_spare[0])
-            marked_spare[0].addcmul_(fall[0], w[j])
-            torch.lerp(*fall, a[j], out=spare[0])
-            fall, spare, marked_fall, marked_spare = spare, fall, marked_spare, marked_fall
-        by_v = (density * by_above - u * weight * mean).sum(-1).T
-        slope = torch.exp(-0.25 * (v - middle) ** 2) * (0.5 / math.sqrt(math.pi))
-        return (*nothing, by_v + gradient * slope)
+        room = table[1].data  # written anew by each gradient, so that it may change
+        changed = _changed(above, table[0], room, weight)  # by one more above t, over all others: a density of the k-th
+        by_v = density.mul_(changed).addcmul_(u.mul(weight), mean).sum(-1).T
+        normal = torch.exp((v - middle) ** 2 * (-1.0 / 3.0)) * (1.0 / math.sqrt(3.0 * math.pi))
+        return (*nothing, gradient * normal - by_v)
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Any:
         function, v = _Counted.function(ctx)
-        return _pushforward(function, (v,), (tangents[-1],)), None
+        return _pushforward(function, (v,), (tangents[-1],)), *(None,) * ctx.kept
 
     @staticmethod
     def vmap(
-        info: Any, in_dims: Any, average: Any, h: float, discount: Array, t: Array, middle: Array, v: Array
-    ) -> tuple[tuple[Array, Array], tuple[int, int]]:
+        info: Any, in_dims: Any, average: Any, h: float, keep: bool, discount: Array, t: Array, middle: Array, v: Array
+    ) -> tuple[tuple[Array], tuple[int]]:
         rows = [
             a.movedim(d, 0) if d is not None else a.expand(info.batch_size, *a.shape)
-            for a, d in ((middle, in_dims[4]), (v, in_dims[5]))
+            for a, d in ((middle, in_dims[5]), (v, in_dims[6]))
         ]
         middle, v = (a.reshape(-1, a.shape[-1]) for a in rows)
-        flat, mean = _Counted.apply(average, h, discount, t, middle, v)
-        split = mean.reshape(mean.shape[0], info.batch_size, -1, mean.shape[-1])
-        return (flat.reshape(info.batch_size, -1, v.shape[-1]), split), (0, 1)
+        flat = _Counted.apply(average, h, keep, discount, t, middle, v)[0]
+        return (flat.reshape(info.batch_size, -1, v.shape[-1]),), (0,)
 
 
-def _with_neighbours(x: Array) -> tuple[Array, Array]:
-    """All but the last, and all but the first, as views."""
-    return x[:-1], x[1:]
+def _counts(k: int, t: Array, v: Array) -> tuple[Array, Array, Array]:
+    """How far each entry is above t, the chance that it is, and the chances that 0 to k - 1 of its neighbours are.
+
+    Of 2 n blocks the first n are for the entries before each, the others for those after it, with a zero in front: one
+    recursion runs from both ends of the table, so that there are few and large operations. Beside the table is room
+    for that of the gradient.
+    """
+    u = v.T[:, :, None] - t
+    above = torch.erfc(u * -math.sqrt(0.5)).mul_(0.5).repeat(2, 1, 1)
+    both = u.new_empty((2, len(above), k + 1, *u.shape[1:]))
+    table = both[0]
+    table[:, 0] = 0.0
+    here, below, a = _ends(table[:, 1:]), _ends(table[:, :-1]), _ends(above[:, None])
+    here[0][:, 0] = 1.0
+    here[0][:, 1:] = 0.0
+    for j in range(len(a) - 1):
+        torch.lerp(here[j], below[j], a[j], out=here[j + 1])
+    return u, above, both
+
+
+def _ends(table: Array) -> list[Array]:
+    """The first and the last block, the second and the last but one, and so on to the middle."""
+    count = len(table)
+    return [table[j : count - j : count - 1 - 2 * j] for j in range(count // 2)]
+
+
+def _at_most(table: Array, middle: Array, t: Array) -> Array:
+    """The chance that at most k - 1 of the entries before and after lie above t, less a normal one around `middle`."""
+    before, after = table.tensor_split(2)
+    so_far = after[:, 1].clone()
+    chance = before[:, -1] * so_far
+    for m in range(2, table.shape[1]):
+        so_far += after[:, m]
+        chance.addcmul_(before[:, -m], so_far)
+    return chance.sub_(ndtr((t - middle) * math.sqrt(2.0)))
+
+
+def _changed(above: Array, table: Array, marked: Array, weight: Array) -> Array:
+    """The chance that k - 1 of all but two lie above t: one of them each entry, the other, weighted, any other."""
+    # The recursion of `_counts` with one entry left out, which carries its weight: no or one entry was left out so far.
+    marked[:, 0] = 0.0
+    here, below, a = _ends(marked[:, 1:]), _ends(marked[:, :-1]), _ends(above[:, None])
+    counts, w = _ends(table[:, 1:]), _ends(weight.repeat(2, 1, 1)[:, None])
+    here[0].zero_()
+    for j in range(len(a) - 1):
+        torch.lerp(here[j], below[j], a[j], out=here[j + 1])
+        here[j + 1].addcmul_(counts[j], w[j])
+    (before, after), (marked_before, marked_after) = table.tensor_split(2), marked.tensor_split(2)
+    changed = torch.zeros_like(weight)
+    for m in range(1, table.shape[1]):
+        changed.addcmul_(before[:, m], marked_after[:, -m]).addcmul_(marked_before[:, m], after[:, -m])
+    return changed
 
 
 def _density(u: Array) -> Array:

@@ -46,7 +46,8 @@ def minimize_discrete(objective: Objective, *, x0: Any = None, **options: Any) -
 def minimize_energy(
     energy: Energy, *, tol: float = 1e-9, method: Any = "auto", x0: Any = None,
     callback: Callable[[State], Any] | None = None, progress: bool = False, time_limit: float | None = None,
-    target: float | None = None, seed: Any = 0, device: str | None = None, slices: dict[Any, slice] | None = None,
+    target: float | None = None, seed: Any = 0, device: str | None = None,
+    beta: Callable[[float], float] | None = None, slices: dict[Any, slice] | None = None,
     started: float | None = None,
 ) -> Result:  # fmt: skip
     """Minimise an energy of bits and choices.
@@ -56,7 +57,8 @@ def minimize_energy(
     energy : Energy
         What is minimised.
     tol : float
-        The optimum counts as proved when ``upper - lower <= tol * max(unit, |upper|)``, unit the largest coefficient.
+        The optimum counts as proved when ``upper - lower <= tol * max(unit, |upper|)``, unit the step between values,
+        where they lie on a grid as those of whole numbers do, else the largest coefficient.
     method : str
         ``"auto"``, or the name of a search, `varopt.solvers.discrete.SEARCHES`, which then runs before anything else.
     x0 : ndarray, optional
@@ -69,6 +71,9 @@ def minimize_energy(
         Equal seeds give equal runs; a time limit only cuts them off.
     device : str, optional
         Run the search on PyTorch, on this device; free energy only.
+    beta : callable, optional
+        The schedule of a free-energy search (``"free-energy"``, which is also what ``"auto"`` runs, or
+        ``"mean-field"``): from progress in [0, 1] to the beta of ``<log p> + beta <f>``, in units of one over f.
     slices : dict, optional
         Where the variables lie in x.
     started : float, optional
@@ -81,6 +86,7 @@ def minimize_energy(
         ``"branch-and-bound"`` after these.
     """
     _check_options(method, target, time_limit, device)
+    _check_beta(method, beta)
     if not _is_number(tol) or not 0.0 <= float(tol) < math.inf:
         raise ValueError(f"tol must be a number >= 0; got {tol!r}.")
     if energy.magnitude > 0.0 and not _LEAST_MAGNITUDE <= energy.magnitude <= _MOST_MAGNITUDE:
@@ -107,7 +113,7 @@ def minimize_energy(
             solve(
                 energy, state, tol, check, as_generator(seed), start=start,
                 target=-math.inf if target is None else target, time_limit=limit, method=method, device=device,
-                chain=chain,
+                chain=chain, beta=beta,
             )  # fmt: skip
     except RunEnded as outcome:
         status = _STATUS[str(outcome)]
@@ -151,6 +157,15 @@ def _check_options(method: Any, target: Any, time_limit: Any, device: Any) -> No
         raise ValueError(f"target must be a number; got {target!r}.")
     if time_limit is not None and not (_is_number(time_limit) and float(time_limit) > 0):
         raise ValueError(f"time_limit must be a positive number of seconds; got {time_limit!r}.")
+
+
+def _check_beta(method: Any, beta: Any) -> None:
+    if beta is None:
+        return
+    if not callable(beta):
+        raise ValueError(f"beta must be a function from progress in [0, 1] to a positive number; got {beta!r}.")
+    if method not in ("auto", "free-energy", "mean-field"):
+        raise ValueError(f"beta applies to methods 'free-energy' and 'mean-field' only; got method {method!r}.")
 
 
 def _is_number(value: Any) -> bool:

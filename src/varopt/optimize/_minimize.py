@@ -11,28 +11,30 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from varopt._clock import TimeUp, deadline
 from varopt._display import Progress
 from varopt._domains import as_finite
 from varopt._threads import one_thread
+from varopt.bounds import Bound
 from varopt.certificates import (
     ROUNDING,
     Certificate,
     DualGap,
     NoCertificate,
+    Verifier,
     curves_down,
-    enclosed,
     falls_for_ever,
     floor,
     rests,
-    verified,
 )
 from varopt.composite import Composite, NotComposite, composite
-from varopt.model import Expression, Objective, Parametric, as_objective
-from varopt.model.points import split
+from varopt.model import Constraint, Expression, Objective, Parametric, Variable, as_constraints, as_objective
+from varopt.model.blocks import LargestBlock
+from varopt.model.points import ordered, split
 from varopt.optimize._result import Result, Status, final_line, progress_line
 from varopt.solvers import METHODS, Auto, State, Way, settle
 
-__all__ = ["maximize", "minimize"]
+__all__ = ["maximize", "minimize", "minimize_together"]
 
 Vector = NDArray[np.float64]
 
@@ -42,39 +44,42 @@ _MORE_ENTRIES = 400_000  # of all rows, up to which a direction is looked for wh
 _STEEP = 1e5  # ratio of gradients beyond which steep terms may hide what others do far away
 _SHARE = 2.0**-12  # of the sizes of parts that counts as their unit, here as at zero
 _DOUBTFUL = 1e-3  # relative gap without an assumption beyond which one that closes it is not believed
+_TO_SETTLE = 1.0  # seconds at most in which a stopped run looks for its bracket
 _LARGE = 1500  # rows and columns beyond which factorisations of all kinds gain from threads
 
 
-class _TimeUp(Exception):
-    """The time limit was reached."""
+STOPPED = (TimeUp, KeyboardInterrupt, StopIteration)  # what ends a run with what is known by then
 
 
 def minimize(
     f: Any, space: Any = None, *, tol: float = 1e-9, method: str | Way | Auto = "auto", x0: Any = None,
     resume: State | Result | None = None, callback: Callable[[Any], Any] | None = None, progress: bool = False,
-    time_limit: float | None = None, **black_box: Any,
+    time_limit: float | None = None, subject_to: Any = None, memory: int | str | None = None, **black_box: Any,
 ) -> Result:  # fmt: skip
     r"""Minimise a composite objective to a certified gap, or a black box within a budget.
 
     Parameters
     ----------
-    f : objective, or callable
+    f : objective, callable or bound
         A sum of quadratics and piecewise linear-quadratic terms of affine maps of real variables; or a polynomial, of
-        any degree, in Binary and Categorical variables. With a `space`, any function of a point in it.
+        any degree, in Binary and Categorical variables. With a `space`, any function of a point in it. A bound of
+        `varopt.bound` is minimised over the parameters of its family, the dispersion among them: a `BoundResult`.
     space : Box, Space, a dictionary of dimensions or another dimension, optional
         Where to search for the minimum of a callable; `tol` and `resume` then do not apply.
     tol : float
         Relative: stop when ``upper - lower <= tol * max(unit, |upper|)``. The unit is about a 4,000th of the sizes of
-        all parts at zero, so that it changes with the units of f and nothing else does.
+        all parts at zero or, where they cancel, at x, so that it changes with the units of f and nothing else does.
     method : str, Method or Auto
         ``"auto"`` chooses, and other methods go on where one ends without a proof; `Result.method` says what ran. By
         name: ``"newton"`` (path following, then an exact
         crossover), ``"pivoting"`` (lassos), ``"block-descent"`` (large ones), ``"working-set"`` and ``"range"`` (more
-        variables than rows), ``"low-rank"`` (few combinations of many variables), ``"program"`` (small problems),
+        variables than rows), ``"low-rank"`` (few combinations of many variables), ``"orthogonal"`` (columns that are
+        nearly dependent), ``"program"`` (small problems),
         ``"taut-string"`` (total variation of a signal), ``"knots"`` (trend filtering), ``"multipliers"`` (sparse rows
-        and a ridge), ``"interior-point"`` (other banded and sparse problems), ``"group-newton"`` (norms of groups),
-        ``"graduated"`` (what is not convex), ``"diagonal-newton"`` and ``"lbfgs"`` (the paper's), with their defaults;
-        or a configuration such as ``vo.solvers.Newton(schedule=vo.solvers.Adaptive())``.
+        and a ridge), ``"interior-point"`` (other banded and sparse problems), ``"group-descent"`` (group lassos),
+        ``"conic"`` and ``"group-newton"`` (other norms, of few rows and of many), ``"graduated"`` (what is not
+        convex), ``"freezing"`` (data that are not in memory), ``"diagonal-newton"`` and ``"lbfgs"`` (the paper's), with
+        their defaults; or a configuration such as ``vo.solvers.Newton(schedule=vo.solvers.Adaptive())``.
         For discrete variables: ``"free-energy"`` and the others in `varopt.solvers.discrete.SEARCHES`.
     x0 : point, optional
         Where to start: a flat array or a mapping from variables. Zero by default.
@@ -87,10 +92,18 @@ def minimize(
         Show a live line on standard error.
     time_limit : float, optional
         Seconds after which the best so far is returned with its bracket.
+    subject_to : constraint, or list of them, optional
+        Comparisons of affine expressions, such as ``[w >= 0, vo.sum(w) == 1, A @ w <= b]``. The result has
+        ``multipliers`` and says by how much rounding violates them (``violation``).
+    memory : int or str, optional
+        Bytes that a run on data that are not in memory (`varopt.rows`, `numpy.memmap`) may take beyond what the caller
+        holds, or text such as ``"2GB"``; by default a quarter of what is free.
     **black_box
         For a callable: ``budget``, ``seed``, ``executor``, ``journal`` and the other options of
         `varopt.search.minimize_black_box`. For discrete variables: ``target``, a value to stop at, ``seed``, and
-        ``device``, to search on PyTorch.
+        ``device``, to search on PyTorch, and ``beta``, the schedule of a free-energy search: from progress in [0, 1] to
+        the beta of ``<log p> + beta <f>``. For a bound: ``parameters``, the names of those that move (all by default),
+        ``schedule``, how its family is sharpened between descents, and ``iterations``.
 
     Returns
     -------
@@ -118,36 +131,60 @@ def minimize(
     ('OPTIMAL', True, True)
     >>> r[w].round(6)
     array([2., 0., 1.])
+    >>> r = vo.minimize(vo.norm1(y - X @ w), subject_to=[w >= 0, vo.sum(w) == 2])
+    >>> r[w].round(6), r.fun, r.violation
+    (array([2., 0., 0.]), 2.0, 0.0)
     >>> vo.minimize(lambda x: abs(x[0] - 1) + x[1] ** 2, vo.Box(-5, 5, size=2), budget=1000, seed=0).x.round(4) + 0.0
     array([1., 0.])
     """
+    if isinstance(f, Bound):
+        others = {"space": space, "x0": x0, "resume": resume, "subject_to": subject_to, "memory": memory,
+                  "method": None if method == "auto" else method}  # fmt: skip
+        own = {"tol": tol, "callback": callback, "progress": progress, "time_limit": time_limit}
+        return _bound(f, others, {**own, **black_box})
     if space is not None:
         shared = {"method": method, "x0": x0, "callback": callback, "progress": progress, "time_limit": time_limit}
-        return _black_box(space, "minimize", f, {**shared, **black_box}, tol, resume)
-    objective = _admissible(f)
-    if all(v.kind != "real" for v in objective.variables):
+        return _black_box(space, "minimize", f, {**shared, **black_box}, tol, resume, subject_to)
+    constraints = as_constraints(subject_to)
+    objective = _admissible(f, constraints)
+    if all(v.kind != "real" for v in _variables(objective, constraints)):
         shared = {"method": method, "x0": x0, "callback": callback, "progress": progress, "time_limit": time_limit}
-        return _discrete(objective, {"tol": tol, **shared, **black_box}, resume)
+        return _discrete(objective, {"tol": tol, **shared, **black_box}, resume, constraints)
     if black_box:
         raise ValueError(f"{', '.join(map(repr, black_box))} applies to a black box only: give a callable and a space.")
     tol, time_limit = _check_options(tol, method, time_limit, callback)
-    state = _start(objective, x0, resume)
+    if any(isinstance(block, LargestBlock) for block in objective.blocks):
+        from varopt.optimize._lifted import minimize_lifted  # which minimises what it makes of them
+
+        return minimize_lifted(
+            objective, constraints, tol=tol, method=method, x0=x0, resume=resume, callback=callback, progress=progress,
+            time_limit=time_limit,
+        )  # fmt: skip
+    stored = any(block.stored for block in objective.blocks)
+    if constraints:
+        if stored:
+            raise NotComposite("subject_to needs data in memory: the rows of this objective are elsewhere.")
+        from varopt.optimize.constrained import minimize_constrained  # most problems have none
+
+        return minimize_constrained(
+            objective, constraints, tol=tol, method=method, x0=x0, resume=resume, callback=callback, progress=progress,
+            time_limit=time_limit,
+        )  # fmt: skip
+    state = start(objective, x0, resume)
+    if stored:
+        options = {"callback": callback, "progress": progress, "time_limit": time_limit, "memory": memory}
+        return _elsewhere([objective], [state], method, tol, **options)[0]
     try:
         problem = composite(objective)
-        solver = _solver(method, problem)
-    except (NotComposite, _Refused) as refusal:
+        solver = chosen(method, problem)
+    except (NotComposite, Refused) as refusal:
         raise NotComposite(f"{refusal} See f.explain().") from None
     before, state.unit, line = state.elapsed, problem.unit, Progress(progress)
 
-    def check(current: State) -> None:
-        line.show(progress_line(current))
-        if callback is not None:
-            callback(current)
-        if time_limit is not None and current.elapsed - before > time_limit:
-            raise _TimeUp
-
+    check = watch(line, callback, time_limit, before)
     status: Status | None = None
-    with nullcontext() if _is_large(problem) else one_thread():
+    left = _TO_SETTLE
+    with threads(problem):
         try:
             if rests(problem, state.x):
                 state.see(state.x, float(objective(state.x)), 0.0)
@@ -157,13 +194,52 @@ def minimize(
                 state.see(state.x, float(objective(state.x)))
                 state.record()
             else:
-                solver.solve(problem, state, tol, check)
-        except (_TimeUp, KeyboardInterrupt, StopIteration) as reason:
-            status = Status.TIME_LIMIT if isinstance(reason, _TimeUp) else Status.INTERRUPTED
-            settle(problem, state)
-        result = _conclude(objective, problem, state, tol, status, " > ".join(state.ran) or "none")
+                with deadline(None if time_limit is None else time_limit - (state.elapsed - before)):
+                    solver.solve(problem, state, tol, check)
+        except STOPPED as reason:
+            status = stopped(reason)
+            left = _TO_SETTLE if time_limit is None else min(_TO_SETTLE, 0.04 + 0.08 * time_limit)
+            settle(problem, state, left)
+        with deadline(None if status is None else left):
+            result = conclude(objective, problem, state, tol, status, " > ".join(state.ran) or "none")
         line.end(final_line(result))
         return result
+
+
+def watch(line: Progress, callback: Any, time_limit: float | None, before: float = 0.0) -> Callable[[State], None]:
+    """What sees the state after every level: shows progress, tells the caller, and ends the run when time is up."""
+
+    def check(current: State) -> None:
+        if line.shown:
+            line.show(progress_line(current))
+        if callback is not None:
+            callback(current)
+        if time_limit is not None and current.elapsed - before > time_limit:
+            raise TimeUp
+
+    return check
+
+
+def stopped(reason: BaseException) -> Status:
+    """How a run has ended that something has stopped."""
+    return Status.TIME_LIMIT if isinstance(reason, TimeUp) else Status.INTERRUPTED
+
+
+def threads(problem: Composite) -> Any:
+    """One thread for small problems, which lose by more."""
+    return nullcontext() if _is_large(problem) else one_thread()
+
+
+def minimize_together(
+    objectives: Sequence[Any], *, tol: float = 1e-9, memory: int | str | None = None, progress: bool = False,
+    time_limit: float | None = None,
+) -> list[Result]:  # fmt: skip
+    """Minimise objectives whose rows are the same and not in memory: they share the passes over the data."""
+    tol, time_limit = _check_options(tol, "auto", time_limit, None)
+    admissible = [_admissible(f) for f in objectives]
+    states = [start(objective, None, None) for objective in admissible]
+    options = {"callback": None, "progress": progress, "time_limit": time_limit, "memory": memory}
+    return _elsewhere(admissible, states, "auto", tol, **options)
 
 
 def _is_unbounded(objective: Objective, problem: Composite) -> bool:
@@ -181,17 +257,43 @@ def _is_large(problem: Composite) -> bool:
 
 def maximize(f: Any, space: Any = None, **options: Any) -> Result:
     """Maximise a composite objective or a black box: `minimize` of ``-f``, mirrored, with its options."""
+    if isinstance(f, Bound):
+        return minimize(f.mirrored(), space, **options).mirrored()
     if space is not None:
-        return _black_box(space, "maximize", f, options)
+        return _black_box(space, "maximize", f, options, subject_to=options.pop("subject_to", None))
     if options.get("target") is not None:
         options["target"] = -options["target"]
     return minimize(-as_objective(f), **options).mirrored()
 
 
+_BOUND_OPTIONS = ("tol", "callback", "progress", "time_limit", "parameters", "schedule", "iterations")
+
+
+def _bound(f: Bound, others: dict[str, Any], options: dict[str, Any]) -> Result:
+    """Descend a bound in the parameters of its family."""
+    from varopt.optimize._bound_descent import minimize_bound
+
+    unknown = [name for name, value in others.items() if value is not None]
+    unknown += [name for name in options if name not in _BOUND_OPTIONS]
+    if unknown:
+        raise ValueError(
+            f"{unknown[0]} does not apply to a bound, whose family says where to begin; accepted: "
+            f"{', '.join(_BOUND_OPTIONS)}."
+        )
+    _check_options(options["tol"], "auto", options["time_limit"], options["callback"])
+    return minimize_bound(f, **options)
+
+
 def _black_box(
-    space: Any, sense: str, f: Any, options: dict[str, Any], tol: float = 1e-9, resume: Any = None
-) -> Result:
+    space: Any, sense: str, f: Any, options: dict[str, Any], tol: float = 1e-9, resume: Any = None,
+    subject_to: Any = None,
+) -> Result:  # fmt: skip
     """Hand over to the space, which knows how to be searched: a layer above may be asked, but not imported."""
+    if subject_to is not None:
+        raise ValueError(
+            "subject_to does not apply to a black box: bounds belong into the space, as in vo.Box(low, high); for "
+            "other constraints return math.inf where a point breaks them, or write the objective with vo.Variable."
+        )
     if isinstance(space, Mapping) and callable(f) and not isinstance(f, Objective):
         space = importlib.import_module("varopt.search").Space(space)
     if not hasattr(space, sense) or isinstance(f, Objective):
@@ -202,27 +304,45 @@ def _black_box(
     return result
 
 
-class _Refused(ValueError):
+def _elsewhere(
+    objectives: Sequence[Objective], states: Sequence[State], method: Any, tol: float, **options: Any
+) -> list[Result]:
+    """Hand over to what reads data part by part; it solves problems in memory by `minimize`."""
+    from varopt.optimize.anywhere import METHOD, minimize_stored
+
+    if method not in ("auto", METHOD):
+        name = method if isinstance(method, str) else getattr(method, "name", type(method).__name__)
+        where = next(block.stored[0].where for block in objectives[0].blocks if block.stored)
+        raise NotComposite(f"method {name!r} does not take this objective: its rows are {where}; {METHOD!r} does.")
+    return minimize_stored(objectives, minimize, states, tol=tol, **options)
+
+
+class Refused(ValueError):
     """A method does not take the problem; the message says why."""
 
 
-def _solver(method: str | Way | Auto, problem: Composite) -> Auto:
+def chosen(method: str | Way | Auto, problem: Composite) -> Auto:
     """What to begin with, and what goes on after it."""
     solver = method if isinstance(method, Auto) else Auto(METHODS.get(method) if isinstance(method, str) else method)
     if reason := solver.refusal(problem):
         who = "No method takes" if solver.first is None else f"method {solver.first.name!r} does not take"
-        raise _Refused(f"{who} this objective: {reason}")
+        raise Refused(f"{who} this objective: {reason}")
     return solver
 
 
-def _admissible(f: Any) -> Objective:
+def _variables(objective: Objective, constraints: tuple[Constraint, ...]) -> tuple[Variable, ...]:
+    return ordered([*objective.variables, *(v for c in constraints for v in c.variables)])
+
+
+def _admissible(f: Any, constraints: tuple[Constraint, ...] = ()) -> Objective:
     if callable(f) and not isinstance(f, (Expression, Parametric)):
         raise ValueError("minimize needs a space for a black box, as in vo.minimize(f, vo.Box(low, high)).")
     objective = as_objective(f).checked
-    if not objective.variables:
+    variables = _variables(objective, constraints)
+    if not variables:
         raise ValueError("minimize needs an objective with variables; this one is a constant.")
-    discrete = [str(v) for v in objective.variables if v.kind != "real"]
-    if discrete and len(discrete) < len(objective.variables):
+    discrete = [str(v) for v in variables if v.kind != "real"]
+    if discrete and len(discrete) < len(variables):
         raise ValueError(
             f"minimize needs variables that are all real or all discrete; {', '.join(discrete)} is discrete, others "
             "are real. Search mixed spaces with a callable and a vo.Space."
@@ -230,8 +350,12 @@ def _admissible(f: Any) -> Objective:
     return objective
 
 
-def _discrete(objective: Objective, options: dict[str, Any], resume: Any) -> Result:
+def _discrete(
+    objective: Objective, options: dict[str, Any], resume: Any, constraints: tuple[Constraint, ...]
+) -> Result:
     """Hand over to the solver of bits and choices."""
+    if constraints:
+        raise ValueError("subject_to does not apply to discrete variables yet: add penalties to the objective.")
     from varopt.optimize._discrete import minimize_discrete  # bits bring forty modules along
 
     unknown = [name for name in options if name not in _DISCRETE_OPTIONS]
@@ -241,13 +365,13 @@ def _discrete(objective: Objective, options: dict[str, Any], resume: Any) -> Res
     return minimize_discrete(objective, **options)
 
 
-_DISCRETE_OPTIONS = ("tol", "method", "x0", "callback", "progress", "time_limit", "target", "seed", "device")
+_DISCRETE_OPTIONS = ("tol", "method", "x0", "callback", "progress", "time_limit", "target", "seed", "device", "beta")
 
 
 def _check_options(tol: Any, method: Any, time_limit: Any, callback: Any) -> tuple[float, float | None]:
     if not _is_number(tol) or not 0.0 <= float(tol) < math.inf:
         raise ValueError(f"tol must be a number >= 0; got {tol!r}.")
-    if not isinstance(method, (Way, Auto)) and method not in ("auto", *METHODS):
+    if not isinstance(method, (Way, Auto)) and method not in ("auto", "freezing", *METHODS):
         names = ", ".join(map(repr, ("auto", *METHODS)))
         raise ValueError(f"method must be one of {names}, or a vo.solvers.Method; got {method!r}.")
     if callback is not None and not callable(callback):
@@ -261,7 +385,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
 
 
-def _start(objective: Objective, x0: Any, resume: Any) -> State:
+def start(objective: Objective, x0: Any, resume: Any) -> State:
     if resume is None:
         if x0 is None:
             return State(np.zeros(objective.size), objective=objective)
@@ -278,7 +402,7 @@ def _start(objective: Objective, x0: Any, resume: Any) -> State:
     return state.resumed(objective)
 
 
-def _conclude(
+def conclude(
     objective: Objective, problem: Composite, state: State, tol: float, status: Status | None, method: str
 ) -> Result:
     x = state.x
@@ -290,7 +414,7 @@ def _conclude(
         x, value = tidy, tidied
     x = x + 0.0  # no zero is negative
     bracket = _bracket(objective, problem, state, x, value, tol)
-    lower, upper, assumption, proof, _ = bracket
+    lower, upper, assumption, proof, state.unit = bracket
     if status is None:
         status = _status(objective, problem, state, bracket, tol)
         lower = -math.inf if status is Status.UNBOUNDED else lower
@@ -324,34 +448,28 @@ def _bracket(objective: Objective, problem: Composite, state: State, x: Vector, 
     claimed = _claimed(problem, state, value)
     if problem.not_convex or not math.isfinite(value):
         return claimed
-    inside, error = enclosed(objective, x)
-    if not claimed.assumption and problem.matrix is None and math.isfinite(claimed.lower):  # nothing multiplied out
-        # Weak duality alone: what is left to charge is the rounding of the value, and as much again of the gap.
-        charge = error + abs(value - inside)
-        lower, upper = inside - (value - claimed.lower) - 2.0 * charge, max(value, inside + error)
-        lower = max(lower, 0.0) if floor(problem) == 0.0 else lower  # losses and penalties: no rounding in that
-        if claimed._replace(lower=lower, upper=upper).within(tol):
-            return claimed._replace(lower=min(lower, value), upper=upper)
-    proved = _verified(objective, x, value, state.dual)._replace(unit=state.unit)
-    least = floor(problem)
-    if not proved.within(tol) and claimed._replace(lower=least).within(tol):
+    verifier = Verifier(objective, x)
+    proved = _proved(verifier, state, value, state.dual)
+    if proved.within(tol):
+        return proved
+    if claimed._replace(lower=floor(problem)).within(tol):
         # Parts that are at their least values prove it without any subgradient.
         at_rest = [np.zeros(r.count) for r in problem.rows]
         at_rest += [np.zeros(int(g.sizes[g.weights > 0.0].sum())) for g in problem.groups if np.any(g.weights > 0.0)]
-        other = _verified(objective, x, value, at_rest)._replace(unit=state.unit)
-        proved = max(proved, other, key=lambda b: b.lower)
+        proved = max(proved, _proved(verifier, state, value, at_rest), key=lambda b: b.lower)
+    # Of parts that cancel at x no digit may be left: then their own size is what the rounding is measured by.
+    unit = max(state.unit, _SHARE * _sizes(problem, x))
+    proved, claimed = proved._replace(unit=unit), claimed._replace(unit=unit)
     if proved.within(tol) or (
         not claimed.within(tol) and proved.upper - proved.lower <= _MUCH_WIDER * (claimed.upper - claimed.lower)
     ):
         return proved
     if claimed.assumption and math.isfinite(proved.lower) and not proved.within(_DOUBTFUL) and _is_steep(problem):
         return proved  # steep terms may hide a far optimum: the assumption is not believed
-    if claimed.lower > inside + error:
+    if claimed.lower > sum(verifier.value):
         return proved  # since the value at x refutes what is claimed
     upper = max(claimed.upper, proved.upper) if math.isfinite(proved.upper) else claimed.upper
-    # Of parts that cancel at x no digit may be left: then their own size is what the rounding is measured by.
-    unit = max(claimed.unit, _SHARE * _sizes(problem, x))
-    return claimed._replace(upper=upper, assumption=claimed.assumption or ROUNDING, unit=unit)
+    return claimed._replace(upper=upper, assumption=claimed.assumption or ROUNDING)
 
 
 def _sizes(problem: Composite, x: Vector) -> float:
@@ -377,10 +495,10 @@ def _claimed(problem: Composite, state: State, value: float) -> _Bracket:
     return _Bracket(min(least, value), value, "", DualGap, state.unit) if least > claimed.lower else claimed
 
 
-def _verified(objective: Objective, x: Vector, value: float, dual: Sequence[Vector | None] | None) -> _Bracket:
+def _proved(verifier: Verifier, state: State, value: float, dual: Sequence[Vector | None] | None) -> _Bracket:
     """The bracket with all rounding charged; the value as the objective gives it is inside."""
-    lower, upper, _ = verified(objective, x, dual)
-    return _Bracket(min(lower, value), max(upper, value), "", DualGap)
+    lower, upper, _ = verifier.bracket(dual)
+    return _Bracket(min(lower, value), max(upper, value), "", DualGap, state.unit)
 
 
 def _status(objective: Objective, problem: Composite, state: State, bracket: _Bracket, tol: float) -> Status:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, overload
 
 import numpy as np
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from varopt._display import bracket_words, card, curves, fold, table
 from varopt._domains import as_finite
 from varopt.composite import shared_rows
-from varopt.model import Parameter, Parametric, Variable
+from varopt.model import Constraint, Parameter, Parametric, Variable
 from varopt.optimize._minimize import minimize
 from varopt.optimize._result import Result, Status
 from varopt.solvers import Auto, State, Way
@@ -22,6 +22,7 @@ __all__ = ["ResultPath", "path"]
 
 Vector = NDArray[np.float64]
 
+_ALONE = (Constraint, Parametric)  # a constraint that is no list of them
 _MOST_LINES = 12  # coordinates that are drawn in a notebook, the largest
 _NEIGHBOUR = 1 / 16  # relative sigma at which a neighbour's solution is taken up: farther in, too few rows may move
 
@@ -134,6 +135,7 @@ class ResultPath(Sequence[Result]):
 def path(
     f: Any, parameter: Parameter, values: Any, *, tol: float = 1e-9, method: str | Way | Auto = "auto", x0: Any = None,
     callback: Callable[[State], Any] | None = None, progress: bool = False, time_limit: float | None = None,
+    subject_to: Any = None,
 ) -> ResultPath:  # fmt: skip
     """Minimise an objective for each value of a parameter in it.
 
@@ -152,6 +154,8 @@ def path(
         As for `minimize`, for every problem; `x0` starts the first.
     time_limit : float, optional
         Seconds for the whole path; what was solved by then is returned.
+    subject_to : constraint, or list of them, optional
+        As for `minimize`; the parameter may occur in them, and ``p[3].multipliers[c]`` is of the constraint as given.
 
     Returns
     -------
@@ -169,8 +173,11 @@ def path(
     """
     if not isinstance(parameter, Parameter):
         raise ValueError(f"parameter must be a vo.Parameter; got {type(parameter).__name__}.")
-    if not isinstance(f, Parametric) or parameter not in f.parameters:
-        raise ValueError(f"f must be an objective in which {parameter} occurs, such as loss + lam * vo.norm1(w).")
+    limits = [] if subject_to is None else [subject_to] if isinstance(subject_to, _ALONE) else list(subject_to)
+    parts = [part for part in (f, *limits) if isinstance(part, Parametric)]
+    if not any(parameter in part.parameters for part in parts):
+        where = "f must be an objective" if not limits else "f or subject_to must be one"
+        raise ValueError(f"{where} in which {parameter} occurs, such as loss + lam * vo.norm1(w).")
     grid = np.atleast_1d(as_finite("values", values)).astype(np.float64)
     if grid.ndim != 1 or not grid.size:
         raise ValueError(f"values must be a sequence of at least one number; got shape {grid.shape}.")
@@ -181,15 +188,21 @@ def path(
             if left is not None and left <= 0:
                 break
             before = _neighbour(results[-1]) if results else None
-            results.append(
-                minimize(
-                    f.given({parameter: value}), tol=tol, method=method, x0=None if results else x0, resume=before,
-                    callback=callback, progress=progress, time_limit=left,
-                )
+            given = {id(c): _given(c, parameter, value) for c in limits}
+            found = minimize(
+                _given(f, parameter, value), tol=tol, method=method, x0=None if results else x0, resume=before,
+                callback=callback, progress=progress, time_limit=left, subject_to=list(given.values()) or None,
             )  # fmt: skip
+            by_given: Any = {c: found.multipliers[given[id(c)]] for c in limits if given[id(c)] in found.multipliers}
+            results.append(replace(found, multipliers=by_given) if limits else found)
             if results[-1].status is Status.INTERRUPTED:
                 break
     return ResultPath(parameter, grid[: len(results)], tuple(results))
+
+
+def _given(part: Any, parameter: Parameter, value: float) -> Any:
+    """An objective or a constraint with the value filled in."""
+    return part.given({parameter: value}) if isinstance(part, Parametric) else part
 
 
 def _neighbour(result: Result) -> State | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from html import escape
 from typing import Any, Self
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from varopt._display import Panels, bracket_drawing, bracket_words, card, curves, duration, fold, table
 from varopt.certificates import Certificate
-from varopt.model import Variable
+from varopt.model import Constraint, Variable
 from varopt.solvers import State
 
 __all__ = ["Result", "Status"]
@@ -26,6 +27,10 @@ class Status(Enum):
     OPTIMAL = "The certified gap is within the tolerance."
     PROVED = "No point is better."
     INFEASIBLE = "Proved: no point satisfies all that is required."
+    NOT_FOUND = (
+        "No point was found that satisfies all constraints, and it was not proved that there is none; the lower bound "
+        "holds all the same."
+    )
     SETTLED = "The search has stopped improving; the bracket holds all the same. Give time_limit to search on."
     GAP_OPEN = "The certified gap is wider than the tolerance; the bracket holds all the same."
     ASSUMED = (
@@ -80,6 +85,17 @@ class Result:
         value of the bound there, itself no lower than the optimum (NaN for other methods).
     state : State
         What the solver knew at the end: look at it, keep it, or hand it to ``minimize(f, resume=r.state)`` to go on.
+    violation : float
+        By how much x misses its constraints at most: rounding, unless the status says otherwise.
+    multipliers : mapping from constraints
+        ``r.multipliers[c]`` has the shape of c. They are those of the Lagrangian ``f + multipliers' g`` of the normal
+        form ``g <= 0``, where g is ``left - right`` for ``<=`` and ``==``, and ``right - left`` for ``>=``: for
+        inequalities what a unit of slack is worth, never negative, when minimising and when maximising (then of -f).
+    proof : Contradiction, Ray or None
+        Where no point satisfies the constraints (INFEASIBLE), a combination of them that contradicts itself; where the
+        objective is unbounded on them, the direction.
+    passes : int
+        How often data that are not in memory were read; 0 where all are.
     """
 
     x: Vector
@@ -94,6 +110,10 @@ class Result:
     slices: dict[Variable, slice]
     nfev: int = 0
     state: State | None = None
+    violation: float = 0.0
+    multipliers: Mapping[Constraint, Any] = field(default_factory=dict, repr=False)
+    proof: Any = None
+    passes: int = 0
 
     @property
     def lower(self) -> float:
@@ -124,6 +144,8 @@ class Result:
         advice = (
             "method='auto' finishes exactly"
             if self.method in ("diagonal-newton", "lbfgs")
+            else "vo.minimize(f) of the objective itself finishes exactly"
+            if self.method.startswith("bound descent")
             else "raise tol, or measure the variables in comparable units"
         )
         return f"{self.status.value} Reached: {reached:.1e}; to change it, {advice}."
@@ -147,16 +169,19 @@ class Result:
             ("optimum", bracket_words(self.lower, self.upper, self.fun)),
             *self._rows(),
         ]
-        return "\n".join([f"{self.status.name}: {self.message}", *(f"  {name:<8} {text}" for name, text in rows)])
+        width = max(8, *(len(name) for name, _ in rows))
+        return "\n".join([f"{self.status.name}: {self.message}", *(f"  {name:<{width}} {text}" for name, text in rows)])
 
     def _rows(self) -> list[tuple[str, str]]:
         """What is shown below value and bracket: the point, and what ran."""
-        return [("x", _in_short(self)), ("method", self._way)]
+        violation = [("violation", f"{self.violation:.2g}")] if self.multipliers or self.violation else []
+        return [("x", _in_short(self)), *violation, ("method", self._way)]
 
     @property
     def _way(self) -> str:
         steps = f", {self.nit} steps" if self.nit else ""
-        return f"{self.method}{steps}, {duration(self.time)}"
+        passes = f", {self.passes} pass{'es' * (self.passes > 1)}" if self.passes else ""
+        return f"{self.method}{steps}{passes}, {duration(self.time)}"
 
     def explain(self) -> str:
         """What the bracket rests on: how it was proved, what that assumes, and how the run went.

@@ -31,6 +31,7 @@ from varopt.solvers.natural_gradient import (
     adaptive,
     berny,
     default_population,
+    free_energy,
     pbil,
     umda,
 )
@@ -62,8 +63,11 @@ METHODS = {
     "pbil": "probabilities of choices, short steps towards the few best (PBIL)",
     "umda": "probabilities of choices, all the way to the average of the better half (UMDA)",
     "berny": "probabilities of choices, values as weights (Berny)",
+    "free-energy": "probabilities of choices, values and entropy as weights, while the entropy's share falls",
 }
-_CHOICES: dict[str, Callable[..., CategoricalUpdate]] = {"pbil": pbil, "umda": umda, "berny": berny}
+_CHOICES: dict[str, Callable[..., CategoricalUpdate]] = {
+    "pbil": pbil, "umda": umda, "berny": berny, "free-energy": free_energy,
+}  # fmt: skip
 
 Known = tuple[Array, Array]
 

@@ -6,6 +6,7 @@ A method lists its needs (`Way.needs`); its refusal is the first that is not met
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,11 +19,13 @@ __all__ = [
     "convex",
     "explicit_matrix",
     "kinks",
+    "no_matrix",
     "no_single_variables",
     "only_kinks",
     "piecewise_quadratic",
     "quadratic_part",
     "ridge",
+    "separable_norms",
     "signal",
 ]
 
@@ -39,6 +42,17 @@ def piecewise_quadratic(problem: Composite) -> str:
     return problem.not_quadratic
 
 
+def separable_norms(problem: Composite) -> str:
+    """Pieces of degree two at most, and no norms but of groups of variables that share none."""
+    if not problem.groups:
+        return problem.not_quadratic
+    if any(r.term.degree > 2 for r in problem.rows):
+        return replace(problem, groups=()).not_quadratic
+    if problem.structure(separable_kinks)[0].balls is None:
+        return "it has norms of something else than groups of variables that share none."
+    return ""
+
+
 def quadratic_part(problem: Composite) -> str:
     """A quadratic, whatever its matrix."""
     return "" if problem.squares or problem.matrix is not None else "it has no quadratic part."
@@ -49,6 +63,11 @@ def explicit_matrix(problem: Composite) -> str:
     return "its quadratic is not given as a matrix." if problem.matrix is None or problem.squares else ""
 
 
+def no_matrix(problem: Composite) -> str:
+    """A quadratic, if any, that is given by squares of rows."""
+    return "" if problem.matrix is None else "its quadratic is given as a matrix."
+
+
 def no_single_variables(problem: Composite) -> str:
     """Terms that each see several variables."""
     if any(r.single is not None for r in (*problem.rows, *problem.squares)):
@@ -57,7 +76,7 @@ def no_single_variables(problem: Composite) -> str:
 
 
 def kinks(problem: Composite) -> str:
-    """Kinks of single variables, as of the L1 norm."""
+    """Kinks of single variables, as of the L1 norm, or of groups of them."""
     found, _ = problem.structure(separable_kinks)
     return "it has no kinks of single variables." if np.all(found.free) else ""
 

@@ -97,7 +97,7 @@ class State:
         self, x: Vector, value: float, gap: float = np.inf, assumption: str = "",
         dual: Sequence[Vector | None] | None = None, proof: type[Certificate] = DualGap,
     ) -> None:  # fmt: skip
-        """A point with its value and the gap that is proved for it, by the slopes `dual` of the rows."""
+        """A point with its value and the gap that is proved for it, by the dual `dual` of the rows."""
         if value < self.upper:
             self.x, self.upper = x, value
         lower = value - gap

@@ -20,6 +20,7 @@ from varopt._array import Array, as_float, constant, namespace, some
 from varopt._domains import as_finite
 from varopt.terms import _gaussian
 from varopt.terms._curvature import Curvature
+from varopt.terms._kink import Kink, kink_derivatives, kink_of
 from varopt.terms._tails import MAX_ORDER
 from varopt.terms.polynomials import (
     Coefficient,
@@ -242,6 +243,11 @@ class PiecewisePolynomial:
         return tuple(facts)
 
     @cached_property
+    def kink(self) -> Kink | None:
+        """The knot and the slopes left and right of it, where the term is two lines that meet."""
+        return kink_of(self)
+
+    @cached_property
     def is_continuous(self) -> bool:
         """Whether no knot has a jump of the value."""
         return all(every(np.asarray(jump[0]) == 0.0) for jump in self.jumps)
@@ -388,6 +394,12 @@ class PiecewisePolynomial:
         return best
 
     # -- Under a Gaussian: see _gaussian ------------------------------------------------------------------------------
+
+    def slope_and_curvature(self, mean: Array, sigma: Array) -> tuple[Array, Array]:
+        """First and second derivative of the expectation in the mean, where the expectation itself is of no use."""
+        short = None if self.kink is None else kink_derivatives(self.kink, mean, sigma)
+        first, second = _gaussian.expectations(self, mean, sigma, (1, 2)) if short is None else short
+        return first, second
 
     def derivatives(self, mean: Array, sigma: Array) -> tuple[Array, Array, Array]:
         r"""Expectation under :math:`z \sim N(mean, sigma^2)`, and its first and second derivative in the mean.

@@ -34,7 +34,7 @@ class Agreement(Enum):
     AGREES = "agrees"
     PARTLY = "agrees in part"
     CONTRADICTS = "contradicts"
-    OPEN = "cannot tell"
+    OPEN = "undecided"
 
 
 @dataclass(frozen=True)
@@ -104,11 +104,13 @@ class Figure:
 
 @dataclass(frozen=True)
 class ClaimVerdict:
-    """A claim of the paper, what was measured here, and whether the two agree."""
+    """A claim of the paper, what was measured here, whether the two agree, and by which rule that was decided."""
 
     claim: str
     measured: str
     outcome: Agreement
+    rule: str
+    kept: str = ""  # what a longer run found, where it was something else
 
 
 @dataclass(frozen=True)
@@ -142,11 +144,11 @@ class Section:
         """Add a figure."""
         self.blocks.append(Figure(name, caption, panels))
 
-    def verdict(self, claim: str, measured: str, outcome: Agreement | bool) -> None:
-        """Add a claim with what was measured; a bool means that it agrees or contradicts."""
+    def verdict(self, claim: str, measured: str, outcome: Agreement | bool, *, rule: str) -> None:
+        """Add a claim with what was measured and the rule that decides; a bool means that it agrees or contradicts."""
         if isinstance(outcome, (bool, np.bool_)):
             outcome = Agreement.AGREES if outcome else Agreement.CONTRADICTS
-        self.blocks.append(ClaimVerdict(claim, measured, outcome))
+        self.blocks.append(ClaimVerdict(claim, " ".join(measured.split()), outcome, rule))
 
     def check(self, statement: str, holds: Any) -> None:
         """Add a statement that has to hold; an array holds where all of it does."""

@@ -106,19 +106,22 @@ def _block(block: Block) -> str:
     match block:
         case Text(text):
             return f"<p>{_inline(text)}</p>"
-        case ClaimVerdict(claim, measured, outcome):
+        case ClaimVerdict(claim, measured, outcome, rule, kept):
             return (
                 f'<div class="verdict {_CLASS[outcome]}"><p><b>Claim.</b> {_inline(claim)}</p>'
-                f"<p><b>Measured.</b> {_inline(measured)}</p><p>{_badge(outcome)}</p></div>"
+                f"<p><b>Measured.</b> {_inline(measured)}</p>"
+                f'<p class="rule"><b>Rule.</b> Agrees where {_inline(rule)}.</p>'
+                f"<p>{_badge(outcome)}{f' {_inline(kept)}' if kept else ''}</p></div>"
             )
         case ReportTable(name, caption, columns, rows):
             wide = ' class="wide"' if not any(column.numeric for column in columns) else ""
             head = "".join(map(_heading, columns))
             body = "".join(f"<tr>{''.join(map(_cell, columns, row))}</tr>" for row in rows)
             return (
-                f'<div class="scroll" tabindex="0" role="group" aria-label="{escape(caption)}">'
-                f'<table id="table-{name}"{wide}>'
-                f"<caption>{_inline(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+                f'<p class="caption" id="caption-{name}">{_inline(caption)}</p>'
+                f'<div class="scroll" tabindex="0" role="group" aria-labelledby="caption-{name}">'
+                f'<table id="table-{name}" aria-labelledby="caption-{name}"{wide}>'
+                f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
             )
         case Figure(name, caption, panels):
             drawn = "".join(f'<div class="panel">{themed_svg(draw, title)}</div>' for title, draw in panels.items())
@@ -134,12 +137,12 @@ def _heading(column: Column) -> str:
 
 
 def _cell(column: Column, value: Any) -> str:
-    text = escape(column.text(value))
+    text, label = escape(column.text(value)), escape(column.title)
     if not column.numeric:
-        return f"<td>{text}</td>"
+        return f'<td data-label="{label}">{text}</td>'
     key = column.key(value)
     data = "" if key is None else f' data-value="{key!r}"'
-    return f'<td class="number"{data}>{text}</td>'
+    return f'<td class="number" data-label="{label}"{data}>{text}</td>'
 
 
 def _badge(outcome: Agreement) -> str:

@@ -29,8 +29,9 @@ def _block(block: Block, folder: Path) -> str:
     match block:
         case Text(text):
             return _wrap(text)
-        case ClaimVerdict(claim, measured, outcome):
-            return _wrap(f"> *Claim.* {claim} *Measured.* {measured} **{outcome.value.capitalize()}.**")
+        case ClaimVerdict(claim, measured, outcome, rule, kept):
+            judged = f"*Rule.* Agrees where {rule}. **{outcome.value.capitalize()}.** {kept}".strip()
+            return _wrap(f"> *Claim.* {claim} *Measured.* {measured} {judged}")
         case ReportTable(_, caption, columns, rows):
             head = "| " + " | ".join(_cell(column.title) for column in columns) + " |"
             rule = "|" + "|".join("---:" if column.numeric else "---" for column in columns) + "|"

@@ -19,7 +19,9 @@ def dual_qp(K: Vector, y: Vector, cost: float, tol: float) -> Vector:
 
     solver = piqp.DenseSolver()
     solver.settings.verbose = False
-    solver.settings.eps_abs = solver.settings.eps_rel = tol
+    # The gap too: left at 1e-8 it would decide alone when to stop.
+    solver.settings.eps_abs = solver.settings.eps_duality_gap_abs = tol
+    solver.settings.eps_rel = solver.settings.eps_duality_gap_rel = tol
     n = y.size
     solver.setup(0.5 * K, -np.ones(n), y[None, :].copy(), np.zeros(1), None, None, None, np.zeros(n), np.full(n, cost))
     status = solver.solve()

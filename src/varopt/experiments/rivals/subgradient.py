@@ -12,13 +12,19 @@ __all__ = ["subgradient"]
 
 Vector = NDArray[np.float64]
 
+_ZERO = 1e-4  # coefficients below are zero
 
-def subgradient(X: Vector, y: Vector, penalty: float, *, tol: float = 1e-9, most: int = 2000) -> Vector:
+
+def subgradient(
+    X: Vector, y: Vector, penalty: float, *, orthant: bool = False, tol: float = 1e-9, most: int = 2000
+) -> Vector:
     """Minimise ``||y - Xw||^2 + penalty ||w||_1`` along the steepest of its sub-gradients, scaled by the Hessian.
 
     The sub-gradient of least norm is the gradient where a coefficient is not zero, and what is left of the slope
-    beyond the penalty where it is; coefficients for which it vanishes rest, as in grafting [PLT03]. A coefficient that
-    would change sign stops at zero. Stop when its norm is below `tol` of the penalty. A step costs O(p^3).
+    beyond the penalty where it is; coefficients for which it vanishes rest, as in grafting [PLT03]. A step may take a
+    coefficient through zero; one that ends below 10^-4 is set to zero, as in [SFR07]. With `orthant`, which [SFR07] do
+    not have, a coefficient that would change sign stops at zero instead. Stop when the norm of the sub-gradient is
+    below `tol` of the penalty. A step costs O(p^3).
     """
     gram, correlation = X.T @ X, X.T @ y
     w: Vector = scipy.linalg.solve(gram + penalty * np.eye(correlation.size), correlation, assume_a="pos")
@@ -33,10 +39,10 @@ def subgradient(X: Vector, y: Vector, penalty: float, *, tol: float = 1e-9, most
         moving = np.flatnonzero(least)
         if np.abs(least).max(initial=0.0) <= tol * penalty:
             break
-        orthant = np.where(w != 0.0, np.sign(w), -np.sign(least))
+        side = np.where(w != 0.0, np.sign(w), -np.sign(least))
 
-        def project(at: Vector, orthant: Vector = orthant) -> Vector:
-            return np.where(at * orthant > 0.0, at, 0.0)
+        def project(at: Vector, side: Vector = side) -> Vector:
+            return np.where(at * side > 0.0, at, 0.0) if orthant else at
 
         step = np.zeros_like(w)
         hessian = 2.0 * gram[np.ix_(moving, moving)]
@@ -45,4 +51,5 @@ def subgradient(X: Vector, y: Vector, penalty: float, *, tol: float = 1e-9, most
         if length == 0.0:
             break
         w = project(w + length * step)
+        w = w if orthant else np.where(np.abs(w) < _ZERO, 0.0, w)
     return w

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from varopt._verified import Definiteness, definiteness
 from varopt.model._affine import Affine, Expression, Variable
 from varopt.model.maps import Map, times
+from varopt.places import Part, Stored, at, columns_in, table_of
 from varopt.terms import AFFINE, CONCAVE, CONVEX, UNKNOWN, Curvature, PiecewisePolynomial
 
 if TYPE_CHECKING:
@@ -29,12 +31,14 @@ __all__ = [
     "NormBlock",
     "QuadraticBlock",
     "TermBlock",
+    "written_term",
 ]
 
 Vector = NDArray[np.floating[Any]]
 Points = Mapping[Variable, Vector]
 
 _NAMES = {CONVEX: "positive semidefinite", CONCAVE: "negative semidefinite", AFFINE: "zero"}
+_READ = 1 << 15  # rows of stored data whose values are computed at once
 _DENSE_SPECTRUM = 1500  # rows up to which all eigenvalues are computed
 
 
@@ -74,6 +78,11 @@ class Block(ABC):
     def check(self) -> None:
         """Raise a `ValueError` if data are not finite."""
 
+    @property
+    def stored(self) -> tuple[Stored, ...]:
+        """What it refers to that is not in memory."""
+        return getattr(getattr(self, "argument", None), "stored", ())
+
     def scaled(self, factor: float) -> Block:
         """The block times a number."""
         return replace(self, weights=factor * self.weights)  # type: ignore[type-var]
@@ -94,7 +103,10 @@ class Block(ABC):
     @cached_property
     def curvature_and_reason(self) -> tuple[Curvature, str]:
         """Curvature, and the innermost fact it rests on."""
-        lowest, highest = np.min(self.weights), np.max(self.weights)
+        # Weights that are not in memory are found not to be negative when they are read.
+        lowest, highest = (
+            (0.0, 1.0) if isinstance(self.weights, Stored) else (np.min(self.weights), np.max(self.weights))
+        )
         if lowest == highest == 0.0:
             return AFFINE, "its weight is zero"
         curvature, reason = self.shape_curvature
@@ -121,6 +133,14 @@ def weighted(weights: Any, text: str) -> str:
 
 def _weighted_sum(weights: Any, values: Vector) -> Any:
     return weights * values.sum(axis=-1) if np.ndim(weights) == 0 else values @ weights
+
+
+def written_term(term: PiecewisePolynomial, argument: str) -> str:
+    """A term of an argument; the name of a term of a term says itself where z goes."""
+    if "(" in term.name:
+        return re.sub(r"\bz\b", lambda _: argument, term.name)
+    parameters = [f"{v:g}" if np.ndim(v) == 0 else "..." for v in term.parameters.values()]
+    return f"{term.name}({', '.join([argument, *parameters])})"
 
 
 class _RowBlock(Block):
@@ -155,8 +175,7 @@ class _RowBlock(Block):
 
     def entry(self) -> str:
         """One row in the user's terms, without its weight."""
-        parameters = [f"{v:g}" if np.ndim(v) == 0 else "..." for v in self.term.parameters.values()]
-        return f"{self.term.name}({', '.join([str(self.argument), *parameters])})"
+        return written_term(self.term, str(self.argument))
 
     def describe(self) -> str:
         return f"sum({self.entry()})" if self.argument.shape else self.entry()
@@ -171,6 +190,21 @@ class TermBlock(_RowBlock):
     weights: Any = 1.0
 
     rule = "a convex function of an affine argument is convex."
+
+    @property
+    def stored(self) -> tuple[Stored, ...]:
+        weights = (self.weights,) if isinstance(self.weights, Stored) else ()
+        return (*self.argument.stored, *weights)
+
+    def at(self, part: Part) -> TermBlock:
+        """The rows that belong to a part of data that are not in memory."""
+        return TermBlock(self.term.take(part.index), self.argument.at(part), at(self.weights, part))
+
+    def value(self, points: Points) -> Any:
+        if not self.stored:
+            return super().value(points)
+        columns = columns_in(self.stored)
+        return sum(self.at(read()).value(points) for read in table_of(columns).parts(columns, _READ))
 
     @property
     def shape_curvature(self) -> tuple[Curvature, str]:

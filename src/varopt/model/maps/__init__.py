@@ -7,6 +7,7 @@ from varopt.model.maps._kept_products import kept_products, products_are_kept
 from varopt.model.maps._operator import Operator
 from varopt.model.maps._reading import as_map, as_real, as_vector
 from varopt.model.maps._sparse import Difference, Selection, Sparse
+from varopt.model.maps._stored import StoredMatrix, map_at, stored_in
 from varopt.model.maps._text import signed_sum, times
 
 __all__ = [
@@ -19,12 +20,15 @@ __all__ = [
     "Scaled",
     "Selection",
     "Sparse",
+    "StoredMatrix",
     "Sum",
     "as_map",
     "as_real",
     "as_vector",
     "kept_products",
+    "map_at",
     "products_are_kept",
     "signed_sum",
+    "stored_in",
     "times",
 ]

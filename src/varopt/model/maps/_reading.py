@@ -13,6 +13,8 @@ from varopt.model.maps._base import Map
 from varopt.model.maps._dense import Matrix
 from varopt.model.maps._operator import Operator
 from varopt.model.maps._sparse import Sparse
+from varopt.model.maps._stored import StoredMatrix
+from varopt.places import Stored, as_stored
 
 __all__ = ["as_map", "as_real", "as_vector"]
 
@@ -20,7 +22,12 @@ _CHECKED_AT_ONCE = 1 << 20  # entries of a matrix up to which it is looked throu
 
 
 def as_real(name: str, value: Any) -> NDArray[Any]:
-    """`value` as an array of real numbers, of whatever dtype it has and without a copy, or a `ValueError` naming it."""
+    """`value` as an array of real numbers, of whatever dtype it has and without a copy, or a `ValueError` naming it.
+
+    What is not in memory stays where it is.
+    """
+    if (stored := as_stored(value)) is not None:
+        return stored  # type: ignore[return-value]
     if sp.issparse(value) or hasattr(value, "matvec"):
         raise ValueError(f"{name} must be a number or a dense array; got {type(value).__name__}. Did you mean @?")
     array = np.asarray(value) if isinstance(value, (np.ndarray, np.generic)) else as_finite(name, value)
@@ -32,6 +39,8 @@ def as_real(name: str, value: Any) -> NDArray[Any]:
 def as_vector(name: str, value: Any) -> NDArray[Any]:
     """A finite number or a non-empty finite vector, without a copy."""
     array = as_real(name, value)
+    if array.ndim == 1 and isinstance(array, Stored):
+        return array
     if array.ndim > 1:
         raise ValueError(f"{name} must be a number or a vector; got shape {array.shape}.")
     if array.size == 0:
@@ -49,6 +58,7 @@ def as_map(name: str, value: Any) -> Map:
     kind: type[Map] = Operator if hasattr(value, "matvec") else Sparse if sp.issparse(value) else Matrix
     if kind is Matrix:
         value = as_real(name, value)
+        kind = StoredMatrix if isinstance(value, Stored) else kind
     elif np.dtype(getattr(value, "dtype", None) or np.float64).kind not in "biuf":
         raise ValueError(f"{name} must be real numbers; got dtype {value.dtype}.")
     if len(value.shape) != 2:
@@ -56,6 +66,6 @@ def as_map(name: str, value: Any) -> Map:
     if 0 in value.shape:
         raise ValueError(f"{name} must not be empty; got shape {value.shape}.")
     mapped: Map = kind(value)  # type: ignore[call-arg]
-    if kind is not Operator and mapped.shape[0] * mapped.shape[1] <= _CHECKED_AT_ONCE:
+    if kind not in (Operator, StoredMatrix) and mapped.shape[0] * mapped.shape[1] <= _CHECKED_AT_ONCE:
         mapped.check(name)
     return mapped

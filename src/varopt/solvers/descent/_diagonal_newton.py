@@ -22,7 +22,7 @@ from varopt.solvers.descent._schedules import Geometric, Schedule
 
 __all__ = ["DiagonalNewton"]
 
-_LOOK = 50  # iterations between two looks at the bracket
+_FIRST_LOOK = 64  # iterations before the first look at the bracket; the next are twice as far each
 
 
 @dataclass(frozen=True)
@@ -62,21 +62,23 @@ class DiagonalNewton(Method):
         def stop(path: Path) -> bool:
             state.sigma, state.latest, state.steps = path.sigma, path.x, state.steps + 1
             done = path.moved < self.change or path.steps >= self.most
-            if done or path.steps % _LOOK == 0:
+            if done or (tol > 0.0 and path.steps >= _FIRST_LOOK and path.steps.bit_count() == 1):
                 state.see(*bracket(path.whole()))
             state.record()
             check(state)
             return done
 
+        if sum(r.count for r in problem.squares) > problem.size:
+            _ = problem.hessian  # multiplied out once: an iteration is then one product with it
         x, sigma = state.begin(self.schedule.start)
-        with np.errstate(
-            over="ignore", invalid="ignore"
-        ):  # where variables are coupled too tightly, steps grow for ever
+        with np.errstate(over="ignore", invalid="ignore"):  # too tight a coupling makes steps grow for ever
             follow(Path(problem, x, PointNoise.of(problem, sigma), sigma), self._update, self.schedule, stop)
 
     def _update(self, path: Path) -> int:
-        bound = path.at(path.x)
+        bound = path.at(path.x, valued=False)
         gradient, curvature = bound.mean_gradient, bound.hessian("diagonal")
         # mu_i <- mu_i - step E'_i / E''_ii  [SB12, section 2.1]
-        path.x = path.x - self.step * np.divide(gradient, curvature, out=np.zeros_like(gradient), where=curvature > 0)
+        if not np.minimum.reduce(curvature) > 0.0:  # a flat coordinate rests
+            gradient, curvature = np.where(curvature > 0.0, (gradient, curvature), ((0.0,), (1.0,)))
+        path.x = path.x - self.step * gradient / curvature
         return 1

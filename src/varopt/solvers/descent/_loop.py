@@ -60,12 +60,14 @@ class Path:
         if kept < _FROZEN * self.problem.row_count or not all(r.is_direct for r in self.problem.rows):
             self.freeze(wanted)
 
-    def at(self, x: Vector, *, derivatives: bool = True) -> CompositeBound:
+    def at(self, x: Vector, *, derivatives: bool = True, valued: bool = True) -> CompositeBound:
         """The bound of the rows in play with mean x, at the present sigma."""
         noise = self.noise.at(self.sigma)
         if self.problem is not self.origin:  # blocks of which no row is in play are gone
             noise = noise.of_blocks([bool(live.any()) for live in self.live])
-        return CompositeBound(self.problem, x, noise, derivatives=derivatives)
+        # Positions of points that are passed through once are not worth keeping.
+        positions = None if valued else [r.positions(x) for r in self.problem.rows]
+        return CompositeBound(self.problem, x, noise, positions=positions, derivatives=derivatives, valued=valued)
 
     def whole(self) -> CompositeBound:
         """The bound of all rows where the path stands."""
@@ -78,7 +80,7 @@ def follow(path: Path, step: Callable[[Path], int], schedule: Schedule, stop: Ca
         before = path.x
         path.level_steps = step(path)
         path.steps += path.level_steps
-        path.moved = float(np.abs(path.x - before).sum() / max(np.abs(path.x).sum(), 1e-300))
-        if stop(path) or not np.all(np.isfinite(path.x)):
+        path.moved = float(np.add.reduce(np.abs(path.x - before)) / max(np.add.reduce(np.abs(path.x)), 1e-300))
+        if stop(path) or not np.isfinite(path.moved):
             return path
         path.sigma = schedule(path)

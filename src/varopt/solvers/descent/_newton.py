@@ -8,14 +8,14 @@ from typing import ClassVar
 import numpy as np
 
 from varopt.bounds import RowNoise
-from varopt.certificates import DualGap, bracket
-from varopt.composite import Composite
+from varopt.certificates import Bracketed, DualGap, bracket, dual_gap
+from varopt.composite import Composite, bounded
 from varopt.solvers._method import Method
 from varopt.solvers._state import Check, State
 from varopt.solvers.descent._loop import Path, follow
 from varopt.solvers.descent._newton_level import newton_level, typical_lengths
 from varopt.solvers.descent._schedules import Geometric, Schedule
-from varopt.solvers.finish import cross_over
+from varopt.solvers.finish import cross_over, cross_over_inside
 
 __all__ = ["Newton"]
 
@@ -77,7 +77,9 @@ class Newton(Method):
 def _solve(problem: Composite, state: State, tol: float, check: Check, config: Newton) -> None:
     p, schedule, afresh = problem.size, config.schedule, not state.resumes
     x, sigma = state.begin(schedule.start)
-    lengths = typical_lengths(problem, x)
+    box = problem.structure(bounded)
+    smooth, x = (problem, x) if box is None else (box.inside, box.clip(x))  # bounds are kept as they are
+    lengths = typical_lengths(smooth, x)
     rng = np.random.default_rng(config.seed)
 
     def within_reach(path: Path) -> bool:
@@ -87,8 +89,20 @@ def _solve(problem: Composite, state: State, tol: float, check: Check, config: N
     def level(path: Path) -> None:
         state.sigma, state.latest = path.sigma, path.x
         state.steps += path.level_steps
-        state.record(path.problem.value(path.x) if path.origin is problem else np.inf)
+        state.record(path.problem.value(path.x) if path.origin is smooth else np.inf)
         check(state)
+
+    def descent(path: Path) -> int:
+        return newton_level(path, box)
+
+    def proof(path: Path) -> Bracketed:
+        """What the derivatives of the smoothed terms prove, and of bounds that are reached what these leave."""
+        bound = path.whole()
+        if box is None:
+            return bracket(bound, balance=False)
+        dual, positions = box.dual(problem, path.x, bound.mean_gradient, bound.dual), problem.positions(path.x)
+        gap, assumption = dual_gap(problem, path.x, positions, dual)
+        return Bracketed(path.x, problem.value(path.x, positions), gap, assumption, dual)
 
     def proved() -> bool:  # a smoothing gap within the tolerance is no reason not to finish exactly
         return state.reached(tol) and state.proof is DualGap
@@ -96,16 +110,16 @@ def _solve(problem: Composite, state: State, tol: float, check: Check, config: N
     # A sample of m rows fixes the point up to a share sqrt(p / m) of the spread of the rows. At a smaller sigma it
     # would follow its own noise: it stops at about this one, and more rows go on from a little below.
     sample = max(1000, 20 * p)
-    while afresh and max(r.count for r in problem.rows) > 4 * sample:
-        thinned = problem.thin([sample if r.count > 4 * sample else r.count for r in problem.rows], rng)
+    while afresh and max((r.count for r in smooth.rows), default=0) > 4 * sample:
+        thinned = smooth.thin([sample if r.count > 4 * sample else r.count for r in smooth.rows], rng)
         rough = float(np.sqrt(p / sample))
 
         def coarse(path: Path, rough: float = rough) -> bool:
             level(path)
             return path.sigma <= 2.0 * rough
 
-        x = follow(Path(thinned, x, RowNoise(sigma, lengths), sigma), newton_level, schedule, coarse).x
-        lengths, sigma = typical_lengths(problem, x), min(sigma, 0.5 * rough)
+        x = follow(Path(thinned, x, RowNoise(sigma, lengths), sigma), descent, schedule, coarse).x
+        lengths, sigma = typical_lengths(smooth, x), min(sigma, 0.5 * rough)
         sample *= _GROWTH
 
     few = 2 * p + 50
@@ -115,28 +129,33 @@ def _solve(problem: Composite, state: State, tol: float, check: Check, config: N
         count = path.at(path.x).near(4.0)
         if count > _KINKS and within_reach(path):
             # Too many for the crossover: the bracket has to come from the smoothed terms.
-            state.see(*bracket(path.whole(), balance=False))
+            state.see(*proof(path))
         return count <= few or path.sigma < _FLOOR or proved()
 
     while True:
-        path = follow(Path(problem, x, RowNoise(sigma, lengths), sigma), newton_level, schedule, settled)
+        path = follow(Path(smooth, x, RowNoise(sigma, lengths), sigma), descent, schedule, settled)
         if np.all(np.isfinite(path.x)):
             x = path.x
         path.x = x
         deviations = [path.sigma * length for length in lengths]
         if within_reach(path):
-            state.see(*bracket(path.whole(), balance=False))
+            state.see(*proof(path))
         for attempt, (reach, most) in enumerate(_ATTEMPTS):
             if attempt and not config.thorough and not proved():  # rows in such units that active sets lose their way
                 state.record()
                 return
             if attempt and proved():  # once even so: exact zeros are worth it
                 break
-            exact = cross_over(problem, x, [reach * s for s in deviations], tol, most=most)
+            reaches = [reach * s for s in deviations]
+            exact = None if box is None else cross_over_inside(problem, box, x, reaches, tol, most=most)
+            if exact is None:
+                for place in () if box is None else box.places:  # bounds that may be reached are
+                    reaches.insert(place, np.inf if reach == np.inf else 0.0)
+                exact = cross_over(problem, x, reaches, tol, most=most)
             if exact is not None:
                 state.see(exact.x, exact.value, exact.gap, exact.assumption, dual=exact.dual)
         if not (within_reach(path) or proved()):
-            state.see(*bracket(path.whole(), balance=False))
+            state.see(*proof(path))
         state.record()
         if proved() or path.sigma < _FLOOR:
             return

@@ -13,9 +13,10 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from varopt._clock import tick
 from varopt._linalg import solve_definite
 from varopt.bounds import CompositeBound
-from varopt.composite import Composite
+from varopt.composite import Box, Composite
 from varopt.solvers.descent._loop import Path
 
 __all__ = ["descend", "newton_level", "typical_lengths"]
@@ -41,8 +42,8 @@ def typical_lengths(problem: Composite, x: Vector) -> list[float]:
     return lengths
 
 
-def newton_level(path: Path) -> int:
-    """Newton steps on the bound with the far rows frozen; says how many.
+def newton_level(path: Path, box: Box | None = None) -> int:
+    """Newton steps on the bound with the far rows frozen, within a box where there is one; says how many.
 
     A frozen row that leaves its piece was not far enough: the level is repeated from its start with such rows in play.
     """
@@ -50,7 +51,7 @@ def newton_level(path: Path) -> int:
     path.freeze_far(_FREEZING)
     while True:
         before = path.origin.positions(start)
-        bound, steps = descend(path.at(path.x))
+        bound, steps = descend(path.at(path.x), box=box)
         path.x, count = bound.mean, count + steps
         if path.problem is path.origin:
             return count
@@ -71,6 +72,7 @@ def descend(
     enough: Callable[[CompositeBound], float] = lambda bound: sum(bound.added),
     cap: Callable[[Vector], float] = lambda step: 1.0,
     most: int = 25,
+    box: Box | None = None,
 ) -> tuple[CompositeBound, int]:
     """Newton steps until what was left to gain is small against what the smoothing adds: where they end, and how many.
 
@@ -84,10 +86,14 @@ def descend(
         The share of a step that may be taken.
     most : int
         Most steps.
+    box : Box, optional
+        Where the steps keep to.
     """
     for count in range(1, most + 1):  # noqa: B007  (the number of steps taken is the answer)
+        tick(sum(r.count for r in bound.problem.rows) * bound.mean.size**2)
         gradient = bound.mean_gradient
-        step = solve_definite(bound.newton_matrix(), -gradient)
+        matrix = bound.newton_matrix()
+        step = solve_definite(matrix, -gradient) if box is None else box.step(matrix, gradient, bound.mean)
         decrement = -float(gradient @ step)  # lambda^2 of [BV04, sect. 9.5.1]: twice what a quadratic would gain
         if not decrement > _NOISE * abs(bound.value):
             break

@@ -3,14 +3,18 @@
 from varopt.solvers.finish._active_set import ActiveSet, group_gap, with_norms_linearised
 from varopt.solvers.finish._box_programs import EQUAL, active, box_by_active_set, box_by_interior_point
 from varopt.solvers.finish._crossover import cross_over
+from varopt.solvers.finish._inside_bounds import cross_over_inside
+from varopt.solvers.finish._vertex import best_vertex
 
 __all__ = [
     "EQUAL",
     "ActiveSet",
     "active",
+    "best_vertex",
     "box_by_active_set",
     "box_by_interior_point",
     "cross_over",
+    "cross_over_inside",
     "group_gap",
     "with_norms_linearised",
 ]

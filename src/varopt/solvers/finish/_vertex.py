@@ -21,6 +21,8 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from varopt._clock import tick
+
 __all__ = ["best_vertex"]
 
 Vector = NDArray[np.float64]
@@ -29,10 +31,13 @@ _OUTSIDE_BOUND = 1e-11  # share of its bound by which a multiplier may be outsid
 # Of the distances: rows nearer than this share are alike in the choice of the first vertex. Four times as much or as
 # little changes nothing on a quantile regression and a support vector machine of 2,000 x 40.
 _NEARBY = 0.02
+_UNTIL_FRESH = 50  # exchanges after which the inverse is made anew: rounding grows with each
 _SINGULAR = 1e-10  # share of the largest pivot below which rows count as dependent
 
 
-def best_vertex(gradient: Vector, a: Vector, d: Vector, high: Vector, distance: Vector) -> tuple[Vector, Vector] | None:
+def best_vertex(
+    gradient: Vector, a: Vector, d: Vector, high: Vector, distance: Vector, exchanges: int | None = None
+) -> tuple[Vector, Vector] | None:
     """The minimiser and the multipliers of all rows; None where no few exchanges lead there.
 
     Parameters
@@ -41,11 +46,14 @@ def best_vertex(gradient: Vector, a: Vector, d: Vector, high: Vector, distance: 
         g, the rows of A, d and h > 0.
     distance : array
         How far each row is from resting, as far as is known: the first vertex is made of the closest.
+    exchanges : int, optional
+        The most exchanges, by default ``p + 50``: what takes more, as dependent rows may, is for a simplex method with
+        safeguards against cycling.
 
     Notes
     -----
-    An exchange costs O(p^3 + m p) for m rows of p variables, most of it the factorisation. There are at most ``p + 50``
-    of them: what takes more, as dependent rows may, is for a simplex method with safeguards against cycling.
+    An exchange costs O(p^2 + m p) for m rows of p variables. The inverse of the basis is carried along, and made anew
+    every now and then and at the end.
     """
     p, unit = gradient.size, np.abs(a).max(axis=0, initial=0.0)
     if high.size < p or not unit.all():
@@ -58,38 +66,83 @@ def best_vertex(gradient: Vector, a: Vector, d: Vector, high: Vector, distance: 
     if pivots[-1] <= _SINGULAR * pivots[0]:
         return None
     basis = order[:p].copy()
-    for _ in range(p + 50):
-        *factor, singular = scipy.linalg.lapack.dgetrf(a[basis])
-        if singular:
+    left = p + 50 if exchanges is None else exchanges
+    while left > 0:
+        tick()
+        fresh = _vertex(gradient, a, d, high, basis)
+        if fresh is None:
             return None
-        x = scipy.linalg.lu_solve(factor, -d[basis], check_finite=False)  # (1)
-        z = a @ x + d
-        z[basis] = 0.0
-        u = np.where(z > 0.0, high, 0.0)
-        rest = gradient + u @ a
-        resting = scipy.linalg.lu_solve(factor, -rest, trans=1, check_finite=False)  # (2), and refined once
-        resting -= scipy.linalg.lu_solve(factor, rest + resting @ a[basis], trans=1, check_finite=False)
-        outside = np.maximum(-resting, resting - high[basis]) / high[basis]
-        leaving = int(np.argmax(outside))
-        if not outside[leaving] > _OUTSIDE_BOUND:
+        x, z, u = fresh
+        resting = u[basis]
+        if _outside(resting, high[basis]).max() <= _OUTSIDE_BOUND:
             u[basis] = np.clip(resting, 0.0, high[basis])
             return x / unit, u
-        side = 1.0 if resting[leaving] > 0.0 else -1.0
-        edge = np.zeros(p)
-        edge[leaving] = side
-        move = a @ scipy.linalg.lu_solve(factor, edge, check_finite=False)  # (3)
-        move[basis] = 0.0
-        entering = _stop(z, move, high, fall=outside[leaving] * high[basis[leaving]])
-        if entering is None:
+        done = _exchange(a, high, basis, z, resting, min(left, _UNTIL_FRESH))
+        if not done:
             return None
-        basis[leaving] = entering
+        left -= done
     return None
 
 
-def _stop(z: Vector, move: Vector, high: Vector, fall: float) -> int | None:
-    """The row at whose kink a sum that falls at rate `fall` stops falling; None where it never does."""
+def _vertex(
+    gradient: Vector, a: Vector, d: Vector, high: Vector, basis: NDArray[np.intp]
+) -> tuple[Vector, Vector, Vector] | None:
+    """The point at which a basis rests, the positions of all rows there, and their multipliers."""
+    *factor, singular = scipy.linalg.lapack.dgetrf(a[basis])
+    if singular:
+        return None
+    x = scipy.linalg.lu_solve(factor, -d[basis], check_finite=False)  # (1)
+    z = a @ x + d
+    z[basis] = 0.0
+    u = np.where(z > 0.0, high, 0.0)
+    rest = gradient + u @ a
+    resting = scipy.linalg.lu_solve(factor, -rest, trans=1, check_finite=False)  # (2), and refined once
+    resting -= scipy.linalg.lu_solve(factor, rest + resting @ a[basis], trans=1, check_finite=False)
+    u[basis] = resting
+    return x, z, u
+
+
+def _outside(resting: Vector, high: Vector) -> Vector:
+    """By which share of its bound each multiplier is outside."""
+    return np.maximum(-resting, resting - high) / high
+
+
+def _exchange(a: Vector, high: Vector, basis: NDArray[np.intp], z: Vector, resting: Vector, most: int) -> int:
+    """Exchange rows of the basis, in place, until its multipliers are within bounds; how often. Zero: unbounded."""
+    inverse, gradient = np.linalg.inv(a[basis]), -(resting @ a[basis])
+    for done in range(most):
+        outside = _outside(resting, high[basis])
+        leaving = int(np.argmax(outside))
+        if not outside[leaving] > _OUTSIDE_BOUND:
+            return max(done, 1)
+        side, out = (1.0 if resting[leaving] > 0.0 else -1.0), basis[leaving]
+        move = a @ (side * inverse[:, leaving])  # (3)
+        move[basis] = 0.0
+        passed = _passed(z, move, high, fall=outside[leaving] * high[out])
+        if passed is None:
+            return 0
+        entering = passed[-1]
+        # What was passed counts on its other side; the row that enters no longer does, that which left may.
+        counts = np.sign(move[passed]) * high[passed]
+        counts[-1] = min(counts[-1], 0.0)
+        gradient += counts @ a[passed]
+        if side > 0.0:
+            gradient += high[out] * a[out]
+        step = -z[entering] / move[entering]
+        z += step * move
+        z[out], z[entering] = side * step, 0.0
+        row = a[entering] @ inverse
+        row[leaving] -= 1.0
+        inverse -= np.outer(inverse[:, leaving], row / (row[leaving] + 1.0))
+        basis[leaving] = entering
+        resting = -(gradient @ inverse)  # (2)
+    return most
+
+
+def _passed(z: Vector, move: Vector, high: Vector, fall: float) -> NDArray[np.intp] | None:
+    """The rows whose kinks are met until a sum that falls at rate `fall` stops falling; None where it never does."""
     ahead = np.flatnonzero(np.where(move > 0.0, z <= 0.0, (move < 0.0) & (z > 0.0)))
     order = ahead[np.argsort(-z[ahead] / move[ahead])]
     climbed = np.cumsum(high[order] * np.abs(move[order]))  # (4)
     place = int(np.searchsorted(climbed, fall))
-    return int(order[place]) if place < order.size else None
+    return order[: place + 1] if place < order.size else None

@@ -1,5 +1,6 @@
-"""Interior points for sparse and banded problems."""
+"""Interior points: for sparse and banded problems, and for norms of anything."""
 
+from varopt.solvers.interior_point._conic import Conic
 from varopt.solvers.interior_point._interior_point import InteriorPoint
 
-__all__ = ["InteriorPoint"]
+__all__ = ["Conic", "InteriorPoint"]

@@ -1,7 +1,8 @@
-"""Quadratics with a kink for each variable: pivoting, and blocks of variables."""
+"""Quadratics with a kink for each variable or a norm for each group: pivoting, and blocks of variables."""
 
 from varopt.solvers.lasso._block_descent import BlockDescent
+from varopt.solvers.lasso._group_descent import GroupDescent
 from varopt.solvers.lasso._pivoting import Pivoting
 from varopt.solvers.lasso._sides import pivoted_along
 
-__all__ = ["BlockDescent", "Pivoting", "pivoted_along"]
+__all__ = ["BlockDescent", "GroupDescent", "Pivoting", "pivoted_along"]

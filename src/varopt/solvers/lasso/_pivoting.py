@@ -100,6 +100,8 @@ class Pivoting(Method):
         for _ in range(_CORRECTIONS_BY_ROWS):
             proof, gradient = prove(problem, x, ())
             state.see(*proof)
+            if not state.reached(tol) and not isinstance(matrix, Columns):  # whose matrix is never formed
+                state.see(*_by_curvature(problem, x, proof.value, gradient))
             if state.reached(tol):
                 return
             # The matrix is too inaccurate for the tolerance: what the rows say is not.
@@ -108,6 +110,17 @@ class Pivoting(Method):
                 return
             x = x.copy()
             x[settled.moving] += correction
+
+
+def _by_curvature(problem: Composite, x: Vector, value: float, gradient: Vector) -> tuple[Vector, float, float]:
+    """The point, its value and a gap where no scale makes a dual point feasible, as of variables that are not negative.
+
+    What rounding leaves of the gradient in those that move is charged with the curvature: ``r'H^-1 r / 2``.
+    """
+    kinks, _ = problem.structure(separable_kinks)
+    inside = np.clip(-gradient, kinks.low, kinks.high)
+    energy, flat = problem.inverse_energy(gradient + inside)
+    return x, value, np.inf if flat.any() else kinks.young(x, inside) + 0.5 * energy
 
 
 def _row_count(problem: Composite) -> int:

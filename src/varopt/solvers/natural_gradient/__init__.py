@@ -5,7 +5,7 @@ average over a family of `varopt.families`, with different weights for the sampl
 """
 
 from varopt.solvers.natural_gradient._bounded import BoundedUpdate, reflect
-from varopt.solvers.natural_gradient._categorical import CategoricalUpdate, adaptive, berny, pbil, umda
+from varopt.solvers.natural_gradient._categorical import CategoricalUpdate, adaptive, berny, free_energy, pbil, umda
 from varopt.solvers.natural_gradient._cma import CMA, default_population
 from varopt.solvers.natural_gradient._integers import Integers
 from varopt.solvers.natural_gradient._lm_ma_es import LMMAES
@@ -45,6 +45,7 @@ __all__ = [
     "adaptive",
     "berny",
     "default_population",
+    "free_energy",
     "log_weights",
     "nes_utilities",
     "pbil",

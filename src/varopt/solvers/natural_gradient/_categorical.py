@@ -14,6 +14,7 @@ recombination of genes to the estimation of distributions I*, PPSN 1996.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,7 @@ from varopt.families import OneHotCategorical
 from varopt.solvers.natural_gradient._update import Array, FamilyUpdate
 from varopt.solvers.natural_gradient._weights import log_weights, raw_weights, truncation_weights
 
-__all__ = ["CategoricalUpdate", "adaptive", "berny", "pbil", "umda"]
+__all__ = ["CategoricalUpdate", "adaptive", "berny", "free_energy", "growing_beta", "pbil", "umda"]
 
 
 class CategoricalUpdate(FamilyUpdate):
@@ -40,14 +41,19 @@ class CategoricalUpdate(FamilyUpdate):
         The step eta; without it the step adapts to how well successive steps agree, as in ASNG [A19].
     margin : float
         The least probability of any choice other than the one in front, times the number of these.
+    beta : callable, optional
+        From the number of samples told so far to beta: then the free energy ``<f> + <log p> / beta`` is descended.
     """
 
     def __init__(
-        self, options: NDArray[np.intp], population: int, weights: Array | None, rate: float | None, margin: float
-    ) -> None:
+        self, options: NDArray[np.intp], population: int, weights: Array | None, rate: float | None, margin: float,
+        beta: Callable[[int], float] | None = None,
+    ) -> None:  # fmt: skip
         self.population, self._weights, self._rate = population, weights, rate
+        self._beta, self._told, self._unit = beta, 0, 1.0
         self._options = np.asarray(options)
         self._exists = np.arange(self._options.max()) < self._options[:, None]  # (c, K): rows padded with nothing
+        margin = min(margin, 0.5)  # of one column alone: more would leave nothing to move
         self._least = np.where(self._exists, margin / (self._options - 1.0)[:, None], 0.0)
         self.theta = self._exists / self._options[:, None]
         self._family: OneHotCategorical | None = None  # of these probabilities, once it is asked for
@@ -66,6 +72,8 @@ class CategoricalUpdate(FamilyUpdate):
         return np.asarray(self.family.choices(count, rng), dtype=np.float64)
 
     def tell(self, points: Array, values: Array) -> None:
+        if self._beta is not None:
+            values = self._with_entropy(points, values)
         order = np.argsort(values, kind="stable")[: self.population]
         weights = raw_weights(values[order]) if self._weights is None else self._weights[: len(order)]
         chosen = points[order][:, :, None] == np.arange(self.theta.shape[1])
@@ -74,6 +82,18 @@ class CategoricalUpdate(FamilyUpdate):
         self.theta = self.theta + (self._adapted(gradient) if self._rate is None else self._rate) * gradient
         self._keep_possible()
         self._family = None
+
+    def _with_entropy(self, points: Array, values: Array) -> Array:
+        """``f + log p / beta``, whose average is the free energy: its score function is the same as that of f."""
+        if not self._told and self._beta is growing_beta:  # in units of how much the first values differ
+            finite = values[np.isfinite(values)]
+            self._unit = float(finite.std()) or 1.0 if finite.size else 1.0
+        self._told += values.size
+        beta = float(self._beta(self._told)) / self._unit  # type: ignore[misc]
+        if not (math.isfinite(beta) and beta > 0.0):
+            raise ValueError(f"beta must return a positive number; got {beta!r} after {self._told} evaluations.")
+        chosen = np.take_along_axis(self.theta[None], points.astype(np.intp)[:, :, None], axis=2)[:, :, 0]
+        return np.asarray(values + np.log(np.maximum(chosen, 1e-300)).sum(axis=1) / beta)
 
     def _adapted(self, gradient: Array) -> float:
         """A step of constant length in the Fisher metric; shorter while successive steps disagree [A19]."""
@@ -132,3 +152,16 @@ def umda(options: NDArray[np.intp], population: int | None = None) -> Categorica
 def berny(options: NDArray[np.intp], population: int | None = None, rate: float = 0.3) -> CategoricalUpdate:
     """Berny's selection learning: the natural gradient of E(theta) itself, values as weights [Be00]."""
     return CategoricalUpdate(options, population or 20, None, rate, 1.0 / options.size)
+
+
+def free_energy(
+    options: NDArray[np.intp], population: int | None = None, rate: float = 0.3,
+    beta: Callable[[int], float] | None = None,
+) -> CategoricalUpdate:  # fmt: skip
+    """Berny's update of the free energy ``<f> + <log p> / beta`` instead of E, while beta grows [SB12, section 4.3]."""
+    return CategoricalUpdate(options, population or 20, None, rate, 0.1 / options.size, beta or growing_beta)
+
+
+def growing_beta(evaluations: int) -> float:
+    """The default of `free_energy`, in units of the spread of the first values: in proportion to the evaluations."""
+    return 0.01 * max(evaluations, 1)

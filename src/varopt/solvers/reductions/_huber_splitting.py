@@ -46,8 +46,8 @@ class HuberSplitting(Reduction[Split]):
         return problem.not_quadratic or problem.not_convex
 
     def apply(self, problem: Composite, state: State, before: Split | None = None) -> Split:
-        """The problem with a variable more for each such row, which begins at zero."""
-        split = _split(problem)
+        """The problem with a variable more for each such row, which begins at zero; with norms, as it is."""
+        split = problem if problem.groups else _split(problem)
         start = np.concatenate([state.x, np.zeros(split.size - problem.size)])
         return Split(problem=split, start=start, whole=problem)
 
@@ -55,7 +55,8 @@ class HuberSplitting(Reduction[Split]):
         """The variables of the problem, and subgradients: those of the answer, and gradients of the terms split."""
         x = answer.x[: problem.size]
         known = iter(() if answer.whole_dual is None else answer.whole_dual)  # the rows that were not split come first
-        own = [answer.whole_dual is None or is_like_huber(r.term) for r in problem.rows]
+        whole = smaller.problem is problem
+        own = [answer.whole_dual is None or (is_like_huber(r.term) and not whole) for r in problem.rows]
         dual = [r.term.derivative(r.positions(x)) if o else next(known) for r, o in zip(problem.rows, own, strict=True)]
         return Lifted(x, dual)
 

@@ -1,8 +1,9 @@
-r"""`working-set`: many more variables than rows, each with a kink that most of them rest on.
+r"""`working-set`: many more variables than rows, each with a kink that most of them rest on, or groups with norms.
 
 The problem is solved for a few of its variables, the others at rest. The dual point of that solution has a gradient in
 the others; those that it would move off their kinks join, and the rest are proved to be at rest once it is scaled to be
-feasible for all [Blitz, celer]. The small problems may have any loss and any quadratic.
+feasible for all [Blitz, celer]. The small problems may have any loss and any quadratic. Variables whose norm is
+penalised rest and join as a group.
 
 .. [Blitz] T. Johnson, C. Guestrin. Blitz: a principled meta-algorithm for scaling sparse optimization. ICML, 2015.
 .. [celer] M. Massias, A. Gramfort, J. Salmon. Celer: a fast solver for the lasso with dual extrapolation. ICML, 2018.
@@ -10,16 +11,15 @@ feasible for all [Blitz, celer]. The small problems may have any loss and any qu
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from varopt.certificates import prove
-from varopt.composite import Composite, Rows, separable_kinks
-from varopt.model.maps import Map, Scaled, Selection
-from varopt.solvers._needs import convex, kinks, piecewise_quadratic
+from varopt.composite import Composite, Kinks, restricted, separable_kinks
+from varopt.solvers._needs import convex, kinks, separable_norms
 from varopt.solvers._state import State
 from varopt.solvers.reductions._huber_splitting import HuberSplitting, Split
 from varopt.solvers.reductions._reduction import Lifted, Reduction, Smaller
@@ -31,6 +31,7 @@ Vector = NDArray[np.float64]
 # On Gaussian data of 100 to 400 rows, one thread: quantile regression with L1 takes a half to an eightieth of the time
 # from 1.5 variables a row on; lassos, which have a dual method of their own, draw level at about four.
 _ALL_AT_ONCE = 200  # variables up to which all are taken at once
+_ALL_AT_ONCE_GROUPS = 60  # and the same where there are norms of groups, whatever the number of rows
 _WIDE = 2  # variables for each row beyond which a few of them at a time pay,
 _WIDE_SPARSE = 10  # and the same where sparse methods apply,
 _WIDE_SPARSE_SQUARES = 0.5  # which for sparse squares ask for columns that are not made of each other
@@ -59,6 +60,8 @@ class WorkingSet(Reduction[Restricted]):
     first : int
         Variables to begin with, those whose gradients exceed their kinks most; as many as there are already join in
         every round.
+    first_of_groups : int
+        The same where norms of groups are there, which join as wholes; then as many join as do not rest.
 
     Notes
     -----
@@ -67,13 +70,16 @@ class WorkingSet(Reduction[Restricted]):
     """
 
     first: int = 250
+    first_of_groups: int = 100
 
     name: ClassVar[str] = "working-set"
-    needs = (piecewise_quadratic, convex, kinks)
+    needs = (separable_norms, convex, kinks)
 
     def suits(self, problem: Composite) -> bool:
         """Whether there are many more variables than rows, and most can rest."""
         kinks, others = problem.structure(separable_kinks)
+        if kinks.balls is not None:
+            return problem.size > _ALL_AT_ONCE_GROUPS and 2 * int(np.count_nonzero(kinks.free)) <= problem.size
         rows = sum(r.count for r in (*others, *problem.squares) if r.single is None)
         few = _WIDE if not problem.is_sparse else _WIDE_SPARSE if others else _WIDE_SPARSE_SQUARES
         wide = problem.size > max(_ALL_AT_ONCE, few * rows)
@@ -92,17 +98,22 @@ class WorkingSet(Reduction[Restricted]):
         else:
             inside, tries, x, gradient = before.inside, before.tries, before.x, before.gradient
             joining = np.zeros(0, dtype=np.intp)
-        excess = np.maximum(-gradient - kinks.high, kinks.low + gradient) / np.maximum(kinks.high - kinks.low, 1e-300)
+        excess = kinks.excess(gradient)
         moved = np.flatnonzero(~inside & (excess > _MOVED_OFF))
-        most = max(self.first, int(np.count_nonzero(inside)))
-        joining = np.union1d(joining, moved[np.argsort(-excess[moved], kind="stable")[:most]])
+        if kinks.balls is None:
+            most = max(self.first, int(np.count_nonzero(inside)))
+        else:
+            most = max(self.first_of_groups, int(np.count_nonzero(inside & (x != kinks.rest))))
+        joining = _whole_groups(kinks, np.union1d(joining, moved[np.argsort(-excess[moved], kind="stable")[:most]]))
         tries += not joining.size
         if tries > _TRIES or not (joining.size or inside.any()):
             return None
         inside = inside.copy()
         inside[joining] = True
         index = np.flatnonzero(inside)
-        small = restricted(problem, index, np.where(inside, 0.0, kinks.rest))
+        penalties = (r for r in problem.rows if all(r is not other for other in losses))
+        ordered = replace(problem, rows=(*losses, *penalties))
+        small = restricted(ordered, index, np.where(inside, 0.0, kinks.rest), whole=len(losses)).problem
         split = HuberSplitting().apply(small, State(x[index]), None)
         return Restricted(
             problem=split.problem, start=split.start, share=0.5 * _CLOSER**tries,
@@ -123,39 +134,9 @@ class WorkingSet(Reduction[Restricted]):
         state.see(*proof)
 
 
-def restricted(problem: Composite, index: NDArray[np.intp], fixed: Vector) -> Composite:
-    """The problem in some of its variables; `fixed` are the values of the others, and zero for these."""
-    _, losses = problem.structure(separable_kinks)
-    constant = problem.scalar + float(problem.vector @ fixed)
-    matrix, vector = problem.matrix, problem.vector[index]
-    if matrix is not None:
-        image = matrix @ fixed
-        matrix, vector = matrix[index][:, index], vector + image[index]
-        constant += 0.5 * float(fixed @ image)
-
-    place = np.full(problem.size, -1)
-    place[index] = np.arange(index.size)
-
-    def part(rows: Rows) -> Rows:
-        offset = rows.positions(fixed) if fixed.any() else rows.offset
-        return Rows(rows.linear.columns(index), offset, rows.term, rows.weights)
-
-    def live(rows: Rows) -> Rows | None:
-        """Rows of one variable each, without those of variables that are fixed."""
-        nonlocal constant
-        if rows.single is None:
-            return part(rows)
-        to, factor = place[rows.single[0]], rows.single[1]
-        constant += float(np.where(to < 0, rows.weights, 0.0) @ rows.term.value(rows.positions(fixed)))
-        kept = np.flatnonzero(to >= 0)
-        linear: Map = Selection(to[kept], index.size)
-        if np.any(factor != 1.0):
-            linear = Scaled(factor[kept], linear)
-        return Rows(linear, rows.offset[kept], rows.term.take(kept), rows.weights[kept]) if kept.size else None
-
-    penalties = [live(r) for r in problem.rows if all(r is not other for other in losses)]
-    squares = [live(r) for r in problem.squares]
-    return Composite(
-        matrix, vector, constant, (*(part(r) for r in losses), *(r for r in penalties if r is not None)),
-        squares=tuple(r for r in squares if r is not None),
-    )  # fmt: skip
+def _whole_groups(kinks: Kinks, index: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Variables, and all that are of a group with one of them."""
+    if kinks.balls is None:
+        return index
+    label = kinks.balls.label
+    return np.union1d(index, np.flatnonzero((label >= 0) & np.isin(label, label[index])))

@@ -20,6 +20,7 @@ Y. Ollivier et al., *Information-geometric optimization algorithms*, JMLR 18(18)
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -30,7 +31,7 @@ from numpy.typing import NDArray
 
 from varopt.solvers.discrete._energy import LITERAL_DERIVATIVE, Energy
 from varopt.solvers.discrete._matrices import row_sizes
-from varopt.solvers.discrete.search._annealing import GeometricTemperature, anneal, typical_field
+from varopt.solvers.discrete.search._annealing import GeometricTemperature, anneal, temperatures_of, typical_field
 from varopt.solvers.discrete.search._population import Found
 from varopt.solvers.discrete.search._sweeps import Sweeper
 from varopt.solvers.natural_gradient import CategoricalUpdate, adaptive, berny, pbil, umda
@@ -65,7 +66,7 @@ class ProbabilityDescent(ABC):
 
     def search(
         self, energy: Energy, rng: np.random.Generator, start: Vector | None = None,
-        expired: Callable[[], bool] = lambda: False,
+        expired: Callable[[], bool] = lambda: False, left: Callable[[], float] = lambda: math.inf,
     ) -> Iterator[Found]:  # fmt: skip
         """Points from the distributions of every epoch, rounded and descended."""
         sweeper = Sweeper(energy, _DESCENT_REPLICAS, rng, np.float64)
@@ -101,6 +102,8 @@ class ProbabilityDescent(ABC):
 class MeanFieldDescent(ProbabilityDescent):
     """Free-energy annealing with the analytic bound: every independent set to its minimiser given the others [FEM]."""
 
+    beta: Callable[[float], float] | None = None  # of progress in [0, 1]; the temperatures that are set here without
+
     name: ClassVar[str] = "mean-field"
 
     def descend(
@@ -109,7 +112,9 @@ class MeanFieldDescent(ProbabilityDescent):
         """Anneal the probabilities."""
         sweeper = Sweeper(energy, p.shape[1], rng, np.float64)
         state = sweeper.state(p)
-        anneal(sweeper, state, _MEAN_FIELD, steps, typical_field(energy, rng), analytic=True, expired=expired)
+        unit = typical_field(energy, rng)
+        schedule = _MEAN_FIELD if self.beta is None else temperatures_of(self.beta, unit)
+        anneal(sweeper, state, schedule, steps, unit, analytic=True, expired=expired)
         return sweeper.points(state).astype(np.float64)
 
 

@@ -1,0 +1,245 @@
+r"""A lower bound that assumes nothing: the value of a dual point that balances exactly.
+
+For subgradients v of weighted convex terms, with r the residual of the balance,
+
+    f(y) = g'y + s + sum_k c_k rho_k(a_k'y + d_k) >= s + sum_k (v_k d_k - (c rho)_k^*(v_k)) + r'y,   r = g + A'v,
+
+and r is made zero by a correction whose size is enclosed (`Balance`). The bound holds for all of the enclosure.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from varopt._clock import TimeUp, tick
+from varopt._linalg import solve_definite
+from varopt._verified import SLACK, TINY, UNIT, Ball, dot, down, total
+from varopt.certificates._balance import ENOUGH, PLENTY, Balance, Correction, NoProof
+from varopt.certificates._conjugate import conjugate_above
+from varopt.certificates._dual_point import DualQuadratic, DualRows
+from varopt.certificates._enclosure import Norms, NotEnclosed
+
+__all__ = ["Proof", "verified_lower"]
+
+Vector = NDArray[np.float64]
+
+_SMALL = 1 << 25  # operations that an interior point of our own may take
+_LEAST = 1e-14  # share of another dual point that is mixed in first
+_MANY = 16  # coordinates without room that are solved for together
+_LITTLE = 1e-6  # share of one that is only guessed that is mixed in last
+
+
+class Proof(NamedTuple):
+    """What was proved: no point has a value below `lower`; where nothing was, it is minus infinity, and why."""
+
+    lower: float
+    reason: str = ""
+
+
+def verified_lower(
+    rows: Sequence[DualRows], vector: Vector | Ball, scalar: float = 0.0, quadratics: Sequence[DualQuadratic] = (),
+    x: Vector | None = None, norms: Norms | None = None,
+) -> Proof:  # fmt: skip
+    r"""A number below ``g'y + s + sum_k c_k rho_k(a_k'y + d_k) + sum 1/2 z'Sz`` for every y, in exact arithmetic.
+
+    Parameters
+    ----------
+    rows : sequence of DualRows
+        The terms, with their duals: at an optimum they balance, and the bound is its value but for rounding.
+    vector : array or Ball
+        g, exact or enclosed.
+    scalar : float
+        s.
+    quadratics : sequence of DualQuadratic
+        Quadratic parts, with points: the optimum.
+    x : array, optional
+        Near an optimum: it makes the bound sharper where offsets are large, and nothing depends on it.
+    norms : dict, optional
+        Keeps the lengths of columns for others to use.
+
+    Returns
+    -------
+    Proof
+
+    Notes
+    -----
+    Two passes over dense data, about one product with the transpose each; for q equations that no row of one coordinate
+    takes, matrices of q x q and a pivoted QR factor of a few times as many rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from varopt import terms
+    >>> from varopt.certificates import DualRows, verified_lower
+    >>> from varopt.model.maps import Matrix
+    >>> A, y = np.ones((3, 1)), np.array([1.0, 2.0, 4.0])   # a median: duals 1, 0 and -1 balance
+    >>> rows = DualRows(Matrix(A), -y, terms.abs_(), np.ones(3), np.array([1.0, 0.0, -1.0]))
+    >>> round(verified_lower([rows], np.zeros(1)).lower, 12)
+    3.0
+    """
+    with np.errstate(all="ignore"):
+        try:
+            return _proved(Balance(tuple(rows), vector, scalar, tuple(quadratics), x, norms))
+        except TimeUp:
+            return Proof(-math.inf, "time was up.")
+        except (NoProof, NotEnclosed) as reason:
+            return Proof(-math.inf, str(reason))
+        except np.linalg.LinAlgError:
+            return Proof(-math.inf, "a factorisation failed.")
+
+
+def _proved(balance: Balance) -> Proof:
+    """The bound of the given dual, or of one with a little of another mixed in that has room."""
+    given = [r.clipped(r.dual) for r in balance.rows]
+    reasons = []
+    if balance.size > _MANY and (lower := _with_room_for_many(balance, given)) > -math.inf:
+        return Proof(lower)
+    for snaps, balance.least_room in ((False, PLENTY), (False, ENOUGH), (True, PLENTY)):
+        tried = [r.snapped(v) for r, v in zip(balance.rows, given, strict=True)] if snaps else given
+        try:
+            return Proof(_value(balance, tried, *balance.corrected(tried)))
+        except NoProof as failure:
+            reasons.append(str(failure))
+    for anchor, most in ((_resting, _LITTLE), (_interior, 1.0)):
+        inner = anchor(balance)
+        if inner is not None and (lower := _mixed(balance, given, inner, _LEAST, most)) > -math.inf:
+            return Proof(lower)
+    raise NoProof(reasons[0])
+
+
+def _mixed(balance: Balance, given: list[Vector], inner: list[Vector], share: float, most: float) -> float:
+    """The bound of the given dual with a share of another mixed in, more of it until it will do; or none."""
+    while True:
+        balance.least_room = min(0.25 * share, PLENTY)
+        mixed = [np.clip(v + share * (u - v), *r.ends) for r, v, u in zip(balance.rows, given, inner, strict=True)]
+        try:
+            return _value(balance, mixed, *balance.corrected(mixed))
+        except NoProof as failure:
+            if share >= most:
+                return -math.inf
+            share = min(share * min(max(2.0 * failure.short, 4.0), 1e4), most)
+
+
+def _with_room_for_many(balance: Balance, given: list[Vector]) -> float:
+    """The bound with a dual at rest mixed in where many coordinates lack room for what is left of them; or none.
+
+    Few are solved for together, which costs no digits; of many, as of a lasso, the factor would cost more than the run.
+    """
+    balance.least_room = PLENTY
+    seen = np.zeros(balance.size, dtype=bool)
+    for r in balance.rows:
+        if r.single is not None:
+            seen[r.single[0]] = True
+    tight = np.flatnonzero(seen & (balance.private(given).room == 0.0))
+    if tight.size <= _MANY:
+        return -math.inf
+    inner = _resting(balance)
+    needed = balance.residual(given).size[tight] / balance.private(inner).room[tight]
+    share = 16.0 * float(np.max(needed[np.isfinite(needed)], initial=0.0))
+    return _mixed(balance, given, inner, min(max(_LEAST, share), _LITTLE), _LITTLE)
+
+
+def _value(balance: Balance, duals: list[Vector], residual: Ball, corrections: list[Correction]) -> float:
+    """The value of the exact dual point, from that of the given one.
+
+    With delta the moves, ``A'delta = -r``, so that the change of ``sum v d`` is ``sum delta (a'x + d) + r'x``: of
+    rows that rest, small numbers times small numbers, however large the offsets.
+    """
+    along, error = dot(residual.middle, balance.x)
+    error += float(residual.radius @ np.abs(balance.x))
+    lost = (c.cost if c.rows is None else _lost(c, c.rows, duals[c.block]) for c in corrections)
+    parts = [np.array([balance.base, along, *(-cost for cost in lost)])]
+    sizes = float(np.abs(parts[0]).sum()) * SLACK
+    for r, v in zip(balance.rows, duals, strict=True):
+        above = conjugate_above(r.term, np.asarray(r.weights, dtype=np.float64), v)
+        parts.append(v.astype(np.longdouble) * r.offset - above)
+        sizes += 2.0 * float(np.abs(v) @ np.abs(r.offset) + np.abs(above).sum()) * SLACK
+    whole = np.concatenate([np.asarray(p, dtype=np.longdouble) for p in parts])
+    value, rounding = total(whole, sizes)
+    error += rounding + 4.0 * float(np.finfo(np.longdouble).eps) * sizes + TINY * whole.size
+    lower = value - error * SLACK
+    if not math.isfinite(lower):
+        raise NoProof("numbers overflow.")
+    return float(down(lower))
+
+
+def _lost(c: Correction, r: DualRows, dual: Vector) -> float:
+    """The most that the moves take from the dual value, along r'x aside; negative where they add to it."""
+    v = dual[c.places]
+    # Rounding of v + move is inside the interval that is one unit wider.
+    radius = (c.move.radius + 2.0 * UNIT * (np.abs(v) + np.abs(c.move.middle)) + TINY) * SLACK
+    low, high = v + c.move.middle - radius, v + c.move.middle + radius
+    ends = tuple(end[c.places] for end in r.ends)
+    if not (np.all(low >= ends[0]) and np.all(high <= ends[1])):
+        short = (np.abs(c.move.middle) + radius) / r.room(dual, c.places)
+        raise NoProof("the subgradients have too little room.", float(np.max(short)))
+    term, weights = r.term.take(c.places), np.asarray(r.weights, dtype=np.float64)[c.places]
+    z, spread = c.position
+    # The conjugate of the given dual went into the value as it is bounded above, and so it cancels.
+    before = conjugate_above(term, weights, v)
+    losses = []
+    for end in (low, high):
+        after = conjugate_above(term, weights, end)
+        rounding = 4.0 * UNIT * (np.abs(end * z) + np.abs(v * z) + np.abs(after) + np.abs(before))
+        losses.append((after - before) - (end - v) * z + np.abs(end - v) * spread + rounding)
+    lost, missed = total(np.maximum(*losses))  # convex in the move: largest at an end
+    return lost + missed
+
+
+# -- A dual point with room everywhere --------------------------------------------------------------------------------
+
+
+def _resting(balance: Balance) -> list[Vector]:
+    """Subgradients of rows that rest, but for rows of one coordinate, which take the linear part.
+
+    Penalties have room there, however many coordinates are not zero. It need not balance: little of it is mixed in.
+    """
+    duals = [np.clip(np.zeros(r.offset.size), *r.ends) for r in balance.rows]
+    residual = balance.fixed.middle + sum(
+        (r.linear.transpose_apply(v) for r, v in zip(balance.rows, duals, strict=True) if v.any()), np.zeros(1)
+    )
+    block, place, _ = balance.private(duals)
+    for b, r in enumerate(balance.rows):
+        mine = np.flatnonzero((block == b) & (residual != 0.0))
+        if mine.size and r.single is not None:
+            duals[b][place[mine]] -= residual[mine] / r.single[1].middle[place[mine]]
+            duals[b] = np.clip(duals[b], *r.ends)
+    return duals
+
+
+def _interior(balance: Balance) -> list[Vector] | None:
+    """Weighted subgradients strictly inside their intervals that about balance: given, or found; or None."""
+    if all(r.interior is not None for r in balance.rows):
+        return [r.clipped(np.asarray(r.interior)) for r in balance.rows]
+    if sum(r.offset.size for r in balance.rows) * balance.size**2 > _SMALL:
+        return None
+    return _centred(balance)
+
+
+def _centred(balance: Balance) -> list[Vector] | None:
+    """From the middles of all intervals, moved by shares of the room until they balance."""
+    rows = balance.rows
+    finite = [np.isfinite(r.ends[0]) & np.isfinite(r.ends[1]) for r in rows]
+    duals = [
+        np.where(middle, 0.5 * r.ends[0] + 0.5 * r.ends[1], r.clipped(r.dual))
+        for r, middle in zip(rows, finite, strict=True)
+    ]
+    matrices = [np.asarray(r.linear.dense(), dtype=np.float64) for r in rows]
+    for _ in range(60):
+        tick(sum(v.size for v in duals) * balance.size**2)
+        residual = balance.fixed.middle + sum(m.T @ v for m, v in zip(matrices, duals, strict=True))
+        rooms = [r.room(v) for r, v in zip(rows, duals, strict=True)]
+        roots = np.concatenate([room[:, None] * m for room, m in zip(rooms, matrices, strict=True)])
+        step = roots @ solve_definite(roots.T @ roots, -residual)  # the least in units of the rooms
+        reach = float(np.abs(step).max(initial=0.0))
+        share = min(1.0, 0.7 / reach) if reach > 0.0 else 1.0
+        moves = np.split(step, np.cumsum([room.size for room in rooms])[:-1])
+        duals = [v + share * room * move for v, room, move in zip(duals, rooms, moves, strict=True)]
+        if share == 1.0:
+            return duals
+    return None

@@ -1,0 +1,86 @@
+"""Constraints that contradict each other: a combination of them that is positive everywhere, in rational arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from varopt.certificates._recession import Undecided, entries_of, projected
+from varopt.composite import Rows
+
+__all__ = ["contradiction"]
+
+Vector = NDArray[np.float64]
+
+_MOST = 40  # rows and variables up to which equations are solved in rational arithmetic, whose numbers grow with each
+
+
+def contradiction(
+    rows: Sequence[Rows], equal: Sequence[bool], multipliers: Sequence[Vector]
+) -> tuple[list[Vector], float] | None:
+    """Multipliers close to those given with ``sum y'A = 0`` exactly, and the positive number that ``sum y'd`` is.
+
+    Parameters
+    ----------
+    rows : sequence of Rows
+        ``A x + d``, at most zero, or zero where `equal`.
+    equal : sequence of bool
+        For each of them.
+    multipliers : sequence of arrays
+        What is about a proof that no x satisfies them all. Zeros stay zeros.
+
+    Returns
+    -------
+    multipliers, least : list of arrays, float
+        None where these do not prove it, or entries are not at hand or too many.
+    """
+    used = [np.flatnonzero(y) for y in multipliers]
+    if not 0 < sum(index.size for index in used) <= _MOST:
+        return None
+    try:
+        matrix, offset = _exact(rows, used)
+    except Undecided:
+        return None
+    columns = [j for j in range(rows[0].linear.shape[1]) if any(row[j] for row in matrix)]
+    given = np.concatenate([y[index] for y, index in zip(multipliers, used, strict=True)])
+    y: list[Fraction] | None = [Fraction(v) for v in given.tolist()]
+    if columns:
+        if len(columns) > _MOST:
+            return None
+        y = projected([[row[j] for row in matrix] for j in columns], y or [], np.abs(given))
+    same = np.concatenate([np.full(index.size, e) for index, e in zip(used, equal, strict=True)])
+    if y is None or any(v < 0 and not e for v, e in zip(y, same, strict=True)):
+        return None
+    least = sum((a * b for a, b in zip(y, offset, strict=True)), Fraction(0))
+    if least <= 0:
+        return None
+    return _spread(rows, used, y), float(least)
+
+
+def _exact(rows: Sequence[Rows], used: Sequence[NDArray[np.intp]]) -> tuple[list[list[Fraction]], list[Fraction]]:
+    """The rows that are used, and their offsets, as they are."""
+    matrix: list[list[Fraction]] = []
+    offset: list[Fraction] = []
+    for r, index in zip(rows, used, strict=True):
+        if not index.size:
+            continue
+        factor, dense, exact = entries_of(r.linear.rows(index))
+        if not exact:
+            raise Undecided
+        factors = np.broadcast_to(factor, (index.size,)).tolist()
+        matrix += [[Fraction(f) * Fraction(v) for v in row] for f, row in zip(factors, dense.tolist(), strict=True)]
+        offset += [Fraction(v) for v in r.offset[index].tolist()]
+    return matrix, offset
+
+
+def _spread(rows: Sequence[Rows], used: Sequence[NDArray[np.intp]], y: Sequence[Fraction]) -> list[Vector]:
+    """Multipliers in their places, rounded."""
+    values, places = iter(y), []
+    for r, index in zip(rows, used, strict=True):
+        whole = np.zeros(r.count)
+        whole[index] = [float(next(values)) for _ in index]
+        places.append(whole)
+    return places

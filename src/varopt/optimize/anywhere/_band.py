@@ -1,0 +1,143 @@
+r"""How far from its optimum a pilot may be, row by row: which rows a pass has to keep.
+
+The optimum of a sample lies about :math:`N(0, H^{-1} V H^{-1})` from that of the whole, with H the Hessian and V the
+covariance of the gradient (Huber 1967); the position of a row with coefficients a moves by a deviation
+:math:`|L^T a|`, with L a root of that covariance. V is estimated by differences of neighbouring stretches of the
+sample, so that neither clustered nor sorted rows mislead it. Nothing is proved by it: too narrow a band costs a pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from varopt.composite import Rows, composite, rows_of
+from varopt.model import Objective
+from varopt.optimize.anywhere._problem import Problem
+from varopt.places import Part
+
+__all__ = ["Band", "band_of", "strayed", "typical_lengths"]
+
+Vector = NDArray[np.float64]
+
+_STRETCH = 64  # rows of a sample that are taken together
+_DEVIATIONS = 4.5  # within which rows are kept
+_TIED = 1e-9  # share of the typical distance from a knot within which a row counts as lying on it
+_SMALLEST = 0.1  # share of the typical distance from a knot that tells how dense rows are there, at the least
+_BEYOND = 1.5  # times the longest row of a sample: beyond, rows are not looked at
+
+
+class Band(NamedTuple):
+    """For each block the rows to keep: within ``|factor' a|`` of a knot, and within `reach`."""
+
+    factor: Vector
+    reaches: list[float]
+    shares: list[float]  # of the rows of each block that lie within
+    least: list[float]  # rows nearer than that are kept whatever their length: they lie on a knot, but for rounding
+
+    @property
+    def most(self) -> float:
+        """The largest share of rows that lie within."""
+        return max(self.shares, default=0.0)
+
+    @classmethod
+    def within(cls, reaches: Sequence[float], size: int, share: float) -> Band:
+        """All rows within a distance from a knot, for each block."""
+        return cls(np.zeros((size, 1)), [2.0 * r for r in reaches], [share] * len(reaches), list(reaches))
+
+    def narrowed(self, share: float) -> Band:
+        """The same, narrower by a share."""
+        least = [share * r for r in self.least] if not self.factor.any() else self.least
+        reaches = [max(share * r, 2.0 * each) for r, each in zip(self.reaches, least, strict=True)]
+        return Band(share * self.factor, reaches, [min(1.0, share * s) for s in self.shares], least)
+
+
+def band_of(problem: Problem, sample: Part, x: Vector, whole: int) -> Band:
+    """The band around the optimum x of a sample of rows, for so many in all."""
+    scale = whole / sample.count
+    rows = [rows_of(block.at(sample), problem.variables) for block in problem.blocks]
+    placed = [r.positions(x) for r in rows]
+    hessian = _quadratic(problem)
+    for r, z in zip(rows, placed, strict=True):
+        hessian += scale * _dense(r.linear.gram(_curvature(r, z, problem.size)))
+    gradients = np.add.reduce([_stretches(r, z) for r, z in zip(rows, placed, strict=True)])
+    steps = np.diff(gradients, axis=0) if len(gradients) > 1 else gradients
+    # Of stretches g_1, g_2, ... the sum has a variance of about sum |g_i - g_(i+1)|^2 / 2 [Wolter 2007, ch. 8].
+    roots = np.asarray(np.linalg.qr(steps, mode="r")) * scale * np.sqrt(0.5 * max(0.0, 1.0 - 1.0 / scale))
+    factor = _DEVIATIONS * np.linalg.lstsq(hessian, roots.T, rcond=1e-12)[0]
+    reaches: list[float] = []
+    shares: list[float] = []
+    least: list[float] = []
+    for r, z in zip(rows, placed, strict=True):
+        if not r.term.knots:
+            reaches.append(0.0)
+            shares.append(0.0)
+            least.append(0.0)
+            continue
+        moved = np.linalg.norm(np.asarray(r.linear.dense()) @ factor, axis=1)
+        distance = r.knot_distance(z)
+        least.append(_TIED * float(np.median(distance)))
+        reaches.append(max(_BEYOND * float(moved.max()), 2.0 * least[-1]))
+        shares.append(float(np.mean(distance < np.maximum(moved, least[-1]))))
+    return Band(factor, reaches, shares, least)
+
+
+def _curvature(rows: Rows, z: Vector, size: int) -> Vector:
+    """The second derivatives of rows, those of kinks from how many rows lie close by: few, but enough to tell."""
+    weights = np.array(rows.weights * rows.term.derivative(z, 2), dtype=np.float64)
+    few = min(rows.count - 1, max(10 * size, int(rows.count**0.6)))
+    for knot, jump in rows.kinks:
+        distance = np.abs(z - knot)
+        # Where rows are tied, as with whole numbers, how dense they are is seen from farther away only.
+        window = max(float(np.partition(distance, few)[few]), _SMALLEST * float(np.median(distance)))
+        if not window > 0.0:
+            continue
+        weights += np.where(distance <= window, rows.weights * jump / (2.0 * window), 0.0)
+    return weights
+
+
+def typical_lengths(problem: Problem, sample: Part, x: Vector) -> list[float]:
+    """The typical distance of rows from a knot, for each block."""
+    lengths = []
+    for block in problem.blocks:
+        rows = rows_of(block.at(sample), problem.variables)
+        distance = rows.knot_distance(rows.positions(x)) if rows.term.knots else np.ones(1)
+        lengths.append(float(np.median(distance)) or float(np.max(distance)) or 1.0)
+    return lengths
+
+
+def strayed(problem: Problem, kept: Sequence[Part | None], step: Vector, factor: Vector) -> bool:
+    """Whether a step takes rows farther than the band that they were kept in: then others may have left it."""
+    for block, part in zip(problem.blocks, kept, strict=True):
+        if part is not None and block.term.knots:
+            matrix = np.asarray(rows_of(block.at(part), problem.variables).linear.dense())
+            if np.any(np.abs(matrix @ step) > np.linalg.norm(matrix @ factor, axis=1)):
+                return True
+    return False
+
+
+def _quadratic(problem: Problem) -> Vector:
+    """The Hessian of the quadratic penalties."""
+    others = Objective(problem.others) if problem.others else None
+    if others is None or not others.variables:
+        return np.zeros((problem.size,) * 2)
+    small, total = composite(others), np.zeros((problem.size,) * 2)
+    if small.hessian is None:
+        return total
+    place = np.concatenate([np.r_[problem.objective.slices[v]] for v in others.variables])
+    total[np.ix_(place, place)] = _dense(small.hessian)
+    return total
+
+
+def _dense(matrix: object) -> Vector:
+    return np.asarray(matrix.toarray() if hasattr(matrix, "toarray") else matrix)
+
+
+def _stretches(rows: Rows, z: Vector) -> Vector:
+    """The gradient of each stretch of the sample."""
+    starts = np.arange(0, rows.count, _STRETCH)
+    products = np.asarray(rows.linear.dense()) * (rows.weights * rows.term.derivative(z))[:, None]
+    return np.asarray(np.add.reduceat(products, starts, axis=0))

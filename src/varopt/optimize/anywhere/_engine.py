@@ -1,0 +1,355 @@
+r"""Minimise sums over rows that are not in memory, with the certificate of those that are.
+
+A pilot solves the problem on a sample. A pass over the data keeps the rows near a knot and replaces the others by lines
+below them, so that what is left is a small problem in memory whose optimum is below that of the whole; the ordinary
+solver finds it and proves it. Another pass sums the objective at the point found. Where pieces are curved, the small
+problem has the Hessian of the others as well, and the lower bound comes from lines at the point found.
+
+Each problem is a generator that asks for passes (`Ask`): problems on the same data share them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from varopt._threads import one_thread
+from varopt.certificates import Verifier
+from varopt.model import Objective
+from varopt.optimize._result import Result, Status
+from varopt.optimize.anywhere._ask import Ask
+from varopt.optimize.anywhere._band import Band, band_of, strayed, typical_lengths
+from varopt.optimize.anywhere._device import DeviceRows
+from varopt.optimize.anywhere._path import Reached, follow
+from varopt.optimize.anywhere._problem import Problem
+from varopt.optimize.anywhere._sweep import BadRow, Moments, Sweep, Swept, inspect
+from varopt.places import OnDevice, Part, joined
+from varopt.solvers import State
+
+__all__ = ["Options", "TooLittleMemory", "run", "value_of"]
+
+Vector = NDArray[np.float64]
+Minimize = Callable[..., Result]
+
+_PART = 1 << 22  # bytes of a part: a few fit in the cache, and thousands are soon done
+_PASSES = 12  # most passes of one problem
+_NARROWER = 1.0 / 8.0  # of the band of a pilot, once the small problem is solved
+_ANCHORS = 20  # rows for each variable that are kept wherever they lie, where pieces are curved
+_COPIES = 8  # of the rows of a small problem that its solution may take in memory
+_ROUGH = 2.0  # deviation, in errors of the pilot, at which a small problem is taken up
+_SMALL = 1e-2  # of the error of a sample that its own gap may be
+_REACH = 6.0  # deviations from a knot within which rows are kept after the path
+_CHANCE = 5.0  # times what the minimiser of a bound is expected to be off by
+_PILOT, _PILOT_SHARE = 1000, 40  # rows of a pilot where passes are cheap: so many, or so many for each variable
+_FEW = 2000  # rows of a small problem there
+_THINNED, _SHARE = 4000, 16  # rows for each variable that go before all of them, or the share of all, where more
+_ALL = 1 << 20  # entries up to which all rows are read, and nothing else is done
+
+
+class TooLittleMemory(ValueError):
+    """What `memory` allows is too little for the problem."""
+
+
+class Options(NamedTuple):
+    """What a run was asked for."""
+
+    tol: float
+    memory: int
+    minimize: Minimize  # of an objective in memory, stopped as the run is
+    seed: int = 0
+
+
+def solve(problem: Problem, state: State, options: Options) -> Generator[Ask, Any, None]:
+    """Lower the bracket of `state`, by passes over the data."""
+    entries = problem.count * (problem.size + 2)
+    most = options.memory // (_COPIES * problem.row_bytes)
+    if most < min(problem.count, 4 * problem.size + 100):
+        needed = _COPIES * problem.row_bytes * (4 * problem.size + 100)
+        raise TooLittleMemory(f"memory must be at least {needed / 1e6:.0f} MB for rows of this length.")
+    wanted = min(most, int(math.sqrt(problem.size) * problem.count ** (2.0 / 3.0)) + 1000)
+    if entries <= _ALL or 2 * wanted >= problem.count:
+        yield from _at_once(problem, state, options)
+        return
+    cheap = isinstance(problem.table, OnDevice)  # passes cost less than rows on the host
+    if cheap:
+        wanted = min(wanted, max(_PILOT, _PILOT_SHARE * problem.size))
+    sample: Part = yield Ask(rows=wanted)
+    pilot = options.minimize(
+        problem.on(sample, problem.count / sample.count), tol=max(options.tol, _SMALL * problem.size / wanted)
+    )
+    state.unit, state.latest, x = pilot.state.unit, pilot.x, pilot.x  # type: ignore[union-attr]
+    state.steps += pilot.nit
+    band, error = band_of(problem, sample, x, problem.count), math.sqrt(problem.size / sample.count)
+    few = options.memory // (_COPIES * problem.row_bytes)  # rows that a small problem may have
+    if cheap:
+        few = min(few, _FEW + _PILOT_SHARE * problem.size)
+    if any(block.term.knots for block in problem.blocks) and band.most * problem.count > few:
+        lengths = typical_lengths(problem, sample, x)
+        del sample
+        x, band, error = yield from _nearer(problem, state, x, lengths, error, few, cheap)
+    yield from _freeze(problem, state, options, x, band, error)
+
+
+def _nearer(
+    problem: Problem, state: State, x: Vector, lengths: Sequence[float], error: float, few: int, cheap: bool
+) -> Generator[Ask, Any, tuple[Vector, Band, float]]:
+    """Follow the path on all rows until few enough lie where the optimum may take them, and keep those.
+
+    The minimiser of the bound at sigma is about ``sigma^2 + sqrt(sigma p / n)`` from the optimum, in typical distances
+    of rows from a knot: what smoothing changes in the mean, and by chance.
+    """
+
+    def step() -> None:
+        state.steps += 1
+
+    def reach(sigma: float) -> float:
+        return min(_REACH * sigma, _CHANCE * (sigma**2 + math.sqrt(sigma * problem.size / problem.count)))
+
+    def last(at: Reached) -> bool:
+        sigma = at.deviations[0] / lengths[0]
+        state.latest, state.sigma = at.x, sigma
+        return at.near * reach(sigma) / (4.0 * sigma) <= few
+
+    every = max(1, problem.count // max(_THINNED * problem.size, problem.count // _SHARE)) if cheap else 1
+    if every > 4:
+        rough = math.sqrt(problem.size * every / problem.count)
+        start = [min(1.0, error) * length for length in lengths]
+        thin = yield from follow(
+            problem, x, start, lambda at: at.deviations[0] <= 2.0 * rough * lengths[0], step, every
+        )
+        x, error = thin.x, min(error, 2.0 * rough)
+    path = yield from follow(problem, x, [min(1.0, error) * length for length in lengths], last, step)
+    sigma = path.deviations[0] / lengths[0]
+    share = path.near * reach(sigma) / (4.0 * sigma) / problem.count
+    return path.x, Band.within([reach(sigma) * length for length in lengths], problem.size, share), reach(sigma)
+
+
+def _at_once(problem: Problem, state: State, options: Options) -> Generator[Ask, Any, None]:
+    """Read all rows, where they are few."""
+    parts: Part = yield Ask(rows=-1)
+    result = options.minimize(problem.on(parts), tol=options.tol)
+    state.unit = result.state.unit  # type: ignore[union-attr]
+    state.x, state.upper, state.lower = result.x, result.upper, result.lower
+    state.assumption, state.falls = result.certificate.assumption, result.status is Status.UNBOUNDED
+    state.steps += result.nit
+    state.ran = [result.method]
+    state.record()
+
+
+def _freeze(
+    problem: Problem, state: State, options: Options, x: Vector, band: Band, error: float
+) -> Generator[Ask, Any, None]:
+    every = max(1, problem.count // (_ANCHORS * problem.size + 1000)) if problem.curved else 0
+    for attempt in range(_PASSES):
+        _check_room(problem, band, options)
+        work = [
+            Sweep(x, band.factor, reach, least, every if block.term.degree > 1 else 0, block.term.degree > 1)
+            for block, reach, least in zip(problem.blocks, band.reaches, band.least, strict=True)
+        ]
+        swept: list[Swept] = yield Ask(work=work)
+        gap = state.gap
+        see_value(problem, state, x, swept)
+        if state.reached(options.tol):
+            return
+        kept = _kept(swept)
+        small, radius, spread = problem.small(kept, [s.lines for s in swept])
+        if problem.curved:
+            see_lower(state, Verifier(small, x, radius, spread).bracket().lower)
+            if attempt and not state.reached(options.tol):  # as with columns that depend on each other
+                _prove(
+                    state, small, options.minimize(small, tol=0.1 * options.tol, resume=_near(x, error)), radius, spread
+                )
+            if state.reached(options.tol):
+                state.record()
+                return
+            hessian = sum((s.hessian for s in swept), np.zeros((problem.size,) * 2))
+            small, *_ = problem.small(kept, [s.lines for s in swept], hessian, x)
+        result = options.minimize(small, tol=0.1 * options.tol, resume=_near(x, error))
+        state.steps += result.nit
+        if result.status is Status.UNBOUNDED or not math.isfinite(result.lower):
+            # Lines alone may fall for ever where rows do not: then more of them have to stay.
+            band = band.narrowed(4.0)
+            continue
+        if not problem.curved:
+            _prove(state, small, result, radius, spread)
+        far = strayed(problem, kept, result.x - x, band.factor)
+        x = state.latest = result.x
+        state.record()
+        if attempt > 1 and state.gap > 0.5 * gap:
+            band = band.narrowed(4.0)
+        elif far:
+            band, error = band.narrowed(0.5), 0.5 * error
+        elif attempt == 0:
+            band, error = band.narrowed(_NARROWER), _NARROWER * error
+        del kept, small, swept
+
+
+def _near(x: Vector, error: float) -> State:
+    """Where to take up a problem whose optimum is near x."""
+    return State(x, latest=x, sigma=min(1.0, _ROUGH * error))
+
+
+def _check_room(problem: Problem, band: Band, options: Options) -> None:
+    needed = band.most * problem.count * problem.row_bytes * _COPIES
+    if needed > 4.0 * options.memory:
+        raise TooLittleMemory(
+            f"about {needed / _COPIES / 1e6:.0f} MB of rows lie near a knot: memory must be at least "
+            f"{needed / 1e6:.0f} MB for them to be solved exactly."
+        )
+
+
+def _kept(swept: Sequence[Swept]) -> list[Part | None]:
+    return [joined(s.kept) if s.kept else None for s in swept]
+
+
+def see_value(problem: Problem, state: State, x: Vector, swept: Sequence[Swept]) -> None:
+    """The objective at x, all rounding charged."""
+    value, error = (0.0, 0.0) if not problem.others else Verifier(problem._objective(problem.others), x).value
+    total = swept[0].value
+    for s in swept[1:]:
+        total = total + s.value
+    ball = total.ball()
+    upper = float(np.nextafter((value + float(ball.middle)) + (error + float(ball.radius)) * (1.0 + 2.0**-20), np.inf))
+    if upper < state.upper:
+        state.x, state.upper, state.bound = x, upper, value + float(ball.middle)
+    state.record()
+
+
+def see_lower(state: State, lower: float, assumption: str = "") -> None:
+    """A lower bound of the whole."""
+    if lower > state.lower:
+        state.lower, state.assumption = lower, assumption
+
+
+def _prove(state: State, small: Objective, result: Result, radius: Vector, spread: float) -> None:
+    """The lower bound of the small problem, for all that its sums may be."""
+    proof = Verifier(small, result.x, radius, spread).bracket(result.state.dual if result.state else None)
+    see_lower(state, proof.lower)
+    charged = (
+        result.lower - spread - float(radius @ (3.0 * np.abs(result.x) + 1e-6 * np.abs(result.x).max(initial=1.0)))
+    )
+    if result.certificate.assumption and charged > proof.lower + state.allowed(1e-12):
+        see_lower(state, charged, result.certificate.assumption)
+
+
+def value_of(problem: Problem, x: Vector, memory: int) -> tuple[float, float]:
+    """The objective at a point, and an upper bound of it, by one pass over the data."""
+    state, table = State(x), problem.table
+    work = [(0, [Sweep(x)] * len(problem.blocks))]
+    size = max(1, min(table.count, min(_PART, memory // 32) // problem.row_bytes))
+    try:
+        if isinstance(table, OnDevice):
+            swept = _Device(table, problem.columns).answers([problem], work)[0]
+        else:
+            swept = _pass(table, problem.columns, [problem], work, size, lambda _: None)[0]
+    except BadRow as bad:
+        raise ValueError(bad.sentence(table.locate(bad.row))) from None
+    see_value(problem, state, x, swept)
+    return state.bound, state.upper
+
+
+class _Sums(tuple[Any, ...]):
+    """Several sums that are added up side by side."""
+
+    def __add__(self, other: Any) -> _Sums:
+        return _Sums(a + b for a, b in zip(self, other, strict=True))
+
+
+@dataclass(frozen=True)
+class _Task:
+    """All that is asked of a part."""
+
+    work: tuple[tuple[Any, Any, Any], ...]  # blocks, variables, and what to compute of them
+
+    def __call__(self, part: Part) -> _Sums:
+        return _Sums(request.of(block, variables, part) for block, variables, request in self.work)
+
+
+def run(problems: Sequence[Problem], states: Sequence[State], options: Options, tick: Callable[[float], None]) -> int:
+    """Solve problems on the same data together; how many passes that took. `tick` is told how many are done."""
+    table, columns = problems[0].table, problems[0].columns
+    rng, passes = np.random.default_rng(options.seed), 1 if table.counted else 0
+    size = max(1, min(table.count, min(_PART, options.memory // 32) // problems[0].row_bytes))
+    running = [solve(p, s, options) for p, s in zip(problems, states, strict=True)]
+    asked: list[tuple[int, Ask]] = []
+    answers: dict[int, Any] = dict.fromkeys(range(len(problems)))
+    device = _Device(table, columns) if isinstance(table, OnDevice) else None
+    with one_thread():
+        while True:
+            asked = []
+            for i, answer in answers.items():
+                try:
+                    asked.append((i, running[i].send(answer)))
+                except StopIteration:
+                    continue
+            if not asked:
+                return passes
+            answers = {}
+            try:
+                samples = [(i, ask.rows) for i, ask in asked if ask.rows]
+                if samples:
+                    rows = samples[0][1]
+                    part = _all(table, columns, size) if rows < 0 else table.sample(columns, rows, rng)
+                    for block in problems[0].blocks:
+                        inspect(block, problems[0].variables, part)
+                    passes += 1 if rows < 0 else table.sample_reads
+                    answers |= dict.fromkeys([i for i, _ in samples], part)
+                work = [(i, ask.work) for i, ask in asked if not ask.rows]
+                if work:
+                    if device is not None:
+                        answers |= device.answers(problems, work)
+                        tick(passes + 1)
+                    else:
+                        answers |= _pass(table, columns, problems, work, size, partial(_later, tick, passes))
+                    passes += 1
+            except BadRow as bad:
+                raise ValueError(bad.sentence(table.locate(bad.row))) from None
+
+
+class _Device:
+    """The blocks of problems on a device."""
+
+    def __init__(self, table: OnDevice, columns: Any) -> None:
+        self.table, self.columns, self.known = table, columns, {}  # type: ignore[var-annotated]
+
+    def answers(self, problems: Sequence[Problem], work: Any) -> dict[int, Any]:
+        """One pass, for all that is asked."""
+        return {
+            i: [self._answer(i, b, problems[i], request) for b, request in enumerate(requests)] for i, requests in work
+        }
+
+    def _answer(self, i: int, b: int, problem: Problem, request: Sweep | Moments) -> Any:
+        if (i, b) not in self.known:
+            self.known[i, b] = DeviceRows(problem.blocks[b], problem.variables, self.table, self.columns)
+        rows = self.known[i, b]
+        return rows.moments(request) if isinstance(request, Moments) else rows.sweep(request)
+
+
+def _later(tick: Callable[[float], None], passes: int, done: float) -> None:
+    tick(passes + done)
+
+
+def _all(table: Any, columns: Any, size: int) -> Part:
+    return joined([read() for read in table.parts(columns, size)])
+
+
+def _pass(
+    table: Any, columns: Any, problems: Sequence[Problem], work: Any, size: int, tick: Callable[[float], None]
+) -> dict[int, Any]:
+    """One pass over the data, for all that is asked."""
+    flat = [
+        (block, problems[i].variables, request)
+        for i, requests in work
+        for block, request in zip(problems[i].blocks, requests, strict=True)
+    ]
+    sums = list(table.reduce(columns, _Task(tuple(flat)), size, lambda done: tick(done / table.count)))
+    answers = {}
+    for i, requests in work:
+        answers[i], sums = sums[: len(requests)], sums[len(requests) :]
+    return answers

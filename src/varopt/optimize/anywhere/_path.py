@@ -1,0 +1,104 @@
+r"""Newton's method on the bound, each evaluation a pass over rows that are not in memory.
+
+Where too many rows lie near a knot for the pilot to settle them, and where a pass is cheap, as on a device: sigma falls
+until few are left. A pass yields value, gradient and Hessian together, so that a step that is taken costs one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from varopt._linalg import solve_definite
+from varopt.bounds import CompositeBound, RowNoise
+from varopt.composite import composite
+from varopt.model import Objective
+from varopt.optimize.anywhere._ask import Ask
+from varopt.optimize.anywhere._problem import Problem
+from varopt.optimize.anywhere._sweep import Moments, Moved
+
+__all__ = ["Reached", "follow"]
+
+Vector = NDArray[np.float64]
+
+_FACTOR = 0.3  # by which deviations fall from level to level
+_STEPS = 8  # most steps of a level
+_SMALLEST = 1e-9  # share of the first deviation at which the path ends
+_ARMIJO = 1e-4  # share of the decrease that the gradient promises which a step has to bring [NW06, eq. 3.4]
+
+
+class Reached(NamedTuple):
+    """Where a path has ended: a point, the deviations there, and how many rows lie within four of them of a knot."""
+
+    x: Vector
+    deviations: list[float]
+    near: int
+
+
+class _Evaluated(NamedTuple):
+    value: float
+    gradient: Vector
+    hessian: Vector
+    added: float
+    near: int
+
+
+def follow(
+    problem: Problem, x: Vector, deviations: Sequence[float], last: Callable[[Reached], bool],
+    step: Callable[[], None], every: int = 1,
+) -> Generator[Ask, Any, Reached]:  # fmt: skip
+    """Lower the bound while deviations fall, until `last`; of `every` rows one stands for all."""
+    deviations, first = list(deviations), list(deviations)
+    while True:
+        at = yield from _evaluate(problem, x, deviations, first, every)
+        for _ in range(_STEPS):
+            move = solve_definite(at.hessian, -at.gradient)
+            decrement = -float(at.gradient @ move)
+            if not decrement > 1e-13 * abs(at.value):
+                break
+            step()
+            length = 1.0
+            there = yield from _evaluate(problem, x + move, deviations, first, every)
+            while there.value > at.value - _ARMIJO * length * decrement + 1e-13 * abs(at.value) and length > 1e-6:
+                length *= 0.3
+                there = yield from _evaluate(problem, x + length * move, deviations, first, every)
+            x, at = x + length * move, there
+            if decrement <= at.added:
+                break
+        reached = Reached(x, deviations, at.near)
+        if last(reached) or deviations[0] <= _SMALLEST * first[0]:
+            return reached
+        deviations = [_FACTOR * s for s in deviations]
+
+
+def _evaluate(
+    problem: Problem, x: Vector, deviations: Sequence[float], first: Sequence[float], every: int
+) -> Generator[Ask, Any, _Evaluated]:
+    moved: list[Moved] = yield Ask(work=[Moments(x, s, every) for s in deviations])
+    value, gradient, hessian = _penalties(problem, x, deviations[0] / first[0])
+    return _Evaluated(
+        value + sum(m.value for m in moved), gradient + sum(m.gradient for m in moved),
+        hessian + sum(m.hessian for m in moved), sum(m.added for m in moved), sum(m.near for m in moved),
+    )  # fmt: skip
+
+
+def _penalties(problem: Problem, x: Vector, sigma: float) -> tuple[float, Vector, Vector]:
+    """The bound of what is in memory, kinks smoothed by a share of where they are."""
+    gradient, hessian = np.zeros(x.size), np.zeros((x.size, x.size))
+    if not problem.others:
+        return 0.0, gradient, hessian
+    others = Objective(problem.others)
+    if not others.variables:
+        return float(others.at(np.zeros(0))), gradient, hessian
+    form = composite(others)
+    place = np.concatenate([np.r_[problem.objective.slices[v]] for v in others.variables])
+    lengths = [max(float(np.median(np.abs(r.positions(x[place])))), 1e-3) for r in form.rows]
+    bound = CompositeBound(form, x[place], RowNoise(0.1 * sigma, lengths))
+    matrix = bound.newton_matrix()
+    gradient[place] = bound.mean_gradient
+    if matrix is not None:
+        hessian[np.ix_(place, place)] = matrix.toarray() if hasattr(matrix, "toarray") else matrix
+    return bound.value, gradient, hessian

@@ -1,0 +1,166 @@
+"""The penalised objective, its weights, and how far a point is from satisfying the constraints."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from varopt.composite import Composite, Rows, composite
+from varopt.model import Constraint, Objective
+from varopt.model.blocks import TermBlock
+from varopt.model.maps import Map
+from varopt.terms import abs_, pos, square, squared_hinge
+
+__all__ = ["Penalised", "spread"]
+
+Vector = NDArray[np.float64]
+Weights = Sequence[Vector]  # of each constraint, one for each of its rows
+
+FIRST = 8.0  # times the estimate of a multiplier, which the first weights are
+_PROBES = 8  # random vectors that stand in for the rows of an operator
+_ZERO = 4 * float(np.finfo(np.float64).eps)  # share of the largest coordinate that counts as zero
+ROUNDING = 1e-12  # share of the size of what is compared by which rounding may violate a constraint
+
+
+class Penalised:
+    """``f + sum w max(g, 0) + sum w |h|``, for any weights."""
+
+    def __init__(self, objective: Objective, constraints: Sequence[Constraint]) -> None:
+        self.f, self.constraints = objective, tuple(constraints)
+        self.ones = [np.ones(c.rows) for c in constraints]
+
+    def objective(self, weights: Weights) -> Objective:
+        """The penalised objective as the model has it."""
+        return Objective([*self.f.blocks, *self.penalties(weights)])
+
+    def penalties(self, weights: Weights) -> list[TermBlock]:
+        """What the constraints add to it."""
+        return [
+            TermBlock(abs_() if c.is_equality else pos(), c.normal, w)
+            for c, w in zip(self.constraints, weights, strict=True)
+        ]
+
+    def squared(self) -> Objective:
+        """With squares of what constraints are missed by: far out it is finite just along directions that satisfy them.
+
+        That is all a proof looks at that f falls for ever.
+        """
+        more = [
+            TermBlock(square() if c.is_equality else squared_hinge(), c.normal if c.is_equality else 1.0 - c.normal)
+            for c in self.constraints
+        ]
+        return Objective([*self.f.blocks, *more])
+
+    @cached_property
+    def _form(self) -> Composite:
+        return composite(self.objective(self.ones))
+
+    @cached_property
+    def rows(self) -> tuple[Rows, ...]:
+        """The constraints as rows, in their order, with weights of one."""
+        return self._form.rows[len(self._form.rows) - len(self.constraints) :]
+
+    @cached_property
+    def own(self) -> Composite:
+        """The objective without the constraints, in all variables."""
+        return replace(self._form, rows=self._form.rows[: len(self._form.rows) - len(self.constraints)])
+
+    def problem(self, weights: Weights) -> Composite:
+        """The penalised objective as the solvers see it; what is computed of the data is kept for other weights."""
+        rows = [replace(r, weights=w, hard=True) for r, w in zip(self.rows, weights, strict=True)]
+        return replace(self._form, rows=(*self.own.rows, *rows))
+
+    # -- Weights ------------------------------------------------------------------------------------------------------
+
+    def first_weights(self) -> list[Vector]:
+        """About `FIRST` times what multipliers may be: the gradients of f, in units of the rows of the constraints."""
+        gradient = self._gradient_sizes()
+        weights = []
+        for r in self.rows:
+            lengths = spread(r.linear, np.divide(1.0, gradient, out=np.zeros_like(gradient), where=gradient > 0.0))
+            weights.append(np.where(lengths > 0.0, FIRST / np.where(lengths > 0.0, lengths, 1.0), np.nan))
+        known = np.concatenate(weights)
+        if np.all(np.isfinite(known)):
+            return weights
+        default = float(np.median(known[np.isfinite(known)])) if np.any(np.isfinite(known)) else 1.0
+        return [np.where(np.isfinite(w), w, default) for w in weights]
+
+    def _gradient_sizes(self) -> Vector:
+        """How large the gradients of f may be, by variable; where f does not see one, by what it is compared with."""
+        problem = self.own
+        far = self._distance()
+        size = np.abs(problem.gradient_at_zero)
+        for r in problem.squares:
+            if r.linear.storage != "operator":
+                diagonal = r.linear.gram_diagonal(r.curvature)
+                size = size + np.sqrt(diagonal * max(2.0 * r.total(r.offset), 0.0)) + diagonal * far
+        if problem.matrix is not None:
+            size = size + np.abs(np.asarray(problem.matrix.diagonal())) * far
+        at_zero = problem.gradient_at_zero
+        for r in problem.rows:
+            at_zero = at_zero + r.gradient(r.offset)
+            if r.linear.storage != "operator":  # the sizes of the gradients of single rows, added up as of random signs
+                size = size + r.largest_gradient / np.sqrt(max(r.count, 1))
+        size = np.maximum(size, np.abs(at_zero))
+        for group in problem.groups:
+            weights = np.broadcast_to(group.spread(group.weights), (group.offset.size,))
+            size = size + np.sqrt(group.linear.gram_diagonal(weights**2))
+        if not size.any():
+            return np.ones(problem.size)
+        columns = np.sqrt(sum(r.linear.gram_diagonal(np.ones(r.count)) for r in self.rows if _is_explicit(r.linear)))
+        columns = np.broadcast_to(columns, size.shape)
+        seen = (size > 0.0) & (columns > 0.0)
+        ratio = float(np.median(size[seen] / columns[seen])) if seen.any() else float(np.median(size[size > 0.0]))
+        return np.where(size > 0.0, size, ratio * columns)
+
+    def _distance(self) -> float:
+        """How far from zero the constraints lie."""
+        far = 0.0
+        for r in self.rows:
+            lengths = spread(r.linear, np.ones(r.linear.shape[1]))
+            away = np.abs(r.offset[lengths > 0.0]) / lengths[lengths > 0.0]
+            far = max(far, float(away.max(initial=0.0)))
+        return far
+
+    # -- Points -------------------------------------------------------------------------------------------------------
+
+    def excesses(self, x: Vector) -> list[Vector]:
+        """By how much each row of each constraint is missed; zero where it holds."""
+        return [self._missed(r, c) for r, c in zip((r.positions(x) for r in self.rows), self.constraints, strict=True)]
+
+    @staticmethod
+    def _missed(z: Vector, c: Constraint) -> Vector:
+        return np.abs(z) if c.is_equality else np.maximum(z, 0.0)
+
+    def allowed(self, x: Vector) -> list[Vector]:
+        """What rounding may make of that, for each row: a share of the sizes of what is compared.
+
+        A coordinate that should be zero is so but for the rounding of the largest one.
+        """
+        size = np.abs(x) + _ZERO / ROUNDING * float(np.abs(x).max(initial=0.0))
+        return [ROUNDING * (spread(r.linear, size) + np.abs(r.offset)) for r in self.rows]
+
+    def violation(self, x: Vector) -> float:
+        """The largest excess."""
+        return max(float(e.max(initial=0.0)) for e in self.excesses(x))
+
+    def holds(self, x: Vector) -> bool:
+        """Whether x satisfies all constraints but for rounding."""
+        return all(bool(np.all(e <= a)) for e, a in zip(self.excesses(x), self.allowed(x), strict=True))
+
+
+def _is_explicit(linear: Map) -> bool:
+    return linear.storage != "operator"
+
+
+def spread(linear: Map, scale: Vector) -> Vector:
+    """The lengths of the rows with columns times `scale`; of an operator, about."""
+    if _is_explicit(linear):
+        with np.errstate(over="ignore", invalid="ignore"):  # beyond what any point is worth
+            return np.sqrt(linear.row_variance(scale))
+    signs = np.random.default_rng(0).choice([-1.0, 1.0], (_PROBES, linear.shape[1]))
+    return np.asarray(np.sqrt(np.mean(np.square(linear.apply(signs * scale)), axis=0)))

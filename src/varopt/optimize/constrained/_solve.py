@@ -1,0 +1,334 @@
+"""The run: weights, the penalised problem, weights that were too small, and what cannot be satisfied."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from varopt._clock import deadline
+from varopt._display import Progress
+from varopt.certificates import (
+    DualGap,
+    Infeasible,
+    NoCertificate,
+    Verifier,
+    contradiction,
+    falls_for_ever,
+    floor,
+    rests,
+    verified,
+)
+from varopt.composite import Composite, NotComposite
+from varopt.model import Constraint, Objective
+from varopt.model.points import flattened, unflatten
+from varopt.optimize._minimize import STOPPED, Refused, chosen, conclude, start, stopped, threads, watch
+from varopt.optimize._result import Result, Status, final_line
+from varopt.optimize.constrained._penalty import Penalised
+from varopt.optimize.constrained._proofs import Contradiction, Ray
+from varopt.optimize.constrained._repair import repaired
+from varopt.solvers import Auto, State, Way, settle
+
+__all__ = ["minimize_constrained"]
+
+Vector = NDArray[np.float64]
+Check = Callable[[State], None]
+
+_ROUNDS = 7  # in which weights that were too small are raised,
+_RAISED = 100.0  # by this
+_ROOM = 2.0  # times its multiplier, what a weight is in the proof: subgradients have room on either side
+_LEAST_SHARE = 1e-3  # of the weight of the run, which that of the proof is at least
+_NOISE = 1e-9  # subgradients of a proof that are as small are rounding
+_ROUGH = 1e-3  # share of the value that a point may lose by being moved onto its constraints, where weights suffice
+_BOUND = 1e-6  # share of its weight within which a multiplier is at it
+
+
+def minimize_constrained(
+    objective: Objective, constraints: Sequence[Constraint], *, tol: float, method: str | Way | Auto, x0: Any,
+    resume: State | Result | None, callback: Any, progress: bool, time_limit: float | None,
+) -> Result:  # fmt: skip
+    """Minimise a composite objective subject to affine constraints; see `varopt.minimize`."""
+    penalised = Penalised(objective, constraints)
+    try:
+        weights = penalised.first_weights()
+        problem = penalised.problem(weights)
+        solver = chosen(method, problem)
+    except (NotComposite, Refused) as refusal:
+        raise NotComposite(f"{refusal} See f.explain().") from None
+    state = start(penalised.objective(weights), x0, resume)
+    line = Progress(progress)
+    check = watch(line, callback, time_limit, state.elapsed)
+    run = _Run(penalised, solver, tol, check, state, weights, problem)
+    with threads(problem):
+        try:
+            with deadline(time_limit):
+                outcome = run.solve()
+        except STOPPED as reason:
+            outcome = stopped(reason)
+            settle(run.problem, run.state)
+        result = run.conclude(outcome)
+    line.end(final_line(result))
+    return result
+
+
+@dataclass
+class _Run:
+    """One run: what is known so far, and of which weights."""
+
+    penalised: Penalised
+    solver: Auto
+    tol: float
+    check: Check
+    state: State
+    weights: list[Vector]
+    problem: Composite
+    proof: Contradiction | Ray | None = None
+    lower: float = -math.inf  # the best bound of earlier rounds, which holds for any weights
+
+    def __post_init__(self) -> None:
+        self.state.unit = self.penalised.own.unit
+
+    # -- The rounds ---------------------------------------------------------------------------------------------------
+
+    def solve(self) -> Status | None:
+        """Raise weights until the constraints hold; the status, where the bracket is not all there is to say."""
+        if self._falls():
+            return self._unbounded()
+        slow = bool(self.problem.groups or self.problem.not_convex)
+        feasible = self.penalised.holds(self.state.x)
+        if slow and not feasible:  # what takes long is not tried in vain
+            if self._contradicts():
+                return Status.INFEASIBLE
+            feasible = True
+        for k in range(_ROUNDS):
+            self._descend()
+            if self._settles():
+                return None
+            if not feasible and self._contradicts():
+                return Status.INFEASIBLE
+            feasible = True
+            if k + 1 < _ROUNDS:
+                self._raise_weights()
+        return Status.NOT_FOUND
+
+    def _contradicts(self) -> bool:
+        """Whether no point satisfies all constraints; else one that does is where to go on."""
+        self.proof, nearest = self._contradiction()
+        if self.proof is not None or not np.all(np.isfinite(self.state.x)) or not math.isfinite(self.state.upper):
+            self.state.x = nearest
+        return self.proof is not None
+
+    def _descend(self) -> None:
+        """Minimise the penalised objective."""
+        problem, state = self.problem, self.state
+        if rests(problem, state.x):
+            state.see(state.x, problem.value(state.x), 0.0)
+            state.record()
+        else:
+            self.solver.solve(problem, state, self.tol, self.check)
+        self.lower = max(self.lower, state.lower) if not state.assumption else self.lower
+
+    def _settles(self) -> bool:
+        """Whether the point, or one that is as good but for the tolerance, satisfies all constraints."""
+        state, penalised = self.state, self.penalised
+        if not np.all(np.isfinite(state.x)):
+            return False
+        x = repaired(penalised, state.x)
+        if not penalised.holds(x):
+            return False
+        value = self.problem.value(x)
+        if value > state.upper + self._inaccuracy():
+            return False
+        state.x, state.upper = x, value
+        return True
+
+    def _inaccuracy(self) -> float:
+        """By how much the point may be off without its weights being too small."""
+        state, size = self.state, max(self.state.unit, abs(self.state.upper))
+        if self.problem.not_convex or self._rests_inside():
+            return _ROUGH * size
+        return max(state.allowed(self.tol), 4.0 * state.gap if math.isfinite(state.gap) else 0.0)
+
+    def _rests_inside(self) -> bool:
+        """Whether every multiplier is less than its weight: what is missed is then inaccuracy."""
+        dual = self._dual()
+        return dual is not None and all(bool(np.all(np.abs(u) < 1.0 - _BOUND)) for u in dual)
+
+    def _raise_weights(self) -> None:
+        """Of constraints with rows that are missed or whose multipliers are at their weights, else of all.
+
+        All rows of such a constraint: what some cannot bear, their neighbours would have to.
+        """
+        penalised, x, dual = self.penalised, self.state.x, self._dual()
+        finite = bool(np.all(np.isfinite(x))) and math.isfinite(self.state.lower)
+        short = [False] * len(self.weights)
+        if finite:
+            pairs = zip(penalised.excesses(x), penalised.allowed(x), strict=True)
+            short = [bool(np.any(missed > allowed)) for missed, allowed in pairs]
+            if dual is not None:
+                short = [s or bool(np.any(np.abs(u) >= 1.0 - _BOUND)) for s, u in zip(short, dual, strict=True)]
+        every = not any(short)
+        self.weights = [_RAISED * w if s or every else w for s, w in zip(short, self.weights, strict=True)]
+        self.problem = penalised.problem(self.weights)
+        before = self.state
+        for row in before.history:
+            row["upper"] = math.inf  # what was reached violates constraints
+        x = before.x if finite else np.zeros_like(before.x)
+        self.state = State(
+            x, started=before.started, ran=before.ran, history=before.history, steps=before.steps, unit=before.unit,
+            evaluations=before.evaluations,
+        )  # fmt: skip
+
+    def _dual(self) -> list[Vector] | None:
+        """The subgradients of the constraints, where the method tells."""
+        dual, count = self.state.dual, len(self.penalised.own.rows)
+        mine = list(dual or ())[count : count + len(self.weights)]
+        known = [u for u in mine if u is not None]
+        return known if len(known) == len(self.weights) else None
+
+    # -- No optimum ---------------------------------------------------------------------------------------------------
+
+    def _falls(self) -> bool:
+        """Whether f is seen to fall for ever along a direction that breaks no constraint."""
+        own = self.penalised.own
+        if own.not_convex or floor(own) > -math.inf:
+            return False
+        direction = falls_for_ever(self.penalised.squared())
+        if direction is None:
+            return False
+        self.proof = Ray(direction, self.penalised.objective(self.weights).slices)
+        return True
+
+    def _unbounded(self) -> Status:
+        """F falls for ever from any point that satisfies the constraints, if there is one."""
+        ray, (self.proof, self.state.x) = self.proof, self._contradiction()
+        if self.proof is not None:
+            return Status.INFEASIBLE
+        if not self.penalised.holds(self.state.x):
+            return Status.NOT_FOUND
+        self.proof = ray
+        return Status.UNBOUNDED
+
+    def _contradiction(self) -> tuple[Contradiction | None, Vector]:
+        """A proof that no point satisfies all constraints, where there is one; and the point that misses them least."""
+        penalised = self.penalised
+        lengths = [np.maximum(1.0 / w, 0.0) for w in penalised.first_weights()]
+        unit = max(float(np.max(w)) for w in lengths)
+        weights = [unit / np.where(w > 0.0, w, unit) for w in lengths]
+        missing, variables = Objective(penalised.penalties(weights)), penalised.objective(weights).variables
+        problem = Penalised(missing, ()).own
+        start = flattened(missing.variables, unflatten(variables, self.state.x))
+        state = State(np.where(np.isfinite(start), start, 0.0), started=self.state.started, ran=self.state.ran)
+        state.unit = problem.unit
+        if rests(problem, state.x):
+            state.see(state.x, 0.0, 0.0)
+        else:
+            Auto().solve(problem, state, min(self.tol, 1e-9), self.check)
+        point = unflatten(variables, self.state.x.copy())
+        for variable, values in unflatten(missing.variables, state.x).items():
+            point[variable][:] = values
+        nearest = repaired(penalised, flattened(variables, point))
+        if penalised.holds(nearest):
+            return None, nearest
+        slopes = [np.where(np.abs(u) > _NOISE, u, 0.0) for u in Verifier(missing, state.x).subgradients(state.dual)]
+        multipliers = [w * u for w, u in zip(weights, slopes, strict=True)]
+        exact = contradiction(penalised.rows, [c.is_equality for c in penalised.constraints], multipliers)
+        if exact is None:
+            roomy = Objective(penalised.penalties([_ROOM * w for w in weights]))  # any weights prove it
+            exact = multipliers, verified(roomy, state.x, [u / _ROOM for u in slopes]).lower
+        if not exact[1] > 0.0:
+            return None, nearest
+        return Contradiction(self._by_constraint(exact[0]), exact[1]), nearest
+
+    def _by_constraint(self, values: Sequence[Vector]) -> dict[Constraint, Any]:
+        """Vectors in the shapes of their constraints."""
+        pairs = zip(self.penalised.constraints, values, strict=True)
+        return {c: float(y[0]) + 0.0 if c.shape == () else y.reshape(c.shape) + 0.0 for c, y in pairs}
+
+    # -- The outcome --------------------------------------------------------------------------------------------------
+
+    def conclude(self, status: Status | None) -> Result:
+        """The result, with weights just above the multipliers, for which a proof loses least."""
+        if status in (Status.INFEASIBLE, Status.UNBOUNDED):
+            return self._without_optimum(status)
+        penalised, state = self.penalised, self.state
+        multipliers = self._multipliers()
+        pairs = zip(multipliers, self.weights, strict=True)
+        weights = [np.where(np.isnan(y), w, np.maximum(_ROOM * np.abs(y), _LEAST_SHARE * w)) for y, w in pairs]
+        objective, problem = penalised.objective(weights), penalised.problem(weights)
+        dual = list(state.dual) if state.dual is not None else None
+        if dual is not None:
+            first = len(penalised.own.rows)
+            dual[first : first + len(weights)] = [y / w for y, w in zip(multipliers, weights, strict=True)]
+        state = replace(state, dual=dual, lower=max(state.lower, self.lower), falls=False, objective=objective)
+        state.upper = problem.value(state.x) if np.all(np.isfinite(state.x)) else math.inf
+        result = conclude(objective, problem, state, self.tol, status, " > ".join(state.ran) or "none")
+        return self._finished(result, multipliers)
+
+    def _multipliers(self) -> list[Vector]:
+        """Those of the method, or what balances the gradient at the point."""
+        dual = self._dual()
+        if dual is None and not self.problem.not_convex and np.all(np.isfinite(self.state.x)):
+            try:
+                dual = Verifier(self.penalised.objective(self.weights), self.state.x).subgradients(self.state.dual)
+                dual = dual[len(dual) - len(self.weights) :]
+            except ValueError:  # pieces beyond degree two
+                dual = None
+        if dual is None:
+            return [np.full(w.size, np.nan) for w in self.weights]
+        return [w * u for w, u in zip(self.weights, dual, strict=True)]
+
+    def _finished(self, result: Result, multipliers: Sequence[Vector]) -> Result:
+        penalised, x = self.penalised, result.x
+        own = flattened(penalised.f.variables, unflatten(tuple(result.slices), x))
+        value, lower, upper, status = float(penalised.f.at(own)), result.lower, result.upper, result.status
+        violation = penalised.violation(x)
+        if violation > 0.0 and not penalised.holds(x):
+            upper = math.inf
+            status = Status.NOT_FOUND if status not in (Status.TIME_LIMIT, Status.INTERRUPTED) else status
+        else:
+            if violation > 0.0 or status is Status.GAP_OPEN:  # else it is that of F, which is f there
+                upper = self._upper(own, value, x, multipliers)
+            upper = max(upper, value)
+            if status is Status.UNBOUNDED:  # of these weights only
+                status = Status.GAP_OPEN
+            if status is Status.GAP_OPEN and upper - lower <= self.tol * max(self.state.unit, abs(upper)):
+                status = Status.ASSUMED if result.certificate.assumption else Status.OPTIMAL
+        least = floor(penalised.own)  # parts at their least values may prove it
+        if math.isfinite(upper) and upper - least <= self.tol * max(self.state.unit, abs(upper)):
+            lower, status = least, Status.OPTIMAL if status in (Status.GAP_OPEN, Status.ASSUMED) else status
+            result = replace(result, certificate=DualGap(lower, upper))
+        lower = min(lower, value)
+        known = math.isfinite(lower) and math.isfinite(upper)
+        bracket = replace(result.certificate, lower=lower, upper=upper) if known else NoCertificate(lower, upper)
+        return replace(
+            result, fun=value, certificate=bracket, status=status, violation=violation,
+            multipliers=self._by_constraint(multipliers),
+        )  # fmt: skip
+
+    def _upper(self, own: Vector, value: float, x: Vector, multipliers: Sequence[Vector]) -> float:
+        """The value of f at the point with its rounding, and what the constraints are missed by, as they are worth."""
+        inside, error = Verifier(self.penalised.f, own).value if own.size else (value, 0.0)
+        missed = sum(
+            float(np.abs(y) @ e) for y, e in zip(multipliers, self.penalised.excesses(x), strict=True) if np.any(e)
+        )
+        rounded = inside + error if math.isfinite(error) else value
+        return max(value, rounded) + (_ROOM * missed if math.isfinite(missed) else 0.0)
+
+    def _without_optimum(self, status: Status) -> Result:
+        penalised, state = self.penalised, self.state
+        infeasible = status is Status.INFEASIBLE
+        names = ("time", "steps", "sigma", "upper", "lower", "bound")
+        history = {name: np.array([row[name] for row in state.history]) for name in names}
+        whole = penalised.objective(self.weights)
+        value = float(penalised.f.at(flattened(penalised.f.variables, unflatten(whole.variables, state.x))))
+        certificate = Infeasible(math.inf, math.inf) if infeasible else NoCertificate(-math.inf, value)
+        return Result(
+            state.x, math.inf if infeasible else value, certificate, status, " > ".join(state.ran) or "none",
+            state.sigma, state.steps, state.elapsed, history, whole.slices, state.evaluations, state,
+            penalised.violation(state.x), {}, self.proof,
+        )  # fmt: skip

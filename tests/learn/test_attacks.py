@@ -1,0 +1,130 @@
+"""Data made to break a fit: huge units, offsets, ties, texts. Each was once seen to break one."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone, is_classifier
+from sklearn.linear_model import HuberRegressor as SciKitHuber
+
+from varopt import learn
+from varopt.learn._problem import LinearProblem, near_zero
+
+NAMES = [name for name in learn.__all__ if hasattr(getattr(learn, name), "fit")]
+
+
+@pytest.mark.parametrize("container", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize("limits", [{}, {"time_limit": 3.0}, {"max_iter": 5}])
+def test_a_huber_fit_of_data_whose_products_overflow_is_refused(container, limits, rng):
+    X, y = rng.standard_normal((60, 5)), rng.standard_normal(60)
+    with pytest.raises(ValueError, match="iterations resulted in non-finite parameter values"):
+        learn.HuberRegressor(**limits).fit(container(1e200 * X), y)
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 1.1, 1.35])
+@pytest.mark.parametrize("alpha", [0.0, 1e-4])
+def test_a_huber_fit_of_targets_with_many_equal_values_keeps_its_certificate(alpha, epsilon):
+    """Its scale may be zero: the dual variables of the rows that are met exactly are the least within their bounds."""
+    rng = np.random.default_rng(0)
+    groups = [np.eye(size)[rng.integers(0, size, 500)] for size in (7, 6, 4)]  # one-hot: dependent columns
+    X = np.hstack(groups)
+    y = rng.poisson(np.exp(-3.0 + groups[0] @ np.arange(7) * 0.6 + groups[1] @ np.arange(6) * 0.3)).astype(float)
+    assert np.mean(y == 0.0) > 0.4
+    model = learn.HuberRegressor(alpha=alpha, epsilon=epsilon).fit(X, y)
+    assert model.gap_ <= 1e-9 * model.objective_
+    reference = SciKitHuber(alpha=alpha, epsilon=epsilon, tol=1e-8, max_iter=10_000).fit(X, y)
+    assert model.lower_bound_ <= huber_objective(reference, X, y) * (1.0 + 1e-12)
+
+
+def huber_objective(model, X, y):
+    sizes = np.abs(y - model.predict(X))
+    linear = 2.0 * model.epsilon * sizes - model.scale_ * model.epsilon**2
+    losses = np.where(sizes <= model.epsilon * model.scale_, sizes**2 / model.scale_, linear)
+    return len(y) * model.scale_ + losses.sum() + model.alpha * (model.coef_ @ model.coef_)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if not is_classifier(getattr(learn, name)())])
+@pytest.mark.parametrize("size", [1e160, 1e300])
+@pytest.mark.filterwarnings("ignore:The certified gap is:sklearn.exceptions.ConvergenceWarning")
+def test_no_objective_is_infinite(name, size, rng):
+    X = rng.standard_normal((30, 3))
+    y = size * (X[:, 0] + rng.standard_normal(30))
+    model = getattr(learn, name)()
+    model.set_params(**{"alphas": 3} if "alphas" in model.get_params() else {})
+    if name in ("HuberRegressor", "LADRegressor", "LinearSVR", "QuantileRegressor", "QuantileRegressorCV", "SVR"):
+        assert np.isfinite(model.fit(X, y).objective_)  # residuals are not squared
+        assert np.isfinite(model.gap_)
+        return
+    with pytest.raises(ValueError, match="infinite objective without coefficients: y or sample_weight contain values"):
+        model.fit(X, y)
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if n not in ("SVC", "SVR") and not n.endswith("CV")])
+def test_written_targets_are_numbers(name, rng):
+    model = getattr(learn, name)()
+    if is_classifier(model):
+        return
+    X, y = rng.standard_normal((12, 2)), np.arange(12.0)
+    np.testing.assert_array_equal(model.fit(X, y.astype(str)).predict(X), clone(model).fit(X, y).predict(X))
+    with pytest.raises(ValueError, match="could not convert string to float"):
+        model.fit(X, np.full(12, "high"))
+
+
+FREE_INTERCEPT = [
+    learn.LinearSVR(),
+    learn.LinearSVR(epsilon=0.1, loss="squared_epsilon_insensitive"),
+    learn.LinearSVC(),
+    learn.LinearSVC(loss="hinge"),
+    learn.LinearSVC(penalty="l1"),
+    learn.CompositeClassifier(penalty="l1", alpha=0.01),
+    learn.CompositeRegressor("absolute_error", alpha=0.01),
+    learn.QuantileRegressor(quantile=[0.2, 0.7], alpha=0.01),
+    learn.LADRegressor(),
+    learn.HuberRegressor(),
+    learn.Lasso(0.01),
+    learn.FusedLasso(0.01),
+    learn.GroupLasso(0.01, groups=[0, 0, 1, 1]),
+]
+
+
+@pytest.mark.parametrize("storage", ["dense", "sparse"])
+@pytest.mark.parametrize("offset", [1e6, 1e7, 1e8])
+@pytest.mark.parametrize("model", FREE_INTERCEPT, ids=lambda model: repr(model)[:50])
+def test_features_far_from_zero_are_fitted_as_well_as_near_ones(model, offset, storage, rng):
+    near = rng.standard_normal((200, 4))
+    if storage == "sparse":  # one column of numbers far from zero beside sparse ones
+        near[:, 1:] *= rng.random((200, 3)) < 0.05
+    y = near[:, 0] + rng.standard_normal(200)
+    y = y > 0.0 if is_classifier(model) else y
+    moved = near + (offset if storage == "dense" else offset * np.eye(4)[0])
+    container = np.asarray if storage == "dense" else sp.csr_array
+    expected, far = clone(model).fit(near, y), clone(model).fit(container(moved), y)
+    assert np.all(far.gap_ <= 1e-9 * far.objective_)
+    np.testing.assert_allclose(far.objective_, expected.objective_, rtol=1e-14 * offset)
+    np.testing.assert_allclose(far.coef_, expected.coef_, atol=1e-11 * offset)
+
+
+def test_sparse_features_stay_sparse_where_one_is_far_from_zero(rng):
+    sparse = sp.hstack([sp.random_array((500, 60), density=0.02, rng=rng), 1e6 + rng.random((500, 1))], format="csr")
+    y, weight = rng.standard_normal(500), rng.uniform(0.1, 2.0, 500)
+    problem = near_zero(LinearProblem(sparse, y, weight, True))
+    assert problem.X.nnz == sparse.nnz
+    np.testing.assert_array_equal(np.flatnonzero(problem.center), [60])
+    np.testing.assert_array_equal((problem.X + problem.center).round(12), sparse.toarray().round(12))
+    untouched = LinearProblem(sparse[:, :60], y, weight, True)
+    assert near_zero(untouched) is untouched
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("seed", range(5))
+def test_quantiles_do_not_cross_by_rounding_either(seed, dtype):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((60, 3)).astype(dtype)
+    y = 100.0 + X @ [1.0, 0.0, -1.0] + rng.standard_t(2, 60) * (1.0 + np.abs(X[:, 0]))
+    model = learn.QuantileRegressor(quantile=[0.9, 0.8, 0.7, 0.5, 0.3, 0.2, 0.1], alpha=0.0, non_crossing=True).fit(
+        X, y
+    )
+    assert np.all(np.diff(model.predict(X), axis=1) <= 0.0)
+    for row in X:  # the order of sums differs from that of all rows at once
+        assert np.all(np.diff(model.predict(row[None])[0]) <= 0.0)
+    # What single precision takes to keep numbers of 100 apart is charged.
+    assert model.gap_ <= (1e-9 if dtype is np.float64 else 1e-4) * 100.0

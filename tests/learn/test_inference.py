@@ -1,0 +1,267 @@
+"""Standard errors, intervals and tests, against R's quantreg, the refits themselves, and what is known of designs."""
+
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn import linear_model
+
+from varopt.learn import HuberRegressor, LADRegressor, Lasso, QuantileRegressor, inference
+from varopt.learn._inference import _bootstrap  # its fall-back has no door
+from varopt.solvers.quantile import Centre, nearby
+
+LEVELS = (0.25, 0.5, 0.75)
+
+# Twenty households of Engel's study (income, expenditure for food, Belgian francs; Koenker and Bassett 1982).
+ENGEL = np.array([
+    [420.157651, 255.839425], [541.411707, 310.958667], [901.157457, 485.680014], [639.080229, 402.997356],
+    [750.875606, 495.560775], [945.798931, 633.797815], [829.397887, 630.756568], [979.164649, 700.440904],
+    [1309.878899, 830.958662], [1492.398718, 815.360217], [502.838985, 338.001427], [616.716788, 412.361344],
+    [790.92, 520.0006], [555.878558, 452.401509], [713.441227, 512.720109], [838.756117, 658.839527],
+    [535.07665, 392.599505], [596.440823, 443.558642], [924.561941, 640.117325], [487.758357, 333.839464],
+])  # fmt: skip
+
+
+def heteroscedastic(rng, n=300, p=3):
+    X = rng.uniform(0.0, 2.0, (n, p))
+    return X, 1.0 + X @ np.arange(1.0, p + 1.0) + (0.5 + X[:, 0]) * rng.standard_normal(n)
+
+
+@pytest.fixture(scope="module")
+def quantreg():
+    """Data, and what R's quantreg prints of them, in one run of R, where Rscript finds it."""
+    if shutil.which("Rscript") is None:
+        pytest.skip("Rscript is not installed")
+    X, y = heteroscedastic(np.random.default_rng(5), n=301)
+    data = "\n".join(",".join(repr(float(v)) for v in row) for row in np.column_stack([y, X]))
+    program = f"""
+        suppressMessages(library(quantreg)); d <- as.matrix(read.csv(file('stdin'), header=FALSE))
+        show <- function(name, values) cat(name, format(c(values), digits=15), '\\n')
+        fits <- lapply(c{LEVELS}, function(q) rq(d[,1] ~ d[,-1], tau=q))
+        for (f in fits) for (se in c('iid', 'nid', 'ker')) show(paste(se, f$tau), summary(f, se=se)$coefficients)
+        for (f in fits) show(paste('rank', f$tau), summary(f, se='rank', alpha=0.1)$coefficients)
+        show('anova 0', unlist(anova(fits[[1]], fits[[2]], fits[[3]])$table))"""
+    run = subprocess.run(["Rscript", "-e", program], input=data, capture_output=True, text=True, check=False)
+    if run.returncode:
+        pytest.skip("R has no quantreg")
+    lines = [line.split() for line in run.stdout.splitlines()]
+    return X, y, {(words[0], float(words[1])): np.array(words[2:], dtype=float) for words in lines if words}
+
+
+@pytest.mark.filterwarnings(
+    "ignore:At . of 301 rows the quantiles beside:UserWarning"
+)  # as quantreg's "non-positive fis"
+@pytest.mark.parametrize("level", LEVELS)
+def test_numbers_are_those_of_quantreg(level, quantreg):
+    X, y, printed = quantreg
+    model = QuantileRegressor(quantile=level, alpha=0.0).fit(X, y)
+    for ours, theirs in (("iid", "iid"), ("nid", "nid"), ("kernel", "ker")):
+        known, (coef, error, _, pvalue) = inference(model, X, y, method=ours), printed[theirs, level].reshape(4, -1)
+        np.testing.assert_allclose(known.coef[0], coef, rtol=1e-8)
+        np.testing.assert_allclose(known.error[0], error, rtol=1e-7)
+        np.testing.assert_allclose(known.pvalue[0], pvalue, rtol=1e-6, atol=1e-12)
+    rank = inference(model, X, y, method="rank", level=0.9)
+    _, lower, upper = printed["rank", level].reshape(3, -1)
+    np.testing.assert_allclose(rank.lower[0], lower, rtol=1e-6)
+    np.testing.assert_allclose(rank.upper[0], upper, rtol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:At . of 301 rows the quantiles beside:UserWarning")
+def test_equal_slopes_is_the_anova_of_quantreg(quantreg):
+    X, y, printed = quantreg
+    test = inference(QuantileRegressor(quantile=LEVELS, alpha=0.0).fit(X, y), X, y).equal_slopes()
+    np.testing.assert_allclose([*test.df, test.statistic, test.pvalue], printed["anova", 0.0], rtol=1e-6)
+
+
+def test_recorded_figures_of_quantreg():
+    # quantreg 5.94, summary.rq(rq(food ~ income, tau = 0.43)) of these twenty households
+    recorded = {
+        "iid": [52.8266545032914, 0.0648943730027],
+        "nid": [64.616822087244, 0.0945135663668],
+        "kernel": [94.291895309084, 0.126450457973],
+    }
+    X, y = ENGEL[:, :1], ENGEL[:, 1]
+    model = QuantileRegressor(quantile=0.43, alpha=0.0).fit(X, y)
+    for method, errors in recorded.items():
+        np.testing.assert_allclose(inference(model, X, y, method=method).error[0], errors, rtol=1e-6)
+    rank = inference(model, X, y, method="rank")
+    np.testing.assert_allclose(rank.lower[0], [-44.949709850428, 0.437487072041], rtol=1e-6)
+    np.testing.assert_allclose(rank.upper[0], [182.068414013148, 0.753432921912], rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["pairs", "bayesian", "ties"])
+def test_a_neighbour_is_what_a_fit_of_its_own_finds(kind, rng):
+    X, y = heteroscedastic(rng, n=400, p=4)
+    X = np.column_stack([np.ones(400), X])
+    if kind == "ties":
+        X, y = np.round(3.0 * X), np.round(y, 1)
+    fit = QuantileRegressor(quantile=0.3, alpha=0.0, fit_intercept=False).fit(X, y)
+    weights = rng.exponential(size=(400, 6)) if kind != "pairs" else rng.multinomial(400, [1 / 400] * 400, 6).T * 1.0
+    moves = nearby(Centre(X, y - X @ fit.coef_, 0.3, X.T @ X), weights)
+    for move, weight in zip(moves, weights.T, strict=True):
+        own = QuantileRegressor(quantile=0.3, alpha=0.0, fit_intercept=False).fit(X, y, sample_weight=weight)
+        np.testing.assert_allclose(fit.coef_ + move, own.coef_, atol=1e-8)
+
+
+def test_a_neighbour_far_away_is_right_or_not_found(rng):
+    X, y = heteroscedastic(rng, n=500, p=2)
+    fit = QuantileRegressor(quantile=0.5, alpha=0.0, fit_intercept=False).fit(X, y)
+    weights = np.where(np.arange(500)[:, None] < [20, 100, 250], 1e3, 1e-3)
+    moves = nearby(Centre(X, y - X @ fit.coef_, 0.5, X.T @ X), weights)
+    found = ~np.isnan(moves).any(axis=1)
+    assert found.any()
+    for move, weight in zip(moves[found], weights.T[found], strict=True):
+        own = QuantileRegressor(quantile=0.5, alpha=0.0, fit_intercept=False).fit(X, y, sample_weight=weight)
+        np.testing.assert_allclose(fit.coef_ + move, own.coef_, atol=1e-8)
+
+
+def test_refits_that_are_not_found_nearby_are_made_from_the_start(rng, monkeypatch):
+    X, y = heteroscedastic(rng, n=80, p=1)
+    model = QuantileRegressor(quantile=0.4, alpha=0.0).fit(X, y)
+    near = inference(model, X, y, method="bootstrap", refits=5, kind="bayesian").draws
+    monkeypatch.setattr(_bootstrap, "nearby", lambda centre, weights, residuals: np.full((5, 2), np.nan))
+    np.testing.assert_allclose(
+        inference(model, X, y, method="bootstrap", refits=5, kind="bayesian").draws, near, atol=1e-8
+    )
+
+
+@pytest.mark.parametrize("kind", ["pairs", "bayesian", "wild"])
+def test_bootstraps_agree_with_the_sandwich_and_hang_on_the_seed_alone(kind, rng):
+    X, y = heteroscedastic(rng, n=1000)
+    model = QuantileRegressor(quantile=[0.5, 0.8], alpha=0.0).fit(X, y)
+    drawn = inference(model, X, y, method="bootstrap", kind=kind, refits=100, random_state=3)
+    again = inference(model, X, y, method="bootstrap", kind=kind, refits=100, random_state=3, n_jobs=2)
+    np.testing.assert_array_equal(drawn.draws, again.draws)
+    # 100 refits know a standard error to 7 %, the density is known to about 10 %
+    np.testing.assert_allclose(drawn.error, inference(model, X, y).error, rtol=0.35)
+
+
+def test_clusters_are_drawn_together(rng):
+    labels = np.repeat(np.arange(60), 10)
+    shared = rng.standard_normal(60)[labels]
+    X = rng.standard_normal(60)[labels][:, None]
+    y = X[:, 0] + shared + 0.1 * rng.standard_normal(600)
+    model = LADRegressor().fit(X, y)
+    alone = inference(model, X, y, method="bootstrap", refits=100).error[0, 1]
+    together = inference(model, X, y, method="bootstrap", refits=100, clusters=labels).error[0, 1]
+    assert 2.0 * alone < together < 5.0 * alone  # ten rows tell as much as one: sqrt(10)
+
+
+def test_huber_covers_least_squares_and_agrees_with_its_bootstrap(rng):
+    X, y = rng.standard_normal((400, 2)), rng.standard_normal(400)
+    everything = HuberRegressor(epsilon=50.0, alpha=0.0).fit(X, y)
+    A = np.column_stack([np.ones(400), X])
+    residual = y - A @ np.r_[everything.intercept_, everything.coef_]
+    classical = np.linalg.inv(A.T @ A) * float(residual @ residual) / 397
+    np.testing.assert_allclose(inference(everything, X, y, method="iid").covariance, classical, rtol=1e-6)
+    model = HuberRegressor().fit(X, y)
+    drawn = inference(model, X, y, method="bootstrap", refits=100)
+    np.testing.assert_allclose(inference(model, X, y).error, drawn.error, rtol=0.35)
+
+
+@pytest.mark.parametrize("method", ["iid", "nid", "kernel", "rank"])
+def test_units_change_nothing_but_the_units(method, rng):
+    X, y = heteroscedastic(rng, n=200)
+    one = inference(QuantileRegressor(quantile=0.4, alpha=0.0).fit(X, y), X, y, method=method)
+    X2, y2 = 1e3 * X, 1e-4 * y
+    other = inference(QuantileRegressor(quantile=0.4, alpha=0.0).fit(X2, y2), X2, y2, method=method)
+    unit = np.r_[1e-4, [1e-7] * 3]
+    np.testing.assert_allclose(other.upper / unit, one.upper, rtol=1e-3)
+    np.testing.assert_allclose(other.lower / unit, one.lower, rtol=1e-3)
+
+
+@pytest.mark.parametrize("method", ["iid", "nid", "kernel", "rank", "bootstrap"])
+def test_sparse_data_frames_and_the_fits_of_scikit_learn(method, rng):
+    pandas = pytest.importorskip("pandas")
+    X, y = heteroscedastic(rng, n=150)
+    dense = inference(QuantileRegressor(alpha=0.0).fit(X, y), X, y, method=method, refits=20)
+    sparse = sp.csr_array(X)
+    same = inference(QuantileRegressor(alpha=0.0).fit(sparse, y), sparse, y, method=method, refits=20)
+    np.testing.assert_allclose(same.upper, dense.upper, rtol=1e-6)
+    frame = pandas.DataFrame(X, columns=["a", "b", "c"])
+    theirs = linear_model.QuantileRegressor(alpha=0.0).fit(frame, y)
+    named = inference(theirs, frame, y, method=method, refits=20)
+    assert named.names == ("intercept", "a", "b", "c")
+    np.testing.assert_allclose(named.lower, dense.lower, rtol=1e-4)
+
+
+def test_equal_rows_change_a_rank_interval_as_little_as_their_order(rng):
+    X, y = heteroscedastic(rng, n=101)
+    X, y = np.vstack([X, X[:40]]), np.r_[y, y[:40]]
+    order = rng.permutation(141)
+    model = QuantileRegressor(quantile=0.3, alpha=0.0).fit(X, y)
+    one, other = (inference(model, X[i], y[i], method="rank") for i in (np.arange(141), order))
+    np.testing.assert_allclose(one.lower, other.lower, rtol=1e-2)
+    assert np.all(np.isfinite([one.lower, one.upper]))
+
+
+def test_weights_of_zero_are_absent_rows(rng):
+    X, y = heteroscedastic(rng, n=200)
+    weight = (np.arange(200) < 150).astype(float)
+    model = QuantileRegressor(alpha=0.0).fit(X, y, sample_weight=weight)
+    np.testing.assert_allclose(
+        inference(model, X, y, weight).error, inference(model, X[:150], y[:150]).error, rtol=1e-6
+    )
+
+
+def test_shows_itself(rng):
+    pytest.importorskip("matplotlib").use("Agg")
+    X, y = heteroscedastic(rng, n=400, p=2)
+    known = inference(QuantileRegressor(quantile=LEVELS, alpha=0.0).fit(X, y), X, y)
+    assert "quantile 0.25" in known.summary()
+    assert "std err" in str(known)
+    assert "<table" in known._repr_html_()
+    assert known.to_frame().shape == (9, 8)
+    assert known.plot().size == 3
+    one = inference(LADRegressor().fit(X, y), X, y, method="rank")
+    assert "std err" not in str(one)
+    assert one.plot(names="x0") is not None
+    with pytest.raises(ValueError, match="only one"):
+        one.equal_slopes()
+    with pytest.raises(ValueError, match="no coefficient 'z'"):
+        known.plot(names="z")
+
+
+def bad(**changes):
+    rng = np.random.default_rng(0)
+    X, y = heteroscedastic(rng, n=60)
+    return {"model": QuantileRegressor(alpha=0.0).fit(X, y), "X": X, "y": y} | changes
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"method": "boot"}, "method must be one of iid, nid, kernel, rank, bootstrap"),
+        ({"level": 95}, "between 0 and 1"),
+        ({"kind": "xy"}, "kind must be one of pairs, bayesian, wild"),
+        ({"refits": 1}, "at least 2"),
+        ({"clusters": [1]}, 'need method="bootstrap"'),
+        ({"clusters": [1], "method": "bootstrap"}, "a label for each row"),
+        ({"y": np.arange(60.0)}, "not the optimum for these"),
+        ({"X": np.ones((60, 2))}, "X has 2 features"),
+        ({"model": Lasso().fit([[0.0], [1.0]], [0.0, 1.0])}, "takes a fitted QuantileRegressor"),
+        ({"model": QuantileRegressor(alpha=0.0)}, "not fitted"),
+    ],
+)
+def test_bad_input_gets_a_sentence(changes, message):
+    arguments = bad(**changes)
+    with pytest.raises(ValueError, match=message):
+        inference(arguments.pop("model"), arguments.pop("X"), arguments.pop("y"), **arguments)
+
+
+def test_what_has_no_inference_is_refused(rng):
+    X, y = heteroscedastic(rng, n=60)
+    with pytest.raises(ValueError, match="alpha=1"):
+        inference(QuantileRegressor().fit(X, y), X, y)
+    twice = np.column_stack([X, X[:, 0]])
+    with pytest.raises(ValueError, match="depend on each other"):
+        inference(QuantileRegressor(alpha=0.0).fit(twice, y), twice, y)
+    with pytest.raises(ValueError, match="more rows than coefficients"):
+        inference(QuantileRegressor(alpha=0.0).fit(X[:4], y[:4]), X[:4], y[:4])
+    with pytest.raises(ValueError, match="is for quantiles"):
+        inference(HuberRegressor().fit(X, y), X, y, method="rank")
+    exact = np.zeros(60)
+    with pytest.raises(ValueError, match="exact"):
+        inference(QuantileRegressor(alpha=0.0).fit(X, exact), X, exact, method="rank")

@@ -1,0 +1,331 @@
+"""Constraints: what is solved is the constrained problem, what is claimed is proved, and what cannot be is said."""
+
+import math
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.optimize import linprog, lsq_linear, nnls
+from scipy.sparse.linalg import aslinearoperator
+
+import varopt as vo
+from varopt.optimize.constrained import Contradiction, Ray
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((40, 6))
+    return X, X @ np.array([1.0, -1.0, 0.5, 0.0, 2.0, -0.3]) + rng.standard_normal(40)
+
+
+@pytest.fixture
+def w():
+    return vo.Variable(6, name="w")
+
+
+def closed(r, tol=1e-9):
+    return r.status.name == "OPTIMAL" and r.gap <= tol * max(1.0, abs(r.fun)) and r.lower <= r.fun <= r.upper
+
+
+# -- Against others ---------------------------------------------------------------------------------------------------
+
+
+def test_non_negative_least_squares_is_that_of_scipy(data, w):
+    X, y = data
+    r = vo.minimize(vo.sum_squares(y - X @ w), subject_to=[w >= 0])
+    x, residual = nnls(X, y)
+    assert closed(r)
+    np.testing.assert_allclose(r[w], x, atol=1e-10)
+    assert r.fun == pytest.approx(residual**2, rel=1e-12)
+    assert r.violation == 0.0
+    assert np.all(r[w] >= 0.0)
+
+
+def test_bounded_least_squares_is_that_of_scipy(data, w):
+    X, y = data
+    r = vo.minimize(vo.sum_squares(y - X @ w), subject_to=[w >= -0.2, w <= 0.5])
+    assert closed(r)
+    np.testing.assert_allclose(r[w], lsq_linear(X, y, (-0.2, 0.5), tol=1e-14).x, atol=1e-8)
+    assert r.violation == 0.0
+
+
+def test_a_linear_programme_is_that_of_highs():
+    rng = np.random.default_rng(1)
+    A, x0 = rng.standard_normal((30, 8)), rng.standard_normal(8)
+    b, c = A @ x0 + rng.random(30), A.T @ rng.random(30)
+    x = vo.Variable(8)
+    limit = A @ x <= b
+    r = vo.minimize(-c @ x, subject_to=[limit])
+    highs = linprog(-c, A_ub=A, b_ub=b, bounds=(None, None))
+    assert closed(r)
+    assert r.fun == pytest.approx(highs.fun, rel=1e-9)
+    np.testing.assert_allclose(r.multipliers[limit], -highs.ineqlin.marginals, atol=1e-8)
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse", "operator", "float32"])
+def test_matrices_of_every_kind(kind, data, w):
+    X, y = data
+    A, b = np.round(np.random.default_rng(2).standard_normal((4, 6)), 2), np.full(4, 0.25)
+    given = {
+        "dense": A, "sparse": sp.csr_array(A), "operator": aslinearoperator(A), "float32": A.astype(np.float32),
+    }[kind]  # fmt: skip
+    limit = given @ w <= b
+    r = vo.minimize(vo.sum_squares(y - X @ w), subject_to=[limit])
+    reference = vo.minimize(vo.sum_squares(y - X @ w), subject_to=[A @ w <= b])
+    assert r.fun == pytest.approx(reference.fun, rel=1e-6 if kind == "float32" else 1e-9)
+    assert r.violation <= 1e-12
+    assert r.status.name in ("OPTIMAL", *(("ASSUMED",) if kind == "operator" else ()))
+
+
+# -- Multipliers ------------------------------------------------------------------------------------------------------
+
+
+def test_multipliers_are_what_slack_is_worth(data, w):
+    X, y = data
+    f = vo.sum_squares(y - X @ w)
+
+    def solved(total, low):
+        bounds, budget = w >= low, vo.sum(w) == total
+        r = vo.minimize(f, subject_to=[bounds, budget], tol=1e-12)
+        return r, bounds, budget
+
+    r, bounds, budget = solved(1.0, 0.0)
+    h = 1e-4
+    equality = (solved(1.0 + h, 0.0)[0].fun - solved(1.0 - h, 0.0)[0].fun) / (2 * h)
+    assert r.multipliers[budget] == pytest.approx(-equality, rel=1e-5)
+    slack = (solved(1.0, -h)[0].fun - r.fun) / h
+    assert -slack == pytest.approx(r.multipliers[bounds].sum(), rel=1e-2)
+    assert np.all(r.multipliers[bounds] >= 0.0)
+    assert np.all(r.multipliers[bounds] * r[w] <= 1e-9)
+
+
+def test_multipliers_do_not_depend_on_how_a_constraint_is_written(data, w):
+    X, y = data
+    f = vo.norm1(y - X @ w)
+    below, above = w <= 0.1, w <= 0.1
+    mirrored = -w >= -0.1
+    values = [vo.minimize(f, subject_to=[c]).multipliers[c] for c in (below, above, mirrored)]
+    np.testing.assert_allclose(values[1], values[0], atol=1e-9)
+    np.testing.assert_allclose(values[2], values[0], atol=1e-9)
+
+
+def test_maximising_has_multipliers_of_the_same_sign(w):
+    limit = w <= np.arange(6.0)
+    r = vo.maximize(np.arange(1.0, 7.0) @ w, subject_to=[limit])
+    assert r.fun == pytest.approx(np.arange(1.0, 7.0) @ np.arange(6.0))
+    np.testing.assert_allclose(r.multipliers[limit], np.arange(1.0, 7.0))
+    assert r.lower <= r.fun <= r.upper
+
+
+# -- What does no harm ------------------------------------------------------------------------------------------------
+
+
+def test_dependent_redundant_and_empty_rows_do_no_harm(data, w):
+    X, y = data
+    f = vo.sum(vo.pinball(y - X @ w, 0.3))
+    total = vo.sum(w) == 1.0
+    plain = vo.minimize(f, subject_to=[total, w >= 0])
+    many = vo.minimize(
+        f,
+        subject_to=[
+            total, vo.sum(w) == 1.0, 2.0 * vo.sum(w) == 2.0, w >= 0, w >= -1.0, 3 * w >= 0, vo.sum(w) <= 1.0,
+            np.zeros((2, 6)) @ w <= [0.0, 1.0], np.zeros(6) @ w == 0.0,
+        ],
+    )  # fmt: skip
+    assert closed(plain)
+    assert closed(many)
+    assert many.fun == pytest.approx(plain.fun, rel=1e-10)
+
+
+def test_equal_bounds_and_an_empty_interior_do_no_harm(data, w):
+    X, y = data
+    fixed = np.array([0.5, -0.5, 0.0, 1.0, 1.0, 0.0])
+    r = vo.minimize(vo.norm1(y - X @ w), subject_to=[w >= fixed, w <= fixed])
+    np.testing.assert_array_equal(r[w], fixed)
+    assert closed(r)
+    thin = vo.minimize(vo.sum_squares(y - X @ w), subject_to=[vo.sum(w) <= 1.0, vo.sum(w) >= 1.0, w[0] == w[1]])
+    same = vo.minimize(vo.sum_squares(y - X @ w), subject_to=[vo.sum(w) == 1.0, w[0] - w[1] == 0.0])
+    assert closed(thin)
+    assert thin.fun == pytest.approx(same.fun, rel=1e-10)
+
+
+def test_variables_of_constraints_alone_are_variables(w):
+    t = vo.Variable(name="t")
+    r = vo.minimize(t, subject_to=[t >= w - 1.0, t >= 1.0 - w, w[0] == 3.0])
+    assert r[t] == pytest.approx(2.0)
+    assert r.x.size == 7
+
+
+def test_without_an_objective_any_point_will_do(w):
+    r = vo.minimize(0.0, subject_to=[vo.sum(w) == 1.0, w >= 0.1])
+    assert r.status.name == "OPTIMAL"
+    assert r.fun == 0.0
+    assert r.violation <= 1e-15
+
+
+@pytest.mark.parametrize("unit", [1e-8, 1e8])
+def test_units_do_not_matter(unit, data, w):
+    X, y = data
+    budget = vo.sum(w) == 1.0
+    r = vo.minimize(vo.sum_squares(y - X @ w), subject_to=[w >= 0, budget])
+    other = vo.minimize(unit * vo.sum_squares(y - (X / unit) @ w), subject_to=[w >= 0, 1e3 * vo.sum(w) == 1e3 * unit])
+    assert closed(r)
+    assert other.status.name == "OPTIMAL"
+    assert other.fun == pytest.approx(unit * r.fun, rel=1e-9)
+    np.testing.assert_allclose(other[w] / unit, r[w], atol=1e-9)
+
+
+def test_small_weights_are_raised_until_they_do():
+    """The multiplier is far above the gradients of f at zero: the first weights are too small."""
+    x = vo.Variable(2, name="x")
+    limit = x[0] + 1e-5 * x[1] >= 1.0
+    f = 1e-3 * vo.sum(vo.square(x[:1])) + 1e6 * vo.norm1(x[1:]) + 1e6 * vo.sum(vo.pos(x[:1]))
+    r = vo.minimize(f, subject_to=[limit])
+    assert closed(r)
+    assert r.violation <= 1e-12
+    assert r.fun == pytest.approx(1e6 + 1e-3, rel=1e-9)
+
+
+# -- No optimum -------------------------------------------------------------------------------------------------------
+
+
+def test_what_cannot_be_satisfied_is_proved(w):
+    limits = [w >= 0, vo.sum(w) == 1.0, w[0] >= 0.75, w[1] >= 0.5]
+    r = vo.minimize(vo.norm1(w), subject_to=limits)
+    assert r.status.name == "INFEASIBLE"
+    assert math.isinf(r.fun)
+    assert r.lower == r.upper == math.inf
+    assert isinstance(r.proof, Contradiction)
+    total, value = np.zeros(6), 0.0
+    for c in limits:
+        y = np.atleast_1d(r.proof.multipliers[c])
+        assert c.is_equality or np.all(y >= 0.0)
+        total += y @ c.normal.stacked((w,)).dense()
+        value += float(y @ np.broadcast_to(c.normal.offset, c.rows))
+    np.testing.assert_allclose(total, 0.0, atol=1e-12)
+    assert value >= r.proof.least > 0.0
+    assert "no point" in str(r)
+    assert "contradict" in str(r.proof)
+    assert vo.maximize(-vo.norm1(w), subject_to=limits).upper == -math.inf
+
+
+def test_rows_that_rounding_alone_makes_contradict_are_satisfied_but_for_it(data, w):
+    X, y = data
+    r = vo.minimize(vo.sum_squares(y - X @ w), subject_to=[vo.sum(w) == 0.3, 0.1 * vo.sum(w) == 0.03])
+    assert r.status.name == "OPTIMAL"
+    assert r.violation <= 1e-15
+
+
+def test_a_direction_without_end_is_shown(w):
+    r = vo.minimize(-vo.sum(w), subject_to=[w[:3] == 0.0, vo.diff(w) >= 0.0])
+    assert r.status.name == "UNBOUNDED"
+    assert isinstance(r.proof, Ray)
+    d = r.proof[w]
+    assert np.all(np.diff(d) >= 0.0)
+    assert np.all(d[:3] == 0.0)
+    assert d.sum() > 0.0
+    assert r.violation <= 1e-12
+
+
+def test_a_direction_without_end_needs_a_point_to_start_from(w):
+    r = vo.minimize(-vo.sum(w), subject_to=[w[0] >= 1.0, w[0] <= 0.0])
+    assert r.status.name == "INFEASIBLE"
+
+
+# -- Other kinds of run -----------------------------------------------------------------------------------------------
+
+
+def test_norms_of_groups_and_terms_of_all_kinds(data, w):
+    X, y = data
+    f = vo.sum(vo.huber(y - X @ w, 0.5)) + vo.norm2(w, groups=3) + vo.sum(vo.squared_hinge(w))
+    r = vo.minimize(f, subject_to=[w >= 0, vo.sum(w) <= 1.0])
+    assert r.success
+    assert r.violation <= 1e-12
+    for _ in range(50):
+        other = np.random.default_rng(_).dirichlet(np.ones(6)) * 0.99
+        assert f(other) >= r.lower
+
+
+def test_what_is_not_convex_keeps_to_the_constraints(data, w):
+    X, y = data
+    f = vo.sum(vo.capped_abs(y[:12] - X[:12] @ w, 0.5))
+    r = vo.minimize(f, subject_to=[w >= 0, vo.sum(w) == 2.0], method=vo.solvers.Graduated(starts=1))
+    assert r.status.name in ("LOCAL", "OPTIMAL")
+    assert r.violation <= 1e-12
+    assert r.fun == pytest.approx(f(r[w]))
+    assert r.lower <= r.fun
+
+
+def test_a_path_with_the_parameter_in_a_constraint(data, w):
+    X, y = data
+    budget = vo.Parameter(name="budget")
+    limit = vo.sum(w) <= budget
+    p = vo.path(vo.norm1(y - X @ w), budget, [0.5, 1.0, 1.5], subject_to=[w >= 0, limit])
+    assert p.success
+    for total, r in zip([0.5, 1.0, 1.5], p, strict=True):
+        again = vo.minimize(vo.norm1(y - X @ w), subject_to=[w >= 0, vo.sum(w) <= total])
+        assert r.fun == pytest.approx(again.fun, rel=1e-9)
+        assert r.multipliers[limit] >= 0.0
+    assert np.all(np.diff(p.fun) <= 0.0)
+
+
+def test_a_time_limit_and_an_interrupt_return_what_is_known(data, w):
+    X, y = data
+
+    def stop(state):
+        raise KeyboardInterrupt
+
+    r = vo.minimize(vo.norm1(y - X @ w), subject_to=[vo.sum(w) == 1.0], callback=stop)
+    assert r.status.name == "INTERRUPTED"
+    assert r.lower <= vo.minimize(vo.norm1(y - X @ w), subject_to=[vo.sum(w) == 1.0]).fun <= r.upper
+    r = vo.minimize(vo.norm1(y - X @ w), subject_to=[vo.sum(w) == 1.0], time_limit=1e-9)
+    assert r.status.name == "TIME_LIMIT"
+
+
+def test_a_result_shows_what_it_violates(data, w):
+    X, y = data
+    r = vo.minimize(vo.norm1(y - X @ w), subject_to=[w >= 0])
+    assert "violation" in str(r)
+    assert "violation" in r._repr_html_()
+    assert "violation" not in str(vo.minimize(vo.norm1(y - X @ w)))
+
+
+# -- Bad input --------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_no_constraint_is_refused_in_a_sentence(w):
+    f = vo.norm1(w)
+    for given, message in (
+        ([True], r"got True; a comparison of numbers"),
+        (["w >= 0"], r"such as w >= 0; got 'w >= 0'"),
+        (w, r"a list of constraints"),
+        ([w], r"must hold constraints"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            vo.minimize(f, subject_to=given)
+    with pytest.raises(TypeError, match="two constraints, w >= 0 and w <= 1"):
+        vo.minimize(f, subject_to=[0 <= w <= 1])
+    with pytest.raises(TypeError, match="affine expressions"):
+        _ = vo.norm1(w) <= 1.0
+    with pytest.raises(TypeError, match="strict"):
+        _ = w > 0
+    with pytest.raises(ValueError, match="one length"):
+        _ = w >= np.zeros(3)
+    with pytest.raises(ValueError, match=r"NaN|finite"):
+        _ = w >= np.full(6, np.nan)
+    with pytest.raises(ValueError, match=r"NaN|finite"):
+        vo.minimize(f, subject_to=[np.full((2, 6), np.inf) @ w <= 1.0])
+
+
+def test_black_boxes_name_the_alternative(w):
+    with pytest.raises(ValueError, match=r"bounds belong into the space.*math\.inf"):
+        vo.minimize(lambda x: x[0], vo.Box(-1, 1, size=1), subject_to=[w >= 0])
+    with pytest.raises(ValueError, match="bounds belong into the space"):
+        vo.maximize(lambda x: x[0], vo.Box(-1, 1, size=1), subject_to=[w >= 0])
+
+
+def test_a_constraint_alone_is_a_list_of_one(data, w):
+    X, y = data
+    assert closed(vo.minimize(vo.norm1(y - X @ w), subject_to=w >= 0))
+    assert closed(vo.minimize(vo.norm1(y - X @ w), subject_to=()))

@@ -1,0 +1,54 @@
+"""Two lines that meet, on short vectors: the same digits as the general formulas, and as fifty-digit arithmetic."""
+
+import mpmath
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from varopt import terms
+
+LINES = {
+    "abs": terms.abs_(),
+    "hinge": terms.hinge(),
+    "pos": terms.pos(),
+    "pinball": terms.pinball(0.3),
+    "tilted": terms.piecewise([0.5], [[0.0, 2.0], [0.75, 0.5]]),
+}
+
+
+@pytest.mark.parametrize("term", LINES.values(), ids=LINES)
+def test_both_ways_agree_with_fifty_digits(term, rng):
+    mean = np.concatenate([rng.normal(0.0, 2.0, 30), [0.0, 0.5, 1.0, 1e-9, -30.0, 30.0]])
+    sigma = 10.0 ** rng.uniform(-2.0, 1.0, mean.size)
+    first, second = term.slope_and_curvature(mean, sigma)
+    _, general, curved = term.derivatives(mean, sigma)
+    knot, left, right = term.kink
+    digits = 1e-15 * (4.0 + ((mean - knot) / sigma) ** 2)  # a few units in the last place of exp(-u^2 / 2)
+    assert np.all(np.abs(first - general) <= digits * np.abs(general) + 1e-300)
+    assert np.all(np.abs(second - curved) <= digits * np.abs(curved) + 1e-300)
+    with mpmath.workdps(50):
+        u = [(mpmath.mpf(m) - knot) / mpmath.mpf(s) for m, s in zip(mean, sigma, strict=True)]
+        exact = [left * mpmath.ncdf(-v) + right * mpmath.ncdf(v) for v in u]
+    size = np.array([float(abs(left) * mpmath.ncdf(-v) + abs(right) * mpmath.ncdf(v)) for v in u])
+    assert np.all(np.abs(first - np.array(exact, dtype=float)) <= digits * size + 1e-300)
+
+
+@pytest.mark.parametrize("term", LINES.values(), ids=LINES)
+def test_slopes_stay_between_those_of_the_lines_and_reach_them(term):
+    _, left, right = term.kink
+    first, second = term.slope_and_curvature(np.array([-1e3, -9.0, 0.3, 9.9, 1e3, np.inf]), 0.5)
+    assert np.all((first >= min(left, right)) & (first <= max(left, right)))
+    assert_array_equal(first[[0, -2, -1]], [left, right, right])
+    assert second[0] == 0.0
+
+
+def test_what_is_not_two_lines_or_does_not_move_goes_the_general_way():
+    assert terms.step().kink is None
+    assert terms.huber(1.0).kink is None
+    assert terms.clip(0.0, 1.0).kink is None
+    first, second = terms.abs_().slope_and_curvature(np.array([-1.0, 2.0]), np.array([0.0, 0.5]))
+    assert first[0] == -1.0
+    assert second[0] == 0.0
+    with pytest.raises(ValueError, match="sigma must be >= 0"):
+        terms.abs_().slope_and_curvature(np.array([1.0]), -1.0)
+    assert np.shape(terms.abs_().slope_and_curvature(0.0, 1.0)[0]) == ()
