@@ -352,14 +352,12 @@ class CertifiedLinear(Certified):
         """Minimise the objective of a linear problem whose targets were shifted by `shift`."""
         at: dict[Variable, Any] | None = None
         if start is not None:
-            at = {problem.w: start[0]}
-            if problem.b is not None:
-                at[problem.b] = start[1] - shift + problem.moved(start[0])
+            at = problem.at(start[0], start[1] - shift)
         solved = self._minimize(self._objective(problem, **options), at, clock)
         return self._fit(problem, solved, shift)
 
     def _fit(self, problem: LinearProblem, solved: Solved, shift: float) -> Fit:
-        coef = np.asarray(solved.values[problem.w])
+        coef = problem.coefficients(solved.values)
         intercept = 0.0 if problem.b is None else shift + float(solved.values[problem.b]) - problem.moved(coef)
         return Fit(coef, intercept, solved)
 

@@ -181,6 +181,9 @@ class Stored(ABC):
     def __sub__(self, other: Any) -> Any:
         return NotImplemented if isinstance(other, (list, tuple)) or not hasattr(other, "__neg__") else self + (-other)
 
+    def __rsub__(self, other: Any) -> Any:
+        return (-self) + other
+
     def __array__(self, *_: Any, **__: Any) -> NDArray[Any]:
         raise ValueError(
             f"{self.name} is {self.where}, {' x '.join(map(str, self.shape))}: read it into memory "

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from varopt.places._chunks import OfIterable
+from varopt.places._dask import DaskColumn, is_dask, of_dask, together
 from varopt.places._device import OnDevice, is_device_array, lies_elsewhere, on_device
 from varopt.places._files import RowsOfFile, npy, of_memmap, stretches
 from varopt.places._parquet import OfDataset, dataset_of, is_dataset
@@ -56,6 +57,8 @@ def table_of(columns: Sequence[Column]) -> Table:
     tables = list({id(c.table): c.table for c in columns}.values())
     if len(tables) > 1 and all(isinstance(table, OnDevice) for table in tables):
         return _one_device(tables)  # type: ignore[arg-type]
+    if len(tables) > 1 and all(isinstance(c, DaskColumn) for c in columns):
+        return together(columns)  # type: ignore[arg-type]
     counts = {table.count for table in tables}
     if len(counts) > 1:
         raise ValueError(f"data must have one number of rows; got {' and '.join(map(str, sorted(counts)))}.")
@@ -83,6 +86,8 @@ def as_stored(value: Any, name: str = "") -> Stored | None:
         return value
     if type(value) is np.memmap and value.size > SMALL and value.dtype.kind in "biuf":
         return of_memmap(value, name)
+    if is_dask(value):
+        return of_dask(value, name)
     if lies_elsewhere(value):
         return on_device(value)[0]
     return None
@@ -95,7 +100,7 @@ def rows(source: Any, *, X: Any = None, y: Any = None, weight: Any = None) -> An
     ----------
     source : path, pattern, list of paths, pyarrow dataset, or iterable of chunks
         Parquet files or folders of them; a ``.npy`` file, whose array is X; an array of PyTorch, CuPy or JAX, which
-        stays on its device; or an iterable of chunks ``(X, y)`` or
+        stays on its device; an array or a data frame of Dask; or an iterable of chunks ``(X, y)`` or
         ``(X, y, weight)`` that starts again each time it is iterated over, or a function that makes one.
     X : list of str, optional
         The columns of Parquet files that are features; by default all but those of `y` and `weight`.
@@ -121,6 +126,8 @@ def rows(source: Any, *, X: Any = None, y: Any = None, weight: Any = None) -> An
     >>> r.status.name, data.count
     ('OPTIMAL', 1500)
     """
+    if is_dask(source):
+        return _on_cluster(source, X, y, weight)
     if is_device_array(source):
         return _Arrays(*on_device(source, y, weight))  # type: ignore[arg-type]
     if isinstance(source, (str, Path)) and str(source).endswith(".npy"):
@@ -134,6 +141,26 @@ def rows(source: Any, *, X: Any = None, y: Any = None, weight: Any = None) -> An
     if X is not None or y is not None or weight is not None:
         raise ValueError("X, y and weight name columns of files; an iterable has them in its chunks.")
     return OfIterable(source, np.random.default_rng(0))
+
+
+def _on_cluster(source: Any, X: Any, y: Any, weight: Any) -> _Arrays:
+    """Columns of a data frame by name, or arrays beside each other."""
+    if hasattr(source, "columns"):
+        names = list(source.columns)
+        wanted = [n for n in (y, weight) if isinstance(n, str)] + list(X or [])
+        if absent := [n for n in wanted if n not in names]:
+            raise ValueError(f"the data have no column {absent[0]!r}; they have {', '.join(map(repr, names))}.")
+        features = list(X) if X is not None else [n for n in names if n not in (y, weight)]
+        y, weight = (source[n] if isinstance(n, str) else n for n in (y, weight))
+        source = source[features]
+    first = of_dask(source, "X")
+    rest = [None if a is None else of_dask(a, n, _like(first, a)) for n, a in (("y", y), ("weight", weight))]
+    return _Arrays(first, *rest)
+
+
+def _like(first: DaskColumn, other: Any) -> Any:
+    """The lengths of another frame's partitions, where these are cut as the first is: so that they are not counted."""
+    return first.table.lengths if not hasattr(other, "chunks") and hasattr(other, "npartitions") else None
 
 
 class _Arrays:

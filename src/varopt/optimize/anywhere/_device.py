@@ -31,7 +31,8 @@ __all__ = ["DeviceRows"]
 
 Vector = NDArray[np.float64]
 
-_BLOCK = 1 << 26  # entries of X in a block: half a gigabyte of doubles
+_BLOCK = 1 << 22  # entries of X that a block has at the least: a device is idle while less is prepared
+_BLOCKS, _TEMPORARY = 6, 120  # blocks at the least, and more where the temporaries of a row exceed the row itself
 _SUM = 4096  # rows that are added up at once
 _FAR = 9.0  # deviations from a knot beyond which a term is its piece, to rounding
 _MOST = 0.5  # share of the rows from which on all are multiplied
@@ -113,7 +114,8 @@ class DeviceRows:
 
     def _blocks(self, every: int = 1) -> Iterator[_Rows]:
         count, width = self.X.shape[0], self.X.shape[1]
-        rows = max(_SUM, _BLOCK // max(width, 4) // _SUM * _SUM) * every
+        pieces = max(_BLOCKS, _TEMPORARY // width)
+        rows = max(count // pieces, min(count, _BLOCK // width), every) // (_SUM * every) * _SUM * every or _SUM * every
         constant = self.block.argument.constant
         for start in range(0, count, rows):
             index = slice(start, min(start + rows, count), every)

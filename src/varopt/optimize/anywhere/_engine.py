@@ -26,7 +26,7 @@ from varopt.optimize._result import Result, Status
 from varopt.optimize.anywhere._ask import Ask
 from varopt.optimize.anywhere._band import Band, band_of, strayed, typical_lengths
 from varopt.optimize.anywhere._device import DeviceRows
-from varopt.optimize.anywhere._path import Reached, follow
+from varopt.optimize.anywhere._path import Reached, follow, on_sample, unit_of
 from varopt.optimize.anywhere._problem import Problem
 from varopt.optimize.anywhere._sweep import BadRow, Moments, Sweep, Swept, inspect
 from varopt.places import OnDevice, Part, joined
@@ -80,6 +80,10 @@ def solve(problem: Problem, state: State, options: Options) -> Generator[Ask, An
     if cheap:
         wanted = min(wanted, max(_PILOT, _PILOT_SHARE * problem.size))
     sample: Part = yield Ask(rows=wanted)
+    if cheap and problem.knotted:
+        x = state.latest = on_sample(problem, sample)
+        yield from _closer(problem, state, options, x, sample, cheap)
+        return
     pilot = options.minimize(
         problem.on(sample, problem.count / sample.count), tol=max(options.tol, _SMALL * problem.size / wanted)
     )
@@ -87,12 +91,25 @@ def solve(problem: Problem, state: State, options: Options) -> Generator[Ask, An
     state.steps += pilot.nit
     band, error = band_of(problem, sample, x, problem.count), math.sqrt(problem.size / sample.count)
     few = options.memory // (_COPIES * problem.row_bytes)  # rows that a small problem may have
-    if cheap:
-        few = min(few, _FEW + _PILOT_SHARE * problem.size)
-    if any(block.term.knots for block in problem.blocks) and band.most * problem.count > few:
-        lengths = typical_lengths(problem, sample, x)
+    if problem.knotted and band.most * problem.count > few:
+        yield from _closer(problem, state, options, x, sample, cheap)
+    else:
         del sample
-        x, band, error = yield from _nearer(problem, state, x, lengths, error, few, cheap)
+        yield from _freeze(problem, state, options, x, band, error)
+
+
+def _closer(
+    problem: Problem, state: State, options: Options, x: Vector, sample: Part, cheap: bool
+) -> Generator[Ask, Any, None]:
+    """By the path on all rows, until few enough are near a knot to be kept."""
+    few = options.memory // (_COPIES * problem.row_bytes)
+    if cheap:
+        few = min(few, max(_FEW + _PILOT_SHARE * problem.size, math.isqrt(problem.count)))
+    lengths, error = typical_lengths(problem, sample, x), math.sqrt(problem.size / sample.count)
+    if not math.isfinite(state.upper):
+        state.unit = unit_of(problem, sample)
+    del sample
+    x, band, error = yield from _nearer(problem, state, x, lengths, error, few, cheap)
     yield from _freeze(problem, state, options, x, band, error)
 
 
@@ -135,7 +152,7 @@ def _at_once(problem: Problem, state: State, options: Options) -> Generator[Ask,
     parts: Part = yield Ask(rows=-1)
     result = options.minimize(problem.on(parts), tol=options.tol)
     state.unit = result.state.unit  # type: ignore[union-attr]
-    state.x, state.upper, state.lower = result.x, result.upper, result.lower
+    state.x, state.upper, state.lower, state.bound = result.x, result.upper, result.lower, result.fun
     state.assumption, state.falls = result.certificate.assumption, result.status is Status.UNBOUNDED
     state.steps += result.nit
     state.ran = [result.method]

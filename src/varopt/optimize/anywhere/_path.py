@@ -17,10 +17,12 @@ from varopt.bounds import CompositeBound, RowNoise
 from varopt.composite import composite
 from varopt.model import Objective
 from varopt.optimize.anywhere._ask import Ask
+from varopt.optimize.anywhere._band import typical_lengths
 from varopt.optimize.anywhere._problem import Problem
 from varopt.optimize.anywhere._sweep import Moments, Moved
+from varopt.places import Part
 
-__all__ = ["Reached", "follow"]
+__all__ = ["Reached", "follow", "on_sample", "unit_of"]
 
 Vector = NDArray[np.float64]
 
@@ -72,6 +74,27 @@ def follow(
         if last(reached) or deviations[0] <= _SMALLEST * first[0]:
             return reached
         deviations = [_FACTOR * s for s in deviations]
+
+
+def on_sample(problem: Problem, sample: Part) -> Vector:
+    """Where the path on a sample ends, at about its own error: no proof is needed of it, and no exact optimum."""
+    scale, x = problem.count / sample.count, np.zeros(problem.size)
+    lengths = typical_lengths(problem, sample, x)
+    rough = float(np.sqrt(problem.size / sample.count))
+    path = follow(problem, x, lengths, lambda at: at.deviations[0] <= 2.0 * rough * lengths[0], lambda: None)
+    answer: Any = None
+    while True:
+        try:
+            ask = path.send(answer)
+        except StopIteration as end:
+            return np.asarray(end.value.x)
+        moved = [m.of(block, problem.variables, sample) for block, m in zip(problem.blocks, ask.work, strict=True)]
+        answer = [Moved(scale * m.value, scale * m.gradient, scale * m.hessian, scale * m.added, m.near) for m in moved]
+
+
+def unit_of(problem: Problem, sample: Part) -> float:
+    """What values below count as, where a gap is relative: as of all rows, estimated by a sample of them."""
+    return composite(problem.on(sample, problem.count / sample.count)).unit
 
 
 def _evaluate(
