@@ -54,7 +54,7 @@ from varopt.model import (
     sum_squares,
     zero_one,
 )
-from varopt.optimize import Result, ResultPath, Status, maximize, minimize, path
+from varopt.optimize import Result, ResultPath, Status, certify, maximize, minimize, path
 from varopt.places import rows
 from varopt.terms import AFFINE, CONCAVE, CONVEX, UNKNOWN, Curvature
 
@@ -111,6 +111,7 @@ __all__ = [
     "bounds",
     "capped_abs",
     "certificates",
+    "certify",
     "clip",
     "concatenate",
     "cvar",

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import replace
+from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from varopt.composite._form import Composite
-from varopt.composite._rows import Rows
+from varopt.composite._groups import Groups
+from varopt.composite._rows import Rows, single_variables
 from varopt.model.maps import Map, Scaled, Selection
 
 __all__ = ["Restriction", "restricted"]
@@ -24,10 +26,11 @@ class Restriction(NamedTuple):
     kept: tuple[Index | slice, ...]
 
 
-def restricted(problem: Composite, index: Index, fixed: Vector) -> Restriction:
+def restricted(problem: Composite, index: Index, fixed: Vector, whole: int = 0) -> Restriction:
     """The problem in some of its variables; `fixed` are the values of the others, and zero for these.
 
-    Rows of one variable that is fixed are part of the constant.
+    Rows of one variable that is fixed are part of the constant, but in the first `whole` blocks, which keep all rows.
+    Groups are of variables that are all fixed, at zero, or all not.
     """
     constant = problem.scalar + float(problem.vector @ fixed)
     matrix, vector = problem.matrix, problem.vector[index]
@@ -38,9 +41,9 @@ def restricted(problem: Composite, index: Index, fixed: Vector) -> Restriction:
     place = np.full(problem.size, -1)
     place[index] = np.arange(index.size)
 
-    def live(rows: Rows) -> tuple[Rows | None, Index | slice]:
+    def live(rows: Rows, whole: bool = False) -> tuple[Rows | None, Index | slice]:
         nonlocal constant
-        if rows.single is None:
+        if whole or rows.single is None:
             offset = rows.positions(fixed) if fixed.any() else rows.offset
             return Rows(rows.linear.columns(index), offset, rows.term, rows.weights), slice(None)
         to, factor = place[rows.single[0]], rows.single[1]
@@ -49,13 +52,19 @@ def restricted(problem: Composite, index: Index, fixed: Vector) -> Restriction:
         linear: Map = Selection(to[kept], index.size)
         if np.any(factor != 1.0):
             linear = Scaled(factor[kept], linear)
-        whole = Rows(linear, rows.offset[kept], rows.term.take(kept), rows.weights[kept], rows.hard)
-        return (whole if kept.size else None), kept
+        some = Rows(linear, rows.offset[kept], rows.term.take(kept), rows.weights[kept], rows.hard)
+        return (some if kept.size else None), kept
 
-    rows = [live(r) for r in problem.rows]
+    def present(group: Groups) -> Groups:
+        to = place[cast("tuple[Index, Vector]", single_variables(group.linear))[0]]
+        kept = to[group.starts] >= 0
+        return replace(group.take(kept), linear=Selection(to[group.spread(kept)], index.size))
+
+    rows = [live(r, b < whole) for b, r in enumerate(problem.rows)]
+    groups = [present(group.take(group.weights > 0.0)) for group in problem.groups if np.any(group.weights > 0.0)]
     squares = [live(r)[0] for r in problem.squares]
     small = Composite(
         matrix, vector, constant, tuple(r for r, _ in rows if r is not None),
-        squares=tuple(r for r in squares if r is not None),
+        squares=tuple(r for r in squares if r is not None), groups=tuple(g for g in groups if g.sizes.size),
     )  # fmt: skip
     return Restriction(small, tuple(kept for _, kept in rows))

@@ -34,10 +34,13 @@ class Polynomial(Expression):
     A sum keeps its addends and is expanded when it is first used, so that Python's `sum` of many is not quadratic.
     """
 
-    lowest = -np.inf  # of the entries; not worth a search here
+    lowest: float  # what no entry falls below, as far as the way it was built tells: a square is not negative
 
-    def __init__(self, used: tuple[Variable, ...], monomials: Mapping[int, Monomials], shape: tuple[int, ...]) -> None:
-        self.used, self.monomials, self.shape = used, dict(monomials), shape
+    def __init__(
+        self, used: tuple[Variable, ...], monomials: Mapping[int, Monomials], shape: tuple[int, ...],
+        lowest: float = -np.inf,
+    ) -> None:  # fmt: skip
+        self.used, self.monomials, self.shape, self.lowest = used, dict(monomials), shape, lowest
         self._kept: tuple[Polynomial, ...] = ()
 
     @classmethod
@@ -45,8 +48,9 @@ class Polynomial(Expression):
         """The sum of polynomials of this shape, or of scalars."""
         lazy = cls.__new__(cls)
         lazy.shape, lazy._kept = shape, tuple(addend for p in polynomials for addend in p._addends)
+        lazy.lowest = sum((addend.lowest for addend in lazy._kept), 0.0)
         # Expanded now and then, so that no list grows long.
-        return lazy if len(lazy._kept) < _KEPT_ADDENDS else Polynomial(lazy.used, lazy.monomials, shape)
+        return lazy if len(lazy._kept) < _KEPT_ADDENDS else Polynomial(lazy.used, lazy.monomials, shape, lazy.lowest)
 
     @property
     def _addends(self) -> tuple[Polynomial, ...]:
@@ -74,7 +78,10 @@ class Polynomial(Expression):
         for variable, part in slices(affine.variables).items():
             rows, columns, values = _entries(affine.maps[variable])
             parts.append((1, (rows, columns[:, None] + part.start, values)))
-        return cls(affine.variables, merged(parts), affine.shape)
+        lowest = offset.copy()
+        for _, (rows, _, values) in parts[1:]:
+            lowest += np.bincount(rows, weights=np.minimum(values, 0.0), minlength=affine.rows)
+        return cls(affine.variables, merged(parts), affine.shape, float(lowest.min(initial=np.inf)))
 
     @property
     def variables(self) -> tuple[Variable, ...]:
@@ -97,7 +104,7 @@ class Polynomial(Expression):
         where = slices(used)
         table = np.concatenate([np.arange(where[v].start, where[v].stop) for v in self.used] or [np.empty(0, np.intp)])
         moved = {d: (rows, table[k] if d else k, c) for d, (rows, k, c) in self.monomials.items()}
-        return Polynomial(used, moved, self.shape)
+        return Polynomial(used, moved, self.shape, self.lowest)
 
     def scale(self, factor: Any) -> Polynomial:
         factor = as_vector("the factor", factor)
@@ -105,7 +112,10 @@ class Polynomial(Expression):
         scaled = [
             (d, (r, k, c * (factor[r] if factor.ndim else float(factor)))) for d, (r, k, c) in wide.monomials.items()
         ]
-        return Polynomial(wide.used, merged(scaled) if np.any(factor == 0) else dict(scaled), wide.shape)
+        lowest = -np.inf
+        if np.all(factor >= 0.0) and np.isfinite(self.lowest):
+            lowest = float(np.min(factor * self.lowest, initial=np.inf))
+        return Polynomial(wide.used, merged(scaled) if np.any(factor == 0) else dict(scaled), wide.shape, lowest)
 
     def broadcast(self, shape: tuple[int, ...]) -> Polynomial:
         """A scalar repeated to a vector."""
@@ -116,7 +126,7 @@ class Polynomial(Expression):
             d: (np.repeat(np.arange(n), c.size), np.tile(k, (n, 1)), np.tile(c, n))
             for d, (_, k, c) in self.monomials.items()
         }
-        return Polynomial(self.used, repeated, shape)
+        return Polynomial(self.used, repeated, shape, self.lowest)
 
     def add(self, other: Any) -> Any:
         if not isinstance(other, Expression):
@@ -142,7 +152,8 @@ class Polynomial(Expression):
                 )
                 rows = np.zeros_like(i) if summed else rows_a[i]
                 parts += reduced(choice, (rows, np.hstack([codes_a[i], codes_b[j]]), values_a[i] * values_b[j]))
-        return Polynomial(left.used, merged(parts), () if summed else left.shape)
+        lowest = 0.0 if other is self or (self.lowest >= 0.0 and other.lowest >= 0.0) else -np.inf
+        return Polynomial(left.used, merged(parts), () if summed else left.shape, lowest)
 
     def transform(self, outer: Map, shape: tuple[int, ...]) -> Polynomial:
         outer.check("the matrix before @")
@@ -159,7 +170,7 @@ class Polynomial(Expression):
             summed = merged((d, (np.zeros_like(r), k, c)) for d, (r, k, c) in summed.items())
         constant = float(summed.pop(0)[2].sum()) if 0 in summed else 0.0
         monomials = {d: (k, c) for d, (_, k, c) in summed.items()}
-        return Objective([PolynomialBlock(self.used, monomials, constant)])
+        return Objective([PolynomialBlock(self.used, monomials, constant, lowest=self.rows * self.lowest)])
 
     def __getitem__(self, index: Any) -> Polynomial:
         kept, shape = select(self, index)
@@ -168,7 +179,7 @@ class Polynomial(Expression):
         for degree, (rows, codes, values) in self.monomials.items():
             i, j = join(kept, rows)
             parts.append((degree, (i, codes[j], values[j])))
-        return Polynomial(self.used, merged(parts), shape)
+        return Polynomial(self.used, merged(parts), shape, self.lowest)
 
     def values(self, points: Mapping[Variable, NDArray[Any]]) -> NDArray[Any]:
         flat = flattened(self.used, points)
@@ -199,7 +210,7 @@ def _from_block(block: PolynomialBlock) -> Polynomial:
     }
     constant = np.array([block.weights * block.constant])
     monomials[0] = (np.zeros(1, np.intp), np.empty((1, 0), np.intp), constant)
-    return Polynomial(block.used, monomials, ())
+    return Polynomial(block.used, monomials, (), block.weights * block.lowest if block.weights > 0.0 else -np.inf)
 
 
 @as_polynomial.register

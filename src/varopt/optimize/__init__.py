@@ -4,6 +4,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from varopt.optimize._bound_descent import BoundResult
+from varopt.optimize._certify import certify
 from varopt.optimize._minimize import maximize, minimize, minimize_together
 from varopt.optimize._path import ResultPath, path
 from varopt.optimize._result import Result, Status
@@ -12,8 +13,17 @@ if TYPE_CHECKING:
     from varopt.optimize._discrete import minimize_energy
 
 __all__ = [
-    "BoundResult", "Result", "ResultPath", "Status", "maximize", "minimize", "minimize_energy", "minimize_together", "path",
-]  # fmt: skip
+    "BoundResult",
+    "Result",
+    "ResultPath",
+    "Status",
+    "certify",
+    "maximize",
+    "minimize",
+    "minimize_energy",
+    "minimize_together",
+    "path",
+]
 
 
 def __getattr__(name: str) -> Any:

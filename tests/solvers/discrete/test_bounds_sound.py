@@ -205,7 +205,7 @@ def test_proofs_stop_early_and_stay_sound(limit, patience, rng, monkeypatch):
     for build in (real_quadratic, sparse_quadratic):
         energy = build(rng)
         asked = iter([False] * patience)
-        lower, _, _ = semidefinite_bound(spins_of(energy), rng, lambda _, asked=asked: lambda: next(asked, True))
+        lower, _, _ = semidefinite_bound(spins_of(energy), rng, lambda asked=asked: lambda: next(asked, True))
         assert -np.inf < lower <= energy.value(states(energy)).min()
 
 

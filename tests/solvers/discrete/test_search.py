@@ -1,5 +1,6 @@
 """Sweeps, rounding, recombination and elimination: each against all states, or against what it promises."""
 
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -9,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
+import varopt as vo
 from tests.discrete.zoo import ENERGIES, choices, clauses, cut, ferromagnet, integer_quadratic, real_quadratic, states
 from varopt.solvers.discrete import (
     SEARCHES,
@@ -25,7 +27,14 @@ from varopt.solvers.discrete import (
 from varopt.solvers.discrete._colouring import colour  # colours of neighbours differ
 from varopt.solvers.discrete._matrices import as_dense  # matrices in whichever format
 from varopt.solvers.discrete.proofs import eliminate, elimination_order
-from varopt.solvers.discrete.search import is_symmetric, recombine
+from varopt.solvers.discrete.search import (
+    DenseSweeper,
+    block_minimum,
+    block_values,
+    is_symmetric,
+    recombine,
+    whole_number_type,
+)
 
 
 def probabilities(energy, rng, replicas):
@@ -84,6 +93,105 @@ def test_sampling_is_the_boltzmann_distribution(build, rng):
     weights = np.exp(-(energy.value(points) - energy.value(points).min()) / temperature)
     weights /= weights.sum()
     assert_allclose(sweeper.points(state).mean(axis=1), points @ weights, atol=0.05)
+
+
+@pytest.mark.parametrize("build", [integer_quadratic, cut, clauses])
+def test_whole_numbers_are_sampled_exactly(build, rng):
+    """Fields and noise in bytes: the same distribution, and the same local minima."""
+    energy = build(rng)
+    kind = whole_number_type(energy)
+    assert kind in (np.int8, np.int16)
+    sweeper, plain = Sweeper(energy, 4000, rng, kind), Sweeper(energy, 4000, rng)
+    temperature = 0.5 * typical_field(energy, rng)
+    state = sweeper.uniform()
+    for _ in range(60):
+        sweeper.sample(state, temperature)
+    points = states(energy)
+    weights = np.exp(-(energy.value(points) - energy.value(points).min()) / temperature)
+    assert_allclose(sweeper.points(state).mean(axis=1), points @ (weights / weights.sum()), atol=0.06)
+    other = plain.state(sweeper.points(state))
+    sweeper.descend(state)
+    plain.descend(other)
+    assert_array_equal(sweeper.points(state), plain.points(other))
+
+
+def test_whole_numbers_that_fit(rng):
+    assert whole_number_type(integer_quadratic(rng)) is not None
+    assert whole_number_type(real_quadratic(rng)) is None
+    assert whole_number_type(choices(rng)) is None
+    big = Energy.quadratic_form(np.triu(np.full((40, 40), 3000.0), 1))
+    assert whole_number_type(big) is np.int8  # in units of 3000
+    assert whole_number_type(replace(big, linear=big.linear + 1.0)) is None
+    assert whole_number_type(replace(big, linear=big.linear + 30.0)) is np.int16
+
+
+@pytest.mark.parametrize("build", [integer_quadratic, ferromagnet, real_quadratic])
+def test_dense_sweeps_keep_their_fields(build, rng):
+    energy = build(rng)
+    sweeper = DenseSweeper(energy, 3000, rng)
+    temperature = 2.0 * typical_field(energy, rng)
+    state = sweeper.uniform()
+    for _ in range(60):
+        sweeper.sample(state, temperature)
+    points = states(energy)
+    weights = np.exp(-(energy.value(points) - energy.value(points).min()) / temperature)
+    x = sweeper.points(state).astype(np.float64)
+    assert_allclose(x.mean(axis=1), points @ (weights / weights.sum()), atol=0.05)
+    assert_allclose(state.fields.T, energy.gradient(x), atol=1e-4)
+    assert_allclose(sweeper.values(state), energy.value(x), atol=1e-3)
+
+
+def test_dense_descent_never_gets_worse_and_ends_in_local_minima(rng):
+    Q = rng.integers(-9, 10, (300, 300)).astype(float)
+    energy = Energy.quadratic_form(Q)
+    sweeper = DenseSweeper(energy, 12, rng)
+    state = sweeper.uniform()
+    before = sweeper.values(state)
+    sweeper.descend(state)
+    x = sweeper.points(state).astype(np.float64)
+    assert np.all(energy.value(x) < before)
+    fields = energy.gradient(x)
+    assert_array_equal(state.fields.T, fields)
+    assert np.all(np.where(x > 0.5, fields <= 0.0, fields >= 0.0))
+
+
+@pytest.mark.parametrize("build", [e for e in ENERGIES if not e.__name__.startswith("choices")])
+def test_blocks_are_enumerated_exactly(build, rng):
+    energy = build(rng)
+    x = rng.integers(2, size=energy.size).astype(float)
+    block = rng.permutation(energy.size)[:5]
+    settings = np.repeat(x[:, None], 32, axis=1)
+    settings[block] = np.arange(32)[None, :] >> np.arange(5)[:, None] & 1
+    values, direct = block_values(energy, x, block), energy.value(settings)
+    assert_allclose(values - values[0], direct - direct[0], atol=1e-9)
+    assert_allclose(energy.value(block_minimum(energy, x, block)), direct.min(), atol=1e-9)
+
+
+def test_numbers_are_divided_evenly(rng):
+    """A rugged landscape: forty numbers up to a million, and a square that is known not to be negative."""
+    numbers = rng.integers(1, 10**6, 40).astype(float)
+    r = vo.minimize((numbers @ (1.0 - 2.0 * vo.Binary(40))) ** 2, time_limit=30.0)
+    assert r.fun == r.lower == numbers.sum() % 2
+    assert r.status is vo.Status.PROVED
+
+
+def test_an_anneal_that_takes_too_long_is_shortened_not_cut_off(rng):
+    class Slow:
+        def __init__(self):
+            self.temperatures = []
+
+        def sample(self, state, temperature):
+            time.sleep(0.002)
+            self.temperatures.append(temperature)
+
+        def descend(self, state, expired):
+            pass
+
+    slow = Slow()
+    done = anneal(slow, None, GeometricTemperature(1.0, 0.1), 100_000, 1.0, seconds=0.4)
+    assert done == len(slow.temperatures) < 100_000
+    assert slow.temperatures[0] == 1.0
+    assert_allclose(slow.temperatures[-1], 0.1)
 
 
 @pytest.mark.parametrize("build", ENERGIES)

@@ -27,13 +27,14 @@ class PolynomialBlock(Block):
     """A polynomial in bits and one-hot choices, with every monomial reduced to distinct coordinates.
 
     ``monomials[d]`` is ``(coordinates, coefficients)`` of shapes (M, d) and (M,), with coordinates in the flat order of
-    `used`.
+    `used`. It is not below `lowest`, before the weight, as far as the way it was built tells.
     """
 
     used: tuple[Variable, ...]
     monomials: Mapping[int, tuple[NDArray[np.intp], Vector]]
     constant: float = 0.0
     weights: float = 1.0
+    lowest: float = -np.inf
 
     rule = "an affine expression is convex; a product of variables is neither convex nor concave."
 
@@ -100,7 +101,8 @@ def combined(blocks: Sequence[PolynomialBlock]) -> PolynomialBlock:
             values = np.asarray(block.weights * coefficients, dtype=np.float64)
             parts.append((degree, (np.zeros(values.size, np.intp), place[coordinates], values)))
     monomials = {degree: (coordinates, values) for degree, (_, coordinates, values) in merged(parts).items()}
-    return PolynomialBlock(used, monomials, sum(block.weights * block.constant for block in blocks))
+    lowest = sum(block.weights * block.lowest if block.weights > 0.0 else -np.inf for block in blocks)
+    return PolynomialBlock(used, monomials, sum(block.weights * block.constant for block in blocks), lowest=lowest)
 
 
 def written(used: tuple[Variable, ...], monomials: Mapping[int, tuple[Any, ...]], constant: float) -> str:

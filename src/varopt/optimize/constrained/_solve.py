@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from varopt._clock import deadline
 from varopt._display import Progress
 from varopt.certificates import (
     DualGap,
@@ -64,7 +65,8 @@ def minimize_constrained(
     run = _Run(penalised, solver, tol, check, state, weights, problem)
     with threads(problem):
         try:
-            outcome = run.solve()
+            with deadline(time_limit):
+                outcome = run.solve()
         except STOPPED as reason:
             outcome = stopped(reason)
             settle(run.problem, run.state)

@@ -78,9 +78,7 @@ def _solve(problem: Composite, state: State, tol: float, check: Check, config: N
     p, schedule, afresh = problem.size, config.schedule, not state.resumes
     x, sigma = state.begin(schedule.start)
     box = problem.structure(bounded)
-    smooth, x = (
-        (problem, x) if box is None else (box.inside, box.clip(x))
-    )  # what is smoothed: bounds are kept as they are
+    smooth, x = (problem, x) if box is None else (box.inside, box.clip(x))  # bounds are kept as they are
     lengths = typical_lengths(smooth, x)
     rng = np.random.default_rng(config.seed)
 

@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
@@ -81,6 +82,8 @@ class Energy:
         Of three factors and more, on distinct sites.
     widths : ndarray of int
         Coordinates of each site: 1 for a bit, k for a choice among k.
+    floor : float
+        What the energy is known not to fall below by the way it was stated, as a sum of squares is not below zero.
 
     Notes
     -----
@@ -93,6 +96,7 @@ class Energy:
     quadratic: Any
     products: tuple[Products, ...] = ()
     widths: Index | None = None
+    floor: float = -math.inf
 
     @classmethod
     def quadratic_form(
@@ -210,8 +214,19 @@ class Energy:
         return float(max(np.abs(part).max(initial=0.0) for part in parts)) or 1.0
 
     def tolerance(self, tol: float, value: float) -> float:
-        """What a relative tolerance is at a value, so that a change of units changes nothing but the units."""
-        return tol * max(self.unit, abs(value))
+        """What a relative tolerance is at a value, so that a change of units changes nothing but the units.
+
+        Values near zero are measured by the steps between values, where there are any, else by the coefficients.
+        """
+        return tol * max(self.granularity or self.unit, abs(value))
+
+    @cached_property
+    def least_above_floor(self) -> float:
+        """The least value not below `floor` that E can take: exactly, as the floor is exact."""
+        if not (self.granularity and math.isfinite(self.floor)):
+            return self.floor
+        step, constant = Fraction(self.granularity), Fraction(self.constant)
+        return float(constant + step * math.ceil((Fraction(self.floor) - constant) / step))
 
     def round_up(self, lower: float) -> float:
         """The least value not below a lower bound that E can take, where its values lie on a grid."""
@@ -311,7 +326,21 @@ def energy_of(objective: Objective) -> Energy:
         else:
             polynomials.append(block)
     energy = Energy.quadratic_form(matrix, linear, constant, widths)
-    return _with_polynomial(energy, objective, polynomials) if polynomials else energy
+    energy = _with_polynomial(energy, objective, polynomials) if polynomials else energy
+    return replace(energy, floor=math.fsum(map(_block_floor, objective.blocks)))
+
+
+def _block_floor(block: Block) -> float:
+    """What a block is known not to fall below, rounding included; minus infinity where nothing is known."""
+    if not block.variables:
+        low = float(block.value({}))
+    elif isinstance(block, PolynomialBlock):
+        low = block.weights * block.lowest if block.weights > 0.0 else -math.inf
+    elif isinstance(block, TermBlock):
+        low = float(np.broadcast_to(block.lowest, (block.argument.rows,)).sum())
+    else:
+        return -math.inf
+    return low - 1e-12 * abs(low) if math.isfinite(low) else low
 
 
 def _second_order(block: QuadraticBlock | TermBlock) -> tuple[Any, Vector] | None:

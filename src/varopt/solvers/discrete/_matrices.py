@@ -12,7 +12,10 @@ from numpy.typing import NDArray
 
 from varopt._threads import FETCH, all_threads
 
-__all__ = ["as_dense", "count_nonzero", "permuted", "pieces", "product", "row_sizes", "stored", "symmetrised"]
+__all__ = [
+    "as_dense", "count_nonzero", "permuted", "pieces", "product", "row_norms", "row_sizes", "signed_row_sums", "stored",
+    "symmetrised",
+]  # fmt: skip
 
 Vector = NDArray[np.float64]
 
@@ -90,3 +93,18 @@ def row_sizes(matrix: Any) -> Vector:
     if sp.issparse(matrix):
         return np.asarray(abs(matrix).sum(axis=1)).ravel()
     return np.array([np.abs(row).sum() for row in matrix])
+
+
+def row_norms(matrix: Any) -> Vector:
+    """The Euclidean lengths of the rows."""
+    if sp.issparse(matrix):
+        return np.asarray(np.sqrt(matrix.multiply(matrix).sum(axis=1))).ravel()
+    return np.asarray(np.sqrt(np.einsum("ij,ij->i", matrix, matrix)))
+
+
+def signed_row_sums(matrix: Any) -> tuple[Vector, Vector]:
+    """The sums of the negative entries and of the positive ones, row by row."""
+    if sp.issparse(matrix):
+        return tuple(np.asarray(part.sum(axis=1)).ravel() for part in (matrix.minimum(0.0), matrix.maximum(0.0)))  # type: ignore[return-value]
+    negative = np.array([np.minimum(row, 0.0).sum() for row in matrix])
+    return negative, np.asarray(matrix.sum(axis=1)) - negative

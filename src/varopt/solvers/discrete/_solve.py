@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 
 from varopt.certificates import Certificate, Exhaustive, Relaxation
 from varopt.solvers._state import State
+from varopt.solvers.discrete._contraction import Contraction, contract
 from varopt.solvers.discrete._energy import Energy
+from varopt.solvers.discrete._pool import Collector
 from varopt.solvers.discrete.bounds import Spins, quadratic_minorant, semidefinite_bound, spins_of, termwise_bound
 from varopt.solvers.discrete.proofs import branch_and_bound, eliminate, elimination_order
-from varopt.solvers.discrete.search import DESCENTS, Found, MeanFieldDescent, Sweeper, population_search
+from varopt.solvers.discrete.search import DESCENTS, Found, MeanFieldDescent, Sweeper, is_symmetric, population_search
 
 __all__ = ["SEARCHES", "RunEnded", "solve"]
 
@@ -25,6 +27,9 @@ Vector = NDArray[np.float64]
 # not in 300 (`docs/benchmarks.md`).
 _BRANCHED = 130
 _BRANCH_NODES = 50  # where no time limit ends it; set by hand
+_CONTRACTION_SHARE = 0.05  # of the time, to take bits out, and to look for an order of elimination
+_RELAXATION_SHARES = (0.1, 0.15)  # of the time that is left, for the relaxation, then for its proof
+_SINGLE = 2.0**24  # whole numbers up to this are exact in single precision
 
 SEARCHES: dict[str, Callable[..., Iterator[Found]]] = {
     "free-energy": population_search,
@@ -35,6 +40,21 @@ SEARCHES: dict[str, Callable[..., Iterator[Found]]] = {
 
 class RunEnded(Exception):
     """Why a run ended: ``proved``, ``target`` or ``settled``. No error: it ends the run from wherever it is."""
+
+
+@dataclass(frozen=True)
+class _Until:
+    """Asked whether a time has come, or how far it is."""
+
+    state: State
+    end: float
+
+    def __call__(self) -> bool:
+        return self.state.elapsed > self.end
+
+    def left(self) -> float:
+        """Seconds until then."""
+        return self.end - self.state.elapsed
 
 
 @dataclass
@@ -49,39 +69,60 @@ class _Run:
     limit: float  # seconds
     rng: np.random.Generator
     chain: list[str]  # what ran, in order
-    polisher: Sweeper = field(init=False)
+    small: Contraction  # what is searched
+    pool: Collector | None = None
+    polisher: Sweeper | None = field(init=False)
     relaxed: bool = False  # whether the relaxation has been solved
 
     def __post_init__(self) -> None:
-        # In double precision: what single precision leaves at rounding is settled here.
-        self.polisher = Sweeper(self.energy, 1, self.rng, np.float64)
+        grain, largest = self.energy.granularity, self.energy.magnitude
+        # In double precision: what single precision leaves at rounding is settled here, where it leaves any.
+        exact = grain and largest < _SINGLE * grain
+        self.polisher = None if exact else Sweeper(self.energy, 1, self.rng, np.float64)
 
-    def within(self, share: float) -> Callable[[], bool]:
+    def within(self, share: float) -> _Until:
         """Asked whether this share of the time that is left now has passed."""
         now = self.state.elapsed
-        end = now + share * (self.limit - now)
-        return lambda: self.state.elapsed > end
+        return _Until(self.state, now + share * (self.limit - now))
 
     def expired(self) -> bool:
         """Whether the time is up."""
         return self.state.elapsed > self.limit
 
+    def left(self) -> float:
+        """Seconds that are left."""
+        return self.limit - self.state.elapsed
+
     def see(self, x: Vector, steps: int) -> None:
-        """A point, polished."""
+        """A point of the whole."""
         value = self.energy.value(x)
         self.state.steps = steps
         if value < self.state.upper:
-            start = self.polisher.state(x[:, None])
-            self.polisher.descend(start, expired=self.expired)
-            polished = self.polisher.points(start)[:, 0].astype(np.float64)
-            if (better := self.energy.value(polished)) <= value:
-                x, value = polished, better
-            self.state.see(x, value)
+            self.state.see(*self._polished(x, value))
         self.report()
+
+    def found(self, found: Found) -> None:
+        """What the search has found."""
+        self.state.steps = found.sweeps
+        if self.pool is not None:
+            self.pool.add(*(found.others or (found.x[:, None], np.array([found.value]))))
+        if found.value < self.state.upper + self.small.rounding:
+            self.see(self.small.lift(found.x), found.sweeps)
+        else:
+            self.report()
+
+    def _polished(self, x: Vector, value: float) -> tuple[Vector, float]:
+        if self.polisher is None:
+            return x, value
+        state = self.polisher.state(x[:, None])
+        self.polisher.descend(state, expired=self.expired)
+        polished = self.polisher.points(state)[:, 0].astype(np.float64)
+        better = self.energy.value(polished)
+        return (polished, better) if better <= value else (x, value)
 
     def bound(self, lower: float, assumption: str, proof: type[Certificate]) -> None:
         """A lower bound on the optimum."""
-        lower = self.energy.round_up(lower)
+        lower = max(lower, self.energy.round_up(lower))
         if lower > self.state.lower:
             self.state.lower, self.state.assumption, self.state.proof = lower, assumption, proof
         self.report()
@@ -100,7 +141,7 @@ def solve(
     energy: Energy, state: State, tol: float, check: Callable[[State], None], rng: np.random.Generator, *,
     start: Vector | None = None, target: float = -math.inf, time_limit: float = math.inf,
     method: str = "auto", device: str | None = None, chain: list[str] | None = None,
-    beta: Callable[[float], float] | None = None,
+    beta: Callable[[float], float] | None = None, pool: int = 0,
 ) -> None:  # fmt: skip
     """Minimise an energy; it ends by raising a `RunEnded`, or whatever `check` raises, with everything in `state`.
 
@@ -111,24 +152,32 @@ def solve(
 
     `beta` is the schedule of a free-energy search, by name or by default. What ran is appended to `chain`, in order:
     ``"elimination"``, the name of the search, ``"semidefinite"``, ``"branch-and-bound"``. The bound that costs nothing,
-    term by term, is always taken and not named.
+    term by term, is always taken and not named. So many of the best different points as `pool` says are left in the
+    state.
     """
-    run = _Run(energy, state, tol, target, check, time_limit, rng, [] if chain is None else chain)
+    named = method != "auto"
+    end = state.elapsed + _CONTRACTION_SHARE * (time_limit - state.elapsed)
+    # Who names a search wants it to have the problem.
+    small = Contraction.none(energy) if named else contract(energy, lambda: state.elapsed > end)
+    run = _Run(energy, state, tol, target, check, time_limit, rng, [] if chain is None else chain, small)
+    if pool:
+        run.pool = Collector(pool, is_symmetric(small.energy))
     options: dict[str, Any] = {} if device is None else {"device": device}
     options |= {} if beta is None or method == "mean-field" else {"beta": beta}
-    named = method != "auto"
     name = method if named else "free-energy"
     try:
         if start is not None:
             run.see(start, 0)
         if not named:
             _bound_termwise(run)
-        order = elimination_order(energy)
+        brief = run.within(_CONTRACTION_SHARE)
+        order = elimination_order(run.small.energy, expired=brief) if run.small.energy.size else []
         if not named:
             _exact(run, order)
         run.chain.append(name)
+        inside = None if start is None else run.small.restrict(start)
         search = SEARCHES[name] if beta is None or name != "mean-field" else MeanFieldDescent(beta).search
-        points = search(energy, rng, start, run.expired, **options)
+        points = search(run.small.energy, rng, inside, run.expired, run.left, **options)
         if named and order is not None:
             _see_first_sweeps(run, points)
             _bound_termwise(run)
@@ -138,6 +187,9 @@ def solve(
         if str(outcome) == "target" and not run.relaxed and not run.expired():
             _relax(run)
         raise
+    finally:
+        if run.pool is not None:
+            state.pool = [*small.lift(np.array(run.pool.points).T).T] if run.pool.points else []
 
 
 def _bound_termwise(run: _Run) -> None:
@@ -146,7 +198,7 @@ def _bound_termwise(run: _Run) -> None:
 
 def _see_first_sweeps(run: _Run, points: Iterator[Found]) -> None:
     for found in points:
-        run.see(found.x, found.sweeps)
+        run.found(found)
         if found.sweeps:
             return
 
@@ -155,11 +207,13 @@ def _exact(run: _Run, order: list[int] | None) -> None:
     if order is None:
         return
     run.chain.append("elimination")
-    x, value = eliminate(run.energy, order, lambda: run.check(run.state))
+    small = run.small
+    x, value = eliminate(small.energy, order, lambda: run.check(run.state))
     # Tables are sums of as many terms as there are: their rounding.
-    rounding = 4.0 * np.finfo(np.float64).eps * len(order) * run.energy.magnitude
-    run.state.see(x, run.energy.value(x))
-    run.state.steps += len(order)  # a site each
+    rounding = 4.0 * np.finfo(np.float64).eps * max(1, len(order)) * run.energy.magnitude + small.rounding
+    whole = small.lift(x)
+    run.state.see(whole, run.energy.value(whole))
+    run.state.steps += small.size  # a site each
     run.bound(value - rounding, "", Exhaustive)
     run.bound(run.state.upper - 2.0 * rounding, "", Exhaustive)
 
@@ -167,39 +221,58 @@ def _exact(run: _Run, order: list[int] | None) -> None:
 def _search_and_bound(run: _Run, points: Iterator[Found]) -> None:
     limited = math.isfinite(run.limit)
     spins: Spins | None = None
-    best, improved, epoch = math.inf, 0, 0
+    proof: Iterator[int] | None = None
+    best, improved, epoch, paused = math.inf, 0, 0, 0.0
     for found in points:
-        run.see(found.x, found.sweeps)
+        run.found(found)
         if run.state.upper < best:
             best, improved = run.state.upper, found.epoch
-        if spins is None:
+        if spins is None and found.sweeps:
             if not math.isfinite(run.state.lower):  # a search that was named came before all bounds
                 _bound_termwise(run)
             spins = _relax(run)
+        if spins is not None and proof is None and found.epoch and _is_branched(run, spins):
+            proof, paused = _prove(run, spins), run.state.elapsed
+            if not limited:
+                _go_on(proof, lambda nodes: nodes >= _BRANCH_NODES)
+        if limited and proof is not None:  # as long as the search since it paused, then that again
+            end = 2.0 * run.state.elapsed - paused
+            _go_on(proof, lambda _, end=end: run.state.elapsed >= end)  # type: ignore[misc]
+            paused = run.state.elapsed
         if found.epoch > epoch:
             epoch = found.epoch
-            small = spins.size <= _BRANCHED and not run.energy.products and run.energy.is_binary
-            if small and epoch == 1:
-                _prove(run, spins, math.inf if limited else _BRANCH_NODES)
             # The epoch before had twice the sweeps of the one that found the best, and found none better.
             if epoch - improved > 1 and not limited:
                 raise RunEnded("settled")
+
+
+def _is_branched(run: _Run, spins: Spins) -> bool:
+    energy = run.small.energy
+    return spins.size <= _BRANCHED and not energy.products and energy.is_binary
+
+
+def _go_on(proof: Iterator[int], enough: Callable[[int], bool]) -> None:
+    for nodes in proof:
+        if enough(nodes):
+            return
 
 
 def _relax(run: _Run) -> Spins:
     run.relaxed = True
     run.chain.append("semidefinite")
     try:
-        spins = spins_of(quadratic_minorant(run.energy))
-        lower, assumption, _ = semidefinite_bound(spins, run.rng, run.within)
-        run.bound(lower, assumption, Relaxation)
+        spins = spins_of(quadratic_minorant(run.small.energy))
+        shares = iter(_RELAXATION_SHARES)
+        lower, assumption, _ = semidefinite_bound(spins, run.rng, lambda: run.within(next(shares)))
+        run.bound(lower - run.small.rounding, assumption, Relaxation)
     except RunEnded as outcome:
         if str(outcome) != "target":
             raise
     return spins
 
 
-def _prove(run: _Run, spins: Spins, nodes: float) -> None:
+def _prove(run: _Run, spins: Spins) -> Iterator[int]:
+    """Branch and bound, node by node; how many there were so far."""
     run.chain.append("branch-and-bound")
     energy = run.energy
     # Where energies are real numbers, nothing is proved beyond the rounding of values.
@@ -208,8 +281,8 @@ def _prove(run: _Run, spins: Spins, nodes: float) -> None:
     slack = 0.999 * energy.granularity if energy.granularity else real
     for progress in branch_and_bound(spins, run.state.upper, slack, run.expired):
         if progress.spins is not None and progress.value < run.state.upper:
-            run.see(np.where(progress.spins[1:] == progress.spins[0], 1.0, 0.0), run.state.steps)
+            inside = np.where(progress.spins[1:] == progress.spins[0], 1.0, 0.0)
+            run.see(run.small.lift(inside), run.state.steps)
         closed = progress.lower if progress.lower < progress.value else progress.value - slack
-        run.bound(closed, "", Relaxation)
-        if progress.nodes >= nodes:
-            return
+        run.bound(closed - run.small.rounding, "", Relaxation)
+        yield progress.nodes

@@ -12,14 +12,13 @@ penalised rest and join as a group.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, cast
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from varopt.certificates import prove
-from varopt.composite import Composite, Groups, Kinks, restricted, separable_kinks, single_variables
-from varopt.model.maps import Selection
+from varopt.composite import Composite, Kinks, restricted, separable_kinks
 from varopt.solvers._needs import convex, kinks, separable_norms
 from varopt.solvers._state import State
 from varopt.solvers.reductions._huber_splitting import HuberSplitting, Split
@@ -28,7 +27,6 @@ from varopt.solvers.reductions._reduction import Lifted, Reduction, Smaller
 __all__ = ["WorkingSet"]
 
 Vector = NDArray[np.float64]
-Singles = tuple[NDArray[np.intp], Vector]
 
 # On Gaussian data of 100 to 400 rows, one thread: quantile regression with L1 takes a half to an eightieth of the time
 # from 1.5 variables a row on; lassos, which have a dual method of their own, draw level at about four.
@@ -113,7 +111,9 @@ class WorkingSet(Reduction[Restricted]):
         inside = inside.copy()
         inside[joining] = True
         index = np.flatnonzero(inside)
-        small = _restricted(problem, index, np.where(inside, 0.0, kinks.rest))
+        penalties = (r for r in problem.rows if all(r is not other for other in losses))
+        ordered = replace(problem, rows=(*losses, *penalties))
+        small = restricted(ordered, index, np.where(inside, 0.0, kinks.rest), whole=len(losses)).problem
         split = HuberSplitting().apply(small, State(x[index]), None)
         return Restricted(
             problem=split.problem, start=split.start, share=0.5 * _CLOSER**tries,
@@ -140,21 +140,3 @@ def _whole_groups(kinks: Kinks, index: NDArray[np.intp]) -> NDArray[np.intp]:
         return index
     label = kinks.balls.label
     return np.union1d(index, np.flatnonzero((label >= 0) & np.isin(label, label[index])))
-
-
-def _restricted(problem: Composite, index: NDArray[np.intp], fixed: Vector) -> Composite:
-    """The problem in some of its variables, the losses first; `fixed` are the values of the others."""
-    _, losses = problem.structure(separable_kinks)
-    penalties = (r for r in problem.rows if all(r is not other for other in losses))
-    small = restricted(replace(problem, rows=(*losses, *penalties)), index, fixed).problem
-    place = np.full(problem.size, -1)
-    place[index] = np.arange(index.size)
-
-    def present(group: Groups) -> Groups:
-        """The groups of variables that are not fixed; the others are at rest, where their norms are zero."""
-        of, _ = cast("Singles", single_variables(group.linear))
-        kept = place[of[group.starts]] >= 0
-        return replace(group.take(kept), linear=Selection(place[of[group.spread(kept)]], index.size))
-
-    groups = [present(group.take(group.weights > 0.0)) for group in problem.groups if np.any(group.weights > 0.0)]
-    return replace(small, groups=tuple(g for g in groups if g.sizes.size))

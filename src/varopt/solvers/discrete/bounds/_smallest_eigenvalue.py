@@ -23,8 +23,10 @@ __all__ = ["FAILURE", "cholesky_lower_bound", "extreme_eigenvalues", "verified_l
 Vector = NDArray[np.float64]
 
 FAILURE = 1e-10  # probability that the bound of a large matrix is wrong
-_FACTORED_ORDER = 3000  # order up to which a dense factorisation is affordable
-_LANCZOS_STEPS = 300  # at most
+_FACTORED_ORDER = 4500  # order up to which a dense factorisation is affordable
+_FACTORED_PER_SECOND = 3e10  # cubes of orders: a factorisation is not begun where it would take longer than is left
+_LANCZOS_STEPS = 300  # at most; where a factorisation proves what they guess,
+_GUESSING_STEPS = 100  # so many
 _LANCZOS_NUMBERS = 6_000_000  # numbers of its basis, at most
 _UNIT_ROUNDOFF = float(np.finfo(np.float64).eps) / 2
 
@@ -34,18 +36,24 @@ def verified_lower_bound(
 ) -> tuple[float, str]:
     """A number not above the smallest eigenvalue of a symmetric matrix, sparse or dense, and what that rests on.
 
-    Up to order 3000 a Cholesky factorisation that runs to completion proves it, its rounding errors accounted for
+    Up to order 4500 a Cholesky factorisation that runs to completion proves it, its rounding errors accounted for
     [Rump06]: nothing is assumed. Beyond, it is Lanczos' method from a random start with the worst-case distribution of
-    its error [KW92]: wrong with a probability of at most 1e-10. Memory: n^2 up to order 3000, else n times 300 up to
+    its error [KW92]: wrong with a probability of at most 1e-10. Memory: n^2 up to order 4500, else n times 300 up to
     n = 20,000, and 48 MB from there on. Once `expired`, it is what is known by then: by few steps of Lanczos' method,
-    or by the sizes of the entries.
+    or by the sizes of the entries. Where ``expired.left()`` says how many seconds there are, no factorisation is begun
+    that would take longer.
     """
     n = matrix.shape[0]
     if count_nonzero(matrix) == 0:
         return 0.0, ""
-    smallest, largest, steps = extreme_eigenvalues(lambda v: product(matrix, v), n, rng, expired)
-    if n <= _FACTORED_ORDER:
-        return cholesky_lower_bound(matrix, smallest, expired), ""
+    left = getattr(expired, "left", lambda: math.inf)()
+    factored = n <= _FACTORED_ORDER and n**3 / _FACTORED_PER_SECOND < left
+    most = _GUESSING_STEPS if factored else _LANCZOS_STEPS
+    smallest, largest, steps = extreme_eigenvalues(lambda v: product(matrix, v), n, rng, expired, most)
+    if factored:
+        proved = cholesky_lower_bound(matrix, smallest, expired)
+        if proved > -float(row_sizes(matrix).max()):
+            return proved, ""
     # Of a positive semidefinite B with largest eigenvalue b, k steps find xi with
     # P(xi < (1 - eps) b) <= 1.648 sqrt(n) exp(-sqrt(eps) (2k - 1)) [KW92, theorem 4.2].
     # Here B = A + radius I, then B = top I - A: half of the probability for each.
@@ -60,10 +68,11 @@ def verified_lower_bound(
 
 
 def extreme_eigenvalues(
-    apply: Callable[[Vector], Vector], n: int, rng: np.random.Generator, expired: Callable[[], bool] = lambda: False
-) -> tuple[float, float, int]:
+    apply: Callable[[Vector], Vector], n: int, rng: np.random.Generator, expired: Callable[[], bool] = lambda: False,
+    most: int = _LANCZOS_STEPS,
+) -> tuple[float, float, int]:  # fmt: skip
     """The ends of the spectrum, from inside, by Lanczos' method, kept orthogonal, and the steps it took."""
-    steps = max(2, min(n, _LANCZOS_STEPS, _LANCZOS_NUMBERS // n))
+    steps = max(2, min(n, most, _LANCZOS_NUMBERS // n))
     basis = np.empty((steps, n))
     diagonal, off = np.zeros(steps), np.zeros(max(0, steps - 1))
     v = rng.standard_normal(n)

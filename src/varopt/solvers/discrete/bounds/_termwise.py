@@ -25,4 +25,8 @@ def termwise_bound(energy: Energy) -> float:
     for products in energy.products:
         signed = np.any(products.split(energy.size)[0] == SPIN, axis=1)
         total -= float(np.where(signed, np.abs(products.weights), np.maximum(-products.weights, 0.0)).sum())
+    return max(energy.least_above_floor, _rounded(total, energy))
+
+
+def _rounded(total: float, energy: Energy) -> float:
     return total - 8.0 * float(np.finfo(np.float64).eps) * energy.magnitude * math.log2(energy.size + 2)

@@ -7,6 +7,8 @@ from varopt.solvers.discrete.search._annealing import (
     anneal,
     typical_field,
 )
+from varopt.solvers.discrete.search._dense_sweeps import DenseSweeper
+from varopt.solvers.discrete.search._enumeration import block_minimum, block_values
 from varopt.solvers.discrete.search._population import Found, population_search
 from varopt.solvers.discrete.search._probability_descent import (
     DESCENTS,
@@ -17,10 +19,11 @@ from varopt.solvers.discrete.search._probability_descent import (
     SampledDescent,
 )
 from varopt.solvers.discrete.search._recombination import is_symmetric, recombine
-from varopt.solvers.discrete.search._sweeps import Sweeper
+from varopt.solvers.discrete.search._sweeps import Sweeper, whole_number_type
 
 __all__ = [
     "DESCENTS",
+    "DenseSweeper",
     "Found",
     "GeometricTemperature",
     "LinearTemperature",
@@ -32,8 +35,11 @@ __all__ = [
     "Sweeper",
     "Temperatures",
     "anneal",
+    "block_minimum",
+    "block_values",
     "is_symmetric",
     "population_search",
     "recombine",
     "typical_field",
+    "whole_number_type",
 ]

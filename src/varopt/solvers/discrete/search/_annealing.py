@@ -9,20 +9,23 @@ which mean field saturates. Both update whole independent sets, so neither needs
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from varopt.solvers.discrete._energy import Energy
+from varopt.solvers.discrete._matrices import row_norms
 from varopt.solvers.discrete.search._sweeps import Sweeper
 
 __all__ = ["GeometricTemperature", "LinearTemperature", "Temperatures", "anneal", "temperatures_of", "typical_field"]
 
 Temperatures = Callable[[float], float]
 """From progress in [0, 1] to the temperature, in units of the typical field."""
+
+_LEVELS = 64  # steps in which the temperature falls, at most: noise is scaled once for each
 
 
 @dataclass(frozen=True)
@@ -72,17 +75,23 @@ def temperatures_of(beta: Callable[[float], float], unit: float) -> Temperatures
 
 def typical_field(energy: Energy, rng: np.random.Generator) -> float:
     """How much the field of a site varies over random points, on average: the natural unit of temperature."""
-    sweeper = Sweeper(energy, 32, rng)
-    spread = energy.gradient(sweeper.points(sweeper.uniform())).std(axis=1)
+    if energy.is_binary and not energy.products:
+        spread = 0.5 * row_norms(energy.quadratic)  # of independent bits, each of variance 1/4
+    else:
+        sweeper = Sweeper(energy, 32, rng)
+        spread = energy.gradient(sweeper.points(sweeper.uniform())).std(axis=1)
     moving = spread[spread > 0.0]
     return float(moving.mean()) if moving.size else 1.0
 
 
 def anneal(
-    sweeper: Sweeper, state: NDArray[Any], schedule: Temperatures, sweeps: int, unit: float, *,
-    analytic: bool = False, expired: Callable[[], bool] = lambda: False,
-) -> None:  # fmt: skip
+    sweeper: Any, state: Any, schedule: Temperatures, sweeps: int, unit: float, *,
+    analytic: bool = False, expired: Callable[[], bool] = lambda: False, seconds: float = math.inf,
+) -> int:  # fmt: skip
     """Sweep a state in place while the temperature falls, then descend: it ends in a local minimum of every replica.
+
+    The temperature falls in steps, some tens of them, each with its share of the sweeps and of the seconds. Where
+    sweeps turn out to take longer than these allow, there are fewer at each step: the schedule is not cut off.
 
     Parameters
     ----------
@@ -93,17 +102,31 @@ def anneal(
     schedule : callable
         Progress in [0, 1] to temperature.
     sweeps : int
-        Number of sweeps.
+        Number of sweeps, at most.
     unit : float
         What the schedule's temperatures are multiplied by: `typical_field`.
     analytic : bool
         Mean field instead of samples.
     expired : callable
         Asked before every sweep; True goes straight to the descent.
+    seconds : float
+        What the sweeps may take, by the clock on the wall.
+
+    Returns
+    -------
+    int
+        The sweeps that were done.
     """
     step = sweeper.mean if analytic else sweeper.sample
-    for k in range(sweeps):
-        if expired():
-            break
-        step(state, unit * schedule(k / max(1, sweeps - 1)))
+    levels = sweeps if analytic else max(1, min(_LEVELS, sweeps // 4))
+    started, done = time.perf_counter(), 0
+    for level in range(levels):
+        temperature = unit * schedule(level / max(1, levels - 1))
+        end = started + seconds * (level + 1) / levels
+        for k in range(max(1, round((sweeps - done) / (levels - level)))):
+            if expired() or (k and time.perf_counter() > end):
+                break
+            step(state, temperature)
+            done += 1
     sweeper.descend(state, expired=expired)
+    return done

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,24 +18,36 @@ from varopt.solvers.discrete.search._annealing import (
     temperatures_of,
     typical_field,
 )
+from varopt.solvers.discrete.search._dense_sweeps import DenseSweeper, is_crowded
+from varopt.solvers.discrete.search._enumeration import block_minimum
 from varopt.solvers.discrete.search._recombination import is_symmetric, recombine
-from varopt.solvers.discrete.search._sweeps import Sweeper
+from varopt.solvers.discrete.search._sweeps import Sweeper, whole_number_type
 
 __all__ = ["Found", "population_search"]
 
 Vector = NDArray[np.float64]
 
-# The one default setting, for every problem. What it gives on G-set, Beasley's QUBOs, rudy graphs, MaxSAT and LABS is
-# measured by the suite `discrete`.
-_POPULATION = 64
-_POPULATION_ON_DEVICE = 256  # a GPU is idle with fewer
-_ENTRIES = 1 << 22  # replicas times coordinates, at most: fewer replicas of large problems
-_FIRST_SWEEPS = 64  # sweeps of the first epoch; each epoch has twice those of the one before
+# The one default setting, for every problem. What it gives on G-set, graphs made afresh, Beasley's QUBOs, rudy graphs,
+# MaxSAT and LABS is measured by the suite `discrete`.
+_ENTRIES = (
+    1 << 17
+)  # replicas times coordinates that cost little more than one replica; fewer replicas of large problems
+_REPLICAS = {np.int8: (32, 128), np.int16: (16, 64), None: (8, 64)}  # within these limits, by the type of the fields
+_CROWDED_REPLICAS = (8, 32)
+_ON_DEVICE, _ENTRIES_ON_DEVICE = (64, 512), 1 << 23  # a GPU is idle with fewer
+_FIRST_SWEEPS = 64  # sweeps of the first epoch; each epoch has at least twice those of the one before
 _COLD = GeometricTemperature(0.5, 0.05)
 _WARM = GeometricTemperature(0.2, 0.05)  # after a recombination
 _STALE = 2  # rounds without improvement that end an epoch
 _MIXES = 3  # recombinations between two anneals
+_MIXING_SHARE = 0.3  # of the time of the anneals that recombinations may take, where time is limited
+_SHARPENED = 64  # bits up to which exact moves on blocks are tried,
+_BLOCKS, _BLOCK_BITS = 16, 18  # so many in a round, of so many bits
 _ELITES = 16  # best points of past epochs that are kept
+_PILOT_SHARE = 0.1  # of the time for the first epoch, which tells what a sweep takes
+_ANNEALS = 8  # as many fit in the time that is left; fewer, where they would have few sweeps each,
+_SHORT = 1500  # such as these; and more,
+_LONGEST = 4096  # where they would have more than these: then there is time for several epochs
 
 
 class Found(NamedTuple):
@@ -43,80 +57,148 @@ class Found(NamedTuple):
     value: float
     epoch: int
     sweeps: int
+    others: tuple[Vector, Vector] | None = None  # all replicas, and about what their energies are
 
 
 def population_search(
     energy: Energy, rng: np.random.Generator, start: Vector | None = None,
-    expired: Callable[[], bool] = lambda: False, device: str | None = None,
-    beta: Callable[[float], float] | None = None,
+    expired: Callable[[], bool] = lambda: False, left: Callable[[], float] = lambda: math.inf,
+    device: str | None = None, beta: Callable[[float], float] | None = None,
 ) -> Iterator[Found]:  # fmt: skip
     """Better and better points, for ever: the best of the population after every round; first, of local minima.
 
     An epoch anneals fresh replicas, then recombines and re-anneals them for as long as the best improves. Then they
     have mostly collapsed into one basin; the best is kept among the elites, with which later populations recombine,
-    and the next epoch starts afresh with twice the sweeps. With `beta`, a function of progress in [0, 1], every anneal
-    follows it instead of the temperatures that are set here.
+    and the next epoch starts afresh with twice the sweeps. The first epoch is a short one without re-annealing.
+
+    Where the time is limited, `left` says how many seconds there are. An epoch then has as many sweeps as fit, by what
+    sweeps have taken so far: one long anneal is better than short ones that are thrown away. With `beta`, a function of
+    progress in [0, 1], every anneal follows it instead of the temperatures that are set here.
     """
-    most = _POPULATION if device is None else _POPULATION_ON_DEVICE
-    replicas = int(np.clip(_ENTRIES // max(1, energy.size), 8, most))
-    unit = typical_field(energy, rng)
-    cold, warm = (_COLD, _WARM) if beta is None else (temperatures_of(beta, unit),) * 2
-    sweeper = _sweeper(energy, replicas, rng, device)
-    symmetric = is_symmetric(energy)
+    population = _Population(energy, rng, expired, device)
+    cold, warm = (_COLD, _WARM) if beta is None else (temperatures_of(beta, population.unit),) * 2
     elites = np.empty((energy.size, 0)) if start is None else start[:, None].astype(np.float64)
-    epoch, sweeps, total = 0, _FIRST_SWEEPS, 0
-
-    def settled(x: Vector, schedule: Temperatures | None, count: int) -> tuple[Vector, Vector]:
-        state = sweeper.uniform() if x.size == 0 else sweeper.state(x)
-        if schedule is None:
-            sweeper.descend(state, expired=expired)
-        else:
-            sweeper.refresh()
-            anneal(sweeper, state, schedule, count, unit, expired=expired)
-        x = sweeper.points(state).astype(np.float64)
-        return x, energy.value(x)
-
-    def mixed(x: Vector, partner: Vector) -> Vector:
-        if symmetric:
-            far = np.abs(partner - x).sum(axis=0) > 0.5 * energy.size
-            partner = np.where(far, 1.0 - partner, partner)
-        return recombine(energy, x, partner, rng)
-
-    x, value = settled(np.empty(0), None, 0)
-    k = int(value.argmin())
-    yield Found(x[:, k].copy(), float(value[k]), epoch, total)
+    epoch, sweeps = 0, _FIRST_SWEEPS
+    x, value = population.descended(None)
+    yield population.found(x, value, epoch)
     while True:
-        if start is not None and epoch == 0:
-            x, value = settled(np.repeat(elites, replicas, axis=1), warm, sweeps)
+        pilot = epoch == 0
+        if not pilot and math.isfinite(left()):
+            capacity = left() / population.pace
+            anneals = float(np.clip(capacity / _SHORT, 1.5, _ANNEALS))
+            sweeps = max(sweeps, int(min(_LONGEST, capacity / anneals)))
+        seconds = _PILOT_SHARE * left() if pilot else left()
+        if start is not None and pilot:
+            x, value = population.annealed(np.repeat(elites, population.replicas, axis=1), warm, sweeps, seconds)
         else:
-            x, value = settled(np.empty(0), cold, sweeps)
-        total += sweeps
+            x, value = population.annealed(None, cold, sweeps, seconds)
         best, stale = np.inf, 0
         while stale <= _STALE:
-            k = int(value.argmin())
-            stale = 0 if value[k] < best else stale + 1
-            best = min(best, float(value[k]))
-            yield Found(x[:, k].copy(), float(value[k]), epoch, total)
-            for _ in range(_MIXES):
-                x = mixed(x, x[:, rng.permutation(replicas)])
-            x, value = settled(x, None, 0)
-            k = int(value.argmin())
-            yield Found(x[:, k].copy(), float(value[k]), epoch, total)
-            fresh, score = settled(x, warm, sweeps)
-            total += sweeps
+            x, value = population.sharpened(x, value)
+            now = population.found(x, value, epoch)
+            stale = 0 if now.value < best else stale + 1
+            best = min(best, now.value)
+            yield now
+            if pilot and math.isfinite(left()):
+                break
+            share = _MIXING_SHARE * population.pace * sweeps if math.isfinite(left()) else math.inf
+            x, value = population.descended(population.shuffled(x, share))
+            yield population.found(x, value, epoch)
+            if pilot:
+                break
+            fresh, score = population.annealed(x, warm, sweeps, left())
             worse = score > value
             x, value = np.where(worse, x, fresh), np.where(worse, value, score)
         if elites.shape[1]:
-            x, value = settled(mixed(x, elites[:, rng.integers(elites.shape[1], size=replicas)]), None, 0)
-        k = int(value.argmin())
-        yield Found(x[:, k].copy(), float(value[k]), epoch, total)
-        elites = np.concatenate([x[:, [k]], elites], axis=1)[:, :_ELITES]
+            x, value = population.descended(
+                population.mixed(x, elites[:, rng.integers(elites.shape[1], size=population.replicas)])
+            )
+        last = population.found(x, value, epoch)
+        yield last
+        elites = np.concatenate([last.x[:, None], elites], axis=1)[:, :_ELITES]
         epoch, sweeps = epoch + 1, 2 * sweeps
 
 
-def _sweeper(energy: Energy, replicas: int, rng: np.random.Generator, device: str | None) -> Sweeper:
-    if device is None:
-        return Sweeper(energy, replicas, rng)
-    from varopt.solvers.discrete.search._torch_sweeps import TorchSweeper  # optional, and PyTorch is slow to load
+class _Population:
+    """Replicas of a compiled energy: what may be done to all of them at once, and what it has taken."""
 
-    return TorchSweeper(energy, replicas, rng, device)
+    def __init__(
+        self, energy: Energy, rng: np.random.Generator, expired: Callable[[], bool], device: str | None
+    ) -> None:
+        self.energy, self.rng, self.expired = energy, rng, expired
+        self.unit, self.sweeper = typical_field(energy, rng), _sweeper(energy, rng, device)
+        self.replicas: int = self.sweeper.replicas
+        self.symmetric = is_symmetric(energy)
+        self.sweeps = 0
+        self.pace = 0.0  # seconds of a sweep, by the last anneal
+
+    def _state(self, x: Vector | None) -> Any:
+        return self.sweeper.uniform() if x is None else self.sweeper.state(x)
+
+    def _points(self, state: Any) -> tuple[Vector, Vector]:
+        return self.sweeper.points(state).astype(np.float64), self.sweeper.values(state)
+
+    def descended(self, x: Vector | None) -> tuple[Vector, Vector]:
+        """Local minima and their energies, from points or afresh."""
+        state = self._state(x)
+        self.sweeper.descend(state, expired=self.expired)
+        return self._points(state)
+
+    def annealed(self, x: Vector | None, schedule: Temperatures, sweeps: int, seconds: float) -> tuple[Vector, Vector]:
+        """Points and their energies after an anneal, from points or afresh."""
+        state = self._state(x)
+        self.sweeper.refresh()
+        began = time.perf_counter()
+        done = anneal(self.sweeper, state, schedule, sweeps, self.unit, expired=self.expired, seconds=seconds)
+        self.pace = (time.perf_counter() - began) / max(1, done)
+        self.sweeps += done
+        return self._points(state)
+
+    def sharpened(self, x: Vector, value: Vector) -> tuple[Vector, Vector]:
+        """Exact moves on random blocks of the best and of some others, of small problems: see `block_minimum`."""
+        size = self.energy.size
+        if size > _SHARPENED or not self.energy.is_binary:
+            return x, value
+        x, value = x.copy(), value.copy()
+        best = np.full(_BLOCKS // 4, value.argmin())
+        for column in np.concatenate([best, self.rng.integers(self.replicas, size=_BLOCKS - best.size)]).tolist():
+            block = self.rng.permutation(size)[:_BLOCK_BITS]
+            x[:, column] = block_minimum(self.energy, x[:, column], block)
+            value[column] = self.energy.value(x[:, column])
+            if self.expired():
+                break
+        return x, value
+
+    def shuffled(self, x: Vector, seconds: float) -> Vector:
+        """Every point recombined with others at random, a few times or until the seconds are over."""
+        end = time.perf_counter() + seconds
+        for _ in range(_MIXES):
+            x = self.mixed(x, x[:, self.rng.permutation(self.replicas)])
+            if time.perf_counter() > end:
+                break
+        return x
+
+    def mixed(self, x: Vector, partner: Vector) -> Vector:
+        """Points recombined with partners; turned around first where that is the same point and nearer."""
+        if self.symmetric:
+            far = np.abs(partner - x).sum(axis=0) > 0.5 * self.energy.size
+            partner = np.where(far, 1.0 - partner, partner)
+        return recombine(self.energy, x, partner, self.rng)
+
+    def found(self, x: Vector, value: Vector, epoch: int) -> Found:
+        """The best."""
+        best = x[:, int(value.argmin())].copy()
+        return Found(best, float(self.energy.value(best)), epoch, self.sweeps, (x, value))
+
+
+def _sweeper(energy: Energy, rng: np.random.Generator, device: str | None) -> Any:
+    """The energy compiled for as many replicas as cost little more than one."""
+    size = max(1, energy.size)
+    if device is not None:
+        from varopt.solvers.discrete.search._torch_sweeps import TorchSweeper  # optional, and PyTorch is slow to load
+
+        return TorchSweeper(energy, int(np.clip(_ENTRIES_ON_DEVICE // size, *_ON_DEVICE)), rng, device)
+    if is_crowded(energy):
+        return DenseSweeper(energy, int(np.clip(_ENTRIES // size, *_CROWDED_REPLICAS)), rng)
+    kind = whole_number_type(energy)
+    return Sweeper(energy, int(np.clip(_ENTRIES // size // 16 * 16, *_REPLICAS[kind])), rng, kind or np.float32)

@@ -20,6 +20,7 @@ Y. Ollivier et al., *Information-geometric optimization algorithms*, JMLR 18(18)
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -65,7 +66,7 @@ class ProbabilityDescent(ABC):
 
     def search(
         self, energy: Energy, rng: np.random.Generator, start: Vector | None = None,
-        expired: Callable[[], bool] = lambda: False,
+        expired: Callable[[], bool] = lambda: False, left: Callable[[], float] = lambda: math.inf,
     ) -> Iterator[Found]:  # fmt: skip
         """Points from the distributions of every epoch, rounded and descended."""
         sweeper = Sweeper(energy, _DESCENT_REPLICAS, rng, np.float64)

@@ -43,22 +43,35 @@ def recombine(energy: Energy, x: Vector, partner: Vector, rng: np.random.Generat
 
     if energy.products:
         return x
+    differs = partner != x
+    at = np.flatnonzero(differs)
+    if not at.size:
+        return x
     replicas = x.shape[1]
-    difference = partner - x
     # E(x + d_C) - E(x) = sum_{i in C} d_i (g_i + (Q d)_i / 2), and (Q d)_i sees its own cluster only: fields half way.
-    change = difference * energy.gradient(0.5 * (x + partner))
-    # Nodes are the sites of all columns: a site changes as a whole.
-    node = energy.site[:, None] * replicas + np.arange(replicas)
-    row, other, column = _links(energy.quadratic, difference != 0)
+    middle = energy.gradient(0.5 * (x + partner)).ravel()[at]
+    change = (partner - x).ravel()[at] * middle
+    # Nodes are the sites that differ, of all columns: a site changes as a whole.
+    sites = differs if energy.is_binary else _any(differs, energy.site)
+    node = np.cumsum(sites.ravel(), dtype=np.int32).reshape(sites.shape) - np.int32(1)
     count = int(node[-1, -1]) + 1
-    graph = sp.coo_array((np.ones(row.size, dtype=np.int8), (node[row, column], node[other, column])), (count, count))
+    row, other, column = _links(energy.quadratic, differs)
+    ends = node[energy.site[row], column], node[energy.site[other], column]
+    graph = sp.csr_array((np.ones(row.size, dtype=np.int8), ends), shape=(count, count))
     _, cluster = connected_components(graph, directed=False)
-    label = cluster[node]
-    gain = np.bincount(label.ravel(), weights=change.ravel(), minlength=count)
-    scale = np.bincount(label.ravel(), weights=np.abs(change).ravel(), minlength=count)
+    label = cluster[node[energy.site[at // replicas], at % replicas]]
+    gain = np.bincount(label, weights=change, minlength=count)
+    scale = np.bincount(label, weights=np.abs(change), minlength=count)
     tie = np.abs(gain) <= 1e-9 * scale
-    taken = np.where(tie, rng.random(gain.size) < 0.5, gain < 0.0)
-    return np.where(taken[label], partner, x)
+    taken = np.where(tie, rng.random(gain.size) < 0.5, gain < 0.0)[label]
+    child = x.copy()
+    child.ravel()[at[taken]] = partner.ravel()[at[taken]]
+    return child
+
+
+def _any(differs: NDArray[np.bool_], site: Index) -> NDArray[np.bool_]:
+    starts = np.flatnonzero(np.r_[True, site[1:] != site[:-1]])
+    return np.asarray(np.logical_or.reduceat(differs, starts, axis=0))
 
 
 def _links(quadratic: Any, differs: NDArray[np.bool_]) -> tuple[Index, Index, Index]:

@@ -9,7 +9,7 @@ FEM: Z.-S. Shen et al., *Free-energy machine for combinatorial optimization*, Na
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -19,14 +19,32 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from varopt.solvers.discrete._energy import LITERAL_DERIVATIVE, Energy
-from varopt.solvers.discrete._matrices import permuted
+from varopt.solvers.discrete._matrices import permuted, signed_row_sums
 
-__all__ = ["PASSES", "Sweeper"]
+__all__ = ["PASSES", "Sweeper", "whole_number_type"]
 
-Array = NDArray[np.floating[Any]]
+Array = NDArray[Any]
 
-_POOL = 1 << 20  # random numbers drawn at once
+_POOL = 1 << 18  # random numbers drawn at once, besides those of one sweep
 PASSES = 200  # of local search; where rounding makes it cycle, this ends it
+
+
+def whole_number_type(energy: Energy) -> Any:
+    """The shortest integers that hold every field in units of the energy's granularity; None where none does.
+
+    Fields that are bytes take a quarter of the memory of single precision, and a processor adds up to four times as
+    many at once.
+    """
+    if not (energy.is_binary and energy.granularity):
+        return None
+    down, up = signed_row_sums(energy.quadratic)
+    longer = np.zeros(energy.size)
+    for products in energy.products:
+        for column in products.split(energy.size)[1].T:
+            longer += np.bincount(column, weights=2.0 * np.abs(products.weights), minlength=energy.size)
+    ends = np.abs(energy.linear + np.stack([down, up])).max(axis=0) + longer
+    largest = float(ends.max(initial=0.0)) / energy.granularity
+    return next((kind for kind in (np.int8, np.int16) if largest < np.iinfo(kind).max), None)
 
 
 @dataclass(frozen=True)
@@ -35,8 +53,8 @@ class _Set:
 
     rows: slice
     width: int
-    linear: Any  # (rows, 1)
-    matrix: Any  # (rows, size)
+    linear: Any  # (rows, 1); None where it is the last column of the matrix, which meets a row of ones
+    matrix: Any  # (rows, size), or as many columns as a state has rows
     products: tuple[tuple[Any, NDArray[np.intp]], ...]  # (weights (rows, M), codes of the other factors (d - 1, M))
 
 
@@ -52,13 +70,15 @@ class Sweeper:
     rng : numpy.random.Generator
         The only source of randomness.
     dtype : type
-        Of the state and the fields; single precision halves the time.
+        Of the state and the fields; single precision halves the time. Of integers, as `whole_number_type` says, fields
+        are in units of the energy's granularity, and so is the noise, rounded up: for a whole g, ``g < z`` wherever
+        ``g < ceil(z)``, so that sampling stays exact.
 
     Notes
     -----
     A state holds the coordinates in the order of the sets, then, where there are products, the literals 1 - x and
-    1 - 2x of every coordinate. A sweep costs one product of the matrix with the state; memory is that of the matrix,
-    where its precision or its order is another than the energy's, and of ``replicas`` columns.
+    1 - 2x of every coordinate, then a row of ones. A sweep costs one product of the matrix with the state; memory is
+    that of the matrix, where its precision or its order is another than the energy's, and of ``replicas`` columns.
     """
 
     def __init__(self, energy: Energy, replicas: int, rng: np.random.Generator, dtype: Any = np.float32) -> None:
@@ -74,30 +94,40 @@ class Sweeper:
         starts = np.flatnonzero(np.r_[True, np.any(keys[:, 1:] != keys[:, :-1], axis=0)]) if size else np.empty(0, int)
         ends = np.r_[starts[1:], size]
         self._ranges = list(zip(map(slice, starts.tolist(), ends.tolist()), keys[1, starts].tolist(), strict=True))
+        self.grain = energy.granularity if np.issubdtype(dtype, np.integer) else 1.0
+        self._length = (3 if energy.products else 1) * size + 1
         self._pools: dict[str, Array] = {}
+        self._scaled: dict[str, tuple[float, Array]] = {}
 
     # -- Compilation --------------------------------------------------------------------------------------------------
 
     @cached_property
     def sets(self) -> list[_Set]:
         """The independent sets, compiled for the first sweep."""
-        matrix = permuted(self.energy.quadratic, self.order).astype(self.dtype, copy=False)
-        if sp.issparse(matrix):
+        matrix = permuted(self.energy.quadratic, self.order)
+        matrix = matrix if self.grain == 1.0 else matrix / self.grain
+        matrix = matrix.astype(self.dtype, copy=False)
+        linear = (self.energy.linear[self.order, None] / self.grain).astype(self.dtype)
+        folded = sp.issparse(matrix)
+        if folded:
+            gap = sp.csr_array((matrix.shape[0], self._length - 1 - matrix.shape[1]), dtype=self.dtype)
             # scipy.sparse matrices of the older kind have less overhead per product; only rows are ever sliced.
-            matrix = sp.csr_matrix(matrix)
-        linear = self.energy.linear[self.order, None].astype(self.dtype)
+            matrix = sp.csr_matrix(sp.hstack([matrix, gap, sp.csr_array(linear)], format="csr", dtype=self.dtype))
         products = [self._placed(p) for p in self.energy.products]
         return [
-            _Set(rows, width, linear[rows], matrix[rows], self._products(products, rows.start, rows.stop))
+            _Set(
+                rows, width, None if folded else linear[rows], matrix[rows],
+                self._products(products, rows.start, rows.stop),
+            )
             for rows, width in self._ranges
-        ]
+        ]  # fmt: skip
 
     def _placed(self, products: Any) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.float64]]:
         """Rows of the coordinates, rows of the literals, and weights, of every product."""
         size = self.energy.size
         kind, coordinate = products.split(size)
         row = self._place[coordinate]
-        return row, kind * size + row, products.weights[:, None] * LITERAL_DERIVATIVE[kind]
+        return row, kind * size + row, products.weights[:, None] * (LITERAL_DERIVATIVE[kind] / self.grain)
 
     def _products(self, placed: list[Any], start: int, stop: int) -> tuple[tuple[Any, NDArray[np.intp]], ...]:
         result = []
@@ -120,35 +150,45 @@ class Sweeper:
 
     def state(self, x: NDArray[Any]) -> Array:
         """A state from points, or probabilities, of shape (size, replicas) in the energy's order."""
-        size = self.energy.size
-        state = np.empty((3 * size if self.energy.products else size, x.shape[1]), dtype=self.dtype)
-        self._write(state, slice(0, size), x[self.order])
+        state = np.ones((self._length, x.shape[1]), dtype=self.dtype)
+        self._write(state, slice(0, self.energy.size), x[self.order])
         return state
 
     def points(self, state: Array) -> Array:
         """The coordinates of a state, in the energy's order."""
         return state[self._place]
 
+    def values(self, state: Array) -> NDArray[np.float64]:
+        """The energies of all replicas, in double precision; of bytes from their fields, which is faster."""
+        if self.energy.products or (self.grain == 1.0 and not np.issubdtype(self.dtype, np.integer)):
+            return np.asarray(self.energy.value(self.points(state)))
+        # E = constant + x'(g + linear) / 2, in whole numbers
+        total = np.zeros(state.shape[1], dtype=np.int64)
+        for part in self.sets:
+            total += np.einsum("ij,ij->j", self._fields(part, state), state[part.rows], dtype=np.int64)
+        linear = self.energy.linear[self.order] @ state[: self.energy.size]
+        return np.asarray(self.energy.constant + 0.5 * (self.grain * total + linear))
+
     def uniform(self) -> Array:
         """A state drawn uniformly."""
         state = self.state(np.zeros((self.energy.size, self.replicas)))
-        noise = self._noise(1.0)
-        for rows, width in self._ranges:
-            self._write(state, rows, _drawn(width, self.dtype(0), noise[width == 1][rows]))
+        for (rows, width), noise in zip(self._ranges, self._noise(1.0), strict=True):
+            self._write(state, rows, _drawn(width, self.dtype(0), noise).astype(self.dtype))
         return state
 
     def _write(self, state: Array, rows: slice, new: Array) -> None:
         state[rows] = new
         size = self._place.size
-        if len(state) > size:
-            state[rows.start + size : rows.stop + size] = 1.0 - new
-            state[rows.start + 2 * size : rows.stop + 2 * size] = 1.0 - 2.0 * new
+        if self.energy.products:
+            state[rows.start + size : rows.stop + size] = 1 - state[rows]
+            state[rows.start + 2 * size : rows.stop + 2 * size] = 1 - 2 * state[rows]
 
     # -- Sweeps -------------------------------------------------------------------------------------------------------
 
     def _fields(self, part: _Set, state: Array) -> Array:
-        fields: Array = part.matrix @ state[: self._place.size]
-        fields += part.linear
+        fields: Array = part.matrix @ state[: part.matrix.shape[1]]
+        if part.linear is not None:
+            fields += part.linear
         for weights, codes in part.products:
             factors = state[codes[0]]
             for other in codes[1:]:
@@ -159,10 +199,14 @@ class Sweeper:
     def sample(self, state: Array, temperature: float) -> None:
         """One sweep of heat bath sampling, in place."""
         noise = self._noise(temperature)
-        for part in self.sets:
-            rows = part.rows
-            new = _drawn(part.width, self._fields(part, state), noise[part.width == 1][rows])
-            self._write(state, rows, new)
+        bits = not self.energy.products and self.energy.is_binary
+        for part, own in zip(self.sets, noise, strict=True):
+            fields = self._fields(part, state)
+            if bits:  # as below, in place; a byte is as good as a truth value
+                new = state[part.rows]
+                np.less(fields, own, out=new.view(np.bool_) if new.itemsize == 1 else new)
+            else:
+                self._write(state, part.rows, _drawn(part.width, fields, own))
 
     def mean(self, state: Array, temperature: float) -> None:
         """One sweep of mean field, in place: every probability minimises the free energy given the others."""
@@ -192,24 +236,42 @@ class Sweeper:
             if not changed or expired():
                 return
 
-    def _noise(self, temperature: float) -> dict[bool, Array]:
-        """Noise for all rows, scaled: logistic for bits (True) and Gumbel for choices (False).
+    def _noise(self, temperature: float) -> Iterator[Array]:
+        """Noise for the rows of every set, scaled: logistic for bits and Gumbel for choices.
 
-        It is a random stretch of a pool: to draw and transform fresh numbers would cost more than the fields.
+        It is a random stretch of a pool, which is scaled when the temperature changes: to draw and transform fresh
+        numbers would cost more than the fields.
         """
-        noise = {}
-        for bits in {width == 1 for _, width in self._ranges}:
-            count = self.energy.size * self.replicas
-            pool = self._pools.get(kind := "logistic" if bits else "gumbel")
-            if pool is None:
-                pool = self._pools[kind] = getattr(self.rng, kind)(size=_POOL + count).astype(self.dtype)
-            start = int(self.rng.integers(_POOL))
-            noise[bits] = self.dtype(temperature) * pool[start : start + count].reshape(-1, self.replicas)
-        return noise
+        starts = self.rng.integers(_POOL, size=len(self._ranges)).tolist()
+        for (rows, width), start in zip(self._ranges, starts, strict=True):
+            shape = (rows.stop - rows.start, self.replicas)
+            pool = self._pool("logistic" if width == 1 else "gumbel", temperature)
+            yield pool[start : start + shape[0] * shape[1]].reshape(shape)
+
+    def _pool(self, kind: str, temperature: float) -> Array:
+        if kind not in self._pools:
+            longest = max(rows.stop - rows.start for rows, _ in self._ranges)
+            self._pools[kind] = getattr(self.rng, kind)(size=_POOL + longest * self.replicas).astype(np.float32)
+        known, pool = self._scaled.get(kind, (None, None))
+        if known != temperature or pool is None:
+            pool = self._rounded(self._pools[kind], temperature / self.grain)
+            self._scaled[kind] = temperature, pool
+        return pool
+
+    def _rounded(self, pool: Array, scale: float) -> Array:
+        """Noise of a scale in the type of the fields."""
+        if not np.issubdtype(self.dtype, np.integer):
+            return np.asarray(self.dtype(scale) * pool)
+        most = np.iinfo(self.dtype).max
+        scaled = np.float32(scale) * pool
+        np.ceil(scaled, out=scaled)
+        np.clip(scaled, -most, most, out=scaled)
+        return scaled.astype(self.dtype)
 
     def refresh(self) -> None:
         """Draw new random numbers: between runs, so that none is a repetition."""
         self._pools.clear()
+        self._scaled.clear()
 
 
 def _blocks(width: int, rows: Array) -> Array:

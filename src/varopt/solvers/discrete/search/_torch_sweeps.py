@@ -43,7 +43,7 @@ class TorchSweeper(Sweeper):
         self.sets = [
             replace(
                 part,
-                linear=self._tensor(part.linear),
+                linear=None if part.linear is None else self._tensor(part.linear),
                 matrix=self._tensor(part.matrix),
                 products=tuple((self._tensor(w), torch.as_tensor(c, device=self.device)) for w, c in part.products),
             )
