@@ -8,29 +8,9 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections import Counter
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context
 from pathlib import Path
 
-from fuzz.bits import bits
-from fuzz.constraints import constraints
-from fuzz.estimators import estimators
-from fuzz.report import Finding, Report
-from fuzz.run import composite
-
-PARTS = {
-    "ordinary": lambda seed, report: composite(seed, report, extreme=False),
-    "extreme": lambda seed, report: composite(seed, report, extreme=True),
-    "not convex": lambda seed, report: composite(seed, report, extreme=False, convex=False),
-    "constraints": constraints,
-    "bits": bits,
-    "estimators": estimators,
-}
-SHARES = {"ordinary": 0.35, "extreme": 0.2, "not convex": 0.05, "constraints": 0.1, "bits": 0.15, "estimators": 0.15}
-CHUNK = 5.0  # seconds that a worker runs before it tells what it has found
-_PER_CHUNK = 10_000  # seeds that are set aside for a chunk
+from fuzz.gather import PARTS, SHARES, gathered
 
 
 def main() -> int:
@@ -55,59 +35,6 @@ def main() -> int:
     if options.json:
         report.write(options.json, **about)
     return int(bool(report.serious()))
-
-
-def gathered(shares: dict[str, float], seed: int, seconds: float, workers: int) -> Report:
-    """What all parts find in so many seconds: chunks of a few, those of the part that is most behind next."""
-    report, end, spent, taken = Report(), time.perf_counter() + seconds, Counter[str](), Counter[str]()
-
-    def chunk() -> tuple[str, int, float]:
-        part = min(shares, key=lambda name: spent[name] / shares[name])
-        first = seed + taken[part]
-        length = min(CHUNK, max(end - time.perf_counter(), 0.0))
-        spent[part] += length
-        taken[part] += _PER_CHUNK
-        return part, first, length
-
-    if workers == 1:
-        while True:
-            report.add(drawn(*chunk(), report.known))
-            if time.perf_counter() >= end:
-                return report
-    pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
-    running: dict[Future[Report], tuple[str, int]] = {}
-    while running or time.perf_counter() < end:
-        while len(running) < workers and time.perf_counter() < end:
-            part, first, length = chunk()
-            running[pool.submit(drawn, part, first, length, report.known)] = (part, first)
-        done, _ = wait(running, timeout=60.0 + CHUNK, return_when=FIRST_COMPLETED)
-        if not done and time.perf_counter() > end:
-            for part, first in running.values():
-                report.findings.append(Finding("hang", "", "a worker did not come back", first, "", part))
-            break
-        for future in done:
-            part, first = running.pop(future)
-            try:
-                report.add(future.result())
-            except BrokenProcessPool:
-                report.findings.append(Finding("died", "", "a worker died, one of these", first, "", part))
-                pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
-    pool.shutdown(wait=False, cancel_futures=True)
-    return report
-
-
-def drawn(part: str, first: int, seconds: float, known: set[tuple[str, str]]) -> Report:
-    """One part from a seed on, for so long, and one problem at least."""
-    report, end, count = Report(known=set(known)), time.perf_counter() + seconds, 0
-    while count == 0 or (time.perf_counter() < end and count < _PER_CHUNK):
-        before, started = len(report.findings), time.process_time()
-        PARTS[part](first + count, report)
-        report.problems[part] += 1
-        report.seconds[part] += time.process_time() - started
-        for finding in report.findings[before:]:
-            finding.part = part
-        count += 1
-    return report
 
 
 if __name__ == "__main__":

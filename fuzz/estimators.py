@@ -20,10 +20,9 @@ from fuzz.report import Finding, Report
 from fuzz.run import Hang, late, watched
 
 LIMIT = 1.0
-NAMES = [
-    name for name in varopt.learn.__all__ if inspect.isclass(getattr(varopt.learn, name)) and not name.endswith("CV")
-]
-SEARCHES = [name for name in varopt.learn.__all__ if name.endswith("CV")]
+_ALL = [name for name in varopt.learn.__all__ if hasattr(getattr(varopt.learn, name), "fit")]
+NAMES = [name for name in _ALL if not name.endswith("CV")]
+SEARCHES = [name for name in _ALL if name.endswith("CV")]
 SEARCHED = 0.05  # share of fits that are searches for the strength of a penalty, which take many
 SLACK = Fraction(1, 10**12)  # of the sizes of what is added up: coefficients are rounded, and so are predictions
 Lines = list[str]

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import varopt as vo
-from fuzz.__main__ import gathered
 from fuzz.bits import bits
 from fuzz.constraints import constraints
 from fuzz.estimators import NAMES, estimators
 from fuzz.estimators import _judge as judged
+from fuzz.gather import gathered
 from fuzz.oracle import clarabel_point, complaints
 from fuzz.problems import Block, Problem, random_problem
 from fuzz.report import COLUMNS, Finding, Report

@@ -163,18 +163,21 @@ def test_data_too_large_to_check_at_once_are_checked_by_bound(bad):
 
 def test_terms_of_terms_have_no_closed_form():
     w = vo.Variable(2, name="w")
-    f = vo.sum(vo.pos(vo.abs(w) - 1.0))
+    f = vo.sum(vo.pos(vo.pos(w) + vo.pos(-w) - 1.0))
     p = vo.Gaussian([0.5, -0.5], 1.0)
     with pytest.raises(
-        vo.bounds.NoClosedForm, match=r"pos\(abs\(w\) - 1\).* has no closed form: .* Use method='quadrature'"
+        vo.bounds.NoClosedForm,
+        match=r"pos\(pos\(w\) \+ pos\(-w\) - 1\).* has no closed form: .* Use method='quadrature'",
     ):
         vo.bound(f, p)
     Q = vo.bound(f, p, method="quadrature")
     same = vo.bound(vo.sum(vo.epsilon_insensitive(w, 1.0)), p)  # max(|w| - 1, 0)
+    one_term = vo.bound(vo.sum(vo.pos(vo.abs(w) - 1.0)), p)  # which has one
+    np.testing.assert_allclose(one_term.value, same.value, rtol=1e-13)
     np.testing.assert_allclose(Q.value, same.value, rtol=1e-3)
     S = vo.bound(f, p, method="sampled", samples=50_000, seed=0)
     assert abs(S.value - same.value) < 4.0 * S.standard_error
-    with pytest.raises(ValueError, match=r"pos\(abs\(w\) - 1\).* has no gradient in closed form"):
+    with pytest.raises(ValueError, match=r"pos\(-w\) - 1\).* has no gradient in closed form"):
         vo.bound(f, p, method="sampled", estimator="reparameterized")
 
 

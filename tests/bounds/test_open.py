@@ -177,3 +177,16 @@ def test_a_bound_can_be_had_again_and_mirrored():
     assert E.mirrored().value == -E.value
     S = vo.bound(lambda x: x[0], other, seed=1)
     assert S.mirrored().value == -S.value
+
+
+def test_a_matrix_that_mixes_skewed_noise_has_no_rule_by_rows():
+    w = vo.Variable(2)
+    p = Affine([0.1, 0.2], [[0.5, 0.3], [0.0, 0.4]], st.gamma(2.0))
+    E = vo.bound(vo.norm1(w), p, method="quadrature")  # by a product rule over the noise
+    S = vo.bound(vo.norm1(w), p, method="sampled", samples=40_000, seed=0, estimator="reparameterized")
+    assert abs(E.value - S.value) < 5.0 * S.standard_error
+    assert_allclose(E.gradient["factor"], S.gradient["factor"], atol=0.02)
+    with pytest.raises(vo.bounds.NoClosedForm, match="not elementary"):
+        vo.bound(vo.norm1(w), p)
+    still = vo.bound(vo.norm1(w), Affine([0.1, 0.2], np.zeros((2, 1))))
+    assert_allclose(still.value, 0.3)

@@ -174,6 +174,7 @@ def refusal(arguments, capsys):
     [
         (["--model", "nonsense", *REGRESSION], "there is no model 'nonsense'; choose from quantile, lad"),
         (["--model", "lad"], "--target has to name the column to explain"),
+        (["--model", "lad", "--no-header"], "Without a header columns are 1, 2, ..."),
         (
             ["--model", "lad", "--target", "cost"],
             "there is no column 'cost'; the columns are rooms, age, tax, area, price",
@@ -417,3 +418,26 @@ def test_a_perfect_fit_reads_well(tmp_path, capsys):
     line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("objective"))
     assert "of it" not in line
     assert "the optimum is" in line
+
+
+def test_many_parquet_files_are_read_in_passes(tmp_path, capsys):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((600, 3))
+    y = X @ [1.0, 0.0, -2.0] + rng.standard_normal(600)
+    for i in range(3):
+        part = slice(200 * i, 200 * (i + 1))
+        columns = {"a": X[part, 0], "b": X[part, 1], "c": X[part, 2], "y": y[part], "skip": y[part]}
+        pq.write_table(pa.table(columns), tmp_path / f"{i}.parquet")
+    model = tmp_path / "model.json"
+    pattern = str(tmp_path / "*.parquet")
+    given = ["--model", "lad", "--target", "y", "--drop", "skip", "--memory", "1GB", "--save", str(model)]
+    assert main(["fit", pattern, *given]) == 0
+    printed = capsys.readouterr().out
+    assert "600 rows" in printed
+    assert "passes       1 over the data" in printed
+    assert json.loads(model.read_text("utf-8"))["coef"][0] == pytest.approx([1.0, 0.0, -2.0], abs=0.2)
+    assert main(["fit", pattern, "--model", "lad", "--target", "y", "--cv", "3"]) == 2
+    assert "--cv needs data in memory" in capsys.readouterr().err
+    assert main(["fit", pattern, "--model", "lad", "--target", "none"]) == 2
+    assert "no column 'none'" in capsys.readouterr().err

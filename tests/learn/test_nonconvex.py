@@ -1,6 +1,7 @@
 """Classifiers without a convex objective, against every answer there is."""
 
 import itertools
+import time
 
 import clarabel
 import numpy as np
@@ -9,6 +10,8 @@ import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
 from varopt import learn
+from varopt.certificates import EveryCell
+from varopt.solvers import Graduated
 
 #: What is not convex is seldom proved to be the best there is, and says so.
 OPEN = pytest.mark.filterwarnings("ignore:The certified gap is:sklearn.exceptions.ConvergenceWarning")
@@ -117,3 +120,31 @@ def test_a_gap_that_stays_open_is_told(model):
         model.fit(X, y)
     assert len(caught) == 1
     assert model.gap_ > 1e-9 * model.objective_
+
+
+def test_with_time_left_the_search_goes_on_to_a_proof(monkeypatch):
+    """Cells are looked at in turns with starts and moves, where the usual effort is not enough for all of them."""
+    monkeypatch.setattr(Graduated, "usual_effort", 1e-4)
+    rng = np.random.default_rng(3)
+    X = rng.integers(0, 6, (60, 3)).astype(float)  # whole numbers: many rows on common planes
+    X = np.c_[X, 250.0 * X[:, 1]]  # as of the blood donations
+    y = (X[:, 0] - X[:, 1] + rng.standard_normal(60) > 0.0).astype(int)
+    with pytest.warns(ConvergenceWarning, match="not convex"):
+        short = learn.ZeroOneClassifier().fit(X, y)
+    long = learn.ZeroOneClassifier(time_limit=60.0).fit(X, y)
+    assert isinstance(long.certificate_, EveryCell)
+    assert long.objective_ <= short.objective_
+    assert long.gap_ <= 1e-9
+    assert long.objective_ == pytest.approx(np.mean(long.predict(X) != y))
+
+
+@pytest.mark.parametrize("kind", [learn.ZeroOneClassifier, learn.RampClassifier])
+def test_a_time_limit_is_shared_by_the_classes_and_kept(kind):
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((300, 12)), rng.integers(0, 3, 300)
+    started = time.perf_counter(), time.process_time()
+    with pytest.warns(ConvergenceWarning):
+        model = kind(time_limit=0.6).fit(X, y)
+    spent = min(time.perf_counter() - started[0], time.process_time() - started[1])
+    assert spent <= 0.6 + 0.12
+    assert np.all(model.objective_ < 1.0 * len(y))

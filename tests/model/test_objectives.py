@@ -236,7 +236,7 @@ def test_blocks_are_what_was_written(w, b):
         + 2 * vo.norm2(w, groups=2)
         - vo.quad_form(w, QUADRATIC)
         + b
-        + vo.sum(vo.abs(vo.abs(w)))
+        + vo.sum(vo.abs(vo.abs(w) + vo.pos(w)))
     )
     kinds = [TermBlock, NormBlock, QuadraticBlock, AffineBlock, ComposedBlock]
     assert [type(block) for block in f.blocks] == kinds
@@ -400,12 +400,13 @@ CULPRITS = {
         "weights that are all nonnegative",
     ),
     "composition": (
-        lambda w, x: vo.norm1(w) + vo.sum(vo.abs(vo.abs(w) - 1)),
-        "sum(abs(abs(w) - 1)): abs is convex and falls and rises, and its argument abs(w) - 1 is convex.",
+        lambda w, x: vo.norm1(w) + vo.sum(vo.abs(vo.abs(w) + vo.pos(w) - 1)),
+        "sum(abs(abs(w) + pos(w) - 1)): abs is convex and falls and rises, and its argument abs(w) + pos(w) - 1 is "
+        "convex.",
         "f(g(x)) is convex if",
     ),
     "inside a composition": (
-        lambda w, x: vo.sum(vo.pos(vo.abs(2 * vo.capped_abs(w, 3.0) - 1))),
+        lambda w, x: vo.sum(vo.pos(vo.abs(2 * vo.capped_abs(w, 3.0) + vo.abs(w) - 1))),
         "sum(capped_abs(w, 3)): capped_abs is neither convex nor concave: its slope falls at -3.",
         "a convex function of an affine argument is convex.",
     ),

@@ -125,6 +125,7 @@ def test_limits_return_what_is_known(lasso):
     [
         ({"parameters": "sgima"}, "parameters must name some of 'mean', 'sigma'; got 'sgima'"),
         ({"parameters": []}, "parameters must name at least one of"),
+        ({"parameters": [["mean"]]}, "parameters must name some of"),
         ({"schedule": 0.5}, "schedule must be a function of the path"),
         ({"schedule": lambda path: -1.0}, "schedule must return a positive dispersion"),
         ({"iterations": 0}, "iterations must be an integer of at least 1"),
@@ -137,3 +138,23 @@ def test_limits_return_what_is_known(lasso):
 def test_bad_options_are_named(lasso, options, message):
     with pytest.raises(ValueError, match=message):
         vo.minimize(vo.bound(lasso[1], vo.Gaussian(np.zeros(4), 0.5)), **options)
+
+
+def test_bits_beside_real_variables_have_one_side_of_the_bracket():
+    w, x = vo.Variable(1, name="w"), vo.Binary(2, name="x")
+    f = vo.sum_squares(w - 1.0) - 3.0 * vo.sum(x)
+    r = vo.minimize(vo.bound(f, vo.Product({w: vo.Gaussian([0.0], 0.5), x: vo.Bernoulli([0.4, 0.6])})))
+    assert_allclose(r.fun, -6.0, atol=1e-5)
+    assert r.lower == -np.inf
+    assert r.upper == r.fun
+
+
+def test_a_value_that_is_not_finite_ends_the_descent_and_loses_nothing():
+    def f(z):
+        return np.nan if z[0] > -1.5 else (z[0] - 1.0) ** 2
+
+    with pytest.warns(RuntimeWarning, match="f must return finite numbers; got nan at"):
+        r = vo.minimize(vo.bound(f, vo.Gaussian([-3.0], 0.3), samples=32, seed=0))
+    assert r.status.name == "FAILURES"
+    assert r.fun < 16.0
+    assert -3.0 < r.family.mean[0] < -1.5

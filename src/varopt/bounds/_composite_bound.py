@@ -366,6 +366,8 @@ class Line:
 
 def _quadratic_diagonal(problem: Composite) -> Vector:
     """The diagonal of the matrix of the quadratic, which is not formed for it."""
+    if problem.is_multiplied and problem.hessian is not None:
+        return np.array(problem.hessian.diagonal(), dtype=np.float64)
     total = np.zeros(problem.size) if problem.matrix is None else np.array(problem.matrix.diagonal(), dtype=np.float64)
     for r in problem.squares:
         total += np.asarray(r.linear.gram_diagonal(r.curvature), dtype=np.float64)

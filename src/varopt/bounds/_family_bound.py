@@ -208,6 +208,8 @@ def _noise_of_rows(block: TermBlock, components: list[Component]) -> Rule:
     everything = np.arange(block.argument.rows)
     if all(c.is_gaussian for c in components):
         return [(components[0].family, everything)]
+    if any(not c.is_gaussian and c.factor.ndim == 2 for c in components):
+        raise refuse(block, f"a matrix mixes the coordinates of the noise of {_names(components)}")
     counts = np.stack([_nonzeros(block.argument.stacked(c.variables)) for c in components])
     alone = counts.sum(axis=0) <= 1
     added = np.stack([n for n, c in zip(counts, components, strict=True) if not c.is_gaussian]).sum(axis=0) == 0

@@ -117,6 +117,8 @@ def _one_if_equal(lengths: Vector) -> Any:
 
 def _spread(problem: Composite, factor: Vector) -> float:
     """``tr(H C C')``, without forming H where that is not needed."""
+    if problem.is_multiplied and problem.hessian is not None and factor.ndim < 2:
+        return float(np.sum(problem.hessian.diagonal() * factor**2))
     total = sum((float(r.curvature @ r.linear.row_variance(factor)) for r in problem.squares), 0.0)
     if problem.matrix is None:
         return total
@@ -188,7 +190,7 @@ def row_deviation(linear: Map, components: Sequence[Component]) -> Vector:
         if c.factor.ndim == 0:
             spreads.append(float(c.factor) * np.sqrt(squared_norms(own)))
         else:
-            largest = float(np.abs(c.factor).max())  # so that squares neither overflow nor vanish
+            largest = float(np.abs(c.factor).max()) or 1.0  # so that squares neither overflow nor vanish
             spreads.append(largest * np.sqrt(_row_variance(own, c.factor / largest)))
     return reduce(np.hypot, spreads) if spreads else np.zeros(linear.shape[0])
 

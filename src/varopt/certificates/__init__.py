@@ -8,6 +8,7 @@ from varopt.certificates._certificate import (
     Exhaustive,
     Infeasible,
     NoCertificate,
+    PointGap,
     Relaxation,
     SmoothingGap,
 )
@@ -15,10 +16,10 @@ from varopt.certificates._dual_point import DualQuadratic, DualRows
 from varopt.certificates._dual_value import Proof, verified_lower
 from varopt.certificates._duality import Bracketed, balanced, bracket, dual_gap, young
 from varopt.certificates._farkas import contradiction
-from varopt.certificates._recession import curves_down, falls_for_ever
+from varopt.certificates._recession import curves_down, falls_along, falls_for_ever
 from varopt.certificates._sampled import Sampled, student
 from varopt.certificates._scaled_dual import prove
-from varopt.certificates._tangents import EnclosedSum, Lines, lines, positions, values
+from varopt.certificates._tangents import EnclosedSum, Lines, lines, piece_table, positions, values
 from varopt.certificates._termwise import floor, rests
 from varopt.certificates._value import enclosed_value
 from varopt.certificates._verified_bracket import ROUNDING, Verified, Verifier, verified
@@ -37,6 +38,7 @@ __all__ = [
     "Infeasible",
     "Lines",
     "NoCertificate",
+    "PointGap",
     "Proof",
     "Relaxation",
     "Sampled",
@@ -49,9 +51,11 @@ __all__ = [
     "curves_down",
     "dual_gap",
     "enclosed_value",
+    "falls_along",
     "falls_for_ever",
     "floor",
     "lines",
+    "piece_table",
     "positions",
     "prove",
     "rests",

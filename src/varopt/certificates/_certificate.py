@@ -21,6 +21,7 @@ __all__ = [
     "Exhaustive",
     "Infeasible",
     "NoCertificate",
+    "PointGap",
     "Relaxation",
     "SmoothingGap",
 ]
@@ -64,6 +65,22 @@ class DualGap(Certificate):
     """A point and a dual point: subgradients of the terms, inside the domains of their conjugates."""
 
     rests_on: ClassVar[str] = "weak duality, with subgradients of the terms as the dual point"
+
+
+class PointGap(DualGap):
+    """How far above the optimum a given point can be: its value is `upper`."""
+
+    @property
+    def excess(self) -> float:
+        """``(upper - lower) / |lower|``: the share of the optimum by which the point is above it, at most."""
+        return self.gap / abs(self.lower) if self.lower else (0.0 if self.gap == 0.0 else math.inf)
+
+    def __str__(self) -> str:
+        if not math.isfinite(self.gap):
+            return f"The value of the point is {self.upper:.6g}; nothing is known of the optimum."
+        share = f"{100.0 * self.excess:.2g} %" if self.excess < math.inf else f"{self.gap:.3g}"
+        text = f"The point is at most {share} above the optimum, which lies in [{self.lower:.10g}, {self.upper:.10g}]."
+        return f"{text} It assumes that {self.assumption}." if self.assumption else text
 
 
 class SmoothingGap(Certificate):

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from varopt._clock import tick
 from varopt._linalg import add, solve_definite
 from varopt.bounds import CompositeBound
 from varopt.composite import Composite, Rows
@@ -112,6 +113,7 @@ def balanced(problem: Composite, x: Vector, dual: Sequence[Vector]) -> list[Vect
     """A dual point near the given one that balances: each row moves by a share of its distance from the ends."""
     dual, size = list(dual), _cancelling(problem, x)
     for _ in range(_CORRECTIONS):
+        tick(sum(r.count for r in problem.rows) * x.size**2)
         residual = _residual(problem, x, dual)
         if np.all(np.abs(residual) <= 0.1 * STATIONARY * size):
             break

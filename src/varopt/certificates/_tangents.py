@@ -21,7 +21,7 @@ from varopt.certificates._value import applied, enclosed_terms
 from varopt.composite import Rows
 from varopt.terms import PiecewisePolynomial
 
-__all__ = ["EnclosedSum", "Lines", "lines", "positions", "values"]
+__all__ = ["EnclosedSum", "Lines", "lines", "piece_table", "positions", "values"]
 
 Vector = NDArray[np.float64]
 
@@ -124,10 +124,15 @@ def lines(rows: Rows, z: Vector, weights: Vector, norms: Norms) -> Lines:
     return Lines(EnclosedSum.of(gradient), constant)
 
 
+def piece_table(term: PiecewisePolynomial) -> tuple[Vector, Vector]:
+    """The slopes of the pieces of a piecewise linear term, and what its conjugate is not above there."""
+    table = np.array([float(piece[1]) if len(piece) > 1 else 0.0 for piece in term.pieces])
+    return table, conjugate_above(term, 1.0, table)
+
+
 def _pieces(term: PiecewisePolynomial, z: Vector, weights: Vector) -> tuple[Ball, Vector]:
     """Weighted duals of the pieces of a piecewise linear term, and conjugates there, from a table of its pieces."""
-    table = np.array([float(piece[1]) if len(piece) > 1 else 0.0 for piece in term.pieces])
-    below = conjugate_above(term, 1.0, table)
+    table, below = piece_table(term)
     piece = np.zeros(z.shape, dtype=np.int8)
     for knot in term.knots:
         piece += z >= knot

@@ -18,6 +18,7 @@ import numpy as np
 
 from varopt._display import bracket_words, duration
 from varopt.cli._models import MODELS, FittedModel, build
+from varopt.cli._stored import StoredTable, stored_table
 from varopt.cli._tables import FORMATS, MISSING, DataTable, Source, read_table
 
 __all__ = ["FIT", "PREDICT", "add_fit", "add_predict"]
@@ -29,8 +30,9 @@ FIT = (
     """\
 Fit a model to a data file and say how far from optimal it can be. DATA is a CSV file whose
 first line names the columns (comma, semicolon or tab), a Parquet file, or a LIBSVM file, also
-packed (.gz, .bz2, .xz); - reads standard input. Parameters are those of the estimators in
-varopt.learn, which are scikit-learn's.
+packed (.gz, .bz2, .xz); - reads standard input. A folder of Parquet files, or a pattern in
+quotes such as 'data/*.parquet', is read in a few passes and need not fit in memory.
+Parameters are those of the estimators in varopt.learn, which are scikit-learn's.
 
 models:
 """
@@ -59,6 +61,9 @@ def add_fit(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--tol", type=float, metavar="X", help="relative gap to reach (default: 1e-9)")
     parser.add_argument("--time-limit", type=float, metavar="SECONDS", help="stop then, with the bracket so far")
+    parser.add_argument(
+        "--memory", metavar="SIZE", help="read Parquet files in passes, within so much memory, such as 2GB"
+    )
     parser.add_argument("--cv", type=int, metavar="FOLDS", help="estimate the error on new rows by cross-validation")
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
     parser.add_argument("--save", type=Path, metavar="FILE", help="write the model, as JSON, for varopt predict")
@@ -106,15 +111,23 @@ def fit(options: argparse.Namespace) -> int:
     for path in (options.save, options.coefficients, options.plot):
         _check_writable(path)
     kind = MODELS[options.model]
-    source = _source(options)
-    table, target = _training(options, source, kind.classifier)
-    if kind.classifier:
-        _check_classes(source, target, np.asarray(table.y))
-    folds = _check_folds(options.cv, table)
+    source: Any = stored_table(options)
+    folds = None
+    if source is not None:
+        table, target = source, options.target
+    else:
+        source = _source(options)
+        table, target = _training(options, source, kind.classifier)
+        if kind.classifier:
+            _check_classes(source, target, np.asarray(table.y))
+        folds = _check_folds(options.cv, table)
     started = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        estimator.fit(table.X, table.y)
+        if isinstance(source, StoredTable):
+            source.fit(estimator, options.memory)
+        else:
+            estimator.fit(table.X, table.y)
     seconds = time.perf_counter() - started
     for warning in caught:
         print(f"varopt fit: warning: {warning.message}", file=sys.stderr)
@@ -122,6 +135,8 @@ def fit(options: argparse.Namespace) -> int:
     validated = None if folds is None else _cross_validated(estimator, table, folds)
     summary = _as_json if options.json else _summary
     print(summary(model, source, table, seconds, validated))
+    if isinstance(source, StoredTable) and not options.json:
+        print(f"\npasses       {estimator.passes_} over the data")
     if options.save is not None:
         model.save(options.save)
     if options.coefficients is not None:
@@ -138,7 +153,8 @@ def _training(options: argparse.Namespace, source: Source, labels: bool) -> tupl
     if source.kind == "libsvm" and (options.target or options.features or options.drop):
         raise ValueError("a LIBSVM file has no named columns: leave --target, --features and --drop out.")
     if source.kind != "libsvm" and options.target is None:
-        raise ValueError("--target has to name the column to explain.")
+        hint = " Without a header columns are 1, 2, ...: --target 3, say." if options.no_header else ""
+        raise ValueError(f"--target has to name the column to explain.{hint}")
     table = read_table(source, target=options.target, features=options.features, labels=labels, drop=options.drop)
     return table, options.target or "label"
 

@@ -47,7 +47,7 @@ _REPRODUCE = """\
 Run the experiments of Staines and Barber's "Variational Optimization" and write a report that
 sets every claim of the paper beside what was measured.
 
-Without --full a few repetitions of everything run, in about two minutes on two cores. With it
+Without --full a few repetitions of everything run, in about three minutes on two cores. With it
 the paper's own numbers do (500 and 500 for Table 1, 1000 for the fused lasso, 50 a size for
 Figure 4), which takes hours. Interrupt it at any time: finished repetitions are kept, and the
 same command goes on from there. Times are processor seconds of one thread."""

@@ -62,6 +62,11 @@ class Composite:
             return hessian.toarray()  # the rows will make it dense sooner or later
         return hessian
 
+    @property
+    def is_multiplied(self) -> bool:
+        """Whether the matrix of the quadratic has been multiplied out already."""
+        return "hessian" in self.__dict__
+
     @cached_property
     def inverse_energy(self) -> InverseEnergy:
         """What a residual costs the dual value, for each residual."""
@@ -171,7 +176,7 @@ class Composite:
     @property
     def _as_squares(self) -> bool:
         """Whether squares are summed as such, which keeps their digits: until they are multiplied out, or if cheap."""
-        cheap = "hessian" not in self.__dict__ or all(r.single is not None for r in self.squares)
+        cheap = not self.is_multiplied or all(r.single is not None for r in self.squares)
         return bool(self.forms) or (bool(self.squares) and cheap)
 
     @property

@@ -6,6 +6,7 @@ import math
 import multiprocessing
 import os
 import signal
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -84,8 +85,19 @@ def _bar(console: Console) -> Progress:
 
 
 def _ignore_interrupts() -> None:
-    """An interrupt of the terminal reaches every process of its group; the parent ends the workers."""
+    """An interrupt of the terminal reaches every process of its group; the parent ends the workers.
+
+    Where the parent is ended from outside, they end by themselves.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 @contextmanager

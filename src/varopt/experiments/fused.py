@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 import varopt as vo
 from varopt.experiments import problems, rivals
 from varopt.experiments._intervals import Interval, mean, ratio
-from varopt.experiments._measure import Lap, timed
+from varopt.experiments._measure import descended, timed
 from varopt.experiments._tasks import Experiment, ExperimentTask, Plan, Row
 from varopt.experiments.report import Agreement, Column, Section, number
 
@@ -114,7 +114,7 @@ class Fused(Experiment):
         natural, literal = summary[NATURAL], summary[LITERAL]
         section.say(
             f"""With the variance times 0.9 the rule on the change ends {natural["stopped"].estimate:.0%} of the runs,
-            as it must have for the paper, and its numbers are the nearest to the printed ones. Taken literally sigma
+            as it must have for the paper, and its error is the nearest to the printed one. Taken literally sigma
             shrinks as fast as the short step converges: w stops on the way, kinks that sigma no longer smooths throw it
             back and forth, and the rule ends {literal["stopped"].estimate:.0%}. Longer steps follow the bound down; the
             best tried is {best.rpartition(" ")[2]}."""
@@ -151,7 +151,7 @@ class Fused(Experiment):
         ratios = {method: summary[method]["ratio"] for method in (NATURAL, best, AUTO)}
         section.verdict(
             f"It takes {PRINTED['ours']} s where SLEP takes {PRINTED['slep']} s, 1.3 times as long.",
-            "Time over that of SLEP's algorithm: " + "; ".join(f"{method} {found}" for method, found in ratios.items())
+            "Time over that of SLEP's algorithm: " + "; ".join(f"{method}: {found}" for method, found in ratios.items())
             + ", exact and certified.",
             ratios[NATURAL].inside(1.3 / 2.0, 1.3 * 2.0),
             rule="the interval of the ratio of times of the natural reading lies within a factor of two of 1.3",
@@ -198,8 +198,7 @@ def _solve(problem: problems.Regression, method: str) -> tuple[Vector, float, di
         result, seconds = timed(lambda: vo.minimize(problem.objective()))
         return result.x, seconds, {"iterations": result.nit, "lower": result.lower, "certified": result.success}
     step, factor = READINGS[method]
-    schedule, lap = vo.solvers.Geometric(0.1, factor), Lap()
+    schedule = vo.solvers.Geometric(0.1, factor)
     solver = vo.solvers.DiagonalNewton(step=step, schedule=schedule, change=TOLERANCE, most=MOST)
-    result = vo.minimize(problem.objective(), method=solver, tol=0.0, callback=lap)
-    latest: Any = result.state.latest if result.state is not None else result.x
-    return latest, lap.seconds, {"iterations": result.nit, "stopped": result.nit < MOST}
+    state, seconds = timed(lambda: descended(problem.objective(), solver))
+    return state.latest, seconds, {"iterations": state.steps, "stopped": state.steps < MOST}

@@ -11,6 +11,7 @@ each fit ends with a bracket of the optimum.
 (True, True)
 """
 
+from varopt.learn._certify import certify
 from varopt.learn._classification import CompositeClassifier, LinearSVC
 from varopt.learn._huber import HuberRegressor
 from varopt.learn._inference import Inference, JointTest, inference
@@ -47,5 +48,6 @@ __all__ = [
     "RampClassifier",
     "TrendFilter",
     "ZeroOneClassifier",
+    "certify",
     "inference",
 ]

@@ -95,7 +95,8 @@ class Clock:
 
     limit: float | None
     started: float
-    whole: Clock | None = None  # that of which this one is a part: then, what it cuts short is given up
+    whole: Clock | None = None  # that of which this one is a part
+    gives_up: bool = False  # whether what it cuts short is of no use
     stopped: bool = False
 
     @property
@@ -110,10 +111,10 @@ class Clock:
         """Whether the limit was reached, or somebody interrupted."""
         return self.stopped or (self.limit is not None and time.perf_counter() - self.started >= self.limit)
 
-    def share(self, parts: int) -> Clock:
+    def part(self, parts: int, *, gives_up: bool = False) -> Clock:
         """One of so many equal parts of what is left."""
         limit = None if self.left is None else self.left / parts
-        return Clock(limit, time.perf_counter(), whole=self, stopped=self.stopped)
+        return Clock(limit, time.perf_counter(), whole=self, gives_up=gives_up, stopped=self.stopped)
 
     def stop(self) -> None:
         """End what is timed, as if the limit were reached."""
@@ -138,6 +139,11 @@ class Certified(Declared, BaseEstimator):
     _stalled = ""
     #: Whether scikit-learn's estimator of the same name refuses numbers that are written out.
     _refuses_strings = False
+
+    @property
+    def _method(self) -> Any:
+        """What minimises the objective, as `varopt.minimize` takes it."""
+        return "auto"
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -187,8 +193,8 @@ class Certified(Declared, BaseEstimator):
 
         try:
             result = minimize(
-                (1.0 / unit) * objective, tol=self.tol, resume=_neighbour(objective, start), callback=limit,
-                progress=bool(self.verbose), time_limit=clock.left,
+                (1.0 / unit) * objective, tol=self.tol, method=self._method, resume=_neighbour(objective, start),
+                callback=limit, progress=bool(self.verbose), time_limit=clock.left,
             )  # fmt: skip
         except np.linalg.LinAlgError:  # products of the data overflow
             result = None
@@ -199,7 +205,7 @@ class Certified(Declared, BaseEstimator):
         wanted = max(self.tol * max(abs(value), unit), _NEGLIGIBLE * null)
         if result.status is Status.INTERRUPTED and not stopped:
             clock.stop()
-        if clock.whole is not None and clock.is_up:
+        if clock.gives_up and clock.is_up:
             raise OutOfTime
         if not certificate.gap <= wanted:
             self._warn(value, certificate.gap, wanted, Status.INTERRUPTED if clock.stopped else result.status, stopped)
@@ -346,14 +352,12 @@ class CertifiedLinear(Certified):
         """Minimise the objective of a linear problem whose targets were shifted by `shift`."""
         at: dict[Variable, Any] | None = None
         if start is not None:
-            at = {problem.w: start[0]}
-            if problem.b is not None:
-                at[problem.b] = start[1] - shift + problem.moved(start[0])
+            at = problem.at(start[0], start[1] - shift)
         solved = self._minimize(self._objective(problem, **options), at, clock)
         return self._fit(problem, solved, shift)
 
     def _fit(self, problem: LinearProblem, solved: Solved, shift: float) -> Fit:
-        coef = np.asarray(solved.values[problem.w])
+        coef = problem.coefficients(solved.values)
         intercept = 0.0 if problem.b is None else shift + float(solved.values[problem.b]) - problem.moved(coef)
         return Fit(coef, intercept, solved)
 

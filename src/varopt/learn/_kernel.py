@@ -63,6 +63,19 @@ def _among(block: _Block, samples: Index) -> _Block:
     return lambda rows, columns: block(samples[rows], samples[columns])
 
 
+def _variance(X: Any, share: Vector) -> float:
+    """Of all entries together, rows by their shares, from the mean and not from zero: far from zero squares cancel."""
+    mean = float((share @ X).mean())
+    if not sp.issparse(X):
+        with np.errstate(over="ignore"):  # then gamma is zero
+            return float((share @ np.square(X - mean)).mean())
+    columns = X.shape[1]
+    full = np.diff(sp.csr_array(X).indptr)
+    stored = sp.csr_array((np.square(X.data - mean), X.indices, X.indptr), shape=X.shape)
+    squares = float((share @ stored).sum()) + float(share @ (columns - full)) * mean**2
+    return float(squares / columns)
+
+
 class _TimeUp(Exception):
     """The time limit was reached."""
 
@@ -132,12 +145,11 @@ class _Finished(Declared, BaseLibSVM):
     ) -> None:
         """LIBSVM's fit to the samples with a weight, at its own tolerance, which scikit-learn reads from `tol`."""
         self._started = time.perf_counter()
-        if self.gamma == "scale" and sample_weight.size and self.kernel in ("poly", "rbf", "sigmoid"):
+        own = sample_weight.size or sp.issparse(X)  # scikit-learn's variance of sparse data cancels far from zero
+        if self.gamma == "scale" and own and self.kernel in ("poly", "rbf", "sigmoid"):
             # The variance with its weights, so that a weight of two is a sample given twice.
-            share = sample_weight / sample_weight.sum()
-            mean = float((share @ X).mean())
-            squares = X.multiply(X) if sp.issparse(X) else X * X
-            variance = float((share @ squares).mean()) - mean**2
+            weight = sample_weight if sample_weight.size else np.ones(X.shape[0])
+            variance = _variance(X, weight / weight.sum())
             self._gamma = 1.0 / (X.shape[1] * variance) if variance > 0.0 else 1.0
         # LIBSVM leaves out samples without a weight, and scikit-learn then numbers the support among those that are
         # left. A callable's X is kept for predictions, and stays whole.

@@ -2,19 +2,38 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import varopt.model as vo
 from varopt.learn._classification import LinearClassifier
 from varopt.learn._parameters import COUNT, POSITIVE, Rule, parameter
 from varopt.learn._problem import LinearProblem, penalty
+from varopt.solvers import Graduated
 
 __all__ = ["RampClassifier", "ZeroOneClassifier"]
 
 _STEPS = Rule("Most steps of one problem, over all starts.", COUNT)
+_SEARCHED = Rule(
+    "Seconds that the search for a better fit takes, unless it can prove that there is none. By default it ends by"
+    " itself, after a second or two on a thousand rows (the `effort` of `varopt.solvers.Graduated`).",
+    POSITIVE,
+    None,
+)
 
 
-class RampClassifier(LinearClassifier):
+class _Searched(LinearClassifier):
+    """A classifier whose objective is not convex: with a time limit, the search goes on to it."""
+
+    time_limit: float | None = parameter(default=None, rule=_SEARCHED)
+    max_iter: int = parameter(default=10_000_000, rule=_STEPS)
+
+    @property
+    def _method(self) -> Any:
+        return "auto" if self.time_limit is None else Graduated(effort=math.inf)
+
+
+class RampClassifier(_Searched):
     """A support vector machine whose loss is capped, so that outliers cannot dominate it.
 
     Minimises ``0.5 * ||w||^2_2 + C * sum_i min(1, max(1 - y_i * (w'x_i + b), 0))``, which is not convex, by graduated
@@ -42,13 +61,12 @@ class RampClassifier(LinearClassifier):
     """
 
     C: float = parameter(default=1.0, rule=Rule("Weight of the loss, positive.", POSITIVE))
-    max_iter: int = parameter(default=10_000, rule=_STEPS)
 
     def _objective(self, problem: LinearProblem, **options: Any) -> Any:
         return penalty("l2", problem.w, 1.0) + self.C * problem.total(vo.ramp(problem.margin))
 
 
-class ZeroOneClassifier(LinearClassifier):
+class ZeroOneClassifier(_Searched):
     """A linear classifier with as few training errors as can be found.
 
     Minimises ``1 / n_samples * sum_i 1[y_i * (w'x_i + b) <= 0]``, the error rate itself, by graduated optimisation:
@@ -78,8 +96,6 @@ class ZeroOneClassifier(LinearClassifier):
     >>> round(model.objective_, 6)  # one error in five
     0.2
     """
-
-    max_iter: int = parameter(default=10_000, rule=_STEPS)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -118,7 +118,7 @@ class QuantileRegressor(QuantileScore, LinearRegressor):
         if self.non_crossing and len(levels) > 1:
             raise ValueError(f"non_crossing=True needs data in memory, and these are {data.X.where}.")
         fits = self._fits_stored(data, [data.y] * len(levels), clock, [{"level": level} for level in levels])
-        self._publish_linear(fits, len(fits) > 1, data.X, data, data)
+        self._publish_linear(fits, len(fits) > 1, data.home, data, data)
         return self
 
     def _objective(self, problem: LinearProblem, **options: Any) -> Any:
@@ -138,7 +138,7 @@ class QuantileRegressor(QuantileScore, LinearRegressor):
         while self._crossing(rows, levels, fits) > allowed and price < 1e6:
             start: dict[Any, Any] = {}
             for p, fit in zip(problems, fits, strict=True):
-                start |= {p.w: fit.coef} | ({p.b: fit.intercept - shift + p.moved(fit.coef)} if p.b is not None else {})
+                start |= p.at(fit.coef, fit.intercept - shift)
             overlaps = [vo.sum(vo.pos(a.prediction - b.prediction)) for a, b in pairwise(ranked)]
             crossings = sum(overlaps, start=0.0)
             solved = self._minimize(separate + (price / rows.total) * crossings, start, clock)

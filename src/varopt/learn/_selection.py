@@ -155,7 +155,7 @@ def _walk(
     parts: int, losses: list[float],
 ) -> list[float]:  # fmt: skip
     """The losses of one fold along one path, as far as one of so many parts of the time that is left goes, appended."""
-    share = clock.share(parts)
+    share = clock.part(parts, gives_up=True)
     model = clone(model).set_params(warm_start=True)
     given, (X, y, weight) = (X[train], y[train], weight[train]), (X[test], y[test], weight[test])
     memory = DataMemory()
@@ -163,7 +163,7 @@ def _walk(
         with kept_products(), suppress(OutOfTime):
             lines = model._along(path, *given, memory)
             for settings in path:
-                if share.is_up:
+                if share.is_up or clock.is_up:  # a share of no time left is still some
                     break
                 with one_thread():
                     line = next(lines)

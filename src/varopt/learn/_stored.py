@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 import varopt.model as vo
+from varopt._array import namespace
 from varopt.learn._problem import LinearProblem
 from varopt.model import Objective
 from varopt.optimize import Result, Status, minimize_together
-from varopt.places import Derived, Part, Stored, Table, as_stored, at, columns_in, rows, table_of
+from varopt.places import Derived, DeviceColumn, Part, Stored, Table, as_stored, at, columns_in, rows, table_of
 
 if TYPE_CHECKING:
     from varopt.learn._base import Clock
@@ -44,6 +45,11 @@ class StoredRows(NamedTuple):
     y: Any
     weight: Any
     names: list[str] | None
+
+    @property
+    def home(self) -> Any:
+        """An array where results belong."""
+        return self.X.array if isinstance(self.X, DeviceColumn) else np.zeros(1)
 
     @property
     def dtype(self) -> Any:
@@ -197,7 +203,8 @@ def signs(y: Any, positive: Any) -> Any:
 
 
 def _signs(labels: NDArray[Any], positive: Any) -> Vector:
-    return np.where(labels == positive, 1.0, -1.0)
+    xp = namespace(labels)  # labels may be on a device
+    return 2.0 * xp.astype(labels == positive, xp.float64) - 1.0  # type: ignore[no-any-return]
 
 
 def by_class(y: Any, weight: Any, classes: NDArray[Any], factors: Vector) -> Any:
@@ -210,5 +217,6 @@ def by_class(y: Any, weight: Any, classes: NDArray[Any], factors: Vector) -> Any
 
 
 def _by_class(labels: NDArray[Any], *weight: Any, classes: NDArray[Any], factors: Vector) -> Vector:
-    scaled = factors[np.minimum(np.searchsorted(classes, labels), classes.size - 1)]
-    return scaled * weight[0] if weight else scaled
+    xp = namespace(labels)
+    scaled = sum(f * xp.astype(labels == one, xp.float64) for one, f in zip(classes.tolist(), factors, strict=True))
+    return scaled * weight[0] if weight else scaled  # type: ignore[no-any-return]

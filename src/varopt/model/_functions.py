@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from varopt import terms
 from varopt.model import _generic as generic
@@ -14,13 +16,21 @@ from varopt.model._affine import Affine, Expression, diff, is_number, positive
 from varopt.model._objective import Elementwise, Objective
 from varopt.model._parameter import lifted
 from varopt.model._polynomial import Polynomial, as_polynomial
-from varopt.model.blocks import ComposedBlock, NormBlock, QuadraticBlock, TermBlock
-from varopt.model.maps import Matrix, as_map, as_vector
+from varopt.model.blocks import (
+    ComposedBlock,
+    LargestBlock,
+    NormBlock,
+    QuadraticBlock,
+    TermBlock,
+    weighted,
+    written_term,
+)
+from varopt.model.maps import Matrix, as_map, as_vector, signed_sum
 
 __all__ = [
-    "abs", "capped_abs", "clip", "dead_zone", "diff", "epsilon_insensitive", "hinge", "huber", "mcp", "norm1", "norm2",
-    "piecewise", "pinball", "pos", "power", "quad_form", "ramp", "scad", "square", "squared_hinge", "step", "sum",
-    "sum_squares", "zero_one",
+    "abs", "capped_abs", "clip", "concatenate", "cvar", "dead_zone", "diff", "epsilon_insensitive", "hinge", "huber",
+    "max", "mcp", "norm1", "norm2", "norm_inf", "piecewise", "pinball", "pos", "power", "quad_form", "ramp", "scad",
+    "square", "squared_hinge", "step", "sum", "sum_largest", "sum_squares", "zero_one",
 ]  # fmt: skip
 
 
@@ -46,13 +56,32 @@ def _apply(term: terms.PiecewisePolynomial, expression: Any, **parameters: Any) 
             raise ValueError(
                 f"{name} must be a number or have one entry per row, {expression.rows}; got shape {np.shape(value)}."
             )
+    if isinstance(expression, Elementwise) and (whole := _as_one_term(term, expression)) is not None:
+        return whole
     block = TermBlock if isinstance(expression, Affine) else ComposedBlock
     return Elementwise([block(term, expression)], None, expression.shape)  # type: ignore[arg-type]
 
 
+def _as_one_term(outer: terms.PiecewisePolynomial, expression: Elementwise) -> Elementwise | None:
+    """A term of a term of one affine expression, which is a term itself; else None."""
+    rest = 0.0 if expression.rest is None else expression.rest.offset
+    if len(expression.parts) != 1 or (expression.rest is not None and expression.rest.maps) or np.ndim(rest):
+        return None
+    part = expression.parts[0]
+    if not isinstance(part, TermBlock) or np.ndim(part.weights):
+        return None
+    term = terms.composed(outer, part.term, float(part.weights), float(rest))
+    if term is None:
+        return None
+    inside = [weighted(part.weights, written_term(part.term, "z")), *([f"{rest:g}"] if rest else [])]
+    named = replace(term, name=written_term(outer, signed_sum(inside)))
+    return Elementwise([TermBlock(named, part.argument)], None, expression.shape)
+
+
+@generic.absolute.register(Expression)
 @lifted
 def abs(expression: Any) -> Elementwise:
-    """``|z|``, elementwise."""
+    """``|z|``, elementwise; Python's own `abs` does the same."""
     return _apply(terms.abs_(), expression)
 
 
@@ -162,6 +191,8 @@ def power(expression: Any, exponent: Any) -> Any:
     exponent = positive("the exponent", exponent)
     if exponent == 1:
         return expression
+    if exponent == 2 and (norm := _as_norm(expression)) is not None:
+        return sum_squares(norm)
     polynomial = as_polynomial(expression)
     if polynomial is not None:
         result = polynomial
@@ -170,6 +201,16 @@ def power(expression: Any, exponent: Any) -> Any:
         return result
     name = "square" if exponent == 2 else f"power_{exponent}"
     return _apply(terms.piecewise([], [[*[0.0] * exponent, 1.0]], name=name), expression)
+
+
+def _as_norm(expression: Any) -> Affine | None:
+    """The vector whose Euclidean norm an objective is; else None."""
+    blocks = expression.blocks if isinstance(expression, Objective) else ()
+    if len(blocks) != 1 or not isinstance(blocks[0], NormBlock) or len(blocks[0].groups) != 1:
+        return None
+    weight = float(np.ravel(blocks[0].weights)[0])
+    argument = blocks[0].argument if blocks[0].argument.shape == () else blocks[0].argument[blocks[0].groups[0]]
+    return argument.scale(weight)
 
 
 @lifted
@@ -208,6 +249,127 @@ def sum_squares(expression: Any) -> Objective:
 def norm1(expression: Any) -> Objective:
     """``sum_k |z_k|``: the lasso's penalty."""
     return sum(abs(expression))
+
+
+@lifted
+def norm_inf(expression: Any) -> Objective:
+    """``max_k |z_k|`` of an affine vector.
+
+    Examples
+    --------
+    >>> import varopt as vo
+    >>> w = vo.Variable(3, name="w")
+    >>> vo.norm_inf(w)([1.0, -4.0, 2.0])
+    4.0
+    """
+    return Objective([LargestBlock(_affine_vector("norm_inf", expression), 1.0, sizes=True, name="norm_inf")])
+
+
+@lifted
+def max(*expressions: Any) -> Any:
+    """The largest entry of an affine vector; of several expressions, the largest of them.
+
+    Two are compared entry by entry, where either may be a number or an array. Three or more have to be numbers.
+
+    Examples
+    --------
+    >>> import numpy as np, varopt as vo
+    >>> w = vo.Variable(3, name="w")
+    >>> vo.max(w)([1.0, -4.0, 2.0]), vo.sum(vo.max(w, np.zeros(3)))([1.0, -4.0, 2.0])
+    (2.0, 3.0)
+    >>> vo.max(w[0] + w[1], 2 * w[2], 0.5)([1.0, -4.0, 2.0])
+    4.0
+    """
+    if len(expressions) == 1:
+        return Objective([LargestBlock(_affine_vector("max", expressions[0]), 1.0, name="max")])
+    parts = [_scalar(e) for e in expressions]
+    wrong = next((e for e in parts if isinstance(e, Expression) and not isinstance(e, Affine)), None)
+    if wrong is not None or not any(isinstance(e, Affine) for e in parts):
+        raise ValueError(f"max needs affine expressions of variables, and numbers; got {_called(wrong or parts[0])}.")
+    if len(parts) == 2:
+        first, second = parts if isinstance(parts[0], Affine) else reversed(parts)
+        return pos(first - second) + second
+    if any(np.shape(e) if not isinstance(e, Affine) else e.shape for e in parts):
+        raise ValueError("max of three or more compares numbers; take the maximum of two vectors at a time.")
+    return Objective([LargestBlock(concatenate(parts), 1.0, name="max")])
+
+
+@lifted
+def sum_largest(expression: Any, count: Any) -> Objective:
+    """The sum of the `count` largest entries of an affine vector; a fraction counts the next one by that share.
+
+    Examples
+    --------
+    >>> import varopt as vo
+    >>> w = vo.Variable(4, name="w")
+    >>> vo.sum_largest(w, 2)([1.0, -4.0, 2.0, 5.0]), vo.sum_largest(w, 1.5)([1.0, -4.0, 2.0, 5.0])
+    (7.0, 6.0)
+    """
+    argument = _affine_vector("sum_largest", expression)
+    if not is_number(count) or not 0.0 < float(count) <= argument.rows:
+        raise ValueError(f"count must be a number above zero, and at most the length {argument.rows}; got {count!r}.")
+    return Objective([LargestBlock(argument, float(count))])
+
+
+@lifted
+def cvar(losses: Any, level: Any = 0.95) -> Objective:
+    """The conditional value at risk: the mean of the worst ``1 - level`` of the losses, an affine vector.
+
+    Examples
+    --------
+    >>> import numpy as np, varopt as vo
+    >>> x = vo.Variable(name="x")
+    >>> vo.cvar(x * np.arange(100.0), 0.95)({x: 1.0})
+    97.0
+    """
+    argument = _affine_vector("cvar", losses)
+    if not is_number(level) or not 0.0 <= float(level) < 1.0:
+        raise ValueError(f"level must be at least 0 and below 1; got {level!r}.")
+    count = (1.0 - float(level)) * argument.rows
+    nearest = float(round(count))
+    count = nearest if builtins.abs(count - nearest) <= 1e-9 * argument.rows and nearest else count
+    return Objective([LargestBlock(argument, count, name="cvar")]).scale(1.0 / count)
+
+
+def _affine_vector(name: str, expression: Any) -> Affine:
+    expression = _scalar(expression)
+    if not isinstance(expression, Affine):
+        raise ValueError(f"{name} needs an affine expression of variables; got {_called(expression)}.")
+    return expression
+
+
+@lifted
+def concatenate(expressions: Sequence[Any]) -> Affine:
+    """Affine expressions, and arrays, one after the other.
+
+    Examples
+    --------
+    >>> import varopt as vo
+    >>> w, b = vo.Variable(2, name="w"), vo.Variable(name="b")
+    >>> vo.concatenate([2 * w, b, [1.0]])({w: [1.0, 2.0], b: 5.0})
+    array([2., 4., 5., 1.])
+    """
+    parts = [_scalar(e) for e in expressions]
+    for part in parts:
+        if isinstance(part, Expression) and not isinstance(part, Affine):
+            raise ValueError(f"concatenate needs affine expressions, and arrays; got {part}.")
+    if not any(isinstance(part, Affine) for part in parts):
+        raise ValueError("concatenate needs at least one expression of variables.")
+    arrays = [part if isinstance(part, Affine) else np.atleast_1d(as_vector("an entry", part)) for part in parts]
+    lengths = [part.rows if isinstance(part, Affine) else part.size for part in arrays]
+    total, offset = builtins.sum(lengths), np.zeros(builtins.sum(lengths))
+    whole, start = None, 0
+    for part, length in zip(arrays, lengths, strict=True):
+        if isinstance(part, Affine):
+            place = sp.csr_array(
+                (np.ones(length), (np.arange(start, start + length), np.arange(length))), shape=(total, length)
+            )
+            here = part.transform(as_map("an embedding", place), (total,))
+            whole = here if whole is None else whole.add(here)
+        else:
+            offset[start : start + length] = part
+        start += length
+    return whole.add(offset) if offset.any() else whole  # type: ignore[union-attr,return-value]
 
 
 @lifted

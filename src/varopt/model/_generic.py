@@ -14,7 +14,13 @@ if TYPE_CHECKING:
     from varopt.model._objective import Objective
     from varopt.model._polynomial import Polynomial
 
-__all__ = ["as_affine", "as_polynomial", "compare", "multiply", "power", "total"]
+__all__ = ["absolute", "as_affine", "as_polynomial", "compare", "multiply", "power", "total"]
+
+
+@singledispatch
+def absolute(expression: Any) -> Any:
+    """The sizes of the entries, as Python's `abs`."""
+    raise TypeError(f"abs is of expressions; got {type(expression).__name__}.")
 
 
 @singledispatch

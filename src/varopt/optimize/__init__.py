@@ -4,6 +4,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from varopt.optimize._bound_descent import BoundResult
+from varopt.optimize._certify import certify
 from varopt.optimize._minimize import maximize, minimize, minimize_together
 from varopt.optimize._path import ResultPath, path
 from varopt.optimize._result import Result, Status
@@ -16,6 +17,7 @@ __all__ = [
     "Result",
     "ResultPath",
     "Status",
+    "certify",
     "maximize",
     "minimize",
     "minimize_energy",

@@ -11,7 +11,8 @@ Optimization*, arXiv:1212.4507, 2012.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+import warnings
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -19,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from varopt._display import Progress
-from varopt.bounds import Bound, PointsBound
+from varopt.bounds import Bound, NotFinite, PointsBound
 from varopt.certificates import Certificate, NoCertificate, Sampled
 from varopt.families import OneHotCategorical, OwnFamily
 from varopt.optimize._result import Result, Status, final_line, progress_line
@@ -123,6 +124,9 @@ def minimize_bound(
         status = Status.TIME_LIMIT
     except (KeyboardInterrupt, StopIteration):
         status = Status.INTERRUPTED
+    except NotFinite as error:  # a status, not a crash: what was seen before it is kept
+        warnings.warn(str(error), RuntimeWarning, stacklevel=3)
+        status = Status.FAILURES
     result = run.concluded(status)
     run.line.end(final_line(result))
     return result
@@ -225,12 +229,13 @@ class Coordinates:
         chosen = (
             list(available) if parameters is None else [parameters] if isinstance(parameters, str) else [*parameters]
         )
-        unknown = [name for name in chosen if name not in available]
+        wanted = {name for name in chosen if isinstance(name, Hashable)}  # not a list: variables compare as they like
+        unknown = [name for name in chosen if not isinstance(name, Hashable) or name not in available]
         if unknown or not chosen:
             known = ", ".join(map(repr, available))
             raise ValueError(f"parameters must name some of {known}; got {unknown[0]!r}." if unknown
                              else f"parameters must name at least one of {known}.")  # fmt: skip
-        return cls(tuple(available[name] for name in available if name in chosen))
+        return cls(tuple(available[name] for name in available if name in wanted))
 
     @property
     def units(self) -> Vector:
@@ -428,8 +433,9 @@ def _certified(bound: Bound, state: State, tol: float, status: Status | None) ->
     from varopt.solvers import settle
 
     objective = layout.objective
-    if all(v.kind != "real" for v in objective.variables):
-        return _bits(objective, layout.mean, state, status)
+    kinds = {v.kind == "real" for v in objective.variables}
+    if kinds != {True}:
+        return _bits(objective, layout.mean, state, status) if kinds == {False} else None
     try:
         problem = composite(objective)
     except NotComposite:

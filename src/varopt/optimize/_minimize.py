@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from varopt._clock import TimeUp, deadline
 from varopt._display import Progress
 from varopt._domains import as_finite
 from varopt._threads import one_thread
@@ -22,12 +23,14 @@ from varopt.certificates import (
     NoCertificate,
     Verifier,
     curves_down,
+    falls_along,
     falls_for_ever,
     floor,
     rests,
 )
 from varopt.composite import Composite, NotComposite, composite
 from varopt.model import Constraint, Expression, Objective, Parametric, Variable, as_constraints, as_objective
+from varopt.model.blocks import LargestBlock
 from varopt.model.points import ordered, split
 from varopt.optimize._result import Result, Status, final_line, progress_line
 from varopt.solvers import METHODS, Auto, State, Way, settle
@@ -42,14 +45,12 @@ _MORE_ENTRIES = 400_000  # of all rows, up to which a direction is looked for wh
 _STEEP = 1e5  # ratio of gradients beyond which steep terms may hide what others do far away
 _SHARE = 2.0**-12  # of the sizes of parts that counts as their unit, here as at zero
 _DOUBTFUL = 1e-3  # relative gap without an assumption beyond which one that closes it is not believed
+_TO_SETTLE = 1.0  # seconds at most in which a stopped run looks for its bracket
+_DEEP = 100.0  # times the sizes at zero, or the value at the last look, below which a direction is looked at
 _LARGE = 1500  # rows and columns beyond which factorisations of all kinds gain from threads
 
 
-class _TimeUp(Exception):
-    """The time limit was reached."""
-
-
-STOPPED = (_TimeUp, KeyboardInterrupt, StopIteration)  # what ends a run with what is known by then
+STOPPED = (TimeUp, KeyboardInterrupt, StopIteration)  # what ends a run with what is known by then
 
 
 def minimize(
@@ -74,7 +75,8 @@ def minimize(
         ``"auto"`` chooses, and other methods go on where one ends without a proof; `Result.method` says what ran. By
         name: ``"newton"`` (path following, then an exact
         crossover), ``"pivoting"`` (lassos), ``"block-descent"`` (large ones), ``"working-set"`` and ``"range"`` (more
-        variables than rows), ``"low-rank"`` (few combinations of many variables), ``"program"`` (small problems),
+        variables than rows), ``"low-rank"`` (few combinations of many variables), ``"orthogonal"`` (columns that are
+        nearly dependent), ``"program"`` (small problems),
         ``"taut-string"`` (total variation of a signal), ``"knots"`` (trend filtering), ``"multipliers"`` (sparse rows
         and a ridge), ``"interior-point"`` (other banded and sparse problems), ``"group-descent"`` (group lassos),
         ``"conic"`` and ``"group-newton"`` (other norms, of few rows and of many), ``"graduated"`` (what is not
@@ -138,8 +140,10 @@ def minimize(
     array([1., 0.])
     """
     if isinstance(f, Bound):
-        return _bound(f, space, method, x0, resume, {"tol": tol, "callback": callback, "progress": progress,
-                                                     "time_limit": time_limit, **black_box})  # fmt: skip
+        others = {"space": space, "x0": x0, "resume": resume, "subject_to": subject_to, "memory": memory,
+                  "method": None if method == "auto" else method}  # fmt: skip
+        own = {"tol": tol, "callback": callback, "progress": progress, "time_limit": time_limit}
+        return _bound(f, others, {**own, **black_box})
     if space is not None:
         shared = {"method": method, "x0": x0, "callback": callback, "progress": progress, "time_limit": time_limit}
         return _black_box(space, "minimize", f, {**shared, **black_box}, tol, resume, subject_to)
@@ -151,6 +155,13 @@ def minimize(
     if black_box:
         raise ValueError(f"{', '.join(map(repr, black_box))} applies to a black box only: give a callable and a space.")
     tol, time_limit = _check_options(tol, method, time_limit, callback)
+    if any(isinstance(block, LargestBlock) for block in objective.blocks):
+        from varopt.optimize._lifted import minimize_lifted  # which minimises what it makes of them
+
+        return minimize_lifted(
+            objective, constraints, tol=tol, method=method, x0=x0, resume=resume, callback=callback, progress=progress,
+            time_limit=time_limit,
+        )  # fmt: skip
     stored = any(block.stored for block in objective.blocks)
     if constraints:
         if stored:
@@ -172,8 +183,14 @@ def minimize(
         raise NotComposite(f"{refusal} See f.explain().") from None
     before, state.unit, line = state.elapsed, problem.unit, Progress(progress)
 
-    check = watch(line, callback, time_limit, before)
+    descent, watched = _Descent(objective, problem), watch(line, callback, time_limit, before)
+
+    def check(current: State) -> None:
+        descent.look(current)
+        watched(current)
+
     status: Status | None = None
+    left = _TO_SETTLE
     with threads(problem):
         try:
             if rests(problem, state.x):
@@ -184,13 +201,42 @@ def minimize(
                 state.see(state.x, float(objective(state.x)))
                 state.record()
             else:
-                solver.solve(problem, state, tol, check)
+                with deadline(None if time_limit is None else time_limit - (state.elapsed - before)):
+                    solver.solve(problem, state, tol, check)
+        except _Falls:
+            state.falls = True
         except STOPPED as reason:
             status = stopped(reason)
-            settle(problem, state)
-        result = conclude(objective, problem, state, tol, status, " > ".join(state.ran) or "none")
+            left = _TO_SETTLE if time_limit is None else min(_TO_SETTLE, 0.04 + 0.08 * time_limit)
+            settle(problem, state, left)
+        with deadline(None if status is None else left):
+            result = conclude(objective, problem, state, tol, status, " > ".join(state.ran) or "none")
         line.end(final_line(result))
         return result
+
+
+class _Falls(Exception):
+    """The objective falls without bound along a direction that was checked."""
+
+
+class _Descent:
+    """Looks whether a run that has come far down goes on for ever in the direction it has taken.
+
+    A pass over the data each time that the value has fallen a hundredfold.
+    """
+
+    def __init__(self, objective: Objective, problem: Composite) -> None:
+        self.objective = objective
+        self.bounded = bool(problem.not_convex) or floor(problem) > -math.inf
+        self.below = -_DEEP * max(problem.unit / _SHARE, 1e-300)
+
+    def look(self, state: State) -> None:
+        """Raise `_Falls` where the direction of the best point shows it."""
+        if self.bounded or not state.upper < self.below or math.isfinite(state.lower):
+            return
+        self.below = _DEEP * state.upper
+        if falls_along(self.objective, state.x):
+            raise _Falls
 
 
 def watch(line: Progress, callback: Any, time_limit: float | None, before: float = 0.0) -> Callable[[State], None]:
@@ -202,14 +248,14 @@ def watch(line: Progress, callback: Any, time_limit: float | None, before: float
         if callback is not None:
             callback(current)
         if time_limit is not None and current.elapsed - before > time_limit:
-            raise _TimeUp
+            raise TimeUp
 
     return check
 
 
 def stopped(reason: BaseException) -> Status:
     """How a run has ended that something has stopped."""
-    return Status.TIME_LIMIT if isinstance(reason, _TimeUp) else Status.INTERRUPTED
+    return Status.TIME_LIMIT if isinstance(reason, TimeUp) else Status.INTERRUPTED
 
 
 def threads(problem: Composite) -> Any:
@@ -256,12 +302,11 @@ def maximize(f: Any, space: Any = None, **options: Any) -> Result:
 _BOUND_OPTIONS = ("tol", "callback", "progress", "time_limit", "parameters", "schedule", "iterations")
 
 
-def _bound(f: Bound, space: Any, method: Any, x0: Any, resume: Any, options: dict[str, Any]) -> Result:
+def _bound(f: Bound, others: dict[str, Any], options: dict[str, Any]) -> Result:
     """Descend a bound in the parameters of its family."""
     from varopt.optimize._bound_descent import minimize_bound
 
-    given = [("space", space), ("x0", x0), ("resume", resume), ("method", None if method == "auto" else method)]
-    unknown = [name for name, value in given if value is not None]
+    unknown = [name for name, value in others.items() if value is not None]
     unknown += [name for name in options if name not in _BOUND_OPTIONS]
     if unknown:
         raise ValueError(
@@ -342,14 +387,16 @@ def _discrete(
     objective: Objective, options: dict[str, Any], resume: Any, constraints: tuple[Constraint, ...]
 ) -> Result:
     """Hand over to the solver of bits and choices."""
-    if constraints:
-        raise ValueError("subject_to does not apply to discrete variables yet: add penalties to the objective.")
     from varopt.optimize._discrete import minimize_discrete  # bits bring forty modules along
 
     unknown = [name for name in options if name not in _DISCRETE_OPTIONS]
     if unknown or resume is not None:
         raise ValueError(f"{unknown[0] if unknown else 'resume'} does not apply to discrete variables.")
     _check_options(options["tol"], "auto", options["time_limit"], options["callback"])
+    if constraints:
+        from varopt.optimize._discrete_constrained import minimize_constrained_bits
+
+        return minimize_constrained_bits(objective, constraints, **options)
     return minimize_discrete(objective, **options)
 
 
@@ -437,14 +484,16 @@ def _bracket(objective: Objective, problem: Composite, state: State, x: Vector, 
     if problem.not_convex or not math.isfinite(value):
         return claimed
     verifier = Verifier(objective, x)
-    proved = _proved(verifier, state, value, state.dual)
+    # Where the method has closed its own gap, it is worth while to try more than one way to prove that.
+    gap = 0.5 * tol * max(state.unit, abs(value)) if claimed.within(tol) else math.inf
+    proved = _proved(verifier, state, value, state.dual, gap)
     if proved.within(tol):
         return proved
     if claimed._replace(lower=floor(problem)).within(tol):
         # Parts that are at their least values prove it without any subgradient.
         at_rest = [np.zeros(r.count) for r in problem.rows]
         at_rest += [np.zeros(int(g.sizes[g.weights > 0.0].sum())) for g in problem.groups if np.any(g.weights > 0.0)]
-        proved = max(proved, _proved(verifier, state, value, at_rest), key=lambda b: b.lower)
+        proved = max(proved, _proved(verifier, state, value, at_rest, gap), key=lambda b: b.lower)
     # Of parts that cancel at x no digit may be left: then their own size is what the rounding is measured by.
     unit = max(state.unit, _SHARE * _sizes(problem, x))
     proved, claimed = proved._replace(unit=unit), claimed._replace(unit=unit)
@@ -454,7 +503,7 @@ def _bracket(objective: Objective, problem: Composite, state: State, x: Vector, 
         return proved
     if claimed.assumption and math.isfinite(proved.lower) and not proved.within(_DOUBTFUL) and _is_steep(problem):
         return proved  # steep terms may hide a far optimum: the assumption is not believed
-    if claimed.lower > proved.upper:
+    if claimed.lower > sum(verifier.value):
         return proved  # since the value at x refutes what is claimed
     upper = max(claimed.upper, proved.upper) if math.isfinite(proved.upper) else claimed.upper
     return claimed._replace(upper=upper, assumption=claimed.assumption or ROUNDING)
@@ -483,9 +532,11 @@ def _claimed(problem: Composite, state: State, value: float) -> _Bracket:
     return _Bracket(min(least, value), value, "", DualGap, state.unit) if least > claimed.lower else claimed
 
 
-def _proved(verifier: Verifier, state: State, value: float, dual: Sequence[Vector | None] | None) -> _Bracket:
+def _proved(
+    verifier: Verifier, state: State, value: float, dual: Sequence[Vector | None] | None, gap: float
+) -> _Bracket:
     """The bracket with all rounding charged; the value as the objective gives it is inside."""
-    lower, upper, _ = verifier.bracket(dual)
+    lower, upper, _ = verifier.bracket(dual, gap)
     return _Bracket(min(lower, value), max(upper, value), "", DualGap, state.unit)
 
 
@@ -501,4 +552,5 @@ def _status(objective: Objective, problem: Composite, state: State, bracket: _Br
         return Status.LOCAL
     # A lower bound that assumes nothing settles it.
     bounded = math.isfinite(bracket.lower) and not bracket.assumption
-    return Status.UNBOUNDED if not bounded and falls_for_ever(objective, _MORE_ENTRIES) is not None else Status.GAP_OPEN
+    falls = not bounded and (falls_along(objective, state.x) or falls_for_ever(objective, _MORE_ENTRIES) is not None)
+    return Status.UNBOUNDED if falls else Status.GAP_OPEN

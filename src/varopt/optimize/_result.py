@@ -306,6 +306,8 @@ class Result:
             )
             dispersion.set_xlabel(label)
         axes[0][0].set_ylabel("objective")
+        if self.passes:
+            axes[0][0].set_title(f"{self.passes} passes over the data", loc="left", fontsize="medium")
         axes[1][0].set_ylabel("sigma")
         axes[0][0].legend(title="bracket of the optimum")
         return Panels.of(axes)

@@ -1,11 +1,14 @@
 """Where rows live when they are not in memory: files, chunks, clusters and devices, read part by part."""
 
+from varopt.places._device import DeviceColumn, OnDevice, to_host
 from varopt.places._stored import Column, Derived, Part, Stored, Table, at, columns_in, joined
 from varopt.places._together import as_stored, rows, table_of
 
 __all__ = [
     "Column",
     "Derived",
+    "DeviceColumn",
+    "OnDevice",
     "Part",
     "Stored",
     "Table",
@@ -15,4 +18,5 @@ __all__ = [
     "joined",
     "rows",
     "table_of",
+    "to_host",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import uuid
 from abc import ABC, abstractmethod
@@ -160,7 +161,7 @@ class Stored(ABC):
         if isinstance(factor, (int, float, np.number)):
             return Derived(_Times(float(factor)), (self,))
         if isinstance(factor, (Stored, np.ndarray)) and self.ndim == np.ndim(factor) == 1:
-            return Derived(np.multiply, (self, factor))
+            return Derived(operator.mul, (self, factor))
         return NotImplemented
 
     __rmul__ = __mul__
@@ -169,7 +170,7 @@ class Stored(ABC):
         if isinstance(other, (int, float, np.number)):
             return Derived(_Plus(float(other)), (self,))
         if isinstance(other, (Stored, np.ndarray)) and self.ndim == np.ndim(other) == 1:
-            return Derived(np.add, (self, other))
+            return Derived(operator.add, (self, other))
         return NotImplemented
 
     __radd__ = __add__
@@ -179,6 +180,9 @@ class Stored(ABC):
 
     def __sub__(self, other: Any) -> Any:
         return NotImplemented if isinstance(other, (list, tuple)) or not hasattr(other, "__neg__") else self + (-other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return (-self) + other
 
     def __array__(self, *_: Any, **__: Any) -> NDArray[Any]:
         raise ValueError(
@@ -193,7 +197,7 @@ class _Times:
     factor: float
 
     def __call__(self, values: NDArray[Any]) -> NDArray[Any]:
-        return np.asarray(self.factor * values)
+        return self.factor * values
 
 
 @dataclass(frozen=True)
@@ -201,7 +205,7 @@ class _Plus:
     number: float
 
     def __call__(self, values: NDArray[Any]) -> NDArray[Any]:
-        return np.asarray(values + self.number)
+        return values + self.number
 
 
 class Column(Stored):

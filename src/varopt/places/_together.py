@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from varopt.places._chunks import OfIterable
-from varopt.places._files import FileColumn, RowsOfFile, npy, of_memmap, stretches
+from varopt.places._dask import DaskColumn, is_dask, of_dask, together
+from varopt.places._device import OnDevice, is_device_array, lies_elsewhere, on_device
+from varopt.places._files import RowsOfFile, npy, of_memmap, stretches
 from varopt.places._parquet import OfDataset, dataset_of, is_dataset
 from varopt.places._stored import Column, Part, Stored, Table
 
@@ -53,6 +55,10 @@ class Files(Table):
 def table_of(columns: Sequence[Column]) -> Table:
     """The one table that columns are read from together; a `ValueError` where there is none."""
     tables = list({id(c.table): c.table for c in columns}.values())
+    if len(tables) > 1 and all(isinstance(table, OnDevice) for table in tables):
+        return _one_device(tables)  # type: ignore[arg-type]
+    if len(tables) > 1 and all(isinstance(c, DaskColumn) for c in columns):
+        return together(columns)  # type: ignore[arg-type]
     counts = {table.count for table in tables}
     if len(counts) > 1:
         raise ValueError(f"data must have one number of rows; got {' and '.join(map(str, sorted(counts)))}.")
@@ -65,12 +71,25 @@ def table_of(columns: Sequence[Column]) -> Table:
     return Files(files)
 
 
+def _one_device(tables: list[OnDevice]) -> OnDevice:
+    """Arrays that were handed over one by one are one table if they are on one device."""
+    places, counts = {str(t.device) for t in tables}, {t.count for t in tables}
+    if len(places) > 1 or len(counts) > 1:
+        told = " and ".join(sorted(f"{t.count} rows on {t.device}" for t in tables))
+        raise ValueError(f"data must be of one number of rows and on one device; got {told}.")
+    return tables[0]
+
+
 def as_stored(value: Any, name: str = "") -> Stored | None:
     """What is not in memory as an array of ours; None for all else, and for what is small."""
     if isinstance(value, Stored):
         return value
     if type(value) is np.memmap and value.size > SMALL and value.dtype.kind in "biuf":
         return of_memmap(value, name)
+    if is_dask(value):
+        return of_dask(value, name)
+    if lies_elsewhere(value):
+        return on_device(value)[0]
     return None
 
 
@@ -80,12 +99,13 @@ def rows(source: Any, *, X: Any = None, y: Any = None, weight: Any = None) -> An
     Parameters
     ----------
     source : path, pattern, list of paths, pyarrow dataset, or iterable of chunks
-        Parquet files or folders of them; a ``.npy`` file, whose array is X; or an iterable of chunks ``(X, y)`` or
+        Parquet files or folders of them; a ``.npy`` file, whose array is X; an array of PyTorch, CuPy or JAX, which
+        stays on its device; an array or a data frame of Dask; or an iterable of chunks ``(X, y)`` or
         ``(X, y, weight)`` that starts again each time it is iterated over, or a function that makes one.
     X : list of str, optional
         The columns of Parquet files that are features; by default all but those of `y` and `weight`.
     y, weight : str, optional
-        The columns of targets and weights; beside a ``.npy`` file, the paths of theirs.
+        The columns of targets and weights; beside a ``.npy`` file or an array, those of theirs.
 
     Returns
     -------
@@ -106,6 +126,10 @@ def rows(source: Any, *, X: Any = None, y: Any = None, weight: Any = None) -> An
     >>> r.status.name, data.count
     ('OPTIMAL', 1500)
     """
+    if is_dask(source):
+        return _on_cluster(source, X, y, weight)
+    if is_device_array(source):
+        return _Arrays(*on_device(source, y, weight))  # type: ignore[arg-type]
     if isinstance(source, (str, Path)) and str(source).endswith(".npy"):
         return _arrays(source, y, weight)
     if isinstance(source, (str, Path)) or is_dataset(source):
@@ -119,10 +143,30 @@ def rows(source: Any, *, X: Any = None, y: Any = None, weight: Any = None) -> An
     return OfIterable(source, np.random.default_rng(0))
 
 
-class _Arrays:
-    """The columns of files that hold one array each."""
+def _on_cluster(source: Any, X: Any, y: Any, weight: Any) -> _Arrays:
+    """Columns of a data frame by name, or arrays beside each other."""
+    if hasattr(source, "columns"):
+        names = list(source.columns)
+        wanted = [n for n in (y, weight) if isinstance(n, str)] + list(X or [])
+        if absent := [n for n in wanted if n not in names]:
+            raise ValueError(f"the data have no column {absent[0]!r}; they have {', '.join(map(repr, names))}.")
+        features = list(X) if X is not None else [n for n in names if n not in (y, weight)]
+        y, weight = (source[n] if isinstance(n, str) else n for n in (y, weight))
+        source = source[features]
+    first = of_dask(source, "X")
+    rest = [None if a is None else of_dask(a, n, _like(first, a)) for n, a in (("y", y), ("weight", weight))]
+    return _Arrays(first, *rest)
 
-    def __init__(self, X: FileColumn, y: FileColumn | None, weight: FileColumn | None) -> None:
+
+def _like(first: DaskColumn, other: Any) -> Any:
+    """The lengths of another frame's partitions, where these are cut as the first is: so that they are not counted."""
+    return first.table.lengths if not hasattr(other, "chunks") and hasattr(other, "npartitions") else None
+
+
+class _Arrays:
+    """The columns of files that hold one array each, or of arrays on a device."""
+
+    def __init__(self, X: Column, y: Column | None, weight: Column | None) -> None:
         self.X, self.y, self.weight, self.count = X, y, weight, X.shape[0]
         table_of([c for c in (X, y, weight) if c is not None])
 

@@ -19,9 +19,10 @@ from varopt.search._checks import positive, whole
 from varopt.search._dimensions import Searchable
 from varopt.search._plot import plot_history
 from varopt.search._search import Search
-from varopt.search._space import as_space
+from varopt.search._space import SpaceLayout, as_space
 from varopt.search.journal import is_blank
 from varopt.search.workers import Workers, workers_for
+from varopt.solvers.natural_gradient import default_population
 
 __all__ = ["SearchResult", "minimize_black_box"]
 
@@ -83,7 +84,7 @@ def minimize_black_box(
     noisy: bool = False, vectorized: bool = False, executor: Any = None, asynchronous: bool = False,
     timeout: float | None = None, time_limit: float | None = None, target: float | None = None,
     callback: Callable[[Search], Any] | None = None, progress: bool = False,
-    journal: str | Path | None = None, max_failures: int = 100,
+    journal: str | Path | None = None, max_failures: int = 100, batch: int | None = None,
 ) -> SearchResult:  # fmt: skip
     """Minimise a black box: what `varopt.minimize` does when it is given a function and a space.
 
@@ -121,6 +122,9 @@ def minimize_black_box(
         after a crash.
     max_failures : int
         Stop when so many evaluations in a row have failed.
+    batch : int, optional
+        How many points are evaluated at once, by methods that do not need a whole generation (see `Search`): one by
+        default, which needs the fewest, and as many as a usual generation has where there is an executor.
 
     Returns
     -------
@@ -140,7 +144,9 @@ def minimize_black_box(
     budget = None if budget is None else whole("budget", budget, 1)
     settings = {"method": method, "seed": seed, "population": population, "x0": x0, "sigma": sigma,
                 "maximize": maximize, "noisy": noisy, "asynchronous": asynchronous}  # fmt: skip
-    search = _begin(space, journal, settings)
+    if batch is None and (executor is not None or vectorized) and population is None and not asynchronous:
+        batch = default_population(SpaceLayout(space).columns)  # whoever evaluates: the result depends on none of them
+    search = _begin(space, journal, settings, {"budget": budget, "batch": batch})
     total = 1000 * search._layout.columns if budget is None else budget
     layout = search._layout
     try:
@@ -226,12 +232,13 @@ class _Run:
         return None
 
 
-def _begin(space: Any, journal: str | Path | None, settings: dict[str, Any]) -> Search:
+def _begin(space: Any, journal: str | Path | None, settings: dict[str, Any], hints: dict[str, Any]) -> Search:
+    """A new search, or the one in the journal, which keeps the hints that it was begun with."""
     if journal is None or is_blank(Path(journal)):
-        return Search(space, journal=journal, **settings)
+        return Search(space, journal=journal, **settings, **hints)
     search = Search.load(journal, space)
     fresh = Search(space, **{**settings, "seed": search.seed if settings["seed"] is None else settings["seed"]})
-    differing = [name for name, value in fresh.settings.items() if search.settings[name] != value]
+    differing = [name for name in settings if search.settings[name] != fresh.settings[name]]
     if differing:
         search.close()
         name = differing[0]

@@ -19,7 +19,7 @@ from varopt.solvers.descent import (
 from varopt.solvers.interior_point import InteriorPoint
 from varopt.solvers.lasso import BlockDescent, Pivoting, pivoted_along
 from varopt.solvers.nonconvex import Graduated
-from varopt.solvers.reductions import LowRank, Range, Reduction, WorkingSet
+from varopt.solvers.reductions import LowRank, Orthogonal, Range, Reduction, WorkingSet
 from varopt.solvers.signals import Knots, TautString
 
 __all__ = [
@@ -42,6 +42,7 @@ __all__ = [
     "Multipliers",
     "Nested",
     "Newton",
+    "Orthogonal",
     "Pivoting",
     "Program",
     "Range",

@@ -19,6 +19,7 @@ __all__ = [
     "convex",
     "explicit_matrix",
     "kinks",
+    "no_matrix",
     "no_single_variables",
     "only_kinks",
     "piecewise_quadratic",
@@ -60,6 +61,11 @@ def quadratic_part(problem: Composite) -> str:
 def explicit_matrix(problem: Composite) -> str:
     """A quadratic that is given as a matrix, and not by squares of rows."""
     return "its quadratic is not given as a matrix." if problem.matrix is None or problem.squares else ""
+
+
+def no_matrix(problem: Composite) -> str:
+    """A quadratic, if any, that is given by squares of rows."""
+    return "" if problem.matrix is None else "its quadratic is given as a matrix."
 
 
 def no_single_variables(problem: Composite) -> str:

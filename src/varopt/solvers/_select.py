@@ -14,7 +14,7 @@ from varopt.solvers.descent import LBFGS, DiagonalNewton, GroupNewton, Newton, P
 from varopt.solvers.interior_point import Conic, InteriorPoint
 from varopt.solvers.lasso import BlockDescent, GroupDescent, Pivoting
 from varopt.solvers.nonconvex import Graduated
-from varopt.solvers.reductions import LowRank, Range, WorkingSet
+from varopt.solvers.reductions import LowRank, Orthogonal, Range, WorkingSet
 from varopt.solvers.signals import Knots, TautString
 
 __all__ = ["METHODS", "Auto"]
@@ -22,8 +22,7 @@ __all__ = ["METHODS", "Auto"]
 # In order: the first that suits the problem and does not refuse it is taken.
 _ORDER: tuple[Way, ...] = (
     TautString(), Knots(), BlockDescent(), WorkingSet(), Range(), LowRank(), Pivoting(), Multipliers(),
-    InteriorPoint(), Program(), Newton(), GroupDescent(), Conic(), GroupNewton(),
-    Graduated(),
+    InteriorPoint(), Orthogonal(), Program(), Newton(), GroupDescent(), Conic(), GroupNewton(), Graduated(),
 )  # fmt: skip
 METHODS: dict[str, Way] = {way.name: way for way in (*_ORDER, DiagonalNewton(), LBFGS())}
 
@@ -35,7 +34,7 @@ _AFTER: dict[str, tuple[Way, ...]] = {
     "knots": (InteriorPoint(),),
     "pivoting": (Newton(), *_AT_LAST),
     "multipliers": (InteriorPoint(),),
-    "interior-point": (),
+    "interior-point": (Program(), Newton(thorough=True)),
     "program": (Newton(), *_AT_LAST),
     "newton": _AT_LAST,
     "group-descent": (Conic(), GroupNewton()),
@@ -43,6 +42,7 @@ _AFTER: dict[str, tuple[Way, ...]] = {
     "group-newton": (),
     "graduated": (),
 }
+_DENSE = 1000  # variables of a sparse problem up to which dense methods go on after interior points
 _FORMED = 5000  # variables up to which what goes on after another may form their matrix, if it is dense
 
 
@@ -116,6 +116,8 @@ class Auto:
             if way is None:
                 return
             yield way
+        if way.name == "interior-point" and problem.size > _DENSE:
+            return
         if small or way.name == "newton":  # newton has formed the matrix by then
             yield from self._possible(problem, _AFTER.get(way.name, ()))
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import numpy as np
 from numpy.typing import NDArray
 
+from varopt._clock import TimeUp, deadline, tick
 from varopt.bounds import CompositeBound, RowNoise
 from varopt.certificates import bracket
 from varopt.composite import Composite
@@ -15,15 +18,19 @@ __all__ = ["settle"]
 
 Vector = NDArray[np.float64]
 
+_SMALL = 1e6  # operations that no clock is needed for
 _SIGMAS = (1.0, 0.1, 0.01)  # relative dispersions whose derivatives are tried as the dual point
 
 
-def settle(problem: Composite, state: State) -> None:
-    """Give a stopped run the best bracket that its latest point proves, where it has none yet."""
+def settle(problem: Composite, state: State, seconds: float = 1.0) -> None:
+    """Give a stopped run the best bracket that its latest point proves in so many seconds, where it has none yet."""
     x = state.x if state.latest is None else state.latest
     if problem.not_convex or problem.not_quadratic or np.isfinite(state.lower) or not np.all(np.isfinite(x)):
         return
-    lengths = typical_lengths(problem, x)
-    for sigma in _SIGMAS:
-        state.see(*bracket(CompositeBound(problem, x, RowNoise(sigma, lengths))))
+    small = problem.row_count * problem.size**2 <= _SMALL
+    with deadline(None if small else seconds), suppress(TimeUp):
+        lengths = typical_lengths(problem, x)
+        for sigma in _SIGMAS:
+            tick()
+            state.see(*bracket(CompositeBound(problem, x, RowNoise(sigma, lengths))))
     state.record()

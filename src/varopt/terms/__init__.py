@@ -8,6 +8,7 @@ array([2., 1., 0.])
 CONVEX
 """
 
+from varopt.terms._composition import composed
 from varopt.terms._curvature import AFFINE, CONCAVE, CONVEX, UNKNOWN, Curvature
 from varopt.terms._gaussian import expectations_of
 from varopt.terms._named import (
@@ -45,6 +46,7 @@ __all__ = [
     "abs_",
     "capped_abs",
     "clip",
+    "composed",
     "dead_zone",
     "epsilon_insensitive",
     "expectations_of",

@@ -44,7 +44,7 @@ def kink_derivatives(kink: Kink, mean: Any, sigma: Any) -> tuple[Vector, Vector]
     if type(mean) is not np.ndarray or mean.dtype != np.float64 or not 0 < mean.size <= _SHORT:
         return None
     rowwise = type(sigma) is np.ndarray and sigma.shape == mean.shape and sigma.dtype == np.float64
-    if not rowwise and type(sigma) is not float:
+    if not rowwise and not isinstance(sigma, float):
         return None
     if not (np.minimum.reduce(sigma, axis=None) if rowwise else sigma) > 0.0:
         return None

@@ -30,6 +30,11 @@ def kernelised(rng, n=400, rank=6):
     return vo.quad_form(beta, K) + vo.sum(vo.hinge(K @ beta))
 
 
+def nearly_dependent(rng, n=60):
+    X = rng.uniform(0.9, 1.1, (n, 1)) ** np.arange(4)
+    return vo.sum(vo.pinball(rng.standard_normal(n) - X @ vo.Variable(4), 0.3)) + vo.sum_squares(X @ vo.Variable(4))
+
+
 CASES = {
     "working-set: squares": ("working-set", lambda rng: wide(rng, "squares", vo.norm1)),
     "working-set: pinball": ("working-set", lambda rng: wide(rng, "pinball", vo.norm1)),
@@ -38,6 +43,7 @@ CASES = {
     "range: huber": ("range", lambda rng: wide(rng, "huber", vo.sum_squares)),
     "range: squares": ("range", lambda rng: wide(rng, "squares", vo.sum_squares)),
     "low-rank: hinge": ("low-rank", kernelised),
+    "orthogonal: pinball": ("orthogonal", nearly_dependent),
 }
 
 

@@ -10,7 +10,9 @@ from varopt.model.blocks._blocks import (
     QuadraticBlock,
     TermBlock,
     weighted,
+    written_term,
 )
+from varopt.model.blocks._largest_block import LargestBlock
 from varopt.model.blocks._polynomial_block import PolynomialBlock, combined, written
 
 __all__ = [
@@ -18,6 +20,7 @@ __all__ = [
     "Block",
     "ComposedBlock",
     "Culprit",
+    "LargestBlock",
     "NormBlock",
     "Points",
     "PolynomialBlock",
@@ -26,4 +29,5 @@ __all__ = [
     "combined",
     "weighted",
     "written",
+    "written_term",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -30,6 +31,7 @@ __all__ = [
     "NormBlock",
     "QuadraticBlock",
     "TermBlock",
+    "written_term",
 ]
 
 Vector = NDArray[np.floating[Any]]
@@ -133,6 +135,14 @@ def _weighted_sum(weights: Any, values: Vector) -> Any:
     return weights * values.sum(axis=-1) if np.ndim(weights) == 0 else values @ weights
 
 
+def written_term(term: PiecewisePolynomial, argument: str) -> str:
+    """A term of an argument; the name of a term of a term says itself where z goes."""
+    if "(" in term.name:
+        return re.sub(r"\bz\b", lambda _: argument, term.name)
+    parameters = [f"{v:g}" if np.ndim(v) == 0 else "..." for v in term.parameters.values()]
+    return f"{term.name}({', '.join([argument, *parameters])})"
+
+
 class _RowBlock(Block):
     """A block with one entry per row of its argument: a term, applied to something."""
 
@@ -165,8 +175,7 @@ class _RowBlock(Block):
 
     def entry(self) -> str:
         """One row in the user's terms, without its weight."""
-        parameters = [f"{v:g}" if np.ndim(v) == 0 else "..." for v in self.term.parameters.values()]
-        return f"{self.term.name}({', '.join([str(self.argument), *parameters])})"
+        return written_term(self.term, str(self.argument))
 
     def describe(self) -> str:
         return f"sum({self.entry()})" if self.argument.shape else self.entry()

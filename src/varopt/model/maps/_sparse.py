@@ -107,6 +107,12 @@ class Difference(Sparse):
                 part += entry * values
         return out
 
+    def gram_diagonal(self, weights: Vector) -> Vector:
+        out = np.zeros(self.shape[1])
+        for start, entry in enumerate(self.row):
+            out[start : start + self.shape[0]] += entry**2 * weights
+        return out
+
     @cached_property
     def _finite(self) -> bool:
         return True

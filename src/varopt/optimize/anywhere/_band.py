@@ -19,7 +19,7 @@ from varopt.model import Objective
 from varopt.optimize.anywhere._problem import Problem
 from varopt.places import Part
 
-__all__ = ["Band", "band_of", "strayed"]
+__all__ = ["Band", "band_of", "strayed", "typical_lengths"]
 
 Vector = NDArray[np.float64]
 
@@ -97,6 +97,16 @@ def _curvature(rows: Rows, z: Vector, size: int) -> Vector:
             continue
         weights += np.where(distance <= window, rows.weights * jump / (2.0 * window), 0.0)
     return weights
+
+
+def typical_lengths(problem: Problem, sample: Part, x: Vector) -> list[float]:
+    """The typical distance of rows from a knot, for each block."""
+    lengths = []
+    for block in problem.blocks:
+        rows = rows_of(block.at(sample), problem.variables)
+        distance = rows.knot_distance(rows.positions(x)) if rows.term.knots else np.ones(1)
+        lengths.append(float(np.median(distance)) or float(np.max(distance)) or 1.0)
+    return lengths
 
 
 def strayed(problem: Problem, kept: Sequence[Part | None], step: Vector, factor: Vector) -> bool:

@@ -24,14 +24,15 @@ from varopt.certificates import Verifier
 from varopt.model import Objective
 from varopt.optimize._result import Result, Status
 from varopt.optimize.anywhere._ask import Ask
-from varopt.optimize.anywhere._band import Band, band_of, strayed
-from varopt.optimize.anywhere._path import follow
+from varopt.optimize.anywhere._band import Band, band_of, strayed, typical_lengths
+from varopt.optimize.anywhere._device import DeviceRows
+from varopt.optimize.anywhere._path import Reached, follow, on_sample, unit_of
 from varopt.optimize.anywhere._problem import Problem
-from varopt.optimize.anywhere._sweep import BadRow, Sweep, Swept, inspect
-from varopt.places import Part, joined
+from varopt.optimize.anywhere._sweep import BadRow, Moments, Sweep, Swept, inspect
+from varopt.places import OnDevice, Part, joined
 from varopt.solvers import State
 
-__all__ = ["Options", "TooLittleMemory", "run"]
+__all__ = ["Options", "TooLittleMemory", "run", "value_of"]
 
 Vector = NDArray[np.float64]
 Minimize = Callable[..., Result]
@@ -44,6 +45,10 @@ _COPIES = 8  # of the rows of a small problem that its solution may take in memo
 _ROUGH = 2.0  # deviation, in errors of the pilot, at which a small problem is taken up
 _SMALL = 1e-2  # of the error of a sample that its own gap may be
 _REACH = 6.0  # deviations from a knot within which rows are kept after the path
+_CHANCE = 5.0  # times what the minimiser of a bound is expected to be off by
+_PILOT, _PILOT_SHARE = 1000, 40  # rows of a pilot where passes are cheap: so many, or so many for each variable
+_FEW = 2000  # rows of a small problem there
+_THINNED, _SHARE = 4000, 16  # rows for each variable that go before all of them, or the share of all, where more
 _ALL = 1 << 20  # entries up to which all rows are read, and nothing else is done
 
 
@@ -71,32 +76,75 @@ def solve(problem: Problem, state: State, options: Options) -> Generator[Ask, An
     if entries <= _ALL or 2 * wanted >= problem.count:
         yield from _at_once(problem, state, options)
         return
+    cheap = isinstance(problem.table, OnDevice)  # passes cost less than rows on the host
+    if cheap:
+        wanted = min(wanted, max(_PILOT, _PILOT_SHARE * problem.size))
     sample: Part = yield Ask(rows=wanted)
+    if cheap and problem.knotted:
+        x = state.latest = on_sample(problem, sample)
+        yield from _closer(problem, state, options, x, sample, cheap)
+        return
     pilot = options.minimize(
         problem.on(sample, problem.count / sample.count), tol=max(options.tol, _SMALL * problem.size / wanted)
     )
     state.unit, state.latest, x = pilot.state.unit, pilot.x, pilot.x  # type: ignore[union-attr]
     state.steps += pilot.nit
     band, error = band_of(problem, sample, x, problem.count), math.sqrt(problem.size / sample.count)
-    del sample
     few = options.memory // (_COPIES * problem.row_bytes)  # rows that a small problem may have
-    if not problem.curved and band.most * problem.count > few:
-        x, band = yield from _nearer(problem, state, x, band, few)
+    if problem.knotted and band.most * problem.count > few:
+        yield from _closer(problem, state, options, x, sample, cheap)
+    else:
+        del sample
+        yield from _freeze(problem, state, options, x, band, error)
+
+
+def _closer(
+    problem: Problem, state: State, options: Options, x: Vector, sample: Part, cheap: bool
+) -> Generator[Ask, Any, None]:
+    """By the path on all rows, until few enough are near a knot to be kept."""
+    few = options.memory // (_COPIES * problem.row_bytes)
+    if cheap:
+        few = min(few, max(_FEW + _PILOT_SHARE * problem.size, math.isqrt(problem.count)))
+    lengths, error = typical_lengths(problem, sample, x), math.sqrt(problem.size / sample.count)
+    if not math.isfinite(state.upper):
+        state.unit = unit_of(problem, sample)
+    del sample
+    x, band, error = yield from _nearer(problem, state, x, lengths, error, few, cheap)
     yield from _freeze(problem, state, options, x, band, error)
 
 
 def _nearer(
-    problem: Problem, state: State, x: Vector, band: Band, few: int
-) -> Generator[Ask, Any, tuple[Vector, Band]]:
-    """Follow the path on all rows until few enough are near a knot, and keep those."""
+    problem: Problem, state: State, x: Vector, lengths: Sequence[float], error: float, few: int, cheap: bool
+) -> Generator[Ask, Any, tuple[Vector, Band, float]]:
+    """Follow the path on all rows until few enough lie where the optimum may take them, and keep those.
+
+    The minimiser of the bound at sigma is about ``sigma^2 + sqrt(sigma p / n)`` from the optimum, in typical distances
+    of rows from a knot: what smoothing changes in the mean, and by chance.
+    """
 
     def step() -> None:
         state.steps += 1
 
-    start = [max(band.least[b], reach / _REACH) for b, reach in enumerate(band.reaches)]
-    path = yield from follow(problem, x, start, lambda near: 2 * near <= few, step)
-    state.latest, state.sigma = path.x, path.deviations[0] / start[0]
-    return path.x, Band.within([_REACH * s for s in path.deviations], problem.size, path.near / problem.count)
+    def reach(sigma: float) -> float:
+        return min(_REACH * sigma, _CHANCE * (sigma**2 + math.sqrt(sigma * problem.size / problem.count)))
+
+    def last(at: Reached) -> bool:
+        sigma = at.deviations[0] / lengths[0]
+        state.latest, state.sigma = at.x, sigma
+        return at.near * reach(sigma) / (4.0 * sigma) <= few
+
+    every = max(1, problem.count // max(_THINNED * problem.size, problem.count // _SHARE)) if cheap else 1
+    if every > 4:
+        rough = math.sqrt(problem.size * every / problem.count)
+        start = [min(1.0, error) * length for length in lengths]
+        thin = yield from follow(
+            problem, x, start, lambda at: at.deviations[0] <= 2.0 * rough * lengths[0], step, every
+        )
+        x, error = thin.x, min(error, 2.0 * rough)
+    path = yield from follow(problem, x, [min(1.0, error) * length for length in lengths], last, step)
+    sigma = path.deviations[0] / lengths[0]
+    share = path.near * reach(sigma) / (4.0 * sigma) / problem.count
+    return path.x, Band.within([reach(sigma) * length for length in lengths], problem.size, share), reach(sigma)
 
 
 def _at_once(problem: Problem, state: State, options: Options) -> Generator[Ask, Any, None]:
@@ -104,7 +152,7 @@ def _at_once(problem: Problem, state: State, options: Options) -> Generator[Ask,
     parts: Part = yield Ask(rows=-1)
     result = options.minimize(problem.on(parts), tol=options.tol)
     state.unit = result.state.unit  # type: ignore[union-attr]
-    state.x, state.upper, state.lower = result.x, result.upper, result.lower
+    state.x, state.upper, state.lower, state.bound = result.x, result.upper, result.lower, result.fun
     state.assumption, state.falls = result.certificate.assumption, result.status is Status.UNBOUNDED
     state.steps += result.nit
     state.ran = [result.method]
@@ -207,6 +255,22 @@ def _prove(state: State, small: Objective, result: Result, radius: Vector, sprea
         see_lower(state, charged, result.certificate.assumption)
 
 
+def value_of(problem: Problem, x: Vector, memory: int) -> tuple[float, float]:
+    """The objective at a point, and an upper bound of it, by one pass over the data."""
+    state, table = State(x), problem.table
+    work = [(0, [Sweep(x)] * len(problem.blocks))]
+    size = max(1, min(table.count, min(_PART, memory // 32) // problem.row_bytes))
+    try:
+        if isinstance(table, OnDevice):
+            swept = _Device(table, problem.columns).answers([problem], work)[0]
+        else:
+            swept = _pass(table, problem.columns, [problem], work, size, lambda _: None)[0]
+    except BadRow as bad:
+        raise ValueError(bad.sentence(table.locate(bad.row))) from None
+    see_value(problem, state, x, swept)
+    return state.bound, state.upper
+
+
 class _Sums(tuple[Any, ...]):
     """Several sums that are added up side by side."""
 
@@ -232,6 +296,7 @@ def run(problems: Sequence[Problem], states: Sequence[State], options: Options, 
     running = [solve(p, s, options) for p, s in zip(problems, states, strict=True)]
     asked: list[tuple[int, Ask]] = []
     answers: dict[int, Any] = dict.fromkeys(range(len(problems)))
+    device = _Device(table, columns) if isinstance(table, OnDevice) else None
     with one_thread():
         while True:
             asked = []
@@ -254,10 +319,33 @@ def run(problems: Sequence[Problem], states: Sequence[State], options: Options, 
                     answers |= dict.fromkeys([i for i, _ in samples], part)
                 work = [(i, ask.work) for i, ask in asked if not ask.rows]
                 if work:
-                    answers |= _pass(table, columns, problems, work, size, partial(_later, tick, passes))
+                    if device is not None:
+                        answers |= device.answers(problems, work)
+                        tick(passes + 1)
+                    else:
+                        answers |= _pass(table, columns, problems, work, size, partial(_later, tick, passes))
                     passes += 1
             except BadRow as bad:
                 raise ValueError(bad.sentence(table.locate(bad.row))) from None
+
+
+class _Device:
+    """The blocks of problems on a device."""
+
+    def __init__(self, table: OnDevice, columns: Any) -> None:
+        self.table, self.columns, self.known = table, columns, {}  # type: ignore[var-annotated]
+
+    def answers(self, problems: Sequence[Problem], work: Any) -> dict[int, Any]:
+        """One pass, for all that is asked."""
+        return {
+            i: [self._answer(i, b, problems[i], request) for b, request in enumerate(requests)] for i, requests in work
+        }
+
+    def _answer(self, i: int, b: int, problem: Problem, request: Sweep | Moments) -> Any:
+        if (i, b) not in self.known:
+            self.known[i, b] = DeviceRows(problem.blocks[b], problem.variables, self.table, self.columns)
+        rows = self.known[i, b]
+        return rows.moments(request) if isinstance(request, Moments) else rows.sweep(request)
 
 
 def _later(tick: Callable[[float], None], passes: int, done: float) -> None:

@@ -14,12 +14,12 @@ from varopt.certificates import DualGap, NoCertificate, floor
 from varopt.composite import composite
 from varopt.model import Objective
 from varopt.optimize._result import Result, Status, final_line
-from varopt.optimize.anywhere._engine import Minimize, Options, run
+from varopt.optimize.anywhere._engine import Minimize, Options, run, value_of
 from varopt.optimize.anywhere._memory import bytes_of
 from varopt.optimize.anywhere._problem import Problem
 from varopt.solvers import State
 
-__all__ = ["METHOD", "minimize_stored"]
+__all__ = ["METHOD", "enclosed_stored", "minimize_stored"]
 
 Vector = NDArray[np.float64]
 
@@ -83,10 +83,16 @@ def minimize_stored(
     return results
 
 
+def enclosed_stored(objective: Objective, x: Vector, memory: Any = None) -> tuple[float, float]:
+    """The value of an objective whose rows are not in memory, and an upper bound of it, by one pass."""
+    return value_of(Problem(objective), x, bytes_of(memory))
+
+
 def _concluded(problem: Problem, state: State, tol: float, status: Status | None, passes: int) -> Result:
     objective = problem.objective
     x = state.x if math.isfinite(state.upper) or state.latest is None else state.latest
-    lower = max(state.lower, _floor(problem))
+    # No lower bound is above a value: one that came out so would be the sign of a mistake, and is not passed on.
+    lower = max(state.lower if state.lower <= state.upper else -math.inf, _floor(problem))
     assumption = state.assumption if lower == state.lower else ""
     if status is None:
         reached = state.upper - lower <= state.allowed(tol)

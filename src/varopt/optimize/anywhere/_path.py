@@ -17,10 +17,12 @@ from varopt.bounds import CompositeBound, RowNoise
 from varopt.composite import composite
 from varopt.model import Objective
 from varopt.optimize.anywhere._ask import Ask
+from varopt.optimize.anywhere._band import typical_lengths
 from varopt.optimize.anywhere._problem import Problem
 from varopt.optimize.anywhere._sweep import Moments, Moved
+from varopt.places import Part
 
-__all__ = ["Reached", "follow"]
+__all__ = ["Reached", "follow", "on_sample", "unit_of"]
 
 Vector = NDArray[np.float64]
 
@@ -47,12 +49,13 @@ class _Evaluated(NamedTuple):
 
 
 def follow(
-    problem: Problem, x: Vector, deviations: Sequence[float], last: Callable[[int], bool], step: Callable[[], None]
-) -> Generator[Ask, Any, Reached]:
-    """Lower the bound while deviations fall, until `last` says that few enough rows are near."""
+    problem: Problem, x: Vector, deviations: Sequence[float], last: Callable[[Reached], bool],
+    step: Callable[[], None], every: int = 1,
+) -> Generator[Ask, Any, Reached]:  # fmt: skip
+    """Lower the bound while deviations fall, until `last`; of `every` rows one stands for all."""
     deviations, first = list(deviations), list(deviations)
     while True:
-        at = yield from _evaluate(problem, x, deviations, first)
+        at = yield from _evaluate(problem, x, deviations, first, every)
         for _ in range(_STEPS):
             move = solve_definite(at.hessian, -at.gradient)
             decrement = -float(at.gradient @ move)
@@ -60,22 +63,44 @@ def follow(
                 break
             step()
             length = 1.0
-            there = yield from _evaluate(problem, x + move, deviations, first)
+            there = yield from _evaluate(problem, x + move, deviations, first, every)
             while there.value > at.value - _ARMIJO * length * decrement + 1e-13 * abs(at.value) and length > 1e-6:
                 length *= 0.3
-                there = yield from _evaluate(problem, x + length * move, deviations, first)
+                there = yield from _evaluate(problem, x + length * move, deviations, first, every)
             x, at = x + length * move, there
             if decrement <= at.added:
                 break
-        if last(at.near) or deviations[0] <= _SMALLEST * first[0]:
-            return Reached(x, deviations, at.near)
+        reached = Reached(x, deviations, at.near)
+        if last(reached) or deviations[0] <= _SMALLEST * first[0]:
+            return reached
         deviations = [_FACTOR * s for s in deviations]
 
 
+def on_sample(problem: Problem, sample: Part) -> Vector:
+    """Where the path on a sample ends, at about its own error: no proof is needed of it, and no exact optimum."""
+    scale, x = problem.count / sample.count, np.zeros(problem.size)
+    lengths = typical_lengths(problem, sample, x)
+    rough = float(np.sqrt(problem.size / sample.count))
+    path = follow(problem, x, lengths, lambda at: at.deviations[0] <= 2.0 * rough * lengths[0], lambda: None)
+    answer: Any = None
+    while True:
+        try:
+            ask = path.send(answer)
+        except StopIteration as end:
+            return np.asarray(end.value.x)
+        moved = [m.of(block, problem.variables, sample) for block, m in zip(problem.blocks, ask.work, strict=True)]
+        answer = [Moved(scale * m.value, scale * m.gradient, scale * m.hessian, scale * m.added, m.near) for m in moved]
+
+
+def unit_of(problem: Problem, sample: Part) -> float:
+    """What values below count as, where a gap is relative: as of all rows, estimated by a sample of them."""
+    return composite(problem.on(sample, problem.count / sample.count)).unit
+
+
 def _evaluate(
-    problem: Problem, x: Vector, deviations: Sequence[float], first: Sequence[float]
+    problem: Problem, x: Vector, deviations: Sequence[float], first: Sequence[float], every: int
 ) -> Generator[Ask, Any, _Evaluated]:
-    moved: list[Moved] = yield Ask(work=[Moments(x, s) for s in deviations])
+    moved: list[Moved] = yield Ask(work=[Moments(x, s, every) for s in deviations])
     value, gradient, hessian = _penalties(problem, x, deviations[0] / first[0])
     return _Evaluated(
         value + sum(m.value for m in moved), gradient + sum(m.gradient for m in moved),

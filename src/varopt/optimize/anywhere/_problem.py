@@ -87,6 +87,11 @@ class Problem:
         return any(block.term.degree > 1 for block in self.blocks)
 
     @property
+    def knotted(self) -> bool:
+        """Whether there are knots at all."""
+        return any(block.term.knots for block in self.blocks)
+
+    @property
     def row_bytes(self) -> int:
         """What a row takes in memory, in double precision."""
         return 8 * sum(int(np.prod(c.shape[1:])) + 1 for c in self.columns)

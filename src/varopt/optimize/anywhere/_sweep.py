@@ -20,7 +20,7 @@ from varopt.model import Variable
 from varopt.model.blocks import TermBlock
 from varopt.places import Part
 
-__all__ = ["BadRow", "Moments", "Moved", "Sweep", "Swept", "inspect"]
+__all__ = ["BadRow", "Moments", "Moved", "Sweep", "Swept", "find_bad", "inspect"]
 
 Vector = NDArray[np.float64]
 
@@ -129,6 +129,11 @@ class Moved:
             self.added + other.added, self.near + other.near,
         )  # fmt: skip
 
+    def times(self, factor: int) -> Moved:
+        """Times a number."""
+        added, near = factor * self.added, factor * self.near
+        return Moved(factor * self.value, factor * self.gradient, factor * self.hessian, added, near)
+
 
 @dataclass(frozen=True)
 class Moments:
@@ -136,6 +141,7 @@ class Moments:
 
     x: Vector
     deviation: float
+    every: int = 1  # of so many rows one is looked at, and stands for them
 
     def of(self, block: TermBlock, variables: tuple[Variable, ...], part: Part) -> Moved:
         """The sums over a part."""

@@ -22,6 +22,7 @@ Weights = Sequence[Vector]  # of each constraint, one for each of its rows
 
 FIRST = 8.0  # times the estimate of a multiplier, which the first weights are
 _PROBES = 8  # random vectors that stand in for the rows of an operator
+_ZERO = 4 * float(np.finfo(np.float64).eps)  # share of the largest coordinate that counts as zero
 ROUNDING = 1e-12  # share of the size of what is compared by which rounding may violate a constraint
 
 
@@ -136,8 +137,12 @@ class Penalised:
         return np.abs(z) if c.is_equality else np.maximum(z, 0.0)
 
     def allowed(self, x: Vector) -> list[Vector]:
-        """What rounding may make of that, for each row: a share of the sizes of what is compared."""
-        return [ROUNDING * (spread(r.linear, np.abs(x)) + np.abs(r.offset)) for r in self.rows]
+        """What rounding may make of that, for each row: a share of the sizes of what is compared.
+
+        A coordinate that should be zero is so but for the rounding of the largest one.
+        """
+        size = np.abs(x) + _ZERO / ROUNDING * float(np.abs(x).max(initial=0.0))
+        return [ROUNDING * (spread(r.linear, size) + np.abs(r.offset)) for r in self.rows]
 
     def violation(self, x: Vector) -> float:
         """The largest excess."""
@@ -155,6 +160,7 @@ def _is_explicit(linear: Map) -> bool:
 def spread(linear: Map, scale: Vector) -> Vector:
     """The lengths of the rows with columns times `scale`; of an operator, about."""
     if _is_explicit(linear):
-        return np.sqrt(linear.row_variance(scale))
+        with np.errstate(over="ignore", invalid="ignore"):  # beyond what any point is worth
+            return np.sqrt(linear.row_variance(scale))
     signs = np.random.default_rng(0).choice([-1.0, 1.0], (_PROBES, linear.shape[1]))
     return np.asarray(np.sqrt(np.mean(np.square(linear.apply(signs * scale)), axis=0)))

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from varopt._clock import deadline
 from varopt._display import Progress
 from varopt.certificates import (
     DualGap,
@@ -64,7 +65,8 @@ def minimize_constrained(
     run = _Run(penalised, solver, tol, check, state, weights, problem)
     with threads(problem):
         try:
-            outcome = run.solve()
+            with deadline(time_limit):
+                outcome = run.solve()
         except STOPPED as reason:
             outcome = stopped(reason)
             settle(run.problem, run.state)
@@ -157,17 +159,20 @@ class _Run:
         return dual is not None and all(bool(np.all(np.abs(u) < 1.0 - _BOUND)) for u in dual)
 
     def _raise_weights(self) -> None:
-        """Of the rows that are missed, or whose multipliers are at their weights; of all where that tells nothing."""
+        """Of constraints with rows that are missed or whose multipliers are at their weights, else of all.
+
+        All rows of such a constraint: what some cannot bear, their neighbours would have to.
+        """
         penalised, x, dual = self.penalised, self.state.x, self._dual()
         finite = bool(np.all(np.isfinite(x))) and math.isfinite(self.state.lower)
-        short = [np.zeros(w.size, dtype=bool) for w in self.weights]
+        short = [False] * len(self.weights)
         if finite:
             pairs = zip(penalised.excesses(x), penalised.allowed(x), strict=True)
-            short = [missed > allowed for missed, allowed in pairs]
+            short = [bool(np.any(missed > allowed)) for missed, allowed in pairs]
             if dual is not None:
-                short = [s | (np.abs(u) >= 1.0 - _BOUND) for s, u in zip(short, dual, strict=True)]
-        every = not any(s.any() for s in short)
-        self.weights = [np.where(s | every, _RAISED * w, w) for s, w in zip(short, self.weights, strict=True)]
+                short = [s or bool(np.any(np.abs(u) >= 1.0 - _BOUND)) for s, u in zip(short, dual, strict=True)]
+        every = not any(short)
+        self.weights = [_RAISED * w if s or every else w for s, w in zip(short, self.weights, strict=True)]
         self.problem = penalised.problem(self.weights)
         before = self.state
         for row in before.history:
@@ -286,13 +291,15 @@ class _Run:
             upper = math.inf
             status = Status.NOT_FOUND if status not in (Status.TIME_LIMIT, Status.INTERRUPTED) else status
         else:
-            upper = self._upper(own, value, x, multipliers) if violation > 0.0 else max(upper, value)
+            if violation > 0.0 or status is Status.GAP_OPEN:  # else it is that of F, which is f there
+                upper = self._upper(own, value, x, multipliers)
+            upper = max(upper, value)
             if status is Status.UNBOUNDED:  # of these weights only
                 status = Status.GAP_OPEN
             if status is Status.GAP_OPEN and upper - lower <= self.tol * max(self.state.unit, abs(upper)):
                 status = Status.ASSUMED if result.certificate.assumption else Status.OPTIMAL
-        least = floor(penalised.own)
-        if upper - least <= self.tol * max(self.state.unit, abs(upper)):  # parts at their least values prove it
+        least = floor(penalised.own)  # parts at their least values may prove it
+        if math.isfinite(upper) and upper - least <= self.tol * max(self.state.unit, abs(upper)):
             lower, status = least, Status.OPTIMAL if status in (Status.GAP_OPEN, Status.ASSUMED) else status
             result = replace(result, certificate=DualGap(lower, upper))
         lower = min(lower, value)

@@ -19,6 +19,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from varopt._clock import tick
 from varopt._linalg import solve_definite
 from varopt.solvers.augmented_lagrangian._augmented_lagrangian import AugmentedLagrangian, at
 
@@ -117,7 +118,7 @@ def _primal(rows: Any, dense: Vector, curvature: Vector, gradient: Vector, ridge
     m = rows.shape[1]
     root, matrix = np.sqrt(curvature), np.zeros((gradient.size, gradient.size), order="F")
     inner = np.zeros((m, m), order="F")
-    for start in range(0, rows.shape[0], _DENSE_ROWS):
+    for start in range(0, rows.shape[0] if m else 0, _DENSE_ROWS):  # BLAS takes no empty matrix
         block = rows[start : start + _DENSE_ROWS].toarray()
         block *= root[start : start + _DENSE_ROWS, None]
         inner = scipy.linalg.blas.dsyrk(1.0, block.T, beta=1.0, c=inner, lower=1, overwrite_c=1)
@@ -139,7 +140,10 @@ def _conjugate_gradients(
     g = residual / diagonal
     p, rho = g, float(residual @ g)
     target = _INEXACT**2 * rho
+    if not rho > 0.0:
+        return x, True
     for _ in range(most):
+        tick()
         weighted = rows @ p[:m]
         weighted += dense @ p[m:]
         weighted *= curvature

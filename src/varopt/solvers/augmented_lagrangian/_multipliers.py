@@ -17,6 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from varopt._clock import tick
 from varopt._linalg import row_bandwidth
 from varopt.certificates import dual_gap
 from varopt.composite import Composite, ridge_form
@@ -222,6 +223,7 @@ class _Run:
         enough = 0.5 * self.state.allowed(self.tol)
         self.z = rows.move(self.x) + rows.offset  # what steps add up is off by the rounding of the longest
         for count in range(_NEWTON_STEPS + 1):
+            tick()
             smoothed = rows.at(self.z, centres, self.width)
             gradient = rows.gradient(self.x, smoothed.gradient)
             harm = self._harm(gradient)

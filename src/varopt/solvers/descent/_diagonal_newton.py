@@ -62,7 +62,7 @@ class DiagonalNewton(Method):
         def stop(path: Path) -> bool:
             state.sigma, state.latest, state.steps = path.sigma, path.x, state.steps + 1
             done = path.moved < self.change or path.steps >= self.most
-            if done or (path.steps >= _FIRST_LOOK and path.steps.bit_count() == 1):
+            if done or (tol > 0.0 and path.steps >= _FIRST_LOOK and path.steps.bit_count() == 1):
                 state.see(*bracket(path.whole()))
             state.record()
             check(state)

@@ -14,6 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from varopt._clock import tick
 from varopt._linalg import add
 from varopt.certificates import Bracketed, dual_gap
 from varopt.composite import Composite, Groups
@@ -113,6 +114,7 @@ class ActiveSet:
         x, before = self.x, np.inf
         live = [group.take(mask) for group, mask in zip(self.problem.groups, self.active, strict=True) if mask.any()]
         for step in range(_NEWTON):
+            tick()
             gradient, hessian = smooth.gradient_at_zero, smooth.hessian
             if hessian is not None:
                 gradient = gradient + hessian @ x

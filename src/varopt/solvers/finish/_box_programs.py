@@ -22,6 +22,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from varopt._clock import tick
 from varopt._linalg import cholesky
 
 __all__ = ["EQUAL", "active", "box_by_active_set", "box_by_interior_point"]
@@ -54,6 +55,7 @@ def box_by_interior_point(
     low = np.maximum(gradient, 0.0) + 1.0  # multipliers of v >= 0 and of v <= 1
     top = np.maximum(-gradient, 0.0) + 1.0
     for _ in range(most):
+        tick()
         room = 1.0 - v
         residual = gradient + b * s - low + top  # (2)
         miss = float(s @ v) - goal

@@ -29,6 +29,7 @@ import scipy.linalg
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from varopt._clock import tick
 from varopt._linalg import factorised
 from varopt.certificates import dual_gap
 from varopt.composite import Composite
@@ -81,6 +82,7 @@ def cross_over(
     best: Exact | None = None
     positions, rests = reference, [_RESTING * d for d in reach]
     for _ in range(rounds):
+        tick()
         if sum(int(mask.sum()) for block in near for mask in block) > most:
             return best
         sides = _sides(problem, positions, near, rests)

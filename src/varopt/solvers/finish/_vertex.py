@@ -21,6 +21,8 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from varopt._clock import tick
+
 __all__ = ["best_vertex"]
 
 Vector = NDArray[np.float64]
@@ -66,6 +68,7 @@ def best_vertex(
     basis = order[:p].copy()
     left = p + 50 if exchanges is None else exchanges
     while left > 0:
+        tick()
         fresh = _vertex(gradient, a, d, high, basis)
         if fresh is None:
             return None

@@ -25,6 +25,7 @@ import scipy.linalg
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from varopt._clock import tick
 from varopt._linalg import cholesky
 
 __all__ = ["ConjugateGradients"]
@@ -109,12 +110,16 @@ class ConjugateGradients:
         target = _CG_RESIDUAL**2 * max(abs(float(rhs @ x)), rho)
         least, idle = rho, 0
         for _ in range(_CG_STEPS):
+            tick()
             idle = 0 if rho < 0.5 * least else idle + 1
             least = min(least, rho)
             if not rho > target or idle > _CG_IDLE:
                 break
             curved = self._multiply(p)
-            length = rho / float(p @ curved + v @ (self.inverse_weights * v))
+            curvature = float(p @ curved + v @ (self.inverse_weights * v))
+            if not curvature > 0.0:  # nothing holds the direction, as where the problem is unbounded
+                break
+            length = rho / curvature
             x, u = x + length * p, u + length * v
             residual = residual - length * (curved + self.heavy_transpose @ v)
             g, w = self._precondition(residual, np.zeros_like(c))

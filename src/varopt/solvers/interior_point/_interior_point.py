@@ -88,7 +88,9 @@ class InteriorPoint(Method):
     def solve(self, problem: Composite, state: State, tol: float, check: Check) -> None:
         """Lower the bracket of `state`."""
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # along a direction of unbounded descent
-            iterate, exact = _Iterate(problem), self.exact and state.exact
+            exact = self.exact and state.exact
+            state.see(state.x, problem.value(state.x))
+            iterate = _Iterate(problem, lambda: check(state))
             try:
                 _descend(iterate, state, tol, check, self.most, exact)
             except BaseException:  # whatever ends the run, the bracket is what is known by then
@@ -132,8 +134,9 @@ def _descend(iterate: _Iterate, state: State, tol: float, check: Check, most: in
 class _Iterate:
     """A point, the multipliers and slacks of every linear-quadratic function, and their next step."""
 
-    def __init__(self, problem: Composite) -> None:
+    def __init__(self, problem: Composite, look: Callable[[], None] = lambda: None) -> None:
         self.problem, self.matrices = problem, normal(problem)
+        look()  # at the clock: matrices may take long
         self.blocks: list[list[LinearQuadratic]] = [linear_quadratic_terms(r) for r in problem.rows]
         self.products = sum(term.products for block in self.blocks for term in block)
         self.gradient = problem.gradient_at_zero.copy()  # g: of the quadratic and the lines, at zero
@@ -143,9 +146,9 @@ class _Iterate:
         self.hessian_diagonal = diagonal if diagonal is not None and np.all(diagonal > 0) else None
         self.expected = np.inf  # what a step should leave of the residual
         self.has_factor = False  # whether some matrix was not singular
-        self._start()
+        self._start(look)
 
-    def _start(self) -> None:
+    def _start(self, look: Callable[[], None]) -> None:
         """Multipliers in the middle of their range and the point where they are feasible, if there is one."""
         problem = self.problem
         self.x = np.zeros(problem.size)
@@ -160,6 +163,7 @@ class _Iterate:
         if not feasible:
             self.x = np.zeros(problem.size)
         positions = self._positions()
+        look()
         if not feasible:
             widths = self._widths(positions)
             for block, z, width in zip(self.blocks, positions, widths, strict=True):
@@ -189,7 +193,8 @@ class _Iterate:
             max((float(np.mean(np.abs(term.distance(z)))) for term in block), default=0.0)
             for block, z in zip(self.blocks, positions, strict=True)
         ]
-        unit = max([s / max(n, 1e-300) for s, n in zip(spreads, lengths, strict=True)] + [np.abs(self.x).max()])
+        seen = [s / n for s, n in zip(spreads, lengths, strict=True) if n > 0.0]  # rows of zeros say nothing of x
+        unit = max([*seen, float(np.abs(self.x).max())])
         return [max(s, 1e-3 * unit * n) or 1.0 for s, n in zip(spreads, lengths, strict=True)]
 
     # -- Sums over the functions of the rows of a block ---------------------------------------------------------------

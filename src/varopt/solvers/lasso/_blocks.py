@@ -18,6 +18,7 @@ import scipy.linalg
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from varopt._clock import tick
 from varopt.composite import Composite, ridge_form, separable_kinks
 from varopt.model.maps import HStack, Map, Matrix, Scaled
 from varopt.solvers._state import Check, State
@@ -73,6 +74,7 @@ class Blocks:
             live = curvature > 0.0
             energy += float(gradient[live] @ (gradient[live] / curvature[live]))
         for block in self.blocks:
+            tick()
             part = block.part
             kinks, x, side = self.kinks.take(part), self.x[part], self.side[part]
             gradient = self.vector[part] + self.diagonal[part] * x

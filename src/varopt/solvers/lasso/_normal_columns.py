@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from varopt._clock import tick
 from varopt._linalg import is_diagonal, row_bandwidth
 from varopt.composite import Composite, ridge_form
 
@@ -62,6 +63,7 @@ class Columns:
             x, residual = np.zeros_like(x), rhs
         step, energy, best, idle = np.zeros_like(x), np.inf, np.inf, 0
         for _ in range(_SINGULAR_AFTER):
+            tick()
             scaled = residual / diagonal
             before, energy = energy, float(residual @ scaled)
             left = np.sqrt(energy)

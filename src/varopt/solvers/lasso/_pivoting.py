@@ -100,7 +100,7 @@ class Pivoting(Method):
         for _ in range(_CORRECTIONS_BY_ROWS):
             proof, gradient = prove(problem, x, ())
             state.see(*proof)
-            if not state.reached(tol) and matrix is problem.hessian:
+            if not state.reached(tol) and not isinstance(matrix, Columns):  # whose matrix is never formed
                 state.see(*_by_curvature(problem, x, proof.value, gradient))
             if state.reached(tol):
                 return

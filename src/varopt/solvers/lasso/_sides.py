@@ -20,6 +20,7 @@ import scipy.linalg
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from varopt._clock import tick
 from varopt._linalg import solve_definite
 from varopt.composite import Composite, Kinks
 
@@ -65,6 +66,7 @@ def pivoted(
     diagonal = np.asarray(matrix.diagonal())
     fewest, left, rounds = side.size + 1, patience, 0
     while left:
+        tick()
         moving = np.flatnonzero(side)
         away = np.zeros(side.size)
         subgradient = np.where(side > 0, kinks.high, kinks.low)[moving]

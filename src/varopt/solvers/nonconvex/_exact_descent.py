@@ -13,6 +13,7 @@ import scipy.linalg
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from varopt._clock import tick
 from varopt.composite import Composite
 from varopt.solvers._state import State
 from varopt.solvers.descent import Newton
@@ -93,6 +94,7 @@ class ExactDescent:
         self.x, self.z, self.gradient = self.x.copy(), [z.copy() for z in self.z], self.gradient.copy()
         diagonal = None if self.hessian_columns is None else self.hessian_columns.diagonal()
         for j in coordinates:
+            tick()
             parts, places = [], []
             for r, z, columns in zip(self.problem.rows, self.z, self.columns, strict=True):
                 index, speed = _column(columns, int(j))

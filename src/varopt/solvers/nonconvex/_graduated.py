@@ -18,6 +18,8 @@ from varopt.solvers.descent import Geometric, Schedule
 
 __all__ = ["Graduated"]
 
+_USUAL_EFFORT = 1.5
+
 
 @dataclass(frozen=True)
 class Graduated(Method):
@@ -29,7 +31,9 @@ class Graduated(Method):
         How many: the given point, the optimum of a convex relaxation, and random ones.
     effort : float
         How long to look for better cells of objectives that jump: rows visited by line searches, in millions. Sums of
-        steps with so few cells that this is enough to look at all of them (ten times cheaper) end with a proof.
+        steps with so few cells that this is enough to look at all of them (ten times cheaper) end with a proof. With
+        ``math.inf`` the run goes on, by more starts, more moves and more cells in turn, until there is a proof, or a
+        time limit or an interrupt ends it.
     schedule : Schedule
         How sigma falls. At 1 a standard deviation is the distance of a typical row from its farthest knot.
     seed : int
@@ -42,7 +46,7 @@ class Graduated(Method):
     """
 
     starts: int = 8
-    effort: float = 1.5
+    effort: float = _USUAL_EFFORT
     schedule: Schedule = field(default_factory=lambda: Geometric(4.0, 0.5))
     seed: int = 0
 
@@ -51,8 +55,13 @@ class Graduated(Method):
     def __post_init__(self) -> None:
         if self.starts < 1:
             raise ValueError(f"starts must be at least 1; got {self.starts!r}.")
-        if not 0.0 <= self.effort < math.inf:
+        if not self.effort >= 0.0:
             raise ValueError(f"effort must be a number >= 0; got {self.effort!r}.")
+
+    @property
+    def usual_effort(self) -> float:
+        """The effort of a run that ends by itself, or after which one without an end goes on."""
+        return self.effort if self.effort < math.inf else _USUAL_EFFORT
 
     def lacks(self, problem: Composite) -> str:
         """What the problem lacks."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,24 +52,31 @@ class HyperplaneArrangement:
 
         Time: `work` times the cost of sorting a number. Memory: some tens of megabytes.
         """
-        value, direction = self._lowest(tick)
-        point = direction @ self.basis
-        return value + self.constant, point[:-1] / point[-1] if self.lifted else point
+        best = math.inf, np.zeros(0)
+        for cell in self.cells(tick):
+            best = cell
+            tick()
+        return best
 
-    def _lowest(self, tick: Callable[[], None]) -> tuple[float, Vector]:
+    def cells(self, tick: Callable[[], None] = lambda: None) -> Iterator[tuple[float, Vector]]:
+        """The same bit by bit: the least value so far and its point, after every chunk of cells, at last of all."""
+        for value, direction in self._lowest(tick):
+            point = direction @ self.basis
+            yield value + self.constant, point[:-1] / point[-1] if self.lifted else point
+
+    def _lowest(self, tick: Callable[[], None]) -> Iterator[tuple[float, Vector]]:
         count, rank = self.normals.shape
         if rank == 0:
-            return 0.0, np.zeros(0)
+            yield 0.0, np.zeros(0)
+            return
         if rank == 1:
             ends = [float(np.sum(np.where(sign * self.normals[:, 0] > 0, self.positive, self.negative)))
                     for sign in (1.0, -1.0)]  # fmt: skip
-            return min(ends), np.array([1.0 if ends[0] <= ends[1] else -1.0])
+            yield min(ends), np.array([1.0 if ends[0] <= ends[1] else -1.0])
+            return
         best, where = math.inf, np.zeros(rank)
         families = itertools.combinations(range(count), rank - 2)
-        while True:
-            chunk = list(itertools.islice(families, max(1, _NUMBERS_AT_ONCE // count)))
-            if not chunk:
-                return best, where
+        while chunk := list(itertools.islice(families, max(1, _NUMBERS_AT_ONCE // count))):
             planes, values, angles, pinned = self._arcs(np.array(chunk, dtype=np.intp).reshape(len(chunk), rank - 2))
             for k in np.argsort(values):
                 if not values[k] < best:
@@ -79,7 +86,7 @@ class HyperplaneArrangement:
                 if value < best:
                     ahead = math.cos(angles[k]) * planes[k, 0] + math.sin(angles[k]) * planes[k, 1]
                     best, where = value, self._between(ahead, inside, pinned[k])
-            tick()
+            yield best, where
 
     def _arcs(self, chosen: NDArray[np.intp]) -> tuple[Vector, Vector, Vector, NDArray[np.bool_]]:
         """For each choice of hyperplanes, the lowest arc of the plane on which they vanish.

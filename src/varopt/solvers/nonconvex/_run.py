@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from typing import Any
 
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from varopt._clock import tick
 from varopt.bounds import PointNoise
 from varopt.certificates import ConvexRelaxation, EveryCell
 from varopt.composite import Composite
@@ -30,6 +33,10 @@ _TURNS = 64  # most variables for which moves along knots are tried
 _OVERHEAD = 1000  # rows that a line search could visit in the time that it takes beside that
 _BATCH = 10  # how many times cheaper a row is in an exhaustive search, which sorts many lines at once
 _LOOK = 20  # moves between two looks at the clock
+_MORE = 0.5  # effort of a turn of moves, where a run has no end of its own; it takes about as long
+_CHUNKS = 2  # as so many chunks of cells
+_TURN = 4  # turns after which there is another start, where moves search on
+_MOST_CELLS = 1e12  # numbers to sort beyond which it is not tried
 
 
 class Run:
@@ -67,9 +74,37 @@ class Run:
                 x = self.state.x if k % 2 else x
                 x = x + unit * share * self._scaled(self.rng.standard_normal(x.size))
             self._polish(self._descend(x, unit * share * self.config.schedule.start, unit))
-        if self.jumps and 1 < self.problem.size <= _TURNS:
-            self._search()
+        self._search(self.config.usual_effort)
+        if self.config.effort == math.inf:
+            self._go_on(unit)
         self.state.sigma = 0.0
+
+    def _go_on(self, unit: float) -> None:
+        """More cells, more starts and more moves in turn, until there is a proof; else a time limit ends it."""
+        found = arrangement(self.problem) if self.problem.size <= _TURNS else None
+        cells = found.cells(self._look) if found is not None and found.work <= _MOST_CELLS else iter(())
+        optimum = None
+        for turn in itertools.count():
+            for seen in itertools.islice(cells, _CHUNKS):
+                optimum = seen
+                self._see(seen[1], self.problem.value(seen[1]))
+                self._look()
+            if optimum is not None and (more := next(cells, None)) is None:  # all cells were looked at
+                self._every_cell(*optimum)
+                return
+            optimum = more if optimum is not None else None
+            if self._done():
+                return
+            if not self.jumps or turn % _TURN == 0:
+                share = float(0.1 ** self.rng.uniform(0.0, 2.0))
+                x = self.state.x + unit * share * self._scaled(self.rng.standard_normal(self.problem.size))
+                self._polish(self._descend(x, unit * share * self.config.schedule.start, unit))
+            self._search(_MORE)
+            self._look()
+
+    def _look(self) -> None:
+        """At the clock."""
+        self.check(self.state)
 
     def _done(self) -> bool:
         self.state.falls = self.state.falls or self.walk.falls
@@ -121,6 +156,7 @@ class Run:
             origin = path.x
 
             def value_and_gradient(y: Vector) -> tuple[float, Vector]:
+                tick()
                 bound = path.at(origin + self._scaled(y))
                 gradient = bound.mean_gradient
                 return bound.value, transpose * gradient if transpose.ndim == 1 else transpose @ gradient
@@ -153,13 +189,16 @@ class Run:
     def _exhaust(self) -> bool:
         """Look at all cells of a sum of steps where they are few enough; whether that was done."""
         found = arrangement(self.problem) if self.problem.size <= _TURNS else None
-        if found is None or found.work > _BATCH * 1e6 * self.config.effort:
+        if found is None or found.work > _BATCH * 1e6 * self.config.usual_effort:
             return False
-        optimum, x = found.optimum(lambda: self.check(self.state))
+        self._every_cell(*found.optimum(self._look))
+        return True
+
+    def _every_cell(self, optimum: float, x: Vector) -> None:
+        """Show the state the best of all cells."""
         value = self.problem.value(x)
         self.state.see(x, value, value - optimum, ASSUMPTION, proof=EveryCell)
         self.state.sigma = 0.0
-        return True
 
     # -- Exact moves --------------------------------------------------------------------------------------------------
 
@@ -182,13 +221,16 @@ class Run:
         walk.descend_majorants(self._inner)  # what sweeps leave of it
         self._see(walk.x, walk.value)
 
-    def _search(self) -> None:
+    def _search(self, effort: float) -> None:
         """Iterated local search from the best point: lines in random directions, and lines on which rows rest on knots.
 
-        Equally good points are accepted, so that the search drifts through cells of the same value.
+        Equally good points are accepted, so that the search drifts through cells of the same value. It is for
+        objectives that jump, of several variables but not many.
         """
+        if not self.jumps or not 1 < self.problem.size <= _TURNS:
+            return
         problem, state, walk, rng = self.problem, self.state, self.walk, self.rng
-        budget = int(1e6 * self.config.effort / (problem.row_count + _OVERHEAD))
+        budget = int(1e6 * effort / (problem.row_count + _OVERHEAD))
         best, idle, patience = state.x, 0, 100 + 10 * problem.size
         scale_free = walk.scale_free
         walk.put(best)

@@ -1,0 +1,47 @@
+"""The clock of a run: whatever takes long looks at it between its steps.
+
+A method shows its state after every level, which may take long on large data. Inside a level there is no state to show,
+but time is up all the same.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+__all__ = ["TimeUp", "deadline", "tick"]
+
+_RATE = 1e10  # operations in a second, at most: what is sure to end too late is not begun
+_LATE = 0.1  # seconds after the deadline that count as in time
+
+_END: ContextVar[float] = ContextVar("when time is up", default=math.inf)
+
+
+class TimeUp(Exception):
+    """The time limit was reached."""
+
+
+@contextmanager
+def deadline(seconds: float | None) -> Iterator[None]:
+    """Within it `tick` raises `TimeUp` once so many seconds have passed, or those of a deadline around it."""
+    token = _END.set(min(_END.get(), math.inf if seconds is None else time.perf_counter() + seconds))
+    try:
+        yield
+    finally:
+        _END.reset(token)
+
+
+def tick(operations: float = 0.0) -> None:
+    """Raise `TimeUp` where time is up, or where so many operations would end well after it.
+
+    Examples
+    --------
+    >>> with deadline(60.0):
+    ...     tick()
+    """
+    left = _END.get() - time.perf_counter()
+    if left < 0.0 or operations / _RATE > left + _LATE:
+        raise TimeUp

@@ -1,0 +1,170 @@
+"""How far above its own optimum a fitted model of scikit-learn is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.metrics.pairwise import pairwise_kernels
+from sklearn.utils.validation import check_is_fitted
+
+import varopt.model as vo
+from varopt.certificates import PointGap
+from varopt.learn._classification import LinearSVC
+from varopt.learn._huber import HuberRegressor
+from varopt.learn._linear import ElasticNet, Lasso, LinearSVR
+from varopt.learn._problem import LinearProblem
+from varopt.learn._quantile import QuantileRegressor
+from varopt.learn._stored import StoredProblem, signs, stored_rows
+from varopt.optimize import certify as certify_point
+
+__all__ = ["certify"]
+
+Vector = NDArray[np.float64]
+
+
+def certify(
+    model: Any, X: Any, y: Any, sample_weight: Any = None, *, tol: float = 1e-9, memory: int | str | None = None
+) -> PointGap | list[PointGap]:
+    """Bracket the objective of a fitted scikit-learn model: how far above the optimum its coefficients are.
+
+    Parameters
+    ----------
+    model : estimator
+        A fitted `LinearSVC`, `SVC`, `LinearSVR`, `Lasso`, `ElasticNet`, `QuantileRegressor` or `HuberRegressor` of
+        scikit-learn.
+    X, y, sample_weight
+        What it was fitted to; for the linear ones they need not be in memory, as for the estimators of `varopt.learn`.
+    tol : float
+        How close the lower bound is to the optimum, relative to it.
+    memory : int or str, optional
+        As for `varopt.minimize`.
+
+    Returns
+    -------
+    PointGap, or a list of them
+        One for each class where there are more than two.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.svm import LinearSVC
+    >>> from varopt.learn import certify
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> import warnings; warnings.simplefilter("ignore")     # LIBLINEAR says that it has not converged
+    >>> gap = certify(LinearSVC(loss="hinge", max_iter=100, random_state=0).fit(X, y), X, y)
+    >>> gap.excess > 0.01
+    True
+    """
+    name = type(model).__name__
+    if name not in _KINDS or not type(model).__module__.startswith("sklearn."):
+        raise ValueError(f"model must be one of {', '.join(_KINDS)} of scikit-learn; got {type(model).__name__}.")
+    check_is_fitted(model)
+    gaps = _KINDS[name](model, X, y, sample_weight, {"tol": tol, "memory": memory})
+    return gaps if len(gaps) > 1 else gaps[0]
+
+
+def _linear(model: Any, ours: Any, X: Any, targets: list[Any], weight: Any, data: Any, options: Any) -> list[PointGap]:
+    """A bracket for each line of coefficients and its target."""
+    coefs, intercepts = np.atleast_2d(model.coef_), np.ravel(model.intercept_)
+    gaps, total = [], data.total() if data is not None else 0.0
+    for k, target in enumerate(targets):
+        problem: LinearProblem
+        if data is None:
+            problem = LinearProblem(X, target, weight, bool(model.fit_intercept))
+        else:
+            problem = StoredProblem(data, target, bool(model.fit_intercept), total)
+        at = {problem.w: coefs[k]} | ({problem.b: float(intercepts[k])} if problem.b is not None else {})
+        level = {"level": ours.quantile} if hasattr(ours, "quantile") else {}
+        gaps.append(certify_point(ours._objective(problem, **level), at, **options))
+    return gaps
+
+
+def _arrays(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Vector]:
+    matrix = X if hasattr(X, "tocsr") else np.asarray(X, dtype=np.float64)
+    weight = np.ones(matrix.shape[0]) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+    return matrix, np.asarray(y), np.broadcast_to(weight, (matrix.shape[0],))
+
+
+def _regression(ours: Callable[[Any], Any]) -> Callable[..., list[PointGap]]:
+    def run(model: Any, X: Any, y: Any, sample_weight: Any, options: Any) -> list[PointGap]:
+        data = stored_rows(X, y, sample_weight)
+        if data is not None:
+            return _linear(model, ours(model), data.X, [data.y], data.weight, data, options)
+        X, y, weight = _arrays(X, y, sample_weight)
+        targets = list(np.asarray(y, dtype=np.float64).reshape(len(y), -1).T)
+        return _linear(model, ours(model), X, targets, weight, None, options)
+
+    return run
+
+
+def _classification(model: Any, X: Any, y: Any, sample_weight: Any, options: Any) -> list[PointGap]:
+    if model.class_weight is not None or getattr(model, "multi_class", "ovr") != "ovr":
+        raise ValueError("class_weight and multi_class='crammer_singer' are not certified: pass sample_weight instead.")
+    ours = LinearSVC(
+        model.penalty, model.loss, C=model.C, penalize_intercept=True, intercept_scaling=model.intercept_scaling
+    )
+    positives = model.classes_[1:] if model.classes_.size == 2 else model.classes_
+    data = stored_rows(X, y, sample_weight)
+    if data is not None:
+        return _linear(model, ours, data.X, [signs(data.y, k) for k in positives], data.weight, data, options)
+    X, y, weight = _arrays(X, y, sample_weight)
+    return _linear(model, ours, X, [np.where(y == k, 1.0, -1.0) for k in positives], weight, None, options)
+
+
+def _kernel(model: Any, X: Any, y: Any, sample_weight: Any, options: Any) -> list[PointGap]:
+    """A machine in its coefficients: ``a'Ka / 2 + C sum_i c_i hinge(t_i ((K a)_i + b))``."""
+    if model.classes_.size != 2 or model.class_weight is not None or callable(model.kernel):
+        raise ValueError("an SVC is certified for two classes, without class_weight and with a kernel by name.")
+    X, y, weight = _arrays(X, y, sample_weight)
+    gamma = model.gamma
+    if isinstance(gamma, str):
+        spread = float(X.var()) if gamma == "scale" else 1.0
+        gamma = 1.0 / (X.shape[1] * spread)
+    given = {
+        "rbf": {"gamma": gamma},
+        "linear": {},
+        "poly": {"gamma": gamma, "degree": model.degree, "coef0": model.coef0},
+    }
+    if model.kernel not in given:
+        raise ValueError(f"kernel must be one of {', '.join(map(repr, given))} to be certified; got {model.kernel!r}.")
+    K = pairwise_kernels(X, metric=model.kernel, **given[model.kernel])
+    K = 0.5 * (K + K.T)
+    a, b = vo.Variable(len(K), name="a"), vo.Variable(name="b")
+    signed = np.where(y == model.classes_[1], 1.0, -1.0)
+    at = np.zeros(len(K))
+    at[model.support_] = model.dual_coef_[0]
+    f = 0.5 * vo.quad_form(a, K) + model.C * vo.sum(weight * vo.hinge(signed * (K @ a + b)))
+    return [certify_point(f, {a: at, b: float(model.intercept_[0])}, **options)]
+
+
+def _huber(model: Any, X: Any, y: Any, sample_weight: Any, options: Any) -> list[PointGap]:
+    """Coefficients and scale together: the bound of our own fit, and the value of theirs."""
+    X, y, weight = _arrays(X, y, sample_weight)
+    ours = HuberRegressor(
+        epsilon=model.epsilon, alpha=model.alpha, fit_intercept=model.fit_intercept, tol=options["tol"]
+    )
+    ours.fit(X, y, weight)
+    z = np.abs(y - X @ model.coef_ - model.intercept_) / model.scale_
+    losses = np.where(z < model.epsilon, z**2, 2.0 * model.epsilon * z - model.epsilon**2)
+    value = float(weight @ (model.scale_ * (1.0 + losses)) + model.alpha * (model.coef_ @ model.coef_))
+    upper = value * (1.0 + 1e-13) + 1e-300  # sums of numbers that are not negative
+    certificate: Any = ours.certificate_
+    return [PointGap(min(float(ours.lower_bound_), upper), upper, certificate.assumption)]
+
+
+_KINDS: dict[str, Callable[..., list[PointGap]]] = {
+    "LinearSVC": _classification,
+    "SVC": _kernel,
+    "LinearSVR": _regression(
+        lambda m: LinearSVR(
+            epsilon=m.epsilon, loss=m.loss, C=m.C, penalize_intercept=True, intercept_scaling=m.intercept_scaling
+        )
+    ),
+    "Lasso": _regression(lambda m: Lasso(alpha=m.alpha)),
+    "ElasticNet": _regression(lambda m: ElasticNet(alpha=m.alpha, l1_ratio=m.l1_ratio)),
+    "QuantileRegressor": _regression(lambda m: QuantileRegressor(quantile=m.quantile, alpha=m.alpha)),
+    "HuberRegressor": _huber,
+}

@@ -1,0 +1,181 @@
+"""Arrays and data frames of Dask: parts are worked on where they are, and only what is small comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from varopt.places._stored import Column, Part, Table
+
+__all__ = ["DaskColumn", "OnCluster", "is_dask", "of_dask", "together"]
+
+_BRANCHES = 8  # sums that are added up in one task
+_ROWS = 1 << 15  # rows of a partition that are worked on at once
+
+
+def is_dask(value: Any) -> bool:
+    """Whether it is a collection of Dask, without importing it."""
+    return type(value).__module__.split(".")[0] in ("dask", "dask_expr") and hasattr(value, "to_delayed")
+
+
+class DaskColumn(Column):
+    """An array of Dask, or columns of a frame, by their partitions."""
+
+    table: OnCluster
+
+    def __init__(self, table: OnCluster, source: Any, parts: list[Any], shape: tuple[int, ...], name: str) -> None:
+        super().__init__(table, shape, np.float64, name)
+        self.source, self.partitions = source, parts
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "source": None, "partitions": None}
+
+
+class OnCluster(Table):
+    """Partitions of known lengths, read by the workers that hold them."""
+
+    where = "on a Dask cluster"
+    sample_reads = 1
+
+    def __init__(self, lengths: Sequence[int], counted: bool) -> None:
+        self.lengths, self.count, self.counted = tuple(lengths), int(sum(lengths)), counted
+
+    @property
+    def _starts(self) -> list[int]:
+        return [0, *np.cumsum(self.lengths).tolist()]
+
+    def parts(self, columns: Sequence[Column], rows: int) -> Iterator[Callable[[], Part]]:
+        """The partitions, brought here one by one."""
+        dask = _dask()
+        for i, start in enumerate(self._starts[:-1]):
+            if self.lengths[i]:
+                wanted = dask.delayed(_part)(start, _keys(columns), *_partitions(columns, i))
+                yield wanted.compute
+
+    def sample(self, columns: Sequence[Column], rows: int, rng: np.random.Generator) -> Part:
+        """Rows at random from every partition, in proportion."""
+        dask = _dask()
+        tasks, starts = [], self._starts
+        for i, length in enumerate(self.lengths):
+            wanted = rows * starts[i + 1] // self.count - rows * starts[i] // self.count
+            seed = int(rng.integers(1 << 32))
+            if length and wanted:
+                tasks.append(dask.delayed(_drawn)(wanted, seed, starts[i], _keys(columns), *_partitions(columns, i)))
+        drawn = dask.compute(*tasks)
+        return Part(
+            np.concatenate([part.index for part in drawn]),
+            {c.key: np.concatenate([part.arrays[c.key] for part in drawn]) for c in columns},
+        )
+
+    def reduce(
+        self, columns: Sequence[Column], task: Callable[[Part], Any], rows: int, tick: Callable[[int], None]
+    ) -> Any:
+        """One task for each partition, and a tree of sums: what comes back is as small as one of them."""
+        dask = _dask()
+        work = dask.delayed(task, traverse=False)  # it travels once, not with every partition
+        sums = [
+            dask.delayed(_done)(work, start, _keys(columns), *_partitions(columns, i))
+            for i, start in enumerate(self._starts[:-1])
+            if self.lengths[i]
+        ]
+        while len(sums) > 1:
+            sums = [dask.delayed(_added)(sums[i : i + _BRANCHES]) for i in range(0, len(sums), _BRANCHES)]
+        tick(0)
+        total = sums[0].compute()
+        tick(self.count)
+        return total
+
+
+def _dask() -> Any:
+    """Dask, an extra, when it is first needed."""
+    import dask
+
+    return dask
+
+
+def _keys(columns: Sequence[Column]) -> list[str]:
+    return [c.key for c in columns]
+
+
+def _partitions(columns: Sequence[Column], i: int) -> list[Any]:
+    return [c.partitions[i] for c in columns if isinstance(c, DaskColumn)]
+
+
+# -- What runs on the workers ------------------------------------------------------------------------------------------
+
+
+def _part(start: int, keys: list[str], *arrays: Any) -> Part:
+    read = [np.asarray(array) for array in arrays]
+    return Part(slice(start, start + len(read[0])), dict(zip(keys, read, strict=True)))
+
+
+def _drawn(rows: int, seed: int, start: int, keys: list[str], *arrays: Any) -> Part:
+    part = _part(start, keys, *arrays)
+    chosen = np.random.default_rng(seed).choice(part.count, min(rows, part.count), replace=False)
+    return part.take(np.sort(chosen))
+
+
+def _done(task: Callable[[Part], Any], start: int, keys: list[str], *arrays: Any) -> Any:
+    part, total = _part(start, keys, *arrays), None
+    for first in range(0, part.count, _ROWS):
+        cut = slice(first, min(first + _ROWS, part.count))
+        index = slice(start + cut.start, start + cut.stop)
+        done = task(Part(index, {key: array[cut] for key, array in part.arrays.items()}))
+        total = done if total is None else total + done
+    return total
+
+
+def _added(sums: Sequence[Any]) -> Any:
+    total = sums[0]
+    for one in sums[1:]:
+        total = total + one
+    return total
+
+
+# -- From collections to columns ---------------------------------------------------------------------------------------
+
+
+def of_dask(value: Any, name: str = "", lengths: Sequence[int] | None = None) -> DaskColumn:
+    """A collection as a column of a table of its own."""
+    dask = _dask()
+    if getattr(value, "ndim", 0) not in (1, 2):
+        raise ValueError(
+            f"{name or 'the array'} must be a vector or a matrix; got {getattr(value, 'ndim', None)} axes."
+        )
+    if hasattr(value, "chunks"):
+        value = value.rechunk({1: -1}) if value.ndim == 2 else value
+        parts = list(np.ravel(value.to_delayed()))
+        known = value.chunks[0]
+        width = () if value.ndim == 1 else (int(value.shape[1]),)
+        kind = value.dtype.kind
+    else:
+        parts, known = value.to_delayed(), [np.nan]
+        width = () if value.ndim == 1 else (len(value.columns),)
+        types = [value.dtype] if value.ndim == 1 else list(value.dtypes)
+        kind = next((t.kind for t in types if t.kind not in "biuf"), "f")
+    if kind not in "biuf":
+        raise ValueError(f"{name or 'the data'} must be numbers; got columns that are not.")
+    counted = lengths is None and bool(np.isnan(np.asarray(known, dtype=np.float64)).any())
+    if counted:
+        lengths = dask.compute(*(dask.delayed(len)(part) for part in parts))
+    table = OnCluster(lengths if lengths is not None else [int(n) for n in known], counted)
+    return DaskColumn(table, value, parts, (table.count, *width), name)
+
+
+def together(columns: Sequence[DaskColumn]) -> OnCluster:
+    """Columns of several collections as those of one table: cut alike, by the widest of them."""
+    widest = max(columns, key=lambda c: c.ndim)
+    table = widest.table
+    for column in columns:
+        own = column.table
+        if own.count != table.count:
+            raise ValueError(f"data must have one number of rows; got {own.count} and {table.count}.")
+        if own.lengths != table.lengths:
+            if not hasattr(column.source, "chunks") or np.isnan(sum(column.source.chunks[0])):
+                raise ValueError("data on a cluster must be cut alike: their partitions have different lengths.")
+            column.source = column.source.rechunk((table.lengths, *column.source.chunks[1:]))
+            column.partitions = list(np.ravel(column.source.to_delayed()))
+        column.table = table
+    return table

@@ -1,0 +1,113 @@
+"""Terms of terms, maxima, sums of the largest entries, and vectors put together."""
+
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+
+import varopt as vo
+from varopt import terms
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_term_of_a_term_is_a_term(seed):
+    rng = np.random.default_rng(seed)
+    outers = [terms.pos(), terms.abs_(), terms.square(), terms.hinge(), terms.squared_hinge(), terms.huber(0.7)]
+    inners = [terms.abs_(), terms.pos(), terms.pinball(0.3), terms.epsilon_insensitive(0.4), terms.clip(-1.0, 2.0)]
+    outer, inner = outers[rng.integers(len(outers))], inners[rng.integers(len(inners))]
+    factor, shift = rng.choice([-2.0, -1.0, 0.5, 1.0, 3.0]), np.round(rng.standard_normal(), 1)
+    term = terms.composed(outer, inner, factor, shift)
+    z = np.r_[rng.uniform(-6, 6, 400), np.linspace(-3, 3, 61)]
+    np.testing.assert_allclose(term.value(z), outer.value(factor * inner.value(z) + shift), atol=1e-12, rtol=1e-12)
+
+
+def test_composed_terms_are_solved_and_proved():
+    w = vo.Variable(3, name="w")
+    y = np.array([3.0, 0.5, -2.0])
+    f = vo.sum_squares(w - y) + 2.0 * vo.sum(vo.pos(vo.abs(w) - 1.0))
+    g = vo.sum_squares(w - y) + 2.0 * vo.sum(vo.epsilon_insensitive(w, 1.0))
+    r, s = vo.minimize(f), vo.minimize(g)
+    assert f.curvature.name == "CONVEX"
+    assert r.status.name == "OPTIMAL"
+    np.testing.assert_allclose(r[w], s[w], atol=1e-12)
+
+
+def test_what_is_no_single_term_is_explained():
+    w = vo.Variable(3, name="w")
+    f = vo.sum(vo.pos(vo.abs(w) + vo.abs(w - 1.0) - 2.0))
+    assert f.curvature.name == "CONVEX"
+    with pytest.raises(ValueError, match="no piecewise linear-quadratic term"):
+        vo.minimize(f)
+
+
+def test_python_abs_and_squared_norms():
+    w = vo.Variable(3, name="w")
+    assert vo.sum(abs(w - 1.0))([0.0, 2.0, 1.0]) == 2.0
+    f = (2.0 * vo.norm2(w)) ** 2
+    assert f([1.0, 2.0, 2.0]) == 36.0
+    assert vo.minimize(f + vo.sum(w)).status.name == "OPTIMAL"
+
+
+def test_the_maximum_is_that_of_a_linear_programme():
+    rng = np.random.default_rng(0)
+    A, b = rng.standard_normal((30, 4)), rng.standard_normal(30)
+    w = vo.Variable(4, name="w")
+    r = vo.minimize(vo.norm_inf(A @ w - b))
+    assert r.status.name == "OPTIMAL"
+    assert r.x.shape == (4,)
+    assert r.fun == pytest.approx(np.abs(A @ r[w] - b).max(), rel=1e-12)
+    rows = np.vstack([np.c_[A, -np.ones(30)], np.c_[-A, -np.ones(30)]])
+    highs = linprog([0, 0, 0, 0, 1], A_ub=rows, b_ub=np.r_[b, -b], bounds=(None, None))
+    assert r.fun == pytest.approx(highs.fun, rel=1e-9)
+    bounded = vo.minimize(vo.max(A @ w - b), subject_to=[w >= -1, w <= 1])
+    highs = linprog([0, 0, 0, 0, 1], A_ub=np.c_[A, -np.ones(30)], b_ub=b, bounds=[(-1, 1)] * 4 + [(None, None)])
+    assert bounded.fun == pytest.approx(highs.fun, rel=1e-9)
+
+
+def test_the_largest_entries_and_the_value_at_risk():
+    rng = np.random.default_rng(1)
+    R = rng.standard_normal((200, 5)) * 0.02 + 0.001
+    w = vo.Variable(5, name="w")
+    simplex = [w >= 0, vo.sum(w) == 1]
+    r = vo.minimize(vo.cvar(-(R @ w), 0.9), subject_to=simplex)
+    assert r.status.name == "OPTIMAL"
+    losses = np.sort(-(R @ r[w]))[::-1]
+    assert r.fun == pytest.approx(losses[:20].mean(), rel=1e-12)
+    assert vo.minimize(vo.sum_largest(-(R @ w), 20.0), subject_to=simplex).fun == pytest.approx(20 * r.fun, rel=1e-9)
+    # The explicit programme: threshold, excesses.
+    n = len(R)
+    c = np.r_[np.zeros(5), 1.0, np.full(n, 1 / 20)]
+    rows = np.c_[-R, -np.ones(n), -np.eye(n)]
+    highs = linprog(
+        c, A_ub=rows, b_ub=np.zeros(n), A_eq=[np.r_[np.ones(5), np.zeros(n + 1)]], b_eq=[1.0],
+        bounds=[(0, None)] * 5 + [(None, None)] + [(0, None)] * n,
+    )  # fmt: skip
+    assert r.fun == pytest.approx(highs.fun, rel=1e-9)
+
+
+def test_a_maximum_of_what_is_minimised_only():
+    w = vo.Variable(3)
+    with pytest.raises(ValueError, match="not convex"):
+        vo.maximize(vo.max(w), subject_to=[w <= 1])
+
+
+def test_elementwise_maxima_and_starts():
+    w = vo.Variable(3, name="w")
+    y = np.array([1.0, -1.0, 0.5])
+    assert vo.sum(vo.max(w, -w))([1.0, -2.0, 0.0]) == 3.0
+    f = vo.sum_squares(w - y) + vo.max(w[0], w[1] + 1.0, 0.25)
+    a, b = vo.minimize(f), vo.minimize(f, x0=np.array([3.0, 3.0, 3.0]))
+    assert a.fun == pytest.approx(b.fun, rel=1e-9)
+    for bad, message in (
+        (lambda: vo.max(vo.abs(w)), "affine"), (lambda: vo.max(w, w, w), "two vectors at a time"),
+        (lambda: vo.sum_largest(w, 4), "at most the length 3"), (lambda: vo.cvar(w, 1.0), "below 1"),
+        (lambda: vo.concatenate([1.0, 2.0]), "at least one"), (lambda: vo.norm_inf(3.0), "affine"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=message):
+            bad()
+
+
+def test_vectors_one_after_the_other():
+    a, b = vo.Variable(2, name="a"), vo.Variable(name="b")
+    z = vo.concatenate([np.eye(2) @ a + 1.0, b, [7.0], 2 * a[:1]])
+    np.testing.assert_array_equal(z({a: [1.0, 2.0], b: 5.0}), [2.0, 3.0, 5.0, 7.0, 2.0])
+    assert vo.minimize(vo.sum_squares(z)).status.name == "OPTIMAL"

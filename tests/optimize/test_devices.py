@@ -1,0 +1,112 @@
+"""Arrays of PyTorch and JAX stay where they are, and give the bracket of memory. Here on the processor's device."""
+
+import numpy as np
+import pytest
+
+import varopt as vo
+from varopt.optimize import Status
+
+ROWS = 50_000
+w, b = vo.Variable(4, name="w"), vo.Variable(name="b")
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(8)
+    X = rng.standard_normal((ROWS, 4))
+    y = X @ [1.0, -2.0, 0.0, 0.5] + rng.standard_t(3, ROWS)
+    return {"X": X, "y": y, "t": np.sign(y), "c": rng.random(ROWS)}
+
+
+@pytest.fixture(autouse=True)
+def never_at_once(monkeypatch):
+    monkeypatch.setattr("varopt.optimize.anywhere._engine._ALL", 0)
+
+
+@pytest.fixture
+def small_blocks(monkeypatch):
+    monkeypatch.setattr("varopt.optimize.anywhere._device._BLOCK", 1 << 16)
+
+
+def torch_columns(data, dtype=None):
+    torch = pytest.importorskip("torch")
+    X = torch.tensor(data["X"], dtype=dtype or torch.float64)
+    first = vo.rows(X, y=torch.tensor(data["y"]), weight=torch.tensor(data["c"]))
+    return {"X": first.X, "y": first.y, "c": first.weight, "t": vo.rows(X, y=torch.tensor(data["t"])).y}
+
+
+OBJECTIVES = {
+    "pinball": lambda X, y, t, c: vo.sum(vo.pinball(y - X @ w - b, 0.3)),
+    "weights": lambda X, y, t, c: 2.0 * vo.sum(c * vo.pinball(X @ w - y + 1.0, 0.8)),
+    "hinge": lambda X, y, t, c: 0.5 * vo.sum_squares(w) + 0.2 * vo.sum(vo.hinge(t * (X @ w + b))),
+    "squared hinge": lambda X, y, t, c: 0.5 * vo.sum_squares(w) + vo.sum(vo.squared_hinge(t * (X @ w + b))),
+    "Huber": lambda X, y, t, c: vo.sum(c * vo.huber(y - X @ w - b, 1.3)),
+    "lasso": lambda X, y, t, c: vo.sum_squares(y - X @ w - b) + 90_000.0 * vo.norm1(w),
+    "scaled rows": lambda X, y, t, c: vo.sum(vo.abs(c * (X @ w) - y)),
+}
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+@pytest.mark.usefixtures("small_blocks")
+def test_torch_gives_the_bracket_of_memory(name, data):
+    far, near = vo.minimize(OBJECTIVES[name](**torch_columns(data))), vo.minimize(OBJECTIVES[name](**data))
+    assert far.status is Status.OPTIMAL
+    assert far.lower <= near.upper
+    assert near.lower <= far.upper
+    assert far.gap <= 1e-9 * far.fun
+    assert far.fun == pytest.approx(near.fun, rel=1e-10)
+
+
+def test_single_precision_is_certified_in_double(data):
+    torch = pytest.importorskip("torch")
+    single = {**data, "X": data["X"].astype(np.float32).astype(np.float64)}
+    far = vo.minimize(OBJECTIVES["pinball"](**torch_columns(data, torch.float32)))
+    near = vo.minimize(OBJECTIVES["pinball"](**single))
+    assert far.status is Status.OPTIMAL
+    assert far.lower <= near.upper
+    assert near.lower <= far.upper
+
+
+def test_jax_sums_are_those_of_memory(data):
+    """One pass: a whole run is most of the time that of JAX's compiler."""
+    jax = pytest.importorskip("jax")
+    from varopt.optimize.anywhere._device import DeviceRows
+    from varopt.optimize.anywhere._problem import Problem
+    from varopt.optimize.anywhere._sweep import Sweep
+
+    X, y, x = data["X"][:5000], data["y"][:5000], np.array([1.0, -2.0, 0.1, 0.4])
+    request = Sweep(x, np.eye(4) * 0.01, 1.0, 0.001)
+    with jax.enable_x64(True) if hasattr(jax, "enable_x64") else jax.experimental.enable_x64():
+        table = vo.rows(jax.numpy.asarray(X), y=jax.numpy.asarray(y))
+        problem = Problem(vo.sum(vo.abs(table.y - table.X @ w)))
+        far = DeviceRows(problem.blocks[0], (w,), problem.table, problem.columns).sweep(request)
+        part = next(table.X.table.parts(problem.columns, 5000))()
+        near = request.of(problem.blocks[0], (w,), part)
+    for there, here in ((far.value, near.value), (far.lines.gradient, near.lines.gradient)):
+        a, c = there.ball(), here.ball()
+        assert np.all(np.abs(a.middle - c.middle) <= a.radius + c.radius)
+        assert np.all(a.radius <= 1e-9 * (1.0 + np.abs(a.middle)))
+    assert np.array_equal(far.kept[0].index, near.kept[0].index)
+
+
+def test_jax_in_single_precision_is_told(data):
+    jax = pytest.importorskip("jax")
+    if jax.config.jax_enable_x64:
+        pytest.skip("double precision is on")
+    with pytest.raises(ValueError, match="jax_enable_x64"):
+        vo.rows(jax.numpy.asarray(data["X"][:10]))
+
+
+def test_bad_rows_on_a_device_are_named(data):
+    torch = pytest.importorskip("torch")
+    y = data["y"].copy()
+    y[31_415] = np.nan
+    table = vo.rows(torch.tensor(data["X"]), y=torch.tensor(y))
+    with pytest.raises(ValueError, match="y must be finite; got nan in row 31415"):
+        vo.minimize(vo.sum(vo.abs(table.y - table.X @ w)))
+    with pytest.raises(ValueError, match="one number of rows"):
+        vo.rows(torch.tensor(data["X"]), y=torch.ones(3))
+    table = vo.rows(torch.tensor(data["X"]), y=torch.tensor(data["y"]))
+    twice = vo.sum(vo.abs(table.y - table.X @ w - data["X"] @ w[[0, 1, 2, 3]]))
+    with pytest.raises(ValueError, match=r"on a device rows are t \* \(X @ w \+ b\) \+ d"):
+        vo.minimize(twice)

@@ -1,0 +1,82 @@
+"""Dask: the same bracket whatever the partitions, and nothing large that travels."""
+
+import numpy as np
+import pytest
+
+import varopt as vo
+from varopt.learn import LADRegressor, QuantileRegressor
+
+dask = pytest.importorskip("dask")
+da = pytest.importorskip("dask.array")
+
+ROWS = 24_000
+w = vo.Variable(3, name="w")
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(2)
+    X = rng.standard_normal((ROWS, 3))
+    return X, X @ [1.0, 0.0, -1.0] + rng.standard_t(3, ROWS)
+
+
+@pytest.fixture(autouse=True)
+def in_this_process(monkeypatch):
+    monkeypatch.setattr("varopt.optimize.anywhere._engine._ALL", 0)
+    with dask.config.set(scheduler="threads"):
+        yield
+
+
+@pytest.mark.parametrize("partitions", [1, 4, 16])
+@pytest.mark.parametrize("order", ["as drawn", "sorted"])
+def test_partitions_do_not_matter(partitions, order, data):
+    X, y = data
+    if order == "sorted":  # all positives in the last partitions
+        X, y = X[np.argsort(y)], np.sort(y)
+    near = vo.minimize(vo.sum(vo.pinball(y - X @ w, 0.3)))
+    dX = da.from_array(X, chunks=(ROWS // partitions, 2))
+    dy = da.from_array(y, chunks=5000)
+    far = vo.minimize(vo.sum(vo.pinball(dy - dX @ w, 0.3)))
+    assert far.status is vo.Status.OPTIMAL
+    assert far.method == "freezing"
+    assert far.fun == pytest.approx(near.fun, rel=1e-13)
+    assert far.lower <= near.upper
+    assert near.lower <= far.upper
+    assert far.passes <= 5
+
+
+def test_unknown_lengths(data):
+    X, y = data
+    dX, dy = da.from_array(X, chunks=(5000, 3)), da.from_array(y, chunks=5000)
+    kept = dy > 0.0
+    dX, dy = dX[kept], dy[kept]
+    assert np.isnan(dX.shape[0])
+    far = vo.rows(dX, y=dy)
+    r = vo.minimize(vo.sum(vo.abs(far.y - far.X @ w)))
+    assert r.fun == pytest.approx(vo.minimize(vo.sum(vo.abs(y[y > 0] - X[y > 0] @ w))).fun, rel=1e-12)
+
+
+def test_frames_and_estimators(data):
+    pd = pytest.importorskip("pandas")
+    dd = pytest.importorskip("dask.dataframe")
+    X, y = data
+    frame = dd.from_pandas(pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "c": X[:, 2], "y": y}), npartitions=5)
+    expected = LADRegressor().fit(X, y)
+    table = vo.rows(frame, y="y")
+    assert LADRegressor().fit(table, None).objective_ == pytest.approx(expected.objective_, rel=1e-11)
+    model = LADRegressor().fit(frame[["a", "b", "c"]], frame["y"])
+    assert model.objective_ == pytest.approx(expected.objective_, rel=1e-11)
+    levels = QuantileRegressor(quantile=[0.2, 0.8], alpha=0.0).fit(da.from_array(X, chunks=(6000, 3)), da.from_array(y))
+    assert levels.coef_.shape == (2, 3)
+    with pytest.raises(ValueError, match="no column 'z'"):
+        vo.rows(frame, y="z")
+
+
+def test_missing_values_are_named(data):
+    X, y = data
+    y = y.copy()
+    y[20_001] = np.nan
+    dX, dy = da.from_array(X, chunks=(6000, 3)), da.from_array(y, chunks=6000)
+    f = vo.sum(vo.abs(dy - dX @ w))
+    with pytest.raises(ValueError, match="y must be finite; got nan in row 20001"):
+        vo.minimize(f)

@@ -1,0 +1,71 @@
+"""What the paper's two descents cost: products with the data, counted, and nothing else that grows with them."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import varopt as vo
+from varopt.composite import composite
+from varopt.experiments import problems
+from varopt.model import as_objective
+from varopt.model.maps import Matrix
+from varopt.solvers import State
+from varopt.solvers.descent._lbfgs import with_shared_matrix  # what it recognises is looked at by itself
+
+
+@pytest.fixture
+def products(monkeypatch):
+    """The products with dense matrices, counted by their shapes."""
+    counted = {}
+    for name in ("_apply", "_transpose_apply"):
+        plain = getattr(Matrix, name)
+
+        def counting(self, vector, plain=plain):
+            counted[self.shape] = counted.get(self.shape, 0) + 1
+            return plain(self, vector)
+
+        monkeypatch.setattr(Matrix, name, counting)
+    return counted
+
+
+def test_lbfgs_takes_two_products_with_the_kernel_an_evaluation(rng, products):
+    machine = problems.kernel_machine(rng, 60, 5)
+    state = State(machine.start.copy())
+    problem = composite(as_objective(machine.objective()))
+    products.clear()
+    vo.solvers.LBFGS(most=120).solve(problem, state, 0.0, lambda _: None)
+    assert state.evaluations > 100
+    assert products[60, 60] <= 2 * state.evaluations + 40  # the look at the end is what there is beside
+
+
+def test_the_kernel_is_recognised_and_nothing_else_is(rng):
+    K = rng.normal(size=(8, 8))
+    K = K @ K.T
+    beta, b = vo.Variable(8), vo.Variable()
+    y = np.where(np.arange(8) % 2, 1.0, -1.0)
+    hinges = vo.sum(vo.hinge(K @ beta + b * y))
+    x = rng.normal(size=9)
+    for objective, found in (
+        (vo.quad_form(beta, K) + hinges, True),
+        (0.5 * vo.quad_form(beta, K) + hinges, True),
+        (vo.quad_form(beta, K + np.eye(8)) + hinges, False),
+        (vo.quad_form(beta, K) + 0.1 * vo.sum_squares(beta) + hinges, False),
+        (vo.quad_form(beta, K) + hinges + vo.sum_squares(b), False),
+        (3.0 * vo.quad_form(beta, K) + hinges, False),  # a multiple that rounds is not looked for
+    ):
+        problem = composite(as_objective(objective))
+        shared = with_shared_matrix(problem)
+        assert bool(shared.forms) is found
+        assert_allclose(shared.quadratic(x), problem.quadratic(x), rtol=1e-12)
+        assert_allclose(shared.quadratic_gradient(x), problem.quadratic_gradient(x), rtol=1e-10, atol=1e-10)
+
+
+def test_diagonal_newton_multiplies_with_the_gram_matrix_alone(rng, products):
+    lasso = problems.lasso(rng, 12)
+    state = State(np.zeros(12))
+    problem = composite(as_objective(lasso.objective()))
+    vo.solvers.DiagonalNewton().solve(problem, state, 0.0, lambda _: None)
+    assert state.steps > 300
+    assert products.get(lasso.X.shape, 0) < 20
+    plain = vo.minimize(lasso.objective()).fun
+    assert_allclose(lasso.value(state.latest), plain, rtol=1e-12)
