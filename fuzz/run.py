@@ -64,7 +64,7 @@ def starved(result: Any, spent: float, limit: float = LIMIT) -> bool:
 
 def check(problem: Problem, method: str, seed: int, rival: Any = _UNKNOWN) -> tuple[list[tuple[str, str]], str]:
     """Run one method on one problem: what is wrong, by kind, and its status ("refused" where it does not run)."""
-    f, found, result = problem.build(), [], None
+    f, found, result, limit = problem.build(), [], None, LIMIT
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         started, cpu = time.perf_counter(), time.process_time()
@@ -72,9 +72,9 @@ def check(problem: Problem, method: str, seed: int, rival: Any = _UNKNOWN) -> tu
             with watched(10.0 * LIMIT):
                 result = vo.minimize(f, method=method, tol=TOL, time_limit=LIMIT)
             if starved(result, time.process_time() - cpu):
-                started, cpu = time.perf_counter(), time.process_time()
-                with watched(100.0 * LIMIT):
-                    result = vo.minimize(f, method=method, tol=TOL, time_limit=10.0 * LIMIT)
+                started, cpu, limit = time.perf_counter(), time.process_time(), 10.0 * LIMIT
+                with watched(10.0 * limit):
+                    result = vo.minimize(f, method=method, tol=TOL, time_limit=limit)
         except Hang:
             if time.process_time() - cpu < 5.0 * LIMIT:  # no time on a busy machine
                 return [], "starved"
@@ -86,8 +86,8 @@ def check(problem: Problem, method: str, seed: int, rival: Any = _UNKNOWN) -> tu
             found.append((f"exception {type(error).__name__}", f"{error} ({where.name}, line {where.lineno})"))
         spent = min(time.perf_counter() - started, time.process_time() - cpu)  # other processes are not to blame for
     found += [(f"warning {w.category.__name__}", str(w.message)) for w in caught[:1]]
-    if late(spent):
-        found.append(("late", f"{spent:.2f} s of {LIMIT:g}"))
+    if late(spent, limit):
+        found.append(("late", f"{spent:.2f} s of {limit:g}"))
     if result is None:
         return found, "exception"
     rival = clarabel_point(problem) if rival is _UNKNOWN else rival
