@@ -42,7 +42,7 @@ def is_jax(array: Array) -> bool:
 
 def _place(like: Array) -> dict[str, Any]:
     """What puts a new array where `like` is; JAX places by itself, and its traced arrays have no device."""
-    return {} if isinstance(like, np.ndarray) or is_jax(like) else {"device": like.device}
+    return {} if isinstance(like, (np.ndarray, np.generic)) or is_jax(like) else {"device": like.device}
 
 
 def constant(xp: Any, value: Any, like: Array) -> Array:

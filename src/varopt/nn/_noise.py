@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -101,7 +102,8 @@ def sobol(count: int, d: int) -> Any:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # a number of points that is no power of two is the caller's wish
-        points = qmc.Sobol(d, scramble=True, rng=np.random.default_rng(0)).random(count)
+        keyword = "rng" if "rng" in inspect.signature(qmc.Sobol).parameters else "seed"  # its name before SciPy 1.15
+        points = qmc.Sobol(d, scramble=True, **{keyword: np.random.default_rng(0)}).random(count)
     return np.minimum(points * 2.0**30, 2.0**30 - 1).astype(np.int32)
 
 

@@ -45,9 +45,11 @@ def named(name: str, *parameters: Any) -> Any:
     return (_named_facts if torch.compiler.is_compiling() else _library.named)(name, *parameters)
 
 
-@torch.compiler.assume_constant_result
-def _known_facts(term: Any) -> _Facts:
+def _build_known(term: Any) -> _Facts:
     return _Facts(term)
+
+
+_known_facts = torch.compiler.assume_constant_result(_build_known)
 
 
 def facts(term: Any) -> Any:

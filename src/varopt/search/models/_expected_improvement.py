@@ -8,6 +8,7 @@ improvements to expected improvement*, 2023: logarithms, so that nothing is flat
 
 from __future__ import annotations
 
+import inspect
 import math
 import sys
 
@@ -84,7 +85,8 @@ class ExpectedImprovement(Update):
     def _spread(self, rng: np.random.Generator, count: int) -> Array:
         """Latent points all over the space, by a scrambled Sobol sequence."""
         columns = self._layout.columns
-        sobol = qmc.Sobol(columns, rng=rng) if columns <= 200 else None
+        keyword = "rng" if "rng" in inspect.signature(qmc.Sobol).parameters else "seed"  # SciPy renamed it in 1.15
+        sobol = qmc.Sobol(columns, **{keyword: rng}) if columns <= 200 else None
         unit = rng.random((count, columns)) if sobol is None else sobol.random_base2(max(1, (count - 1).bit_length()))
         return self._snap(np.where(self._discrete, np.floor(unit[:count] * self._layout.options), unit[:count]))
 
