@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -77,8 +78,8 @@ def bounds(config: Config) -> Iterator[Row]:
         }
         for name, (f, box) in problems.items():
             pair = Pair(
-                f"{name}, {n} x {p}", "without bounds", lambda f=f, box=box: vo.minimize(f, subject_to=box),
-                lambda f=f: vo.minimize(f), 2.0,
+                f"{name}, {n} x {p}", "without bounds", partial(vo.minimize, f, subject_to=box),
+                partial(vo.minimize, f), 2.0,
             )  # fmt: skip
             yield _row(pair, config)
 
