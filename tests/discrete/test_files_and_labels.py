@@ -50,6 +50,9 @@ def test_a_cut_is_drawn_on_its_graph():
     plt = pytest.importorskip("matplotlib.pyplot")
     axes = max_cut(networkx.petersen_graph()).draw()
     assert "cut 12, no cut is larger" in axes.get_title()
+    axes = max_cut(np.ones((12, 12))).plot()
+    assert [line.get_label() for line in axes.lines] == ["upper", "lower"]
+    assert axes.lines[0].get_ydata()[-1] == axes.lines[1].get_ydata()[-1] == 36.0
     plt.close("all")
     with pytest.raises(ValueError, match="draw needs the result of max_cut of a networkx graph"):
         max_cut(np.ones((3, 3))).draw()

@@ -16,7 +16,7 @@ from varopt.learn import (
     QuantileRegressor,
 )
 
-ROWS = 30_000
+ROWS = 12_000
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +86,7 @@ def test_nineteen_levels_share_the_passes(data, folder):
 def test_a_table_a_memmap_and_parquet_are_taken(data, folder, tmp_path, monkeypatch):
     X, y, _, weight = data
     expected = LADRegressor().fit(X, y, weight)
-    table = vo.rows(lambda: ((X[i : i + 9000], y[i : i + 9000], weight[i : i + 9000]) for i in range(0, ROWS, 9000)))
+    table = vo.rows(lambda: ((X[i : i + 5000], y[i : i + 5000], weight[i : i + 5000]) for i in range(0, ROWS, 5000)))
     assert LADRegressor().fit(table, None).objective_ == pytest.approx(expected.objective_, rel=1e-12)
     monkeypatch.setattr("varopt.places._together.SMALL", 1000)
     mapped = LADRegressor(memory="50MB").fit(np.load(folder / "X.npy", mmap_mode="r"), y, weight)
@@ -112,5 +112,5 @@ def test_what_needs_memory_says_so(folder):
         LADRegressor(memory="lots").fit(X, y)
     with pytest.raises(ValueError, match="the target y is None"):
         LADRegressor().fit(X, None)
-    with pytest.raises(ValueError, match="one entry for each of 30000 rows"):
+    with pytest.raises(ValueError, match="one entry for each of 12000 rows"):
         LADRegressor().fit(vo.rows(X), np.ones(3))

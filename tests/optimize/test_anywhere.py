@@ -7,7 +7,7 @@ import varopt as vo
 from varopt.optimize import Status
 from varopt.places import at, columns_in, table_of
 
-ROWS, FEATURES = 40_000, 5
+ROWS, FEATURES = 20_000, 5
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,9 @@ import pytest
 
 import varopt as vo
 from varopt.optimize import Status
+from varopt.places import joined
 
-ROWS = 50_000
+ROWS = 20_000
 w, b = vo.Variable(4, name="w"), vo.Variable(name="b")
 
 
@@ -86,7 +87,7 @@ def test_jax_sums_are_those_of_memory(data):
         a, c = there.ball(), here.ball()
         assert np.all(np.abs(a.middle - c.middle) <= a.radius + c.radius)
         assert np.all(a.radius <= 1e-9 * (1.0 + np.abs(a.middle)))
-    assert np.array_equal(far.kept[0].index, near.kept[0].index)
+    assert np.array_equal(joined(far.kept).index, near.kept[0].index)
 
 
 def test_jax_in_single_precision_is_told(data):
@@ -100,9 +101,9 @@ def test_jax_in_single_precision_is_told(data):
 def test_bad_rows_on_a_device_are_named(data):
     torch = pytest.importorskip("torch")
     y = data["y"].copy()
-    y[31_415] = np.nan
+    y[11_415] = np.nan
     table = vo.rows(torch.tensor(data["X"]), y=torch.tensor(y))
-    with pytest.raises(ValueError, match="y must be finite; got nan in row 31415"):
+    with pytest.raises(ValueError, match="y must be finite; got nan in row 11415"):
         vo.minimize(vo.sum(vo.abs(table.y - table.X @ w)))
     with pytest.raises(ValueError, match="one number of rows"):
         vo.rows(torch.tensor(data["X"]), y=torch.ones(3))

@@ -9,7 +9,7 @@ from varopt.learn import LADRegressor, QuantileRegressor
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
 
-ROWS = 24_000
+ROWS = 10_000
 w = vo.Variable(3, name="w")
 
 
@@ -35,7 +35,7 @@ def test_partitions_do_not_matter(partitions, order, data):
         X, y = X[np.argsort(y)], np.sort(y)
     near = vo.minimize(vo.sum(vo.pinball(y - X @ w, 0.3)))
     dX = da.from_array(X, chunks=(ROWS // partitions, 2))
-    dy = da.from_array(y, chunks=5000)
+    dy = da.from_array(y, chunks=3000)
     far = vo.minimize(vo.sum(vo.pinball(dy - dX @ w, 0.3)))
     assert far.status is vo.Status.OPTIMAL
     assert far.method == "freezing"
@@ -47,7 +47,7 @@ def test_partitions_do_not_matter(partitions, order, data):
 
 def test_unknown_lengths(data):
     X, y = data
-    dX, dy = da.from_array(X, chunks=(5000, 3)), da.from_array(y, chunks=5000)
+    dX, dy = da.from_array(X, chunks=(3000, 3)), da.from_array(y, chunks=3000)
     kept = dy > 0.0
     dX, dy = dX[kept], dy[kept]
     assert np.isnan(dX.shape[0])
@@ -66,7 +66,7 @@ def test_frames_and_estimators(data):
     assert LADRegressor().fit(table, None).objective_ == pytest.approx(expected.objective_, rel=1e-11)
     model = LADRegressor().fit(frame[["a", "b", "c"]], frame["y"])
     assert model.objective_ == pytest.approx(expected.objective_, rel=1e-11)
-    levels = QuantileRegressor(quantile=[0.2, 0.8], alpha=0.0).fit(da.from_array(X, chunks=(6000, 3)), da.from_array(y))
+    levels = QuantileRegressor(quantile=[0.2, 0.8], alpha=0.0).fit(da.from_array(X, chunks=(2500, 3)), da.from_array(y))
     assert levels.coef_.shape == (2, 3)
     with pytest.raises(ValueError, match="no column 'z'"):
         vo.rows(frame, y="z")
@@ -75,8 +75,8 @@ def test_frames_and_estimators(data):
 def test_missing_values_are_named(data):
     X, y = data
     y = y.copy()
-    y[20_001] = np.nan
-    dX, dy = da.from_array(X, chunks=(6000, 3)), da.from_array(y, chunks=6000)
+    y[8_001] = np.nan
+    dX, dy = da.from_array(X, chunks=(2500, 3)), da.from_array(y, chunks=2500)
     f = vo.sum(vo.abs(dy - dX @ w))
-    with pytest.raises(ValueError, match="y must be finite; got nan in row 20001"):
+    with pytest.raises(ValueError, match="y must be finite; got nan in row 8001"):
         vo.minimize(f)

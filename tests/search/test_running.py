@@ -78,6 +78,13 @@ def test_callback_progress_interrupt_and_time_limit(capsys):
     assert vo.minimize(sphere, BOX, time_limit=1e-9, seed=0).status is Status.TIME_LIMIT
 
 
+def test_seconds_alone_may_be_the_budget():
+    line = vo.Box(-5, 5, size=1)
+    r = vo.minimize(lambda x: float(x[0] ** 2), line, time_limit=1.0, seed=0, method="cma", progress=True)
+    assert r.status is Status.TIME_LIMIT
+    assert r.nfev > 1000  # where the default would have ended
+
+
 def test_vectorized_function_gets_the_batch():
     shapes = set()
 

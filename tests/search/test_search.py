@@ -20,7 +20,7 @@ def run(search, f, evaluations):
 
 
 REAL_METHODS = ["cma", "lq", "low-rank", "xnes", "snes", "nes"]
-BIT_METHODS = ["local", "pbil", "umda", "berny"]
+BIT_METHODS = ["local", "pbil", "umda", "berny", "free-energy"]
 
 
 @pytest.mark.parametrize("method", REAL_METHODS)

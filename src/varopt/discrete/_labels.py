@@ -40,6 +40,32 @@ class LabelledResult(Result):
         ones = {label for label, value in zip(self.labels, self.x.tolist(), strict=True) if value > 0.5}
         return set(self.labels) - ones, ones
 
+    def plot(self, axes: Any = None) -> Any:
+        """The bracket of the optimum over time: the best value found, and what none exceeds. Returns the axes.
+
+        Parameters
+        ----------
+        axes : Matplotlib axes, optional
+            Where to draw. Bounds that are many times as far as the last are beyond the frame.
+
+        Notes
+        -----
+        Needs Matplotlib.
+        """
+        import matplotlib.pyplot as plt
+
+        axes = plt.subplots(figsize=(6, 3.5), layout="constrained")[1] if axes is None else axes
+        time = np.r_[self.history["time"], self.time]
+        ends = {side: np.r_[self.history[side], getattr(self, side)] for side in ("upper", "lower")}
+        for side, values in ends.items():
+            axes.step(time, np.where(np.isfinite(values), values, np.nan), where="post", label=side)
+        width = max(self.gap, 0.01 * abs(self.fun), 1e-12)
+        if np.isfinite(width):
+            axes.set_ylim(self.lower - 3.0 * width, self.upper + 3.0 * width)
+        axes.set(xlabel="seconds", ylabel="objective")
+        axes.legend(title="bracket of the optimum")
+        return axes
+
     def draw(self, axes: Any = None, **options: Any) -> Any:
         """A cut, drawn on its graph: the sides in two colours, edges that are cut dashed. Returns the axes.
 

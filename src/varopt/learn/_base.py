@@ -192,10 +192,11 @@ class Certified(Declared, BaseEstimator):
                 raise StopIteration
 
         try:
-            result = minimize(
-                (1.0 / unit) * objective, tol=self.tol, method=self._method, resume=_neighbour(objective, start),
-                callback=limit, progress=bool(self.verbose), time_limit=clock.left,
-            )  # fmt: skip
+            with np.errstate(over="ignore"):  # what comes of it has no bracket, or is not finite
+                result = minimize(
+                    (1.0 / unit) * objective, tol=self.tol, method=self._method, resume=_neighbour(objective, start),
+                    callback=limit, progress=bool(self.verbose), time_limit=clock.left,
+                )  # fmt: skip
         except np.linalg.LinAlgError:  # products of the data overflow
             result = None
         if result is None or not np.all(np.isfinite(result.x)) or result.status is Status.UNBOUNDED:

@@ -32,6 +32,7 @@ from varopt.composite import Composite, NotComposite, composite
 from varopt.model import Constraint, Expression, Objective, Parametric, Variable, as_constraints, as_objective
 from varopt.model.blocks import LargestBlock
 from varopt.model.points import ordered, split
+from varopt.optimize._descent import Descent, Falls
 from varopt.optimize._result import Result, Status, final_line, progress_line
 from varopt.solvers import METHODS, Auto, State, Way, settle
 
@@ -46,7 +47,6 @@ _STEEP = 1e5  # ratio of gradients beyond which steep terms may hide what others
 _SHARE = 2.0**-12  # of the sizes of parts that counts as their unit, here as at zero
 _DOUBTFUL = 1e-3  # relative gap without an assumption beyond which one that closes it is not believed
 _TO_SETTLE = 1.0  # seconds at most in which a stopped run looks for its bracket
-_DEEP = 100.0  # times the sizes at zero, or the value at the last look, below which a direction is looked at
 _LARGE = 1500  # rows and columns beyond which factorisations of all kinds gain from threads
 
 
@@ -183,7 +183,7 @@ def minimize(
         raise NotComposite(f"{refusal} See f.explain().") from None
     before, state.unit, line = state.elapsed, problem.unit, Progress(progress)
 
-    descent, watched = _Descent(objective, problem), watch(line, callback, time_limit, before)
+    descent, watched = Descent(objective, problem), watch(line, callback, time_limit, before)
 
     def check(current: State) -> None:
         descent.look(current)
@@ -203,7 +203,7 @@ def minimize(
             else:
                 with deadline(None if time_limit is None else time_limit - (state.elapsed - before)):
                     solver.solve(problem, state, tol, check)
-        except _Falls:
+        except Falls:
             state.falls = True
         except STOPPED as reason:
             status = stopped(reason)
@@ -213,30 +213,6 @@ def minimize(
             result = conclude(objective, problem, state, tol, status, " > ".join(state.ran) or "none")
         line.end(final_line(result))
         return result
-
-
-class _Falls(Exception):
-    """The objective falls without bound along a direction that was checked."""
-
-
-class _Descent:
-    """Looks whether a run that has come far down goes on for ever in the direction it has taken.
-
-    A pass over the data each time that the value has fallen a hundredfold.
-    """
-
-    def __init__(self, objective: Objective, problem: Composite) -> None:
-        self.objective = objective
-        self.bounded = bool(problem.not_convex) or floor(problem) > -math.inf
-        self.below = -_DEEP * max(problem.unit / _SHARE, 1e-300)
-
-    def look(self, state: State) -> None:
-        """Raise `_Falls` where the direction of the best point shows it."""
-        if self.bounded or not state.upper < self.below or math.isfinite(state.lower):
-            return
-        self.below = _DEEP * state.upper
-        if falls_along(self.objective, state.x):
-            raise _Falls
 
 
 def watch(line: Progress, callback: Any, time_limit: float | None, before: float = 0.0) -> Callable[[State], None]:
@@ -279,7 +255,9 @@ def _is_unbounded(objective: Objective, problem: Composite) -> bool:
     """Whether a direction shows it, where one is quickly found."""
     if problem.not_convex:
         return problem.indefinite and curves_down(objective) is not None
-    return floor(problem) == -math.inf and falls_for_ever(objective) is not None
+    if floor(problem) > -math.inf:
+        return False
+    return falls_along(objective, -np.asarray(problem.vector)) or falls_for_ever(objective) is not None
 
 
 def _is_large(problem: Composite) -> bool:

@@ -96,7 +96,8 @@ def minimize_black_box(
     space : Box, Space or another dimension
         Where to search.
     budget : int, optional
-        Evaluations, 1000 times the number of coordinates by default; those in an existing journal count.
+        Evaluations, 1000 times the number of coordinates by default, and as many as the time allows where only
+        `time_limit` is given; those in an existing journal count.
     method, seed, population, x0, sigma, maximize, noisy
         As in `Search`.
     vectorized : bool
@@ -147,7 +148,7 @@ def minimize_black_box(
     if batch is None and (executor is not None or vectorized) and population is None and not asynchronous:
         batch = default_population(SpaceLayout(space).columns)  # whoever evaluates: the result depends on none of them
     search = _begin(space, journal, settings, {"budget": budget, "batch": batch})
-    total = 1000 * search._layout.columns if budget is None else budget
+    total = budget or (1000 * search._layout.columns if time_limit is None else math.inf)
     layout = search._layout
     try:
         workers = workers_for(
@@ -176,7 +177,7 @@ class _Run:
     """Goes on by a generation whenever it is asked for the next; `status` says how it ended."""
 
     def __init__(
-        self, search: Search, workers: Workers, budget: int, deadline: float, target: float | None, max_failures: int
+        self, search: Search, workers: Workers, budget: float, deadline: float, target: float | None, max_failures: int
     ) -> None:
         self.search, self.workers = search, workers
         self.budget, self.deadline, self.target, self.max_failures = budget, deadline, target, max_failures
@@ -212,7 +213,7 @@ class _Run:
             if not self.search._queue:
                 self.search._draw(None)
             room = min(room, self.search._queued)
-        for row in self.search._ask_rows(room):
+        for row in self.search._ask_rows(int(room)):
             self._flying[self._started] = row
             self.workers.start(self._started, row)
             self._started += 1
@@ -259,14 +260,15 @@ def _conclude(search: Search, status: Status, seconds: float) -> SearchResult:
     )  # fmt: skip
 
 
-def _line(search: Search, budget: int, began: float) -> str:
+def _line(search: Search, budget: float, began: float) -> str:
     """How far a search is: evaluations, the best value, and the average over the distribution."""
     best, bound = search.best, search.bound
     share = min(1.0, search.evaluations / budget)
     bar = ("#" * round(20 * share)).ljust(20, ".")
     value = "none yet" if best is None else f"{best.fun:.6g}"
     average = f"  average {bound.mean:.4g} +- {bound.standard_error:.1g}" if bound.samples > 1 else ""
-    return f"[{bar}] {search.evaluations}/{budget}  best {value}{average}  {duration(time.monotonic() - began)}"
+    of = f"/{budget}" if math.isfinite(budget) else ""
+    return f"[{bar}] {search.evaluations}{of}  best {value}{average}  {duration(time.monotonic() - began)}"
 
 
 def _short(x: Any) -> str:
