@@ -149,7 +149,8 @@ def shapes(config: Config) -> Iterator[Row]:
     )
     yield _row(Pair(
         f"convex regression, {m}", "Clarabel", lambda: vo.minimize(g, subject_to=[vo.diff(convex, 2) >= 0]),
-        lambda: _clarabel(bowl, second), 0.1, "clarabel", value=lambda z: float(g(z)),
+        lambda: _clarabel(bowl, second), 0.1, "clarabel",
+        note="multipliers are so large that what Clarabel misses the constraints by lowers its value",
     ), config)  # fmt: skip
 
 

@@ -111,3 +111,12 @@ def test_vectors_one_after_the_other():
     z = vo.concatenate([np.eye(2) @ a + 1.0, b, [7.0], 2 * a[:1]])
     np.testing.assert_array_equal(z({a: [1.0, 2.0], b: 5.0}), [2.0, 3.0, 5.0, 7.0, 2.0])
     assert vo.minimize(vo.sum_squares(z)).status.name == "OPTIMAL"
+
+
+def test_matrix_variables_are_indexed_as_such():
+    W = vo.Variable((2, 3), name="W")
+    r = vo.minimize(vo.sum_squares(W - np.arange(6.0)), subject_to=[vo.sum(W[0]) == 0, W[:, 1] >= 5])
+    np.testing.assert_allclose(r[W], [[-3.5, 5.0, -1.5], [3.0, 5.0, 5.0]], atol=1e-9)
+    assert W[1, 2]({W: np.arange(6.0).reshape(2, 3)}) == 5.0
+    with pytest.raises(ValueError, match="outside"):
+        W[2, 0]
