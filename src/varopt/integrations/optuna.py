@@ -48,7 +48,7 @@ class VariationalSampler(BaseSampler):
     >>> from varopt.integrations.optuna import VariationalSampler
     >>> optuna.logging.set_verbosity(optuna.logging.WARNING)
     >>> study = optuna.create_study(sampler=VariationalSampler(seed=0))
-    >>> study.optimize(lambda trial: (trial.suggest_float("x", -5, 5) - 2) ** 2, n_trials=80)
+    >>> study.optimize(lambda trial: (trial.suggest_float("x", -5, 5) - 2) ** 2, n_trials=25)
     >>> round(study.best_params["x"], 1)
     2.0
     """

@@ -36,7 +36,7 @@ class Space(Searchable):
     >>> import varopt as vo
     >>> space = vo.Space({"rate": vo.Box(1e-4, 1, log=True), "layers": vo.Integer(1, 8), "kind": ["relu", "tanh"]})
     >>> r = vo.minimize(lambda p: (p["rate"] - 0.1) ** 2 + abs(p["layers"] - 3) + (p["kind"] == "relu"), space,
-    ...                 budget=400, seed=0)
+    ...                 budget=40, seed=0)
     >>> r.x["layers"], r.x["kind"]
     (3, 'tanh')
     """
