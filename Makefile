@@ -19,7 +19,7 @@ test: $(VENV)/.installed-dev  ## lint, types, import direction, tests and doctes
 	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy
 	$(VENV)/bin/lint-imports --no-logo
-	$(RUN) -m pytest
+	$(RUN) -m pytest -n auto
 
 test-floors: $(FLOORS)/.installed  ## the tests with the oldest versions that pyproject.toml allows, in an environment of their own
 	$(FLOORS)/bin/python -m pytest $(ARGS)

@@ -201,7 +201,20 @@ def cases(config: Config) -> Iterator[Case]:
         w = vo.Variable(B.shape[1])
         return vo.sum_squares(b - B @ w) + 0.1 * B.shape[0] * vo.norm2(w, groups=5)
 
-    yield Case("group-newton", f"group lasso {n} x {p}", groups)
+    def absolute_groups() -> Any:
+        w = vo.Variable(B.shape[1])
+        return vo.norm1(b - B @ w) + 0.1 * B.shape[0] * vo.norm2(vo.diff(w), groups=B.shape[1] - 1)
+
+    C, c = _data.autoregressive(60, 6, 0.5)
+    c = c + np.random.default_rng(0).standard_normal(60)
+
+    def norm_of_errors() -> Any:
+        w = vo.Variable(C.shape[1])
+        return vo.norm2(c[:30] - C[:30] @ w) + vo.norm1(c[30:] - C[30:] @ w) + vo.norm2(w)
+
+    yield Case("group-descent", f"group lasso {n} x {p}", groups)
+    yield Case("conic", "a norm of errors, absolute errors and a norm of coefficients, 60 x 6", norm_of_errors)
+    yield Case("group-newton", f"absolute errors and a norm of differences, {n} x {p}", absolute_groups)
 
     n, p = config.pick((200, 2), (40, 2))
     Z, z = _data.two_gaussians(n, p)

@@ -186,7 +186,7 @@ def mixed_integers(config: Config) -> Iterator[Row]:
 
 
 def _ours(generations: int) -> int:
-    search = vo.Search(vo.Box(-5, 5, size=20), seed=0)
+    search = vo.Search(vo.Box(-5, 5, size=20), seed=0, method="cma")  # what auto comes to where evaluations are many
     for _ in range(generations):
         xs = search.ask()
         search.tell(xs, (xs * xs).sum(axis=1))
@@ -243,7 +243,7 @@ def nothing_lost(config: Config) -> Iterator[Row]:
         return float((x * x).sum() + np.cos(9.0 * x).sum())
 
     box, budget = vo.Box(-5, 5, size=5), config.pick(2000, 200)
-    whole = vo.minimize(f, box, budget=budget, seed=0)
+    whole = vo.minimize(f, box, budget=budget, seed=0, batch=8)  # what an executor gets for five coordinates
 
     def differences(other: Any) -> float:
         names = ("best", "mean", "standard_error", "sigma")
@@ -253,8 +253,8 @@ def nothing_lost(config: Config) -> Iterator[Row]:
 
     with tempfile.TemporaryDirectory() as folder:
         journal = Path(folder) / "run.db"
-        vo.minimize(f, box, budget=budget // 3, seed=0, journal=journal)
-        resumed = vo.minimize(f, box, budget=budget, seed=0, journal=journal)
+        vo.minimize(f, box, budget=budget // 3, seed=0, journal=journal, batch=8)
+        resumed = vo.minimize(f, box, budget=budget, seed=0, journal=journal, batch=8)
     yield Row("resumed run, bit for bit", "varopt", "histories that differ", differences(resumed), 0.0)
     for workers in (1, 2, 4):
         with ThreadPoolExecutor(workers) as pool:

@@ -108,14 +108,18 @@ def sigmoid_ranks(temperature: float) -> Loss:
     return loss
 
 
-def soft_ranks(strength: float) -> Loss:
+def soft_ranks(strength: float, regularization: str = "l2") -> Loss:
     """Spearman of torchsort's ranks: projections on the permutahedron (Blondel et al., 2020)."""
     import torchsort
 
     def loss(
         scores: torch.Tensor, relevance: torch.Tensor, left: float
     ) -> torch.Tensor:
-        ranks = torchsort.soft_rank(scores, regularization_strength=strength)
+        ranks = torchsort.soft_rank(
+            scores / spread(scores),
+            regularization=regularization,
+            regularization_strength=strength,
+        )
         wanted = torchsort.soft_rank(relevance, regularization_strength=1e-3)
         ranks, wanted = (
             ranks - ranks.mean(-1, keepdim=True),
@@ -126,16 +130,18 @@ def soft_ranks(strength: float) -> Loss:
     return loss
 
 
-def sorting_network(steepness: float) -> Loss:
-    """NDCG of diffsort's relaxed permutation (Petersen et al., 2021)."""
+def sorting_network(steepness: float, distribution: str) -> Loss:
+    """NDCG of diffsort's relaxed permutation (Petersen et al., 2021 and 2022)."""
     from diffsort import DiffSortNet
 
-    network = DiffSortNet("odd_even", ITEMS, steepness=steepness)
+    network = DiffSortNet(
+        "odd_even", ITEMS, steepness=steepness, distribution=distribution
+    )
 
     def loss(
         scores: torch.Tensor, relevance: torch.Tensor, left: float
     ) -> torch.Tensor:
-        _, permutation = network(-scores)
+        _, permutation = network(-scores / spread(scores))
         gains = 2.0**relevance - 1.0
         discount = 1.0 / torch.log2(2.0 + torch.arange(ITEMS))
         gained = (torch.einsum("bij,bi->bj", permutation, gains) * discount).sum(-1)
@@ -149,10 +155,20 @@ RIVALS: dict[str, tuple[str, list[Loss]]] = {}
 if importlib.util.find_spec("torchsort"):
     RIVALS["torchsort, Spearman"] = (
         "torchsort",
-        [soft_ranks(s) for s in (0.1, 1.0, 10.0)],
+        [
+            *(soft_ranks(s) for s in (0.03, 0.1, 0.3, 1.0)),
+            *(soft_ranks(s, "kl") for s in (0.1, 1.0)),
+        ],
     )
 if importlib.util.find_spec("diffsort"):
-    RIVALS["diffsort, NDCG"] = ("diffsort", [sorting_network(s) for s in (5.0, 20.0)])
+    RIVALS["diffsort, NDCG"] = (
+        "diffsort",
+        [
+            sorting_network(s, d)
+            for d in ("logistic", "cauchy")
+            for s in (5.0, 10.0, 20.0)
+        ],
+    )
 METHODS: dict[str, list[Loss]] = {
     "smoothed NDCG@5": [smoothed_ndcg],
     "smoothed Spearman": [smoothed_spearman],

@@ -23,6 +23,7 @@ COLUMNS = {
     "batch": ("number", "size", "told", "checksum"),
     "evaluation": ("number", "candidate", "x", "value", "error", "time", "began", "seconds", "worker", "checksum"),
 }
+UNREADABLE = (sqlite3.Error, UnicodeDecodeError, IndexError)  # what is damaged already
 ODD = (None, -1, 0, 2**62, 1e308, float("inf"), "", "nan", "[1, 2", "[[1]]", "{}", b"\xff\xfe", "é" * 50)
 
 
@@ -41,7 +42,7 @@ def damage(path: Path, rng: random.Random) -> str:
     kind = rng.choice(("bytes", "bytes", "zeros", "cut", "cell", "cell", "row", "table", "copy"))
     if kind in ("bytes", "zeros", "cut"):
         content = bytearray(path.read_bytes())
-        at = rng.randrange(len(content))
+        at = rng.randrange(len(content) or 1)
         if kind == "cut":
             del content[at:]
         else:
@@ -50,7 +51,7 @@ def damage(path: Path, rng: random.Random) -> str:
         path.write_bytes(content)
         return kind
     table = rng.choice(tuple(COLUMNS))
-    with contextlib.closing(sqlite3.connect(path)) as database, contextlib.suppress(sqlite3.Error):
+    with contextlib.closing(sqlite3.connect(path)) as database, contextlib.suppress(*UNREADABLE):
         rows = [row for (row,) in database.execute(f"SELECT rowid FROM {table}")]
         row = rng.choice(rows)
         match kind:

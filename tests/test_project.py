@@ -117,8 +117,9 @@ def test_import_loads_no_optional_or_heavy_package():
 def test_version_is_stated_once_and_repeated_faithfully():
     assert varopt.__version__ == __version__
     assert f"\nversion: {__version__}\n" in read("CITATION.cff")
-    heading = "## [Unreleased]" if "dev" in __version__ else f"## [{__version__}]"
-    assert heading in read("CHANGELOG.md").splitlines()
+    dated = rf"(?m)^## \[{re.escape(__version__)}\] - \d{{4}}-\d\d-\d\d$"
+    heading = r"(?m)^## \[Unreleased\]$" if "dev" in __version__ else dated
+    assert re.search(heading, read("CHANGELOG.md"))
 
 
 def test_package_is_typed_and_licensed():

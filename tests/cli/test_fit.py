@@ -174,6 +174,7 @@ def refusal(arguments, capsys):
     [
         (["--model", "nonsense", *REGRESSION], "there is no model 'nonsense'; choose from quantile, lad"),
         (["--model", "lad"], "--target has to name the column to explain"),
+        (["--model", "lad", "--no-header"], "Without a header columns are 1, 2, ..."),
         (
             ["--model", "lad", "--target", "cost"],
             "there is no column 'cost'; the columns are rooms, age, tax, area, price",

@@ -32,7 +32,7 @@ def mixed(trial):
 def test_mixed_parameters_are_optimized_and_seeds_reproduce():
     values = []
     for _ in range(2):
-        study = optuna.create_study(sampler=VariationalSampler(seed=3))
+        study = optuna.create_study(sampler=VariationalSampler(seed=3, budget=None))
         study.optimize(mixed, n_trials=250)
         values.append([trial.value for trial in study.trials])
     assert values[0] == values[1]
@@ -42,8 +42,8 @@ def test_mixed_parameters_are_optimized_and_seeds_reproduce():
 
 
 def test_maximization():
-    study = optuna.create_study(direction="maximize", sampler=VariationalSampler(seed=0))
-    study.optimize(lambda trial: -mixed(trial), n_trials=150)
+    study = optuna.create_study(direction="maximize", sampler=VariationalSampler(seed=0))  # a model, and so few trials
+    study.optimize(lambda trial: -mixed(trial), n_trials=50)
     assert study.best_value > -0.5
 
 
@@ -57,7 +57,7 @@ def test_parallel_jobs_and_failing_trials():
             raise optuna.TrialPruned
         return value
 
-    study = optuna.create_study(sampler=VariationalSampler(seed=0))
+    study = optuna.create_study(sampler=VariationalSampler(seed=0, budget=None))
     study.optimize(sometimes, n_trials=200, n_jobs=3, catch=ValueError)
     assert len(study.trials) == 200
     assert study.best_value < 0.7
@@ -69,7 +69,7 @@ def test_another_sampler_learns_from_what_is_stored():
         storage = optuna.storages.InMemoryStorage()
         for seed in (2 * pair, 2 * pair + 1):  # the second knows nothing but the storage
             study = optuna.create_study(
-                study_name="s", storage=storage, sampler=VariationalSampler(seed=seed), load_if_exists=True
+                study_name="s", storage=storage, sampler=VariationalSampler(seed=seed, budget=None), load_if_exists=True
             )
             study.optimize(mixed, n_trials=100)
         values = [trial.value for trial in study.trials]
@@ -81,7 +81,9 @@ def test_processes_with_one_seed_propose_different_points():
     """As three processes do that each have their own sampler: nobody has seen the others' trials when they ask."""
     storage = optuna.storages.InMemoryStorage()
     studies = [
-        optuna.create_study(study_name="s", storage=storage, sampler=VariationalSampler(seed=3), load_if_exists=True)
+        optuna.create_study(
+            study_name="s", storage=storage, sampler=VariationalSampler(seed=3, budget=30), load_if_exists=True
+        )
         for _ in range(3)
     ]
     for study in studies:  # the first trial of each is independent, and makes the space known

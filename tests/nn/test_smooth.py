@@ -70,6 +70,28 @@ def test_second_derivatives_are_unbiased(control):
     assert np.all(np.abs(np.mean(rows, axis=0) - exact) < 4.0 * error + 1e-9)
 
 
+def test_second_derivatives_of_jax_are_those():
+    x, s = 0.3, 0.5
+    twin = vo.smooth(lambda v: (v > 0) * 1.0, samples=2**15, batched=True, control="quasi")
+    hessian = jax.hessian(lambda theta: twin(theta[0], sigma=theta[1], key=jax.random.key(0)))(jnp.array([x, s]))
+    u, phi = x / s, stats.norm.pdf(x / s)
+    exact = np.array([[-u, u**2 - 1], [u**2 - 1, 2 * u - u**3]]) * phi / s**2
+    assert_allclose(hessian, exact, atol=0.02)
+
+
+def test_autocast_leaves_the_noise_alone():
+    model = torch.nn.Linear(5, 3)
+    twin = vo.smooth(lambda v: torch.round(v).sum(-1), 0.5, 256, batched=True)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        scores = model(torch.ones(5))
+        value = twin(scores, generator=torch.Generator().manual_seed(0))
+    assert scores.dtype == torch.bfloat16
+    expected = twin(scores.detach().float(), generator=torch.Generator().manual_seed(0))
+    assert_allclose(value.item(), expected.item(), rtol=0.02, atol=0.1)
+    value.backward()
+    assert torch.isfinite(model.weight.grad).all()
+
+
 def test_sigma_has_its_score():
     """Where optax 0.2.8 gives 1.49: <(x + sigma z)^2> = x^2 + sigma^2 has the derivative 2 sigma."""
     twin = vo.smooth(lambda v: v**2, samples=2**16, batched=True, control="quasi")

@@ -1,5 +1,7 @@
 """The exact layers on PyTorch: derivatives of every order, transformations, precisions."""
 
+import shutil
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -110,11 +112,16 @@ def test_transformations(name):
 
 
 @pytest.mark.filterwarnings("ignore")  # the compiler's own, of its own code
-@pytest.mark.parametrize("name", ["step", "clip", "round", "argmax", "top2", "rank", "sort"])
-def test_compiles_to_one_graph(name):
+@pytest.mark.parametrize(
+    ("name", "backend"),
+    [*((name, "aot_eager") for name in ("clip", "own", "round", "argmax", "top2", "sort")), ("rank", "inductor")],
+)
+def test_compiles_to_one_graph(name, backend):
+    if backend == "inductor" and not (shutil.which("gcc") or shutil.which("cc")):
+        pytest.skip("needs a C compiler")
     layer = LAYERS[name]
     torch.compiler.reset()
-    compiled = torch.compile(lambda x: layer(x, 0.5), fullgraph=True, backend="aot_eager")
+    compiled = torch.compile(lambda x: layer(x, 0.5), fullgraph=True, backend=backend)
     x = tensor(ROWS["spread"], requires_grad=True)
     weights = tensor([0.3, -1.0, 0.7, 0.2, 1.1])
     assert_allclose(compiled(x).detach(), layer(x, 0.5).detach(), rtol=1e-11, atol=1e-13)

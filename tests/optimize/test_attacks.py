@@ -9,6 +9,9 @@ import scipy.sparse as sp
 
 import varopt as vo
 from varopt import Status
+from varopt._clock import TimeUp, deadline, tick
+from varopt.certificates import falls_along
+from varopt.solvers.interior_point._conjugate_gradients import ConjugateGradients
 
 CLAIMS = (Status.OPTIMAL, Status.PROVED)
 
@@ -177,3 +180,130 @@ def test_what_falls_for_ever_does_not_stay_with_another_objective():
     r = vo.minimize(vo.sum(vo.pos(w)) + np.array([1.0, -3.0]) @ w)
     assert r.status is Status.UNBOUNDED
     assert vo.minimize(vo.sum_squares(w - 1.0) + vo.norm1(w), resume=r).status is Status.OPTIMAL
+
+
+# -- Blocks of zeros, other methods, exceptions, clocks ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("line", [0.1, 0.0, -0.1])
+@pytest.mark.parametrize("method", ["auto", "interior-point"])
+def test_rows_of_zeros_say_nothing_of_x(method, line):
+    w = vo.Variable(1)
+    f = vo.norm1(w - 1.0) + vo.norm1(0.6 - sp.csr_array((1, 1)) @ w) + line * w[0]
+    r = vo.minimize(f, method=method)
+    assert r.status is Status.OPTIMAL
+    assert r.fun == pytest.approx(0.6 + line)
+    assert r.x == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-3, 1e4])
+def test_empty_rows_among_others(scale, rng):
+    X = np.where(rng.random((30, 5)) < 0.3, rng.standard_normal((30, 5)), 0.0)
+    X[::3] = 0.0
+    w = vo.Variable(5)
+    y = scale * rng.standard_normal(30)
+    r = vo.minimize(vo.sum(vo.pinball(y - sp.csr_array(X) @ w, 0.3)) + 0.1 * vo.norm1(w))
+    dense = vo.minimize(vo.sum(vo.pinball(y - X @ w, 0.3)) + 0.1 * vo.norm1(w))
+    assert r.status is dense.status is Status.OPTIMAL
+    assert r.fun == pytest.approx(dense.fun, rel=1e-8)
+
+
+def test_dense_methods_go_on_where_interior_points_leave_a_gap(monkeypatch, rng):
+    """Whatever stops the interior points: others close the gap."""
+    monkeypatch.setattr("varopt.solvers.interior_point._interior_point._STALLED", 0)
+    monkeypatch.setattr("varopt.solvers.interior_point._interior_point._CROSSOVER_VARIABLES", 0)
+    X = sp.random_array((60, 10), density=0.3, rng=rng, format="csr")
+    w = vo.Variable(10)
+    r = vo.minimize(vo.norm1(rng.standard_normal(60) - X @ w) + 0.1 * vo.norm1(w), method="interior-point")
+    assert r.method.startswith("interior-point > ")
+    assert r.status is Status.OPTIMAL
+
+
+UNBOUNDED = {
+    "hinge": lambda X, w, b: vo.sum(vo.hinge(X @ w + b)) - float(len(X)) * b,
+    "pos": lambda X, w, b: vo.sum(vo.pos(X @ w - 1.0)) - 10.0 * len(X) * w[0],
+    "pinball": lambda X, w, b: vo.sum(vo.pinball(X @ w + b - 1.0, 0.3)) + 5.0 * len(X) * w[1],
+    "norm": lambda X, w, b: vo.norm2(X @ w) - 100.0 * len(X) * w[0],
+    "norm of some": lambda X, w, b: vo.norm2(w[:5]) + vo.norm1(X[:, :5] @ w[:5]) + 0.01 * b,
+}
+
+
+@pytest.mark.parametrize("kind", UNBOUNDED)
+@pytest.mark.parametrize("rows", [20, 2000])
+def test_unbounded_problems_are_seen_on_the_way(kind, rows, rng):
+    """Large ones by the direction that a run takes, which is checked: no linear programme of all rows."""
+    X, w, b = rng.standard_normal((rows, 20)), vo.Variable(20), vo.Variable()
+    r = vo.minimize(UNBOUNDED[kind](X, w, b), time_limit=20.0)
+    assert r.status is Status.UNBOUNDED
+    assert r.lower == -np.inf
+
+
+def test_directions_are_checked_with_their_rounding():
+    w = vo.Variable(2)
+    d = np.array([1.0, 1.0])
+    assert not falls_along((vo.norm1(w) - w[0] - w[1]).checked, d)  # exactly level
+    assert falls_along((vo.norm1(w) - w[0] - (1.0 + 2.0**-40) * w[1]).checked, d)
+    assert not falls_along((vo.norm1(w) - w[0] - (1.0 - 2.0**-40) * w[1]).checked, d)
+    assert not falls_along((vo.sum_squares(w) - 100.0 * w[0]).checked, d)  # which curves
+    assert falls_along((vo.sum_squares(w[:1]) - w[1]).checked, np.array([0.0, 1.0]))
+    assert not falls_along((vo.norm2(w) - w[0]).checked, np.array([1.0, 0.0]))
+    assert not falls_along((vo.norm1(w) - 3.0 * w[0]).checked, np.array([np.nan, 1.0]))
+    assert not falls_along((vo.norm1(w) - 3.0 * w[0]).checked, np.zeros(2))
+
+
+def test_conjugate_gradients_where_nothing_holds_a_direction():
+    solver = ConjugateGradients(None, [sp.csr_array(np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 0.0]]))])
+    with np.errstate(all="ignore"):  # as where it is called
+        solver.prepare([np.zeros(2)], 0.0)
+        x, moves = solver.solve(np.ones(3), [np.zeros(2)])
+    assert x.shape == (3,)
+    assert moves[0].shape == (2,)
+
+
+@pytest.mark.parametrize("method", ["multipliers", "auto"])
+def test_only_variables_without_a_ridge(method, rng):
+    """No variable has a ridge but those that no row sees: empty matrices on the way."""
+    w, b = vo.Variable(3), vo.Variable()
+    X = sp.csr_array((6, 3))
+    y = rng.standard_normal(6)
+    f = vo.sum_squares(w) + vo.sum(vo.hinge(y * (X @ w + b))) + 0.1 * vo.sum_squares(b - 1.0)
+    assert vo.minimize(f, method=method).status is Status.OPTIMAL
+
+
+def test_what_long_doubles_hold_is_not_lost():
+    w = vo.Variable(3)
+    r = vo.minimize(vo.quad_form(w, np.eye(3).astype(np.longdouble)) + vo.norm1(w - 1.0))
+    assert r.fun == pytest.approx(2.25)
+    with pytest.raises(ValueError, match="not given as a matrix"):
+        vo.minimize(vo.norm1(np.ones((4, 3)) @ w - 1.0), method="low-rank")
+
+
+def test_clocks_inside_levels():
+    """A deadline that has passed stops whatever looks at it, and what would end too late is not begun."""
+    with deadline(1000.0):
+        tick(1e9)
+        with pytest.raises(TimeUp):
+            tick(1e14)
+        with deadline(-1.0), pytest.raises(TimeUp):
+            tick()
+        tick()
+    tick(1e300)
+
+
+LONG = {
+    "scad": lambda X, y, w: 0.5 * vo.sum_squares(y - X @ w) + 200.0 * vo.sum(vo.scad(w, 1.0, 3.7)),
+    "mcp of absolute errors": lambda X, y, w: vo.norm1(y - X @ w) + 200.0 * vo.sum(vo.mcp(w, 1.0, 3.0)),
+    "ramp": lambda X, y, w: 0.5 * vo.sum_squares(w) + vo.sum(vo.ramp(np.sign(y) * (X @ w))),
+    "pinball": lambda X, y, w: vo.sum(vo.pinball(y - X @ w, 0.3)),
+}
+
+
+@pytest.mark.parametrize("kind", LONG)
+def test_time_limits_hold_inside_levels(kind, rng):
+    """Told by the steps that were taken: a busy machine has no say in it."""
+    X = rng.standard_normal((4000, 150))
+    y = X[:, :10] @ rng.standard_normal(10) + rng.standard_normal(4000)
+    r = vo.minimize(LONG[kind](X, y, vo.Variable(150)), time_limit=1e-3)
+    assert r.status is Status.TIME_LIMIT
+    assert r.state.steps <= 50
+    assert r.lower <= r.upper

@@ -147,3 +147,14 @@ def test_bits_beside_real_variables_have_one_side_of_the_bracket():
     assert_allclose(r.fun, -6.0, atol=1e-5)
     assert r.lower == -np.inf
     assert r.upper == r.fun
+
+
+def test_a_value_that_is_not_finite_ends_the_descent_and_loses_nothing():
+    def f(z):
+        return np.nan if z[0] > -1.5 else (z[0] - 1.0) ** 2
+
+    with pytest.warns(RuntimeWarning, match="f must return finite numbers; got nan at"):
+        r = vo.minimize(vo.bound(f, vo.Gaussian([-3.0], 0.3), samples=32, seed=0))
+    assert r.status.name == "FAILURES"
+    assert r.fun < 16.0
+    assert -3.0 < r.family.mean[0] < -1.5

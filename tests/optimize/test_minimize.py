@@ -69,7 +69,9 @@ def test_the_bracket_holds_the_optimum_of_the_explicit_programme(loss, penalty, 
         optimum = explicit_optimum(f)
         slack = 1e-7 * max(1.0, abs(optimum))  # of the reference, not of ours
         assert r.lower - slack <= optimum <= r.upper + slack
-        assert r.status is Status.OPTIMAL
+        # Fewer rows that differ than columns, given twice, and no penalty: optima are unbounded, and no proof is known.
+        degenerate = penalty == "none" and kind == "duplicate rows"
+        assert r.status is Status.OPTIMAL or (degenerate and r.status is Status.ASSUMED)
         assert r.gap <= 1e-9 * max(1.0, abs(r.fun))
         assert r.fun == f(r.x) <= r.upper <= r.fun + 1e-11 * max(1.0, abs(r.fun))
 

@@ -131,7 +131,7 @@ def test_every_executor_keeps_every_promise(executor):
 
     offset = np.ones(3)
     captured = run(lambda x: float(((x - offset) ** 2).sum()))  # a closure travels
-    assert outcome(captured) == outcome(vo.minimize(sphere, BOX, budget=BUDGET, seed=1))
+    assert outcome(captured) == outcome(vo.minimize(sphere, BOX, budget=BUDGET, seed=1, batch=7))
     assert all(record.worker and record.seconds >= 0 for record in captured.search.records)
 
     # Eight evaluations of 0.1 s for two workers: the queue is longer than the limit, no evaluation is.
@@ -209,7 +209,7 @@ def test_who_cannot_keep_the_promises_is_refused_by_name():
 @POSIX
 @pytest.mark.parametrize("name", ["processes", "joblib", "ray_pool"])
 def test_a_worker_that_dies_is_replaced_and_its_point_evaluated_again(name, tmp_path, request):
-    alone = outcome(vo.minimize(sphere, BOX, budget=2 * BUDGET, seed=1))
+    alone = outcome(vo.minimize(sphere, BOX, budget=2 * BUDGET, seed=1, batch=7))
     died = tmp_path / "died"
 
     def dies_once(x):

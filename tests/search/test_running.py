@@ -35,7 +35,7 @@ def test_result_is_what_a_scipy_user_expects():
     r = vo.minimize(sphere, BOX, budget=1000, seed=0)
     assert r.status is Status.BUDGET
     assert r.success
-    assert (r.nfev, r.method) == (1000, "cma")
+    assert (r.nfev, r.method) == (1000, "lq")
     assert r.upper == r.fun == sphere(r.x) < 1e-6
     assert r.lower == -np.inf
     assert isinstance(r.certificate, vo.certificates.Sampled)
@@ -78,6 +78,13 @@ def test_callback_progress_interrupt_and_time_limit(capsys):
     assert vo.minimize(sphere, BOX, time_limit=1e-9, seed=0).status is Status.TIME_LIMIT
 
 
+def test_seconds_alone_may_be_the_budget():
+    line = vo.Box(-5, 5, size=1)
+    r = vo.minimize(lambda x: float(x[0] ** 2), line, time_limit=1.0, seed=0, method="cma", progress=True)
+    assert r.status is Status.TIME_LIMIT
+    assert r.nfev > 1000  # where the default would have ended
+
+
 def test_vectorized_function_gets_the_batch():
     shapes = set()
 
@@ -85,9 +92,9 @@ def test_vectorized_function_gets_the_batch():
         shapes.add(xs.shape)
         return ((xs - 1.0) ** 2).sum(axis=1)
 
-    r = vo.minimize(batch, BOX, vectorized=True, budget=700, seed=0)
+    r = vo.minimize(batch, BOX, vectorized=True, budget=700, seed=0, method="cma")
     assert shapes == {(7, 3)}
-    assert outcome(r)[0] == pytest.approx(vo.minimize(sphere, BOX, budget=700, seed=0).fun)
+    assert outcome(r)[0] == pytest.approx(vo.minimize(sphere, BOX, budget=700, seed=0, method="cma").fun)
     points = []
     vo.minimize(lambda ps: points.extend(ps) or [p["a"] for p in ps], vo.Space({"a": vo.Box(0, 1)}), vectorized=True,
                 budget=20)  # fmt: skip
@@ -97,22 +104,23 @@ def test_vectorized_function_gets_the_batch():
     assert "one value for each of 7 points" in wrong.errors[-1]
 
 
-@pytest.mark.parametrize("space", [BOX, vo.Boolean(10)], ids=["reals", "bits"])
+@pytest.mark.parametrize("space", [BOX, vo.Permutation(4)], ids=["reals", "orders"])
 def test_workers_do_not_change_the_result(space):
-    f = uneven if space is BOX else np.sum
-    alone = outcome(vo.minimize(f, space, budget=150, seed=1))
+    f = uneven if space is BOX else lambda order: float(order @ np.arange(4))
+    options = {"budget": 100, "seed": 1, "method": "lq" if space is BOX else "auto"}
+    alone = outcome(vo.minimize(f, space, batch=7 if space is BOX else 4, **options))
     for workers in (1, 2, 4):
         with ThreadPoolExecutor(workers) as pool:
-            assert outcome(vo.minimize(f, space, budget=150, seed=1, executor=pool)) == alone
+            assert outcome(vo.minimize(f, space, executor=pool, **options)) == alone
 
 
 def test_every_kind_of_executor_gives_the_same():
-    alone = outcome(vo.minimize(sphere, BOX, budget=60, seed=1))
+    alone = outcome(vo.minimize(sphere, BOX, budget=60, seed=1, batch=7, method="lq"))
     context = multiprocessing.get_context("fork" if os.name == "posix" else "spawn")
     with ProcessPoolExecutor(2, mp_context=context) as pool:
-        assert outcome(vo.minimize(sphere, BOX, budget=60, seed=1, executor=pool)) == alone
+        assert outcome(vo.minimize(sphere, BOX, budget=60, seed=1, executor=pool, method="lq")) == alone
     with ThreadPool(2) as pool:
-        assert outcome(vo.minimize(sphere, BOX, budget=60, seed=1, executor=pool)) == alone
+        assert outcome(vo.minimize(sphere, BOX, budget=60, seed=1, executor=pool, method="lq")) == alone
 
 
 def test_asynchronous_blocks_nobody():
@@ -129,7 +137,7 @@ def test_asynchronous_blocks_nobody():
         return sphere(x)
 
     with ThreadPoolExecutor(3) as pool:
-        r = vo.minimize(f, BOX, budget=100, seed=0, executor=pool, asynchronous=True)
+        r = vo.minimize(f, BOX, budget=100, seed=0, executor=pool, asynchronous=True, method="cma")
     assert r.nfev == 100
     assert release.is_set()
 
@@ -186,6 +194,6 @@ def test_exit_in_the_objective_is_a_failed_evaluation():
 
 
 def test_the_result_says_nothing_of_a_bound_that_belongs_to_a_restart():
-    r = vo.minimize(sphere, BOX, budget=60, seed=0)
+    r = vo.minimize(sphere, BOX, budget=60, seed=0, method="cma")
     assert "bound" not in repr(r) + repr(r.search)
     assert "average of the objective over the last distribution" in r.explain()

@@ -19,6 +19,7 @@ TINY = float(np.finfo(np.float64).tiny)  # below it products lose digits: charge
 SLACK = 1.0 + 2.0**-20
 _LONG_UNIT = float(np.finfo(np.longdouble).eps) / 2.0  # where it is no longer than double, bounds are only wider
 _AT_ONCE = 1024  # numbers that are added up without blocks
+_SMALL = 1 << 13  # entries of a matrix up to which all is
 FEW_COLUMNS = 4  # columns up to which every sum is taken in extended precision
 _BLOCK = 256  # rows whose products are added up by BLAS, in whatever order
 
@@ -122,6 +123,8 @@ def weighted_columns(matrix: Vector, weights: Ball, norms: Vector | None = None)
     precision. `norms` are those of the columns, where they are known (`column_norms`).
     """
     rows, columns = matrix.shape
+    if matrix.size <= _SMALL:
+        return _extended(matrix, weights)
     if columns <= FEW_COLUMNS:
         return _few_columns(matrix, weights)
     middle, whole = weights.middle, rows // _BLOCK * _BLOCK
@@ -136,6 +139,15 @@ def weighted_columns(matrix: Vector, weights: Ball, norms: Vector | None = None)
     share = gamma(_BLOCK + 1) + gamma(len(parts) + 1, _LONG_UNIT) + 2.0 * UNIT
     sizes = norms * (share * length(middle) + length(weights.radius)) + 2.0 * rows * TINY
     return Ball(np.asarray(value, dtype=np.float64), sizes * SLACK)
+
+
+def _extended(matrix: Vector, weights: Ball) -> Ball:
+    """All in extended precision, and with the sizes of the products themselves."""
+    absolute = np.abs(matrix)
+    value = weights.middle.astype(np.longdouble) @ matrix.astype(np.longdouble)
+    error = gamma(len(matrix) + 1, _LONG_UNIT) * (np.abs(weights.middle) @ absolute) + weights.radius @ absolute
+    middle = np.asarray(value, dtype=np.float64)
+    return Ball(middle, (error + UNIT * np.abs(middle) + 2.0 * len(matrix) * TINY) * SLACK)
 
 
 def _few_columns(matrix: Vector, weights: Ball) -> Ball:

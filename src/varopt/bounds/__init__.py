@@ -6,12 +6,14 @@ from varopt.bounds._gap import sigma_for
 from varopt.bounds._methods import bound
 from varopt.bounds._noise import PointNoise, RowNoise
 from varopt.bounds._points_bound import PointsBound
+from varopt.bounds._target import NotFinite
 
 __all__ = [
     "Bound",
     "CompositeBound",
     "Gradient",
     "NoClosedForm",
+    "NotFinite",
     "PointNoise",
     "PointsBound",
     "RowNoise",

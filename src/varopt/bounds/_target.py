@@ -26,11 +26,15 @@ from varopt.model.blocks import (
 from varopt.model.points import unflatten
 from varopt.terms import Curvature
 
-__all__ = ["Target", "black_box_target", "block_values", "objective_target"]
+__all__ = ["NotFinite", "Target", "black_box_target", "block_values", "objective_target"]
 
 Vector = NDArray[np.float64]
 
 _CHUNK = 1 << 21  # numbers held at once while a block is evaluated at many points
+
+
+class NotFinite(ValueError):
+    """A function of the user returned NaN or an infinity; the message says where."""
 
 
 @dataclass(frozen=True)
@@ -203,7 +207,7 @@ def black_box_target(
         if not finite.all():
             k = int(np.argmin(finite))
             where = np.array2string(points[k], threshold=8, precision=6)
-            raise ValueError(f"{what} must return finite numbers; got {values[k]} at {where}.")
+            raise NotFinite(f"{what} must return finite numbers; got {values[k]} at {where}.")
         return values
 
     def values(points: Vector) -> Vector:

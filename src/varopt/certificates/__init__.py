@@ -16,7 +16,7 @@ from varopt.certificates._dual_point import DualQuadratic, DualRows
 from varopt.certificates._dual_value import Proof, verified_lower
 from varopt.certificates._duality import Bracketed, balanced, bracket, dual_gap, young
 from varopt.certificates._farkas import contradiction
-from varopt.certificates._recession import curves_down, falls_for_ever
+from varopt.certificates._recession import curves_down, falls_along, falls_for_ever
 from varopt.certificates._sampled import Sampled, student
 from varopt.certificates._scaled_dual import prove
 from varopt.certificates._tangents import EnclosedSum, Lines, lines, piece_table, positions, values
@@ -51,6 +51,7 @@ __all__ = [
     "curves_down",
     "dual_gap",
     "enclosed_value",
+    "falls_along",
     "falls_for_ever",
     "floor",
     "lines",

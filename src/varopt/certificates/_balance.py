@@ -50,7 +50,6 @@ PLENTY, ENOUGH = 1e-2, 1e-9  # shares of its dual that a row of one coordinate n
 _LARGEST = 2000  # equations that are solved at once, densely
 _DEAR = 1e-12  # share of all products below which the rounding of an equation is of no account
 _EXTENDED = 1 << 22  # products that are added up in extended precision, where that is of use
-_SINGULAR = 1e-13  # share of the first pivot below which columns are looked at as dependent
 _FEW = 64  # products in an equation up to which they are added up in rational arithmetic
 _CANDIDATES = 8  # rows looked at for every equation
 _STRENGTHS = (1e-2, 1e-5, 1e-8)  # shares of its size by which a quadratic part may be strongly convex
@@ -104,6 +103,7 @@ class Balance:
         self.x = np.zeros(self.size) if x is None or not np.all(np.isfinite(x)) else np.asarray(x, dtype=np.float64)
         self.norms: Norms = {} if norms is None else norms
         self.least_room = PLENTY
+        self.singular = 1e-9  # share of the first pivot below which columns are looked at as dependent
         self.moved = np.zeros(self.size)  # by how much points of quadratic parts are moved, at most
         self.fixed, self.base = self.vector, scalar
         for q in quadratics:
@@ -176,12 +176,13 @@ class Balance:
             dense = np.asarray(r.linear.columns(columns).dense())[live]
             seen = np.count_nonzero(dense, axis=0)
             for k in np.flatnonzero(seen):
-                if seen[k] > _FEW:
+                if seen[k] > _FEW or columns.size > _FEW:
                     known[k] = False
                 elif known[k]:
-                    matrix = r.dense(live, columns[[k]], self.norms)
+                    used = live[np.flatnonzero(dense[:, k])]
+                    matrix = r.dense(used, columns[[k]], self.norms)
                     known[k] = not matrix.radius.any()
-                    products[k] += zip(matrix.middle[:, 0].tolist(), v[live].tolist(), strict=True)
+                    products[k] += zip(matrix.middle[:, 0].tolist(), v[used].tolist(), strict=True)
         pairs = zip(known.tolist(), products, strict=True)
         return [sure and (not terms or difference_is_zero(terms)) for sure, terms in pairs]
 
@@ -327,11 +328,11 @@ class Balance:
         """Equations that imply the others, and as many rows whose matrix is far from singular."""
         if weighted.shape[0] >= core.size:
             pivots, order = _pivots(weighted.T)
-            if pivots[-1] > _SINGULAR * pivots[0]:
+            if pivots[-1] > 1e-2 * self.singular * pivots[0]:
                 return core, order[: core.size]
         # Columns that depend on others, for certain: their equations follow from those of the others.
         pivots, order = _pivots(weighted)
-        rank = int(np.count_nonzero(pivots > _SINGULAR * pivots[0])) if pivots.size and pivots[0] > 0.0 else 0
+        rank = int(np.count_nonzero(pivots > self.singular * pivots[0])) if pivots.size and pivots[0] > 0.0 else 0
         kept, dropped = np.sort(order[:rank]), np.sort(order[rank:])
         if rank == 0:
             raise NoProof("no subgradient lies inside its interval.")

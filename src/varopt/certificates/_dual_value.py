@@ -43,7 +43,7 @@ class Proof(NamedTuple):
 
 def verified_lower(
     rows: Sequence[DualRows], vector: Vector | Ball, scalar: float = 0.0, quadratics: Sequence[DualQuadratic] = (),
-    x: Vector | None = None, norms: Norms | None = None,
+    x: Vector | None = None, norms: Norms | None = None, enough: float = -math.inf,
 ) -> Proof:  # fmt: skip
     r"""A number below ``g'y + s + sum_k c_k rho_k(a_k'y + d_k) + sum 1/2 z'Sz`` for every y, in exact arithmetic.
 
@@ -61,6 +61,8 @@ def verified_lower(
         Near an optimum: it makes the bound sharper where offsets are large, and nothing depends on it.
     norms : dict, optional
         Keeps the lengths of columns for others to use.
+    enough : float
+        More than one correction is tried until the bound is as high as that; by default the first will do.
 
     Returns
     -------
@@ -84,7 +86,7 @@ def verified_lower(
     """
     with np.errstate(all="ignore"):
         try:
-            return _proved(Balance(tuple(rows), vector, scalar, tuple(quadratics), x, norms))
+            return _proved(Balance(tuple(rows), vector, scalar, tuple(quadratics), x, norms), enough)
         except TimeUp:
             return Proof(-math.inf, "time was up.")
         except (NoProof, NotEnclosed) as reason:
@@ -93,27 +95,60 @@ def verified_lower(
             return Proof(-math.inf, "a factorisation failed.")
 
 
-def _proved(balance: Balance) -> Proof:
-    """The bound of the given dual, or of one with a little of another mixed in that has room."""
-    given = [r.clipped(r.dual) for r in balance.rows]
-    reasons = []
-    if balance.size > _MANY and (lower := _with_room_for_many(balance, given)) > -math.inf:
-        return Proof(lower)
-    for snaps, balance.least_room in ((False, PLENTY), (False, ENOUGH), (True, PLENTY)):
-        tried = [r.snapped(v) for r, v in zip(balance.rows, given, strict=True)] if snaps else given
+def _proved(balance: Balance, enough: float) -> Proof:
+    """The first bound that is enough, or the best: of the given dual, or of one with a little of another mixed in."""
+    best, reasons = -math.inf, []
+    for attempt in (
+        _with_room_for_many,
+        _as_given,
+        _with_less_room,
+        _snapped,
+        _with_rest,
+        _with_interior,
+        _nearly_singular,
+    ):
         try:
-            return Proof(_value(balance, tried, *balance.corrected(tried)))
+            best = max(best, attempt(balance, [r.clipped(r.dual) for r in balance.rows]))
         except NoProof as failure:
             reasons.append(str(failure))
-    for anchor, most in ((_resting, _LITTLE), (_interior, 1.0)):
-        inner = anchor(balance)
-        if inner is not None and (lower := _mixed(balance, given, inner, _LEAST, most)) > -math.inf:
-            return Proof(lower)
-    raise NoProof(reasons[0])
+        if best > -math.inf and best >= enough:
+            break
+    if best == -math.inf:
+        raise NoProof(reasons[min(1, len(reasons) - 1)])  # of the dual as it is given
+    return Proof(best)
+
+
+def _as_given(balance: Balance, given: list[Vector], least_room: float = PLENTY) -> float:
+    balance.least_room = least_room
+    return _value(balance, given, *balance.corrected(given))
+
+
+def _with_less_room(balance: Balance, given: list[Vector]) -> float:
+    return _as_given(balance, given, ENOUGH)
+
+
+def _nearly_singular(balance: Balance, given: list[Vector]) -> float:
+    balance.singular = 1e-11
+    return _as_given(balance, given)
+
+
+def _snapped(balance: Balance, given: list[Vector]) -> float:
+    return _as_given(balance, [r.snapped(v) for r, v in zip(balance.rows, given, strict=True)])
+
+
+def _with_rest(balance: Balance, given: list[Vector]) -> float:
+    return _mixed(balance, given, _resting(balance), _LEAST, _LITTLE)
+
+
+def _with_interior(balance: Balance, given: list[Vector]) -> float:
+    inner = _interior(balance)
+    if inner is None:
+        raise NoProof("no dual is known to have room everywhere.")
+    return _mixed(balance, given, inner, _LEAST, 1.0)
 
 
 def _mixed(balance: Balance, given: list[Vector], inner: list[Vector], share: float, most: float) -> float:
-    """The bound of the given dual with a share of another mixed in, more of it until it will do; or none."""
+    """The bound of the given dual with a share of another mixed in, more of it until it will do."""
     while True:
         balance.least_room = min(0.25 * share, PLENTY)
         mixed = [np.clip(v + share * (u - v), *r.ends) for r, v, u in zip(balance.rows, given, inner, strict=True)]
@@ -121,7 +156,7 @@ def _mixed(balance: Balance, given: list[Vector], inner: list[Vector], share: fl
             return _value(balance, mixed, *balance.corrected(mixed))
         except NoProof as failure:
             if share >= most:
-                return -math.inf
+                raise
             share = min(share * min(max(2.0 * failure.short, 4.0), 1e4), most)
 
 
@@ -131,17 +166,24 @@ def _with_room_for_many(balance: Balance, given: list[Vector]) -> float:
     Few are solved for together, which costs no digits; of many, as of a lasso, the factor would cost more than the run.
     """
     balance.least_room = PLENTY
+    if balance.size <= _MANY:
+        raise NoProof("there are few coordinates.")
     seen = np.zeros(balance.size, dtype=bool)
     for r in balance.rows:
         if r.single is not None:
             seen[r.single[0]] = True
     tight = np.flatnonzero(seen & (balance.private(given).room == 0.0))
     if tight.size <= _MANY:
-        return -math.inf
+        raise NoProof("few coordinates lack room.")
     inner = _resting(balance)
     needed = balance.residual(given).size[tight] / balance.private(inner).room[tight]
     share = 16.0 * float(np.max(needed[np.isfinite(needed)], initial=0.0))
     return _mixed(balance, given, inner, min(max(_LEAST, share), _LITTLE), _LITTLE)
+
+
+_ATTEMPTS = (
+    _with_room_for_many, _as_given, _with_less_room, _snapped, _with_rest, _with_interior, _nearly_singular,
+)  # fmt: skip
 
 
 def _value(balance: Balance, duals: list[Vector], residual: Ball, corrections: list[Correction]) -> float:

@@ -22,14 +22,15 @@ import scipy.linalg
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from varopt._verified import UNIT, Ball
+from varopt._verified import SLACK, UNIT, Ball, dot
 from varopt.certificates._enclosure import NotEnclosed, coordinates, transposed
+from varopt.certificates._value import applied
 from varopt.composite import Composite, composite
 from varopt.model import Objective
 from varopt.model.blocks import AffineBlock
 from varopt.model.maps import Difference, HStack, Map, Matrix, Scaled, Selection, Sparse
 
-__all__ = ["Undecided", "curves_down", "entries_of", "falls_for_ever", "projected"]
+__all__ = ["Undecided", "curves_down", "entries_of", "falls_along", "falls_for_ever", "projected"]
 
 Vector = NDArray[np.float64]
 
@@ -74,6 +75,62 @@ def falls_for_ever(objective: Objective, most: int = FEW_ENTRIES) -> Vector | No
         return None  # numbers that overflow, too
 
 
+def falls_along(objective: Objective, d: Vector) -> bool:
+    """Whether a convex objective falls without bound along a direction, for certain.
+
+    (1) with all rounding charged, in a pass over the data; norms rise with their own length. What curves has to be at
+    rest exactly, which is seen only where its entries are zero.
+    """
+    if not np.all(np.isfinite(d)) or not d.any():
+        return False
+    d = d / np.abs(d).max()
+    form = composite(objective, multiplied=False)
+    if form.not_convex or (form.not_quadratic and not form.groups):
+        return False
+    with np.errstate(all="ignore"):
+        try:
+            return _steepest_rise(objective, form, np.where(np.abs(d) < _REST, 0.0, d)) < 0.0
+        except NotEnclosed:
+            return False
+
+
+def _steepest_rise(objective: Objective, form: Composite, d: Vector) -> float:
+    """A number that the derivative along a direction is not above, anywhere."""
+    along = Ball.exact(d)
+    vector = _linear_part(objective)
+    value, error = dot(vector.middle, d)
+    total = value + error + float(vector.radius @ np.abs(d)) * SLACK
+    size = abs(value)
+    for q in form.forms:
+        if applied(q.linear, along, {}).size.any():
+            return np.inf
+    for r in form.rows:
+        z = applied(r.linear, along, {})
+        ends = (np.broadcast_to(np.asarray(end, dtype=np.float64), (r.count,)) for end in r.term.subgradient_range)
+        still = (z.size == 0.0) | (r.weights == 0.0)
+        low, high = np.sort([np.where(still, 0.0, r.weights * end) for end in ends], axis=0)
+        steepest = np.maximum(np.abs(low), np.abs(high))
+        rise = np.where(z.middle > 0.0, high, low) * z.middle + steepest * z.radius
+        value, error = dot(np.ones(r.count), rise)
+        total, size = total + value + (error + 8.0 * UNIT * float(steepest @ z.size)) * SLACK, size + abs(value)
+    for group in form.groups:
+        z = applied(group.linear, along, {})
+        norms = group.norms(z.size) * (1.0 + 4.0 * UNIT * (4 + group.sizes))
+        value, error = dot(group.weights, norms)
+        total, size = total + value + error, size + abs(value)
+    return total + 16.0 * UNIT * (len(form.rows) + len(form.groups) + 1) * size if np.isfinite(total) else np.inf
+
+
+def _linear_part(objective: Objective) -> Ball:
+    """The gradient of what is affine, enclosed."""
+    vector = Ball.exact(np.zeros(objective.size))
+    for block in objective.blocks:
+        if isinstance(block, AffineBlock) and block.variables:
+            weights = Ball.exact([float(block.weights)])
+            vector = vector.plus(transposed(block.argument.stacked(objective.variables), weights, {}))
+    return vector
+
+
 def _direction(rays: _Rays) -> Vector | None:
     if not rays.vector.middle.any() and np.all(rays.low <= 0.0) and np.all(rays.high >= 0.0):
         return None
@@ -104,13 +161,8 @@ def _rays(objective: Objective, form: Composite) -> _Rays:
         if not exact and not (np.all(np.isfinite(low)) and np.all(np.isfinite(high))):
             raise Undecided
         parts.append((rows, low, high, np.full(live.size, 0.0 if exact else 8.0 * UNIT)))
-    vector = Ball.exact(np.zeros(form.size))
-    for block in objective.blocks:
-        if isinstance(block, AffineBlock) and block.variables:
-            weights = Ball.exact([float(block.weights)])
-            vector = vector.plus(transposed(block.argument.stacked(objective.variables), weights, {}))
     matrix, low, high, error = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return _Rays(matrix, low, high, error, vector)
+    return _Rays(matrix, low, high, error, _linear_part(objective))
 
 
 def entries_of(linear: Map) -> tuple[Vector, Vector, bool]:

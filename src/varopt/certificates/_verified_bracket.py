@@ -86,7 +86,7 @@ class Verifier:
         with np.errstate(all="ignore"):
             return [r.dual for r in _with_dual(self._parts, self.x, dual, self._norms).rows]
 
-    def bracket(self, dual: Sequence[Vector | None] | None = None) -> Verified:
+    def bracket(self, dual: Sequence[Vector | None] | None = None, gap: float = math.inf) -> Verified:
         """A bracket of the optimum.
 
         Parameters
@@ -94,11 +94,14 @@ class Verifier:
         dual : sequence of arrays, optional
             Subgradients of the rows with kinks, and then of norms with weights that are not zero, that about balance;
             by default derivatives at x. Nothing depends on them but how close the lower bound is.
+        gap : float
+            Corrections of the dual are tried until the gap is no wider; by default the first will do.
         """
         with np.errstate(all="ignore"):
             try:
                 parts = _with_dual(self._parts, self.x, dual, self._norms)
-                lower, why = _lower(parts, self.x, dual, self._norms)
+                enough = self.value[0] - gap
+                lower, why = _lower(parts, self.x, dual, self._norms, enough)
             except NotEnclosed as reason:
                 return Verified(-math.inf, math.inf, str(reason))
         value, error = self.value
@@ -150,12 +153,12 @@ class _Parts(NamedTuple):
         return residual
 
 
-def _lower(parts: _Parts, x: Vector, dual: Sequence[Vector | None] | None, norms: Norms) -> Proof:
+def _lower(parts: _Parts, x: Vector, dual: Sequence[Vector | None] | None, norms: Norms, enough: float) -> Proof:
     """The best of what is proved with the dual of norms as it is, and moved inwards where that leaves no room."""
     best = Proof(-math.inf)
     for inward in (0.0, _INWARD) if parts.groups else (0.0,):
         below = _without_norms(parts, x, _norm_dual(parts.groups, dual), inward, norms)
-        proof = verified_lower(below.rows, below.vector, below.scalar, below.quadratics, x, norms)
+        proof = verified_lower(below.rows, below.vector, below.scalar, below.quadratics, x, norms, enough)
         lower = float(down(proof.lower - below.error * SLACK))
         best = Proof(lower, proof.reason) if lower >= best.lower else best
     return best

@@ -153,7 +153,8 @@ def _training(options: argparse.Namespace, source: Source, labels: bool) -> tupl
     if source.kind == "libsvm" and (options.target or options.features or options.drop):
         raise ValueError("a LIBSVM file has no named columns: leave --target, --features and --drop out.")
     if source.kind != "libsvm" and options.target is None:
-        raise ValueError("--target has to name the column to explain.")
+        hint = " Without a header columns are 1, 2, ...: --target 3, say." if options.no_header else ""
+        raise ValueError(f"--target has to name the column to explain.{hint}")
     table = read_table(source, target=options.target, features=options.features, labels=labels, drop=options.drop)
     return table, options.target or "label"
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy.linalg import bandwidth, issymmetric
 
 from varopt._domains import as_finite
+from varopt.discrete._labels import LabelledResult, labelled, mapping_matrix, model_matrix
 from varopt.optimize import Result, Status, minimize_energy
 from varopt.solvers.discrete import BIT, NEGATED, Energy, Products
 
@@ -32,36 +33,42 @@ class Options(TypedDict, total=False):
     tol: float
     method: str
     device: str | None
+    pool: int
 
 
 def max_cut(
-    graph: Any, *, time_limit: float | None = None, target: float | None = None, seed: Any = 0,
-    **options: Unpack[Options],
-) -> Result:  # fmt: skip
+    graph: Any, *, weight: str = "weight", time_limit: float | None = None, target: float | None = None,
+    seed: Any = 0, **options: Unpack[Options],
+) -> LabelledResult:  # fmt: skip
     """Two sides for the nodes of a graph such that the edges between them weigh most.
 
     Parameters
     ----------
     graph : sparse or dense matrix, or networkx graph
-        Weights of edges, of either sign; a networkx edge without the attribute ``weight`` has weight 1, and nodes are
-        in the order of ``graph.nodes``. Loops are never cut. A triangular matrix states every edge once; of another
-        asymmetric matrix the weights of both directions are added up, with a warning.
+        Weights of edges, of either sign; nodes of a networkx graph are in the order of ``graph.nodes``. Loops are never
+        cut. A triangular matrix states every edge once; of another asymmetric matrix the weights of both directions
+        are added up, with a warning.
+    weight : str
+        The attribute of networkx edges that is their weight; an edge without it has weight 1.
     time_limit : float, optional
         Seconds. With it the search uses all the time it is given, unless the optimum is proved; without, it ends when
         it has settled.
     target : float, optional
         Stop at a cut at least as large.
     seed : int or numpy.random.Generator
-        Equal seeds give equal runs; a time limit only cuts them off.
+        Equal seeds give equal runs. With a time limit they are planned to fit in it, by what sweeps take as it goes:
+        then equal seeds begin alike, and may end differently.
     **options
         ``x0``, sides to start from; ``progress=True`` for a live line on standard error; ``callback``, called with the
         state after every round (it may raise `StopIteration`); ``tol``, the relative gap that counts as proved;
-        ``method``, one of `varopt.solvers.discrete.SEARCHES`; ``device="cuda"`` to search on a GPU, with PyTorch.
+        ``method``, one of `varopt.solvers.discrete.SEARCHES`; ``device="cuda"`` to search on a GPU, with PyTorch;
+        ``pool``, how many of the best different cuts ``r.pool`` keeps.
 
     Returns
     -------
-    Result
-        ``x`` the side of each node, 0 or 1; ``fun`` the cut; ``upper`` what no cut exceeds.
+    LabelledResult
+        ``x`` the side of each node, 0 or 1; ``partition`` the two sets of nodes; ``fun`` the cut; ``upper`` what no cut
+        exceeds; ``draw()`` draws it where the graph is networkx's.
 
     Notes
     -----
@@ -78,23 +85,26 @@ def max_cut(
     (4.0, 'PROVED', True)
     """
     started = time.perf_counter()
-    matrix, share = _couplings("graph", _adjacency(graph))
+    named = hasattr(graph, "nodes") and hasattr(graph, "edges")  # networkx, without importing it
+    matrix, share = _couplings("graph", _adjacency(graph, weight) if named else _matrix("graph", graph)[0])
     # cut = sum_{i<j} w_ij (x_i + x_j - 2 x_i x_j)
     energy = Energy.quadratic_form(matrix, weight=2.0 * share)
     energy = replace(energy, linear=-0.5 * _row_sums(energy))
-    return _maximized(energy, target, time_limit=time_limit, seed=seed, started=started, **options)
+    r = _maximized(energy, target, time_limit=time_limit, seed=seed, started=started, **options)
+    return labelled(r, list(graph.nodes), graph) if named else labelled(r)
 
 
 def qubo(
     Q: Any, linear: Any = None, *, maximize: bool = False, time_limit: float | None = None,
     target: float | None = None, seed: Any = 0, **options: Unpack[Options],
-) -> Result:  # fmt: skip
+) -> LabelledResult:  # fmt: skip
     """Minimise, or maximise, ``x'Qx + linear'x`` over bits.
 
     Parameters
     ----------
-    Q : square matrix, sparse or dense, or mapping from pairs to numbers
-        Every entry counts: Q need not be symmetric, and an upper triangle states each pair once.
+    Q : square matrix, sparse or dense, mapping from pairs to numbers, or dimod.BinaryQuadraticModel
+        Every entry counts: Q need not be symmetric, and an upper triangle states each pair once. Pairs are of indices
+        from 0, or of labels of any other kind, such as texts.
     linear : array of shape (n,), optional
         Added to the diagonal of Q.
     maximize : bool
@@ -104,8 +114,8 @@ def qubo(
 
     Returns
     -------
-    Result
-        ``x`` the bits; ``lower <= optimum <= upper``.
+    LabelledResult
+        ``x`` the bits; ``sample`` the bits by label; ``lower <= optimum <= upper``.
 
     Examples
     --------
@@ -115,17 +125,22 @@ def qubo(
     (-1.0, 1, 'PROVED')
     """
     started = time.perf_counter()
-    matrix, sign = _matrix("Q", Q), -1.0 if maximize else 1.0
-    energy = Energy.quadratic_form(matrix, sign * _vector("linear", linear, matrix.shape[0]), weight=sign)
-    if maximize:
-        return _maximized(energy, target, time_limit=time_limit, seed=seed, started=started, **options)
-    return minimize_energy(energy, target=target, time_limit=time_limit, seed=seed, started=started, **options)
+    sign, offset = -1.0 if maximize else 1.0, 0.0
+    if hasattr(Q, "change_vartype") and hasattr(Q, "quadratic"):  # dimod, without importing it
+        given, offset, names = model_matrix(Q)
+        matrix, labels = _matrix("Q", given)[0], names
+    else:
+        matrix, labels = _matrix("Q", Q)
+    fields = sign * _vector("linear", linear, matrix.shape[0])
+    energy = Energy.quadratic_form(matrix, fields, sign * offset, weight=sign)
+    run = _maximized if maximize else _minimized
+    return labelled(run(energy, target, time_limit=time_limit, seed=seed, started=started, **options), labels)
 
 
 def ising(
     J: Any, h: Any = None, *, time_limit: float | None = None, target: float | None = None, seed: Any = 0,
     **options: Unpack[Options],
-) -> Result:  # fmt: skip
+) -> LabelledResult:  # fmt: skip
     """Minimise ``sum_{i<j} J_ij s_i s_j + h's`` over spins s in {-1, 1}^n.
 
     Parameters
@@ -140,8 +155,8 @@ def ising(
 
     Returns
     -------
-    Result
-        ``x`` the spins, -1 or 1; ``fun`` the energy.
+    LabelledResult
+        ``x`` the spins, -1 or 1; ``sample`` the spins by label; ``fun`` the energy.
 
     Examples
     --------
@@ -151,7 +166,8 @@ def ising(
     (array([-1.,  1., -1.]), -2.5)
     """
     started = time.perf_counter()
-    matrix, share = _couplings("J", _matrix("J", J))
+    given, labels = _matrix("J", J)
+    matrix, share = _couplings("J", given)
     fields = _vector("h", h, matrix.shape[0])
     # s = 2x - 1: J s t = J (4 x y - 2 x - 2 y + 1)
     energy = Energy.quadratic_form(matrix, weight=4.0 * share)
@@ -163,13 +179,14 @@ def ising(
         if not np.all(np.abs(spins) == 1.0):
             raise ValueError(f"x0 must be made of the spins -1 and 1; got {spins[np.abs(spins) != 1.0][0]:g}.")
         options["x0"] = (spins + 1.0) / 2.0
-    r = minimize_energy(energy, target=target, time_limit=time_limit, seed=seed, started=started, **options)
-    return replace(r, x=2.0 * r.x - 1.0)
+    r = _minimized(energy, target, time_limit=time_limit, seed=seed, started=started, **options)
+    pool = r.pool and r.pool._replace(x=2.0 * r.pool.x - 1.0)
+    return labelled(replace(r, x=2.0 * r.x - 1.0, pool=pool), labels)
 
 
 def max_sat(
-    clauses: Iterable[Sequence[int]], weights: Any = None, *, time_limit: float | None = None,
-    target: float | None = None, seed: Any = 0, **options: Unpack[Options],
+    clauses: Iterable[Sequence[int]], weights: Any = None, variables: int | None = None, *,
+    time_limit: float | None = None, target: float | None = None, seed: Any = 0, **options: Unpack[Options],
 ) -> Result:  # fmt: skip
     """Truth values that satisfy as much weight of clauses as possible.
 
@@ -180,6 +197,8 @@ def max_sat(
     weights : array, optional
         Nonnegative weights of the clauses; one by default. An infinite weight is a hard clause: it counts nothing in
         `fun` while it is satisfied, and more than all others together, negatively, when it is not.
+    variables : int, optional
+        Their number, where the last ones occur in no clause; else the largest that occurs.
     time_limit, target, seed, **options
         As for `max_cut`.
 
@@ -206,11 +225,15 @@ def max_sat(
     if not listed:
         raise ValueError("clauses must not be empty.")
     given = _weights(weights, len(listed))
-    energy, satisfied = _violations(listed, given)
+    energy, satisfied = _violations(listed, given, _variable_count(listed, variables))
     energy = replace(energy, constant=energy.constant - satisfied)
     r = _maximized(energy, target, time_limit=time_limit, seed=seed, started=started, **options)
     # Whoever satisfies the hard clauses has a value of zero at least.
     return replace(r, status=Status.INFEASIBLE) if np.isinf(given).any() and r.upper < 0.0 else r
+
+
+def _minimized(energy: Energy, target: float | None, **options: Any) -> Result:
+    return minimize_energy(energy, target=target, **options)
 
 
 def _maximized(energy: Energy, target: float | None, **options: Any) -> Result:
@@ -222,23 +245,27 @@ def _maximized(energy: Energy, target: float | None, **options: Any) -> Result:
 # -- What users hand in -----------------------------------------------------------------------------------------------
 
 
-def _adjacency(graph: Any) -> Any:
-    if hasattr(graph, "nodes") and hasattr(graph, "edges"):  # networkx, without importing it
-        place = {node: k for k, node in enumerate(graph.nodes)}
-        edges = [(place[a], place[b], float(data.get("weight", 1.0))) for a, b, data in graph.edges(data=True)]
-        rows, columns, weights = zip(*edges, strict=True) if edges else ((), (), ())
-        half = sp.csr_array((weights, (rows, columns)), shape=(len(place), len(place)))
-        return _matrix("graph", half + half.T)
-    return _matrix("graph", graph)
+def _adjacency(graph: Any, weight: str) -> Any:
+    """The matrix of a networkx graph."""
+    place = {node: k for k, node in enumerate(graph.nodes)}
+    edges = [(place[a], place[b], _edge_weight(a, b, data.get(weight, 1.0))) for a, b, data in graph.edges(data=True)]
+    rows, columns, weights = zip(*edges, strict=True) if edges else ((), (), ())
+    half = sp.csr_array((weights, (rows, columns)), shape=(len(place), len(place)))
+    return _matrix("graph", half + half.T)[0]
 
 
-def _matrix(name: str, value: Any) -> Any:
-    """A finite square matrix, sparse or dense as it came."""
+def _edge_weight(a: Any, b: Any, value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"graph must have numbers for weights; the edge from {a!r} to {b!r} has {value!r}.") from None
+
+
+def _matrix(name: str, value: Any) -> tuple[Any, Any]:
+    """A finite square matrix, sparse or dense as it came, and the labels of its rows, where it has any."""
+    labels = None
     if isinstance(value, Mapping):
-        pairs = np.array([*value], dtype=np.intp).reshape(-1, 2)
-        size = int(pairs.max(initial=-1)) + 1
-        entries = np.asarray(as_finite(name, [*value.values()]), dtype=np.float64)
-        value = sp.coo_array((entries, (pairs[:, 0], pairs[:, 1])), shape=(size, size))
+        value, labels = mapping_matrix(name, value)
     if sp.issparse(value):
         matrix = sp.csr_array(value)
         matrix = sp.csr_array(
@@ -251,7 +278,7 @@ def _matrix(name: str, value: Any) -> Any:
         raise ValueError(f"{name} must be a square matrix; got shape {matrix.shape}.")
     if matrix.shape[0] == 0:
         raise ValueError(f"{name} must not be empty.")
-    return matrix
+    return matrix, labels
 
 
 def _couplings(name: str, matrix: Any) -> tuple[Any, float]:
@@ -313,9 +340,17 @@ def _weights(weights: Any, count: int) -> Vector:
     return values
 
 
-def _violations(clauses: list[list[int]], weights: Vector) -> tuple[Energy, float]:
+def _variable_count(clauses: list[list[int]], variables: Any) -> int:
+    largest = max(abs(literal) for clause in clauses for literal in clause)
+    if variables is None:
+        return largest
+    if not isinstance(variables, (int, np.integer)) or isinstance(variables, bool) or variables < largest:
+        raise ValueError(f"variables must be a whole number >= {largest}, the largest that occurs; got {variables!r}.")
+    return int(variables)
+
+
+def _violations(clauses: list[list[int]], weights: Vector, size: int) -> tuple[Energy, float]:
     """The weight of violated clauses as an energy, and the weight of soft clauses in all."""
-    size = max(abs(literal) for clause in clauses for literal in clause)
     soft = np.isfinite(weights)
     total = float(weights[soft].sum())
     # More than all soft ones together, in their units: it is not to swallow their digits.

@@ -1,28 +1,49 @@
-"""Readers of problem files: G-set and rudy graphs, qbsolv QUBOs, DIMACS formulas. Errors name the file and the line."""
+"""Readers of problem files: graphs, qbsolv QUBOs, DIMACS formulas. Errors name the file and the line.
+
+Files may be compressed by gzip, bzip2 or xz, which is seen by their first bytes.
+"""
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import itertools
+import lzma
 import math
 from collections.abc import Iterator
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-__all__ = ["Formula", "read_cnf", "read_gset", "read_qubo"]
+__all__ = ["Formula", "first_words", "read_cnf", "read_dimacs", "read_edges", "read_gset", "read_qubo"]
+
+_MOST = 10_000_000  # nodes or variables that a header may announce
+_COMPRESSED: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
+
+
+def _opened(path: Path) -> TextIO:
+    """A text file, decompressed where it is compressed."""
+    with path.open("rb") as stream:
+        start = stream.read(6)
+    unpack = next((reader for magic, reader in _COMPRESSED.items() if start.startswith(magic)), open)
+    stream_: TextIO = unpack(path, "rt", encoding="utf-8", errors="replace")
+    return stream_
 
 
 class Formula(NamedTuple):
-    """Clauses, each a list of literals (a variable's number from 1, negative if negated), and their weights.
+    """Clauses, each a list of literals (a variable's number from 1, negative if negated), their weights, and variables.
 
-    ``max_sat(*formula)`` takes it. Weights are None where all are one; a hard clause has infinite weight.
+    ``max_sat(*formula)`` takes it. Weights are None where all are one; a hard clause has infinite weight. Variables are
+    as many as the file announces, or None where it does not.
     """
 
     clauses: list[list[int]]
     weights: NDArray[np.float64] | None
+    variables: int | None = None
 
 
 class _Lines:
@@ -35,11 +56,14 @@ class _Lines:
         self.number = 0
 
     def __iter__(self) -> Iterator[list[str]]:
-        with self.path.open(encoding="utf-8", errors="replace") as stream:
-            for line in stream:
-                self.number += 1
-                if words := line.split():
-                    yield words
+        try:
+            with _opened(self.path) as stream:
+                for line in stream:
+                    self.number += 1
+                    if words := line.split():
+                        yield words
+        except (EOFError, lzma.LZMAError, gzip.BadGzipFile) as error:
+            raise self.wrong(f"the compressed file is damaged: {error}") from None
 
     def wrong(self, what: str) -> ValueError:
         """What is wrong with the present line."""
@@ -52,6 +76,13 @@ class _Lines:
         except ValueError:
             raise self.wrong(f"{what} must be a whole number; got {word!r}") from None
 
+    def count(self, word: str, what: str) -> int:
+        """A number of nodes or variables, of a size that can be worked with."""
+        number = self.integer(word, f"a number of {what}")
+        if not 0 <= number <= _MOST:
+            raise self.wrong(f"the file announces {number} {what}, and may have up to {_MOST}")
+        return number
+
     def weight(self, word: str) -> float:
         """A finite number."""
         try:
@@ -61,6 +92,13 @@ class _Lines:
         if not math.isfinite(number):
             raise self.wrong(f"a weight must be a finite number; got {word!r}")
         return number
+
+
+def first_words(path: str | PathLike[str], most: int = 1000) -> Iterator[list[str]]:
+    """The words of the first lines that are no comments, of a file that may be compressed."""
+    for words in itertools.islice(_Lines(path), most):
+        if words[0] != "c" and words[0][0] not in "#%*":
+            yield words
 
 
 def read_gset(path: str | PathLike[str]) -> Any:
@@ -85,7 +123,7 @@ def read_gset(path: str | PathLike[str]) -> Any:
         if size < 0:
             if len(words) < 2:
                 raise lines.wrong("the first line must give the numbers of nodes and edges")
-            size, count = (lines.integer(word, "a number of nodes or edges") for word in words[:2])
+            size, count = lines.count(words[0], "nodes"), lines.integer(words[1], "a number of nodes or edges")
             continue
         if len(words) not in (2, 3):
             raise lines.wrong(f"an edge must be 'i j weight'; got {' '.join(words)!r}")
@@ -100,6 +138,86 @@ def read_gset(path: str | PathLike[str]) -> Any:
     if len(rows) != count:
         raise lines.wrong(f"the first line announces {count} edges, and the file has {len(rows)}")
     half = sp.csr_array((weights, (rows, columns)), shape=(size, size))
+    return sp.csr_array(half + half.T)
+
+
+def read_dimacs(path: str | PathLike[str]) -> Any:
+    """A graph in DIMACS format (``.col``, ``.clq``), for `max_cut`.
+
+    Parameters
+    ----------
+    path : path
+        A text file: comments ``c ...``, ``p edge nodes edges`` (or ``p col``), then ``e i j`` or ``e i j weight``,
+        nodes counted from 1. An edge that is given in both directions, as some files do, is one edge.
+
+    Returns
+    -------
+    scipy.sparse.csr_array
+        The symmetric matrix of weights.
+    """
+    lines = _Lines(path)
+    size = -1
+    edges: dict[tuple[int, int], float] = {}
+    for words in lines:
+        if words[0] in ("c", "n", "d", "v", "x"):  # comments, and what generators add
+            continue
+        if words[0] == "p":
+            if len(words) != 4:
+                raise lines.wrong("the problem line must be 'p edge nodes edges'")
+            size = lines.count(words[2], "nodes")
+            continue
+        if size < 0:
+            raise lines.wrong("the line 'p edge ...' must come before the edges")
+        if words[0] not in ("e", "a") or len(words) not in (3, 4):
+            raise lines.wrong(f"an edge must be 'e i j'; got {' '.join(words)!r}")
+        i, j = sorted(_node(lines, word, 1, size) for word in words[1:3])
+        edges[i, j] = lines.weight(words[3]) if len(words) == 4 else 1.0
+    if size < 0:
+        raise lines.wrong("the file has no line 'p edge ...'")
+    return _graph(edges, size)
+
+
+def read_edges(path: str | PathLike[str], first: int = 0) -> Any:
+    """A graph as a list of edges without a header, for `max_cut`.
+
+    Parameters
+    ----------
+    path : path
+        A text file: comments ``# ...``, then ``i j`` or ``i j weight``, separated by blanks or commas. Weights of an
+        edge that is given several times are added up.
+    first : int
+        What nodes are counted from: 0 or 1.
+
+    Returns
+    -------
+    scipy.sparse.csr_array
+        The symmetric matrix of weights, up to the largest node.
+    """
+    lines = _Lines(path)
+    edges: dict[tuple[int, int], float] = {}
+    for words in lines:
+        if words[0][0] in "#%":
+            continue
+        words = " ".join(words).replace(",", " ").split()
+        if len(words) not in (2, 3):
+            raise lines.wrong(f"an edge must be 'i j' or 'i j weight'; got {' '.join(words)!r}")
+        i, j = sorted(_node(lines, word, first, _MOST) for word in words[:2])
+        edges[i, j] = edges.get((i, j), 0.0) + (lines.weight(words[2]) if len(words) == 3 else 1.0)
+    if not edges:
+        raise lines.wrong("the file has no edges")
+    return _graph(edges, 1 + max(j for _, j in edges))
+
+
+def _node(lines: _Lines, word: str, first: int, last: int) -> int:
+    node = lines.integer(word, "a node")
+    if not first <= node <= last:
+        raise lines.wrong(f"a node must be from {first} to {last}; got {node}")
+    return node - first
+
+
+def _graph(edges: dict[tuple[int, int], float], size: int) -> Any:
+    pairs = np.array([*edges], dtype=np.intp).reshape(-1, 2)
+    half = sp.csr_array((np.array([*edges.values()]), (pairs[:, 0], pairs[:, 1])), shape=(size, size))
     return sp.csr_array(half + half.T)
 
 
@@ -126,7 +244,7 @@ def read_qubo(path: str | PathLike[str]) -> Any:
         if words[0] == "p":
             if len(words) != 6 or words[1] != "qubo":
                 raise lines.wrong("the problem line must be 'p qubo topology nodes diagonals couplers'")
-            size = lines.integer(words[3], "the number of nodes")
+            size = lines.count(words[3], "nodes")
             expected = sum(lines.integer(word, "a number of entries") for word in words[4:])
             continue
         if size < 0:
@@ -177,7 +295,8 @@ def read_cnf(path: str | PathLike[str]) -> Formula:
                     "the problem line must be 'p cnf variables clauses' or 'p wcnf variables clauses top'"
                 )
             kind = words[1]
-            variables, expected = (lines.integer(word, "a number of variables or clauses") for word in words[2:4])
+            variables = lines.count(words[2], "variables")
+            expected = lines.integer(words[3], "a number of variables or clauses")
             top = lines.weight(words[4]) if len(words) > 4 else math.inf
             continue
         if not kind:
@@ -190,6 +309,8 @@ def read_cnf(path: str | PathLike[str]) -> Formula:
                     raise lines.wrong(f"a weight must not be negative; got {word}")
                 continue
             literal = lines.integer(word, "a literal")
+            if abs(literal) > _MOST:
+                raise lines.wrong(f"a literal must be up to {_MOST} in size; got {literal}")
             if literal == 0:
                 if not literals:
                     raise lines.wrong(f"clause {len(clauses) + 1} is empty: nothing satisfies it")
@@ -206,4 +327,4 @@ def read_cnf(path: str | PathLike[str]) -> Formula:
         raise lines.wrong("the file has no clauses")
     if expected >= 0 and len(clauses) != expected:
         raise lines.wrong(f"the problem line announces {expected} clauses, and the file has {len(clauses)}")
-    return Formula(clauses, None if kind == "cnf" else np.array(weights))
+    return Formula(clauses, None if kind == "cnf" else np.array(weights), None if kind == "2022" else variables)

@@ -114,7 +114,7 @@ class Fused(Experiment):
         natural, literal = summary[NATURAL], summary[LITERAL]
         section.say(
             f"""With the variance times 0.9 the rule on the change ends {natural["stopped"].estimate:.0%} of the runs,
-            as it must have for the paper, and its numbers are the nearest to the printed ones. Taken literally sigma
+            as it must have for the paper, and its error is the nearest to the printed one. Taken literally sigma
             shrinks as fast as the short step converges: w stops on the way, kinks that sigma no longer smooths throw it
             back and forth, and the rule ends {literal["stopped"].estimate:.0%}. Longer steps follow the bound down; the
             best tried is {best.rpartition(" ")[2]}."""

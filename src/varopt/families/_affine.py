@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from varopt._domains import POSITIVE, REAL, Domain, as_finite
 from varopt.families._dispersion import Dispersion, as_dispersion
-from varopt.families._family import Builder, FloatArray, as_vector, with_last_axis
+from varopt.families._family import FloatArray, as_vector, with_last_axis
 from varopt.families._gaussian import Gaussian
 from varopt.families._location_scale import LocationScale
 
@@ -259,8 +259,12 @@ class Affine(LocationScale):
     @np.errstate(over="ignore", invalid="ignore")
     def pullback(self, z: ArrayLike, gradient_x: ArrayLike) -> dict[str, FloatArray]:
         """Gradient in each parameter from the gradient of f at x = `transform` (z): reparameterisation."""
+        if self._arrays["factor"].ndim < 2:
+            return super().pullback(z, gradient_x)
         g = with_last_axis("gradient_x", as_finite("gradient_x", gradient_x), self.size)
         points = with_last_axis("z", as_finite("z", z), self.noise_size)
+        shape = np.broadcast_shapes(points.shape[:-1], g.shape[:-1])
+        g = np.broadcast_to(g, (*shape, self.size))
         return {"mean": g.copy(), "factor": self._dispersion.pullback(points, g)}
 
     def _has_density(self) -> None:
@@ -309,7 +313,3 @@ class Affine(LocationScale):
     def __reduce__(self) -> tuple[Any, ...]:
         noise = None if self._noise is None else self._noise.distribution
         return type(self), (*self._arrays.values(), noise)
-
-    @classmethod
-    def examples(cls) -> dict[str, Builder]:
-        return {}

@@ -32,9 +32,9 @@ _PARAMETERS: Mapping[str, list[str]] = {
 class VaroptSampler(dimod.Sampler, dimod.PolySampler):  # type: ignore[misc]
     """The discrete solver as a dimod sampler.
 
-    Each read is a run of its own, with its own seed, and gives its best sample. ``sampleset.info`` holds ``lower`` and
-    ``upper``, between which the lowest energy lies, ``status``, the sentence on how the best run ended, ``proof``, and
-    ``time`` in seconds.
+    The reads are the best different samples of one run; where it meets fewer, the best is repeated.
+    ``sampleset.info`` holds ``lower`` and ``upper``, between which the lowest energy lies, ``status``, the sentence on
+    how the run ended, ``proof``, and ``time`` in seconds.
 
     Examples
     --------
@@ -64,9 +64,9 @@ class VaroptSampler(dimod.Sampler, dimod.PolySampler):  # type: ignore[misc]
         bqm : dimod.BinaryQuadraticModel
             What is minimised.
         **parameters
-            ``num_reads`` runs (one by default), ``seed``, ``time_limit`` in seconds for each, ``target``, an energy to
-            stop at, ``initial_state``, a sample to start from, ``method`` and ``progress``; as for
-            `varopt.discrete.qubo`.
+            ``num_reads`` rows, all different if so many are found (one by default), ``seed``, ``time_limit`` in
+            seconds, ``target``, an energy to stop at, ``initial_state``, a sample to start from, ``method`` and
+            ``progress``; as for `varopt.discrete.qubo`.
 
         Returns
         -------
@@ -152,17 +152,16 @@ class VaroptSampler(dimod.Sampler, dimod.PolySampler):  # type: ignore[misc]
             )  # fmt: skip
         if state is not None:
             options["x0"] = np.array([1.0 if state[label] > 0 else 0.0 for label in labels])
-        results = [minimize_energy(energy, seed=generator, **options) for generator in seed.spawn(reads)]
-        x = np.array([r.x for r in results])
+        result = minimize_energy(energy, seed=seed, pool=reads, **options)
+        x = result.pool.x[np.minimum(np.arange(reads), len(result.pool.x) - 1)]
+        x[len(result.pool.x) :] = result.x
         samples = (2 * x - 1 if model.vartype is dimod.SPIN else x).astype(np.int8)
-        best = min(results, key=lambda r: r.fun)
-        proof = max(results, key=lambda r: r.lower)
         info = {
-            "lower": float(proof.lower),
-            "upper": float(best.fun),
-            "status": best.message,
-            "proof": str(proof.certificate),
-            "time": sum(r.time for r in results),
+            "lower": float(result.lower),
+            "upper": float(result.fun),
+            "status": result.message,
+            "proof": str(result.certificate),
+            "time": result.time,
         }
         energies = model.energies((samples, labels))
         return dimod.SampleSet.from_samples((samples, labels), energy=energies, vartype=model.vartype, info=info)

@@ -33,6 +33,8 @@ class VariationalSampler(BaseSampler):
         Trials of a generation; chosen by the method by default.
     independent_sampler : BaseSampler, optional
         For parameters that not all trials have, and for the first trial; random by default.
+    budget : int, optional
+        About how many trials there will be: up to 500, the first of them are proposed by a model of the objective.
 
     Notes
     -----
@@ -53,9 +55,9 @@ class VariationalSampler(BaseSampler):
 
     def __init__(
         self, *, method: str = "auto", seed: int | None = None, population: int | None = None,
-        independent_sampler: BaseSampler | None = None,
+        independent_sampler: BaseSampler | None = None, budget: int | None = 200,
     ) -> None:  # fmt: skip
-        self._options: dict[str, Any] = {"method": method, "seed": seed, "population": population}
+        self._options: dict[str, Any] = {"method": method, "seed": seed, "population": population, "budget": budget}
         self._independent = RandomSampler(seed=seed) if independent_sampler is None else independent_sampler
         self._intersection = IntersectionSearchSpace(include_pruned=True)
         self._lock = threading.RLock()

@@ -192,10 +192,11 @@ class Certified(Declared, BaseEstimator):
                 raise StopIteration
 
         try:
-            result = minimize(
-                (1.0 / unit) * objective, tol=self.tol, method=self._method, resume=_neighbour(objective, start),
-                callback=limit, progress=bool(self.verbose), time_limit=clock.left,
-            )  # fmt: skip
+            with np.errstate(over="ignore"):  # what comes of it has no bracket, or is not finite
+                result = minimize(
+                    (1.0 / unit) * objective, tol=self.tol, method=self._method, resume=_neighbour(objective, start),
+                    callback=limit, progress=bool(self.verbose), time_limit=clock.left,
+                )  # fmt: skip
         except np.linalg.LinAlgError:  # products of the data overflow
             result = None
         if result is None or not np.all(np.isfinite(result.x)) or result.status is Status.UNBOUNDED:
@@ -352,14 +353,12 @@ class CertifiedLinear(Certified):
         """Minimise the objective of a linear problem whose targets were shifted by `shift`."""
         at: dict[Variable, Any] | None = None
         if start is not None:
-            at = {problem.w: start[0]}
-            if problem.b is not None:
-                at[problem.b] = start[1] - shift + problem.moved(start[0])
+            at = problem.at(start[0], start[1] - shift)
         solved = self._minimize(self._objective(problem, **options), at, clock)
         return self._fit(problem, solved, shift)
 
     def _fit(self, problem: LinearProblem, solved: Solved, shift: float) -> Fit:
-        coef = np.asarray(solved.values[problem.w])
+        coef = problem.coefficients(solved.values)
         intercept = 0.0 if problem.b is None else shift + float(solved.values[problem.b]) - problem.moved(coef)
         return Fit(coef, intercept, solved)
 

@@ -12,7 +12,7 @@ from varopt.learn._base import CertifiedLinear, Clock, Fit
 from varopt.learn._compat import LinearClassifierMixin, SparseCoefMixin, compute_class_weight
 from varopt.learn._linear import Liblinear
 from varopt.learn._parameters import CLASS_WEIGHT, SHARE, STRENGTH, Rule, one_of, parameter
-from varopt.learn._problem import ANY_PENALTY, CLASSIFICATION_LOSSES, LinearProblem, near_zero, penalty
+from varopt.learn._problem import ANY_PENALTY, CLASSIFICATION_LOSSES, LinearProblem, in_unit, near_zero, penalty
 from varopt.learn._rows import DataMemory, WeightedRows
 from varopt.learn._stored import StoredRows, by_class, classes_of, signs
 
@@ -91,7 +91,7 @@ class LinearClassifier(LinearClassifierMixin, SparseCoefMixin, CertifiedLinear):
         fits = []
         for count, (positive, start) in enumerate(zip(positives, starts, strict=True)):
             signs = np.where(rows.y == positive, 1.0, -1.0)
-            problem = LinearProblem(rows.X, signs, rows.weight, self.fit_intercept)
+            problem = in_unit(LinearProblem(rows.X, signs, rows.weight, self.fit_intercept))
             if self.fit_intercept and self._free_intercept:
                 problem = near_zero(problem)
             fits.append(self._fit_problem(problem, start, clock.part(len(positives) - count), 0.0))

@@ -102,23 +102,28 @@ class HuberRegressor(LinearRegressor):
         problem, shift = self._problem(rows, y)
         coef, level = np.zeros(problem.X.shape[1]), 0.0
         if start is not None:
-            coef, level = start[0], start[1] - shift + problem.moved(start[0]) if self.fit_intercept else 0.0
-        huber = HuberProblem(problem.X, problem.y, problem.weight, self.epsilon, self.alpha, self.fit_intercept)
+            level = start[1] - shift + problem.moved(start[0]) if self.fit_intercept else 0.0
+            coef = problem.unit * start[0]
+        ridge = self.alpha / problem.unit / problem.unit
+        huber = HuberProblem(problem.X, problem.y, problem.weight, self.epsilon, ridge, self.fit_intercept)
         null = 2.0 * huber.total * huber.typical  # the objective without coefficients or outliers
         state = State(np.concatenate([coef, [level, huber.typical]]), unit=SMALLEST_SHARE * null)
         fits: list[Fit] = []
 
         def at_scale(scale: float, near: Vector | None) -> Vector:
-            begin = None if near is None else (near[:-1], shift + float(near[-1]) - problem.moved(near[:-1]))
+            begin = None
+            if near is not None:
+                coef = near[:-1] / problem.unit
+                begin = coef, shift + float(near[-1]) - problem.moved(coef)
             with warnings.catch_warnings():  # the gap of a fit on the way is nobody's concern
                 warnings.simplefilter("ignore", ConvergenceWarning)
                 fits.append(self._fit_problem(problem, begin, clock, shift, scale=scale))
             values = fits[-1].solved.values
             state.steps = max(state.steps, fits[-1].solved.n_iter)
-            return np.append(values[problem.w], 0.0 if problem.b is None else values[problem.b])
+            return np.append(values[problem.scaled], 0.0 if problem.b is None else values[problem.b])
 
         self._solve(huber, state, clock, at_scale)
-        values = {problem.w: state.x[:-2]} | ({} if problem.b is None else {problem.b: state.x[-2]})
+        values = {problem.scaled: state.x[:-2]} | ({} if problem.b is None else {problem.b: state.x[-2]})
         certificate = DualGap(state.lower, state.upper, state.assumption)
         path = fits[-1].solved.sigma_path if fits else np.zeros(0)
         fit = self._fit(problem, Solved(state.upper, certificate, max(1, state.steps), path, values), shift)

@@ -67,11 +67,13 @@ def _variance(X: Any, share: Vector) -> float:
     """Of all entries together, rows by their shares, from the mean and not from zero: far from zero squares cancel."""
     mean = float((share @ X).mean())
     if not sp.issparse(X):
-        return float((share @ np.square(X - mean)).mean())
+        with np.errstate(over="ignore"):  # then gamma is zero
+            return float((share @ np.square(X - mean)).mean())
     columns = X.shape[1]
     full = np.diff(sp.csr_array(X).indptr)
     stored = sp.csr_array((np.square(X.data - mean), X.indices, X.indptr), shape=X.shape)
-    return float((share @ stored).sum() + share @ (columns - full) * mean**2) / columns
+    squares = float((share @ stored).sum()) + float(share @ (columns - full)) * mean**2
+    return float(squares / columns)
 
 
 class _TimeUp(Exception):

@@ -33,6 +33,7 @@ from varopt.learn._parameters import (
 from varopt.learn._problem import (
     LinearProblem,
     epsilon_insensitive,
+    in_unit,
     near_zero,
     penalty,
     squared_epsilon_insensitive,
@@ -91,9 +92,9 @@ class LinearRegressor(RegressorMixin, CertifiedLinear, LinearModel):
         """The problem of one target, shifted to its mean, and of features near zero, where an intercept allows it."""
         y = np.asarray(y, dtype=np.float64)
         if not (self.fit_intercept and self._free_intercept):
-            return LinearProblem(rows.X, y, rows.weight, self.fit_intercept), 0.0
+            return in_unit(LinearProblem(rows.X, y, rows.weight, self.fit_intercept)), 0.0
         shift = float(rows.weight @ y / rows.total)
-        return near_zero(LinearProblem(rows.X, y - shift, rows.weight, True)), shift
+        return near_zero(in_unit(LinearProblem(rows.X, y - shift, rows.weight, True))), shift
 
     def _publish_linear(self, fits: list[Fit], many: bool, X: Any, data: Any, targets: Any) -> None:
         coef = np.array([fit.coef for fit in fits], dtype=data.dtype)
@@ -194,10 +195,13 @@ class ElasticNet(MultiOutputMixin, LeastSquaresOptions, LinearRegressor):
             yield from [None] * (len(path) - 1)
             return
         problem, shift = self._problem(rows, rows.y)
+        if problem.unit != 1.0:
+            yield from [None] * (len(path) - 1)
+            return
         loss = problem.mean(squared_error(problem.residual))
         place = {variable: loss.slices[variable] for variable in loss.variables}
         start, free = np.zeros(loss.size), np.ones(loss.size, dtype=bool)
-        start[place[problem.w]], free[place[problem.w]] = self.coef_, False
+        start[place[problem.scaled]], free[place[problem.scaled]] = self.coef_, False
         strengths = [
             (settings["alpha"] * ratio, settings["alpha"] * (1.0 - ratio))
             for settings in path[1:]
@@ -207,7 +211,7 @@ class ElasticNet(MultiOutputMixin, LeastSquaresOptions, LinearRegressor):
             if x is None or l1 + l2 == 0.0:
                 yield None
                 continue
-            coef = x[place[problem.w]]
+            coef = x[place[problem.scaled]]
             intercept = 0.0 if problem.b is None else shift + float(x[place[problem.b]][0]) - problem.moved(coef)
             yield coef.astype(rows.X.dtype), intercept
 
@@ -221,7 +225,7 @@ def _steepest(problem: LinearProblem) -> float:
     total = float(problem.weight.sum())
     squares = problem.X.multiply(problem.X) if sp.issparse(problem.X) else np.square(problem.X)
     columns = np.sqrt(np.max(squares.T @ problem.weight, initial=0.0) / total)
-    return 2.0 * float(columns * np.sqrt(problem.weight @ problem.y**2 / total)) + 1.0
+    return problem.unit * (2.0 * float(columns * np.sqrt(problem.weight @ problem.y**2 / total)) + 1.0)
 
 
 class Lasso(ElasticNet):

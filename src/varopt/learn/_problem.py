@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -29,6 +30,8 @@ Vector = NDArray[np.float64]
 
 
 _OFFSET = 300.0  # standard deviations from zero beyond which the mean of a feature is in the way
+_HUGE = 1e30  # sizes of features beyond which, or below whose inverse, they are divided by it
+_LEAST_EXPONENT = -500  # of such a unit: the square of its inverse, which a ridge is multiplied by, is still a number
 _SAMPLED = 1000  # rows that are looked at first
 _FULL = 0.9  # share of entries below which a sparse feature varies too much to be far from zero
 
@@ -37,7 +40,8 @@ _FULL = 0.9  # share of entries below which a sparse feature varies too much to 
 class LinearProblem:
     """Predictions ``X w + b`` for targets `y` with weights `weight`; `b` is None where there is no intercept.
 
-    Where `center` was taken from the rows of X, the intercept of the data as they were is ``b - center'w``.
+    Where `center` was taken from the rows of X, the intercept of the data as they were is ``b - center'w``. Where X was
+    divided by `unit`, `scaled` is w times it: what is solved for.
     """
 
     X: Any
@@ -45,27 +49,41 @@ class LinearProblem:
     weight: Vector
     intercept: bool
     center: Vector | None = None
-    w: Variable = field(init=False)
+    unit: float = 1.0
+    scaled: Variable = field(init=False)
     b: Variable | None = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "w", vo.Variable(self.X.shape[1], name="coef"))
+        object.__setattr__(self, "scaled", vo.Variable(self.X.shape[1], name="coef"))
         object.__setattr__(self, "b", vo.Variable(name="intercept") if self.intercept else None)
+
+    @property
+    def w(self) -> Any:
+        """The coefficients."""
+        return self.scaled if self.unit == 1.0 else (1.0 / self.unit) * self.scaled
+
+    def coefficients(self, values: Mapping[Variable, Any]) -> Vector:
+        """Theirs, where the variables have these values."""
+        return np.asarray(values[self.scaled]) / self.unit
 
     def moved(self, w: Vector) -> float:
         """What b is more than the intercept of the data as they were."""
-        return 0.0 if self.center is None else float(self.center @ w)
+        return 0.0 if self.center is None else float(self.center @ (self.unit * w))
+
+    def at(self, w: Vector, intercept: float) -> dict[Variable, Any]:
+        """The values of the variables where the data as they were have these coefficients and this intercept."""
+        return {self.scaled: self.unit * w} | ({} if self.b is None else {self.b: intercept + self.moved(w)})
 
     @property
     def prediction(self) -> Any:
         """``X w + b``."""
-        linear = self.X @ self.w
+        linear = self.X @ self.scaled
         return linear if self.b is None else linear + self.b
 
     @property
     def residual(self) -> Any:
         """``y - X w - b``."""
-        linear = self.y - self.X @ self.w
+        linear = self.y - self.X @ self.scaled
         return linear if self.b is None else linear - self.b
 
     @property
@@ -81,6 +99,16 @@ class LinearProblem:
     def mean(self, losses: Any) -> Any:
         """``sum_i s_i loss_i / sum_i s_i``."""
         return (1.0 / float(self.weight.sum())) * self.total(losses)
+
+
+def in_unit(problem: LinearProblem) -> LinearProblem:
+    """The problem with its features divided by their size, where products of them would overflow or vanish."""
+    X = problem.X.data if sp.issparse(problem.X) else problem.X
+    largest = float(max(X.max(), -X.min())) if X.size else 1.0
+    if 1.0 / _HUGE <= largest <= _HUGE or largest == 0.0:
+        return problem
+    unit = 2.0 ** max(math.floor(math.log2(largest)), _LEAST_EXPONENT)
+    return replace(problem, X=problem.X / unit, unit=unit)
 
 
 def near_zero(problem: LinearProblem) -> LinearProblem:

@@ -138,7 +138,7 @@ class QuantileRegressor(QuantileScore, LinearRegressor):
         while self._crossing(rows, levels, fits) > allowed and price < 1e6:
             start: dict[Any, Any] = {}
             for p, fit in zip(problems, fits, strict=True):
-                start |= {p.w: fit.coef} | ({p.b: fit.intercept - shift + p.moved(fit.coef)} if p.b is not None else {})
+                start |= p.at(fit.coef, fit.intercept - shift)
             overlaps = [vo.sum(vo.pos(a.prediction - b.prediction)) for a, b in pairwise(ranked)]
             crossings = sum(overlaps, start=0.0)
             solved = self._minimize(separate + (price / rows.total) * crossings, start, clock)

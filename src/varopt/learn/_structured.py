@@ -116,7 +116,7 @@ class GroupLasso(LinearRegressor):
     l1_ratio: float = parameter(default=0.0, rule=_SPARSE_GROUPS)
 
     def _objective(self, problem: LinearProblem, **options: Any) -> Any:
-        members, weight = self._groups(problem.w.size)
+        members, weight = self._groups(problem.X.shape[1])
         fit = problem.mean(squared_error(problem.residual)) + penalty("l1", problem.w, self.alpha * self.l1_ratio)
         strength = self.alpha * (1.0 - self.l1_ratio)
         if strength == 0.0:
@@ -189,9 +189,9 @@ class GeneralizedLasso(_AnyLoss):
         if self.D is None:
             return fit + penalty("l1", problem.w, self.alpha)
         D = self.D if sp.issparse(self.D) else np.asarray(self.D, dtype=np.float64)
-        if D.ndim != 2 or D.shape[1] != problem.w.size:
+        if D.ndim != 2 or D.shape[1] != problem.X.shape[1]:
             raise ValueError(
-                f"D must be a matrix with a column per feature, {problem.w.size}; got one of shape {D.shape}."
+                f"D must be a matrix with a column per feature, {problem.X.shape[1]}; got one of shape {D.shape}."
             )
         return fit + self.alpha * vo.norm1(D @ problem.w)
 

@@ -463,8 +463,9 @@ class Variable(Affine):
 
     Parameters
     ----------
-    size : int, optional
-        Number of entries.
+    size : int or pair of int, optional
+        Number of entries. A pair makes a matrix, whose entries are those of a vector, row by row: ``W[i]``,
+        ``W[:, j]`` and ``W[i, j]`` select of them, and a result has its shape.
     name : str, optional
         How the variable is called when printed.
 
@@ -484,8 +485,21 @@ class Variable(Affine):
 
     kind = "real"
 
-    def __init__(self, size: int | None = None, *, name: str | None = None) -> None:
-        self._declare((positive("size", size),) if size is not None else (), name)
+    def __init__(self, size: int | tuple[int, ...] | None = None, *, name: str | None = None) -> None:
+        sizes = size if isinstance(size, tuple) else () if size is None else (size,)
+        if len(sizes) > 2:
+            raise ValueError(f"size must be a number, or two of them for a matrix; got {size!r}.")
+        self._declare(tuple(positive("size", one) for one in sizes), name)
+
+    def __getitem__(self, index: Any) -> Affine:
+        if len(self.dimensions) < 2:
+            return super().__getitem__(index)
+        table = np.arange(self.size).reshape(self.dimensions)
+        try:
+            kept = table[index]
+        except IndexError as error:
+            raise ValueError(f"the index {index!r} is outside {self!r}: {error}.") from None
+        return super().__getitem__(int(kept) if np.ndim(kept) == 0 else np.ravel(kept))
 
     def _declare(self, dimensions: tuple[int, ...], name: str | None) -> None:
         if name is not None and not isinstance(name, str):
@@ -566,14 +580,6 @@ class Categorical(Variable):
 
     def __init__(self, size: int, categories: int, *, name: str | None = None) -> None:
         self._declare((positive("size", size), positive("categories", categories)), name)
-
-    def __getitem__(self, index: Any) -> Affine:
-        table = np.arange(self.size).reshape(self.dimensions)
-        try:
-            kept = table[index]
-        except IndexError as error:
-            raise ValueError(f"the index {index!r} is outside {self!r}: {error}.") from None
-        return super().__getitem__(int(kept) if np.ndim(kept) == 0 else np.ravel(kept))
 
 
 def diff(expression: Any, order: int = 1) -> Affine:

@@ -58,6 +58,7 @@ def expect(term: str | PiecewisePolynomial, mean: Array, sigma: Array) -> Array:
 def _expect(declared: Any, mean: Array, sigma: Array) -> Array:
     positive("sigma", sigma)
     lib, (nu, s), restored = prepared(mean, sigma)
+    declared = lib.facts(declared)
     if declared.shape:
         nu = lib.xp.broadcast_to(nu, np.broadcast_shapes(tuple(nu.shape), declared.shape))
     return restored(lib.elementwise(Expectation(declared), nu, s))

@@ -13,7 +13,7 @@ from jax.scipy.special import erfcx, log_ndtr, ndtr, ndtri  # noqa: F401 - used 
 
 from varopt._array import Array
 from varopt.nn import _noise
-from varopt.nn._library import named  # noqa: F401 - used as an attribute of the adapter
+from varopt.nn._library import facts, named  # noqa: F401 - used as attributes of the adapter
 
 __all__ = ["as_array", "chunked", "dtypes", "elementwise", "erfcx", "hold", "log_ndtr", "ndtr", "scan", "xp"]
 

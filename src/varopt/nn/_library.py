@@ -16,7 +16,7 @@ import numpy as np
 from varopt._array import Array, is_jax, is_torch, is_traced
 from varopt.terms import REGISTRY, PiecewisePolynomial
 
-__all__ = ["is_count", "library", "named", "needed", "numbers", "positive", "prepared", "require"]
+__all__ = ["facts", "is_count", "library", "named", "needed", "numbers", "positive", "prepared", "require"]
 
 _PACKAGES = {"torch": "PyTorch", "jax": "JAX"}
 
@@ -52,6 +52,11 @@ def needed(package: str) -> Any:
 def named(name: str, *parameters: Any) -> PiecewisePolynomial:
     """The term of a name of the registry."""
     return REGISTRY[name].build(*parameters)
+
+
+def facts(term: Any) -> Any:
+    """The term itself; PyTorch's compiler needs it in another form."""
+    return term
 
 
 def is_count(value: Any) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from varopt._array import Array
-from varopt.nn._library import named  # noqa: F401 - used as an attribute of the adapter
+from varopt.nn._library import facts, named  # noqa: F401 - used as attributes of the adapter
 
 xp = array_namespace(np.empty(0))
 name = "NumPy"

@@ -11,8 +11,9 @@ import torch
 
 from varopt._array import Array
 from varopt.nn import _library, _noise
+from varopt.terms import PiecewisePolynomial
 
-__all__ = ["as_array", "chunked", "dtypes", "elementwise", "erfcx", "hold", "log_ndtr", "ndtr", "scan", "xp"]
+__all__ = ["as_array", "chunked", "dtypes", "elementwise", "erfcx", "facts", "hold", "log_ndtr", "ndtr", "scan", "xp"]
 
 name = "PyTorch"
 cumulative_sum = torch.cumsum
@@ -42,6 +43,18 @@ _named_facts = torch.compiler.assume_constant_result(_build_facts)
 def named(name: str, *parameters: Any) -> Any:
     """The term of a name; to build it is no part of a graph."""
     return (_named_facts if torch.compiler.is_compiling() else _library.named)(name, *parameters)
+
+
+@torch.compiler.assume_constant_result
+def _known_facts(term: Any) -> _Facts:
+    return _Facts(term)
+
+
+def facts(term: Any) -> Any:
+    """What is computed from a term; that is no part of a graph either."""
+    if torch.compiler.is_compiling() and isinstance(term, PiecewisePolynomial):
+        return _known_facts(term)
+    return term
 
 
 def dtypes(given: Sequence[Any]) -> tuple[Any, Any]:

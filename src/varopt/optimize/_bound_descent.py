@@ -11,6 +11,7 @@ Optimization*, arXiv:1212.4507, 2012.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
@@ -19,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from varopt._display import Progress
-from varopt.bounds import Bound, PointsBound
+from varopt.bounds import Bound, NotFinite, PointsBound
 from varopt.certificates import Certificate, NoCertificate, Sampled
 from varopt.families import OneHotCategorical, OwnFamily
 from varopt.optimize._result import Result, Status, final_line, progress_line
@@ -123,6 +124,9 @@ def minimize_bound(
         status = Status.TIME_LIMIT
     except (KeyboardInterrupt, StopIteration):
         status = Status.INTERRUPTED
+    except NotFinite as error:  # a status, not a crash: what was seen before it is kept
+        warnings.warn(str(error), RuntimeWarning, stacklevel=3)
+        status = Status.FAILURES
     result = run.concluded(status)
     run.line.end(final_line(result))
     return result

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,13 +20,25 @@ from varopt.model import Objective
 from varopt.model.points import split
 from varopt.optimize._result import Result, Status, final_line, progress_line
 from varopt.solvers import State
-from varopt.solvers.discrete import SEARCHES, Energy, RunEnded, energy_of, solve
+from varopt.solvers.discrete import (
+    SEARCHES,
+    Collector,
+    Energy,
+    Pool,
+    RunEnded,
+    energy_of,
+    is_symmetric,
+    population_search,
+    solve,
+)
 
 __all__ = ["minimize_discrete", "minimize_energy"]
 
 Vector = NDArray[np.float64]
 
 _LEAST_MAGNITUDE, _MOST_MAGNITUDE = 1e-30, 1e30  # sizes of energies with room on either side in single precision
+_POOL = 16  # points that are kept where nobody asks
+_ROUNDS_FOR_MORE = 4  # of a search for more, where somebody does
 _STATUS = {"proved": Status.PROVED, "target": Status.TARGET, "settled": Status.SETTLED}
 
 
@@ -48,7 +62,7 @@ def minimize_energy(
     callback: Callable[[State], Any] | None = None, progress: bool = False, time_limit: float | None = None,
     target: float | None = None, seed: Any = 0, device: str | None = None,
     beta: Callable[[float], float] | None = None, slices: dict[Any, slice] | None = None,
-    started: float | None = None,
+    started: float | None = None, pool: int | None = None,
 ) -> Result:  # fmt: skip
     """Minimise an energy of bits and choices.
 
@@ -76,6 +90,9 @@ def minimize_energy(
         ``"mean-field"``): from progress in [0, 1] to the beta of ``<log p> + beta <f>``, in units of one over f.
     slices : dict, optional
         Where the variables lie in x.
+    pool : int, optional
+        How many of the best different points the result keeps; where the run ends with fewer, some more are looked for.
+        By default up to 16 that were met anyway.
     started : float, optional
         When the clock was started, as of `time.perf_counter`: before the energy was made, which takes its time too.
 
@@ -85,6 +102,8 @@ def minimize_energy(
         Its ``method`` tells what ran, in order: ``"elimination"``, or ``"free-energy -> semidefinite"``, and
         ``"branch-and-bound"`` after these.
     """
+    if pool is not None and not (_is_number(pool) and pool == int(pool) and pool >= 1):
+        raise ValueError(f"pool must be a whole number >= 1, of points to keep; got {pool!r}.")
     _check_options(method, target, time_limit, device)
     _check_beta(method, beta)
     if not _is_number(tol) or not 0.0 <= float(tol) < math.inf:
@@ -113,7 +132,7 @@ def minimize_energy(
             solve(
                 energy, state, tol, check, as_generator(seed), start=start,
                 target=-math.inf if target is None else target, time_limit=limit, method=method, device=device,
-                chain=chain, beta=beta,
+                chain=chain, beta=beta, pool=pool or _POOL,
             )  # fmt: skip
     except RunEnded as outcome:
         status = _STATUS[str(outcome)]
@@ -124,8 +143,40 @@ def minimize_energy(
     # Where nothing else ran, the bound term by term did, or the start was all that was wanted.
     ran = " -> ".join(chain) or ("termwise" if math.isfinite(state.lower) else "x0")
     result = _conclude(energy, state, tol, status, ran, slices or {})
+    if pool is not None and status is not Status.INTERRUPTED and len(state.pool) < pool:
+        _look_for_more(energy, state, pool, as_generator(seed))
+    result = replace(result, pool=_pool(energy, state, pool or _POOL))
     line.end(final_line(result))
     return result
+
+
+def _look_for_more(energy: Energy, state: State, most: int, rng: np.random.Generator) -> None:
+    """A first epoch of the search, for the sake of its other points."""
+    collector = Collector(most, is_symmetric(energy))
+    for x in (state.x, *state.pool):
+        collector.add(x[:, None], np.array([energy.value(x)]))
+    with one_thread():
+        for found in itertools.islice(population_search(energy, rng), _ROUNDS_FOR_MORE):
+            if found.others is not None:
+                collector.add(*found.others)
+    for _ in range(most if energy.is_binary else 0):  # small problems have few local minima: what is one change away
+        if len(collector.points) >= most:
+            break
+        for x in collector.points:
+            change = 1.0 - 2.0 * x
+            values = energy.value(x) + change * energy.gradient(x[:, None])[:, 0]
+            best = np.argsort(values, kind="stable")[:most]
+            near = np.repeat(x[:, None], best.size, axis=1)
+            near[best, np.arange(best.size)] += change[best]
+            collector.add(near, values[best])
+    state.pool = collector.points
+
+
+def _pool(energy: Energy, state: State, most: int) -> Pool:
+    """The best point and others, polished or not, with their own energies."""
+    known = {x.tobytes(): x for x in (state.x, *(np.asarray(x, dtype=np.float64) for x in state.pool))}
+    points = np.array([*known.values()])[:most]
+    return Pool.of(points, np.asarray(energy.value(points.T)))
 
 
 def _conclude(

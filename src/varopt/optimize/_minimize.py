@@ -23,6 +23,7 @@ from varopt.certificates import (
     NoCertificate,
     Verifier,
     curves_down,
+    falls_along,
     falls_for_ever,
     floor,
     rests,
@@ -31,6 +32,7 @@ from varopt.composite import Composite, NotComposite, composite
 from varopt.model import Constraint, Expression, Objective, Parametric, Variable, as_constraints, as_objective
 from varopt.model.blocks import LargestBlock
 from varopt.model.points import ordered, split
+from varopt.optimize._descent import Descent, Falls
 from varopt.optimize._result import Result, Status, final_line, progress_line
 from varopt.solvers import METHODS, Auto, State, Way, settle
 
@@ -181,7 +183,12 @@ def minimize(
         raise NotComposite(f"{refusal} See f.explain().") from None
     before, state.unit, line = state.elapsed, problem.unit, Progress(progress)
 
-    check = watch(line, callback, time_limit, before)
+    descent, watched = Descent(objective, problem), watch(line, callback, time_limit, before)
+
+    def check(current: State) -> None:
+        descent.look(current)
+        watched(current)
+
     status: Status | None = None
     left = _TO_SETTLE
     with threads(problem):
@@ -196,6 +203,8 @@ def minimize(
             else:
                 with deadline(None if time_limit is None else time_limit - (state.elapsed - before)):
                     solver.solve(problem, state, tol, check)
+        except Falls:
+            state.falls = True
         except STOPPED as reason:
             status = stopped(reason)
             left = _TO_SETTLE if time_limit is None else min(_TO_SETTLE, 0.04 + 0.08 * time_limit)
@@ -246,7 +255,9 @@ def _is_unbounded(objective: Objective, problem: Composite) -> bool:
     """Whether a direction shows it, where one is quickly found."""
     if problem.not_convex:
         return problem.indefinite and curves_down(objective) is not None
-    return floor(problem) == -math.inf and falls_for_ever(objective) is not None
+    if floor(problem) > -math.inf:
+        return False
+    return falls_along(objective, -np.asarray(problem.vector)) or falls_for_ever(objective) is not None
 
 
 def _is_large(problem: Composite) -> bool:
@@ -354,14 +365,16 @@ def _discrete(
     objective: Objective, options: dict[str, Any], resume: Any, constraints: tuple[Constraint, ...]
 ) -> Result:
     """Hand over to the solver of bits and choices."""
-    if constraints:
-        raise ValueError("subject_to does not apply to discrete variables yet: add penalties to the objective.")
     from varopt.optimize._discrete import minimize_discrete  # bits bring forty modules along
 
     unknown = [name for name in options if name not in _DISCRETE_OPTIONS]
     if unknown or resume is not None:
         raise ValueError(f"{unknown[0] if unknown else 'resume'} does not apply to discrete variables.")
     _check_options(options["tol"], "auto", options["time_limit"], options["callback"])
+    if constraints:
+        from varopt.optimize._discrete_constrained import minimize_constrained_bits
+
+        return minimize_constrained_bits(objective, constraints, **options)
     return minimize_discrete(objective, **options)
 
 
@@ -449,14 +462,16 @@ def _bracket(objective: Objective, problem: Composite, state: State, x: Vector, 
     if problem.not_convex or not math.isfinite(value):
         return claimed
     verifier = Verifier(objective, x)
-    proved = _proved(verifier, state, value, state.dual)
+    # Where the method has closed its own gap, it is worth while to try more than one way to prove that.
+    gap = 0.5 * tol * max(state.unit, abs(value)) if claimed.within(tol) else math.inf
+    proved = _proved(verifier, state, value, state.dual, gap)
     if proved.within(tol):
         return proved
     if claimed._replace(lower=floor(problem)).within(tol):
         # Parts that are at their least values prove it without any subgradient.
         at_rest = [np.zeros(r.count) for r in problem.rows]
         at_rest += [np.zeros(int(g.sizes[g.weights > 0.0].sum())) for g in problem.groups if np.any(g.weights > 0.0)]
-        proved = max(proved, _proved(verifier, state, value, at_rest), key=lambda b: b.lower)
+        proved = max(proved, _proved(verifier, state, value, at_rest, gap), key=lambda b: b.lower)
     # Of parts that cancel at x no digit may be left: then their own size is what the rounding is measured by.
     unit = max(state.unit, _SHARE * _sizes(problem, x))
     proved, claimed = proved._replace(unit=unit), claimed._replace(unit=unit)
@@ -495,9 +510,11 @@ def _claimed(problem: Composite, state: State, value: float) -> _Bracket:
     return _Bracket(min(least, value), value, "", DualGap, state.unit) if least > claimed.lower else claimed
 
 
-def _proved(verifier: Verifier, state: State, value: float, dual: Sequence[Vector | None] | None) -> _Bracket:
+def _proved(
+    verifier: Verifier, state: State, value: float, dual: Sequence[Vector | None] | None, gap: float
+) -> _Bracket:
     """The bracket with all rounding charged; the value as the objective gives it is inside."""
-    lower, upper, _ = verifier.bracket(dual)
+    lower, upper, _ = verifier.bracket(dual, gap)
     return _Bracket(min(lower, value), max(upper, value), "", DualGap, state.unit)
 
 
@@ -513,4 +530,5 @@ def _status(objective: Objective, problem: Composite, state: State, bracket: _Br
         return Status.LOCAL
     # A lower bound that assumes nothing settles it.
     bounded = math.isfinite(bracket.lower) and not bracket.assumption
-    return Status.UNBOUNDED if not bounded and falls_for_ever(objective, _MORE_ENTRIES) is not None else Status.GAP_OPEN
+    falls = not bounded and (falls_along(objective, state.x) or falls_for_ever(objective, _MORE_ENTRIES) is not None)
+    return Status.UNBOUNDED if falls else Status.GAP_OPEN

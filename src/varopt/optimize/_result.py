@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -114,6 +115,7 @@ class Result:
     multipliers: Mapping[Constraint, Any] = field(default_factory=dict, repr=False)
     proof: Any = None
     passes: int = 0
+    pool: Any = None
 
     @property
     def lower(self) -> float:
@@ -155,7 +157,38 @@ class Result:
         history = {**self.history, "upper": -self.history["lower"], "lower": -self.history["upper"]}
         if "bound" in history:
             history["bound"] = -history["bound"]
-        return replace(self, fun=0.0 - self.fun, certificate=self.certificate.mirrored(), history=history)
+        pool = None if self.pool is None else self.pool.mirrored()
+        return replace(self, fun=0.0 - self.fun, certificate=self.certificate.mirrored(), history=history, pool=pool)
+
+    def to_json(self, **options: Any) -> str:
+        """The outcome as JSON: value, bracket, how it came about, and the point; a number that is not finite is null.
+
+        Parameters
+        ----------
+        **options
+            Of `json.dumps`, such as ``indent=2``.
+
+        Examples
+        --------
+        >>> import json
+        >>> import varopt as vo
+        >>> r = vo.minimize(vo.sum(vo.square(vo.Variable(2) - 1.0)))
+        >>> json.loads(r.to_json())["status"]
+        'OPTIMAL'
+        """
+        record = {
+            "value": _number(self.fun),
+            "lower": _number(self.lower),
+            "upper": _number(self.upper),
+            "status": self.status.name,
+            "message": self.message,
+            "proof": str(self.certificate),
+            "method": self.method,
+            "seconds": self.time,
+            "steps": self.nit,
+            "x": [_number(value) for value in self.x.tolist()],
+        }
+        return json.dumps(record, **options)
 
     def __getitem__(self, variable: Variable) -> Any:
         if variable not in self.slices:
@@ -278,6 +311,10 @@ class Result:
         axes[1][0].set_ylabel("sigma")
         axes[0][0].legend(title="bracket of the optimum")
         return Panels.of(axes)
+
+
+def _number(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
 
 
 def progress_line(state: State) -> str:

@@ -19,9 +19,10 @@ from varopt.search._checks import positive, whole
 from varopt.search._dimensions import Searchable
 from varopt.search._plot import plot_history
 from varopt.search._search import Search
-from varopt.search._space import as_space
+from varopt.search._space import SpaceLayout, as_space
 from varopt.search.journal import is_blank
 from varopt.search.workers import Workers, workers_for
+from varopt.solvers.natural_gradient import default_population
 
 __all__ = ["SearchResult", "minimize_black_box"]
 
@@ -83,7 +84,7 @@ def minimize_black_box(
     noisy: bool = False, vectorized: bool = False, executor: Any = None, asynchronous: bool = False,
     timeout: float | None = None, time_limit: float | None = None, target: float | None = None,
     callback: Callable[[Search], Any] | None = None, progress: bool = False,
-    journal: str | Path | None = None, max_failures: int = 100,
+    journal: str | Path | None = None, max_failures: int = 100, batch: int | None = None,
 ) -> SearchResult:  # fmt: skip
     """Minimise a black box: what `varopt.minimize` does when it is given a function and a space.
 
@@ -95,7 +96,8 @@ def minimize_black_box(
     space : Box, Space or another dimension
         Where to search.
     budget : int, optional
-        Evaluations, 1000 times the number of coordinates by default; those in an existing journal count.
+        Evaluations, 1000 times the number of coordinates by default, and as many as the time allows where only
+        `time_limit` is given; those in an existing journal count.
     method, seed, population, x0, sigma, maximize, noisy
         As in `Search`.
     vectorized : bool
@@ -121,6 +123,9 @@ def minimize_black_box(
         after a crash.
     max_failures : int
         Stop when so many evaluations in a row have failed.
+    batch : int, optional
+        How many points are evaluated at once, by methods that do not need a whole generation (see `Search`): one by
+        default, which needs the fewest, and as many as a usual generation has where there is an executor.
 
     Returns
     -------
@@ -140,8 +145,10 @@ def minimize_black_box(
     budget = None if budget is None else whole("budget", budget, 1)
     settings = {"method": method, "seed": seed, "population": population, "x0": x0, "sigma": sigma,
                 "maximize": maximize, "noisy": noisy, "asynchronous": asynchronous}  # fmt: skip
-    search = _begin(space, journal, settings)
-    total = 1000 * search._layout.columns if budget is None else budget
+    if batch is None and (executor is not None or vectorized) and population is None and not asynchronous:
+        batch = default_population(SpaceLayout(space).columns)  # whoever evaluates: the result depends on none of them
+    search = _begin(space, journal, settings, {"budget": budget, "batch": batch})
+    total = budget or (1000 * search._layout.columns if time_limit is None else math.inf)
     layout = search._layout
     try:
         workers = workers_for(
@@ -170,7 +177,7 @@ class _Run:
     """Goes on by a generation whenever it is asked for the next; `status` says how it ended."""
 
     def __init__(
-        self, search: Search, workers: Workers, budget: int, deadline: float, target: float | None, max_failures: int
+        self, search: Search, workers: Workers, budget: float, deadline: float, target: float | None, max_failures: int
     ) -> None:
         self.search, self.workers = search, workers
         self.budget, self.deadline, self.target, self.max_failures = budget, deadline, target, max_failures
@@ -206,7 +213,7 @@ class _Run:
             if not self.search._queue:
                 self.search._draw(None)
             room = min(room, self.search._queued)
-        for row in self.search._ask_rows(room):
+        for row in self.search._ask_rows(int(room)):
             self._flying[self._started] = row
             self.workers.start(self._started, row)
             self._started += 1
@@ -226,12 +233,13 @@ class _Run:
         return None
 
 
-def _begin(space: Any, journal: str | Path | None, settings: dict[str, Any]) -> Search:
+def _begin(space: Any, journal: str | Path | None, settings: dict[str, Any], hints: dict[str, Any]) -> Search:
+    """A new search, or the one in the journal, which keeps the hints that it was begun with."""
     if journal is None or is_blank(Path(journal)):
-        return Search(space, journal=journal, **settings)
+        return Search(space, journal=journal, **settings, **hints)
     search = Search.load(journal, space)
     fresh = Search(space, **{**settings, "seed": search.seed if settings["seed"] is None else settings["seed"]})
-    differing = [name for name, value in fresh.settings.items() if search.settings[name] != value]
+    differing = [name for name in settings if search.settings[name] != fresh.settings[name]]
     if differing:
         search.close()
         name = differing[0]
@@ -252,14 +260,15 @@ def _conclude(search: Search, status: Status, seconds: float) -> SearchResult:
     )  # fmt: skip
 
 
-def _line(search: Search, budget: int, began: float) -> str:
+def _line(search: Search, budget: float, began: float) -> str:
     """How far a search is: evaluations, the best value, and the average over the distribution."""
     best, bound = search.best, search.bound
     share = min(1.0, search.evaluations / budget)
     bar = ("#" * round(20 * share)).ljust(20, ".")
     value = "none yet" if best is None else f"{best.fun:.6g}"
     average = f"  average {bound.mean:.4g} +- {bound.standard_error:.1g}" if bound.samples > 1 else ""
-    return f"[{bar}] {search.evaluations}/{budget}  best {value}{average}  {duration(time.monotonic() - began)}"
+    of = f"/{budget}" if math.isfinite(budget) else ""
+    return f"[{bar}] {search.evaluations}{of}  best {value}{average}  {duration(time.monotonic() - began)}"
 
 
 def _short(x: Any) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import math
 import time
@@ -24,7 +23,7 @@ from varopt.search._coding import Coding
 from varopt.search._dimensions import Box, Dimension
 from varopt.search._incumbent import Averaged, Best, Contender, Lowest
 from varopt.search._kept import Kept
-from varopt.search._methods import build
+from varopt.search._methods import Plan, build
 from varopt.search._plot import plot_history
 from varopt.search._space import Space, SpaceLayout, as_space
 from varopt.search.journal import Journal, Record
@@ -59,6 +58,12 @@ class Search(Kept):
     asynchronous : bool
         Learn from values as they come. By default values are used by generation and in a fixed order, so that a search
         depends on its seed alone and not on the order in which evaluations finish.
+    budget : int, optional
+        How many evaluations there will be, if that is known: a few hundred are worth a model of the function, which is
+        slower to ask and needs fewer of them. The search may go on beyond.
+    batch : int, optional
+        How many points are evaluated at once, by methods that do not need a whole generation. By default one, or as
+        many as the first `ask` asks for.
     journal : path, optional
         An SQLite file to which every evaluation is appended before it is used. It must not exist yet; see `load`.
 
@@ -84,7 +89,8 @@ class Search(Kept):
     def __init__(
         self, space: Any, *, method: str = "auto", seed: int | None = None, population: int | None = None,
         x0: Any = None, sigma: float | None = None, maximize: bool = False, noisy: bool = False,
-        asynchronous: bool = False, journal: str | Path | None = None,
+        asynchronous: bool = False, budget: int | None = None, batch: int | None = None,
+        journal: str | Path | None = None,
     ) -> None:  # fmt: skip
         self.space: Space | Dimension = as_space(space)
         self._layout = SpaceLayout(self.space)
@@ -99,10 +105,12 @@ class Search(Kept):
             "method": method, "seed": self.seed, "population": population,
             "x0": None if start is None else start.tolist(), "sigma": sigma,
             "maximize": bool(maximize), "noisy": self.noisy, "asynchronous": self.asynchronous,
+            "budget": None if budget is None else whole("budget", budget, 1),
+            "batch": None if batch is None else whole("batch", batch, 1),
         }  # fmt: skip
         latent = None if start is None else self._coding.latent(start[None])[0]
-        self._build = functools.partial(build, method, self._layout, self._coding, latent, sigma)
-        self.method, self._model = self._build(population)
+        self._plan = Plan(method, self._layout, self._coding, latent, sigma, budget, self.noisy)
+        self.method, self._model = build(self._plan, population, batch or population or 1)
         self._rng = np.random.default_rng(self.seed)
 
         self._lowest = Lowest()
@@ -120,7 +128,7 @@ class Search(Kept):
         self._batches: list[tuple[int, int]] = []  # of every batch: its size, and how many evaluations were told before
         self.failures = 0
         self.generation = 0
-        self._trace: list[tuple[int, float, Array, float, float]] = []  # of every update; see `history`
+        self._trace: list[tuple[int, float, Array | float, float, float]] = []  # of every update; see `history`
         self._journal: Journal | None = None
         if journal is not None:
             self._journal = Journal.create(Path(journal), self._meta())
@@ -172,8 +180,9 @@ class Search(Kept):
         return taken[0].rows if len(taken) == 1 else np.concatenate([stretch.rows for stretch in taken])
 
     def _draw(self, count: int | None) -> None:
-        if self._drawn == 0 and count is not None and self.settings["population"] is None and not self.asynchronous:
-            _, self._model = self._build(max(count, self._model.population))
+        free = self._drawn == 0 and self.settings["population"] is None and not self.asynchronous
+        if free and count is not None and count > self._model.population:
+            _, self._model = build(self._plan, count, count)
         self._model.refresh(self._rng)
         size = self._model.population if count is None or not self.asynchronous else count
         with one_thread():
@@ -318,7 +327,7 @@ class Search(Kept):
                 self._model.tell(latent, values)
         best = self._incumbent
         upper = math.inf if best is None else best.value
-        self._trace.append((self.evaluations, upper, drawn, self._model.spread, time.time()))
+        self._trace.append((self.evaluations, upper, self._model.average(drawn), self._model.spread, time.time()))
 
     # What is known -------------------------------------------------------------------------------------------------
 
@@ -426,8 +435,10 @@ def _with(latent: Array, values: Array, more: list[tuple[Array, float]]) -> tupl
     return np.vstack((latent, [point for point, _ in more])), np.append(values, [value for _, value in more])
 
 
-def _average(values: Array) -> tuple[float, float, int]:
-    """The average of the values that are finite, its standard error, and how many there are."""
+def _average(values: Array | float) -> tuple[float, float, int]:
+    """The average of the values that are finite, its standard error, and how many there are; or that of a model."""
+    if isinstance(values, float):
+        return values, math.nan, 0
     finite = values[np.isfinite(values)]
     if finite.size == 0:
         return math.nan, math.nan, 0

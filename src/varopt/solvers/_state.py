@@ -41,6 +41,7 @@ class State:
     history: list[dict[str, float]] = field(default_factory=list)
     started: float = field(default_factory=time.perf_counter)
     objective: Any = field(default=None, repr=False)  # what the lower bound was proved for
+    pool: list[Vector] = field(default_factory=list, repr=False)  # of bits, the best different points, best first
 
     def resumed(self, objective: Any) -> State:
         """A state to go on from; the bracket is kept only where `objective` is the one it was proved for."""

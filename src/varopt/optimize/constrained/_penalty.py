@@ -7,8 +7,10 @@ from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from varopt._linalg import row_bandwidth, solve_definite
 from varopt.composite import Composite, Rows, composite
 from varopt.model import Constraint, Objective
 from varopt.model.blocks import TermBlock
@@ -21,6 +23,8 @@ Vector = NDArray[np.float64]
 Weights = Sequence[Vector]  # of each constraint, one for each of its rows
 
 FIRST = 8.0  # times the estimate of a multiplier, which the first weights are
+_CHAIN, _NARROW = 50, 8  # rows from which on a chain is one, and the widest of its rows
+_SUMS = 2.0  # times what they may add up to
 _PROBES = 8  # random vectors that stand in for the rows of an operator
 _ZERO = 4 * float(np.finfo(np.float64).eps)  # share of the largest coordinate that counts as zero
 ROUNDING = 1e-12  # share of the size of what is compared by which rounding may violate a constraint
@@ -82,12 +86,26 @@ class Penalised:
         weights = []
         for r in self.rows:
             lengths = spread(r.linear, np.divide(1.0, gradient, out=np.zeros_like(gradient), where=gradient > 0.0))
-            weights.append(np.where(lengths > 0.0, FIRST / np.where(lengths > 0.0, lengths, 1.0), np.nan))
+            own = np.where(lengths > 0.0, FIRST / np.where(lengths > 0.0, lengths, 1.0), np.nan)
+            weights.append(np.maximum(own, self._summed(r)))
         known = np.concatenate(weights)
         if np.all(np.isfinite(known)):
             return weights
         default = float(np.median(known[np.isfinite(known)])) if np.any(np.isfinite(known)) else 1.0
         return [np.where(np.isfinite(w), w, default) for w in weights]
+
+    def _summed(self, r: Rows) -> float:
+        """About what multipliers of a chain of rows may add up to: those that balance the gradient by these rows alone.
+
+        Along differences they are sums of it, and sums of sums, which no single row tells.
+        """
+        if r.single is not None or r.linear.storage != "sparse" or r.count < _CHAIN:
+            return 0.0
+        matrix = sp.csr_array(r.linear.explicit())
+        if row_bandwidth(matrix) > _NARROW:
+            return 0.0
+        gradient = self.own.gradient_at_zero + sum(part.gradient(part.offset) for part in self.own.rows)
+        return _SUMS * float(np.abs(solve_definite(sp.csr_array(matrix @ matrix.T), matrix @ gradient)).max())
 
     def _gradient_sizes(self) -> Vector:
         """How large the gradients of f may be, by variable; where f does not see one, by what it is compared with."""

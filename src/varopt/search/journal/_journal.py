@@ -41,7 +41,7 @@ CREATE TABLE evaluation (
     began REAL,                   -- when it began, by the clock of its worker, or NULL
     seconds REAL,                 -- how long it took, or NULL
     worker TEXT,                  -- who evaluated, or NULL
-    checksum INTEGER NOT NULL     -- CRC-32 of all the others, joined by "|", reals in hexadecimal, NULL as nothing
+    checksum INTEGER NOT NULL     -- CRC-32 of all the others, joined by "|", reals in hexadecimal, NULL as a zero byte
 );
 """
 
@@ -312,7 +312,7 @@ def _locked(path: Path) -> sqlite3.Connection:
 
 
 def _checksum(fields: Iterable[Any]) -> int:
-    parts = ("" if f is None else f.hex() if isinstance(f, float) else str(f) for f in fields)
+    parts = ("\0" if f is None else f.hex() if isinstance(f, float) else str(f) for f in fields)
     return zlib.crc32("|".join(parts).encode("utf-8", "surrogatepass"))
 
 

@@ -23,6 +23,7 @@ __all__ = ["descend", "newton_level", "typical_lengths"]
 
 Vector = NDArray[np.float64]
 
+_QUICK = 1e6  # operations of a step that no clock is needed for
 _FREEZING = 16.0  # standard deviations from a knot at which a row is frozen: its tail is below rounding at half of them
 ARMIJO = 1e-4  # share of the decrease that the gradient promises which a step has to bring [NW06, eq. 3.4]
 _NOISE = 64 * float(np.finfo(np.float64).eps)  # relative rounding of a sum over many rows
@@ -89,8 +90,10 @@ def descend(
     box : Box, optional
         Where the steps keep to.
     """
+    work = bound.problem.row_count * bound.mean.size**2
     for count in range(1, most + 1):  # noqa: B007  (the number of steps taken is the answer)
-        tick(sum(r.count for r in bound.problem.rows) * bound.mean.size**2)
+        if work > _QUICK:  # the level of a small problem is worth its time, whatever the limit
+            tick(work)
         gradient = bound.mean_gradient
         matrix = bound.newton_matrix()
         step = solve_definite(matrix, -gradient) if box is None else box.step(matrix, gradient, bound.mean)

@@ -5,6 +5,7 @@ bracket, and `solve` says in which order they come.
 """
 
 from varopt.solvers.discrete._energy import BIT, NEGATED, SPIN, Energy, NotPolynomial, Products, energy_of
+from varopt.solvers.discrete._pool import Collector, Pool
 from varopt.solvers.discrete._solve import SEARCHES, RunEnded, solve
 from varopt.solvers.discrete.search import (
     GeometricTemperature,
@@ -15,6 +16,7 @@ from varopt.solvers.discrete.search import (
     SampledDescent,
     Sweeper,
     anneal,
+    is_symmetric,
     population_search,
     typical_field,
 )
@@ -24,12 +26,14 @@ __all__ = [
     "NEGATED",
     "SEARCHES",
     "SPIN",
+    "Collector",
     "Energy",
     "GeometricTemperature",
     "LinearTemperature",
     "MeanFieldDescent",
     "NaturalGradientDescent",
     "NotPolynomial",
+    "Pool",
     "Products",
     "ProjectedGradientDescent",
     "RunEnded",
@@ -37,6 +41,7 @@ __all__ = [
     "Sweeper",
     "anneal",
     "energy_of",
+    "is_symmetric",
     "population_search",
     "solve",
     "typical_field",

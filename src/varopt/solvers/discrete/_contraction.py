@@ -17,8 +17,8 @@ persistency criteria for multicut and max-cut*, CVPR 2019.
 
 from __future__ import annotations
 
-import math
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -52,33 +52,44 @@ class Contraction:
         return cls(energy, np.arange(energy.size), (), energy.size, 0.0)
 
     def lift(self, x: Vector) -> Vector:
-        """Bits of the whole, with those that were taken out at their best."""
+        """Bits of the whole, with those that were taken out at their best: of one point, or of columns."""
         if not self.decisions:
             return x
+        if x.ndim > 1:
+            return self._lift_columns(x)
         s = [0.0] * (self.size + 1)
         s[0] = 1.0
         for k, bit in zip(self.kept.tolist(), x.tolist(), strict=True):
             s[k + 1] = 2.0 * bit - 1.0
         for spin, couplings in reversed(self.decisions):
-            total = math.fsum(weight * s[other] for other, weight in couplings)
+            total = sum([weight * s[other] for other, weight in couplings])
             s[spin] = -1.0 if total > 0.0 else 1.0
         return np.array([0.5 * (1.0 + value) for value in s[1:]])
+
+    def _lift_columns(self, x: Vector) -> Vector:
+        s = np.ones((self.size + 1, x.shape[1]))
+        s[self.kept + 1] = 2.0 * x - 1.0
+        for spin, couplings in reversed(self.decisions):
+            total = sum(weight * s[other] for other, weight in couplings)
+            s[spin] = np.where(np.asarray(total) > 0.0, -1.0, 1.0)
+        return np.asarray(0.5 * (1.0 + s[1:]))
 
     def restrict(self, x: Vector) -> Vector:
         """What is left of the bits of the whole."""
         return x[self.kept]
 
 
-def contract(energy: Energy) -> Contraction:
+def contract(energy: Energy, expired: Callable[[], bool] = lambda: False) -> Contraction:
     """Take out all bits that can be; the energy itself where it is dense, has choices or products.
 
-    Cost: linear in what is taken out and its neighbours, in Python: some ten microseconds a bit.
+    Cost: linear in what is taken out and its neighbours, in Python: some ten microseconds a bit. Once `expired`, what
+    was taken out by then stays so.
     """
     whole = Contraction.none(energy)
     if energy.products or not energy.is_binary or not sp.issparse(energy.quadratic) or energy.size < 2:
         return whole
     couplings = _Couplings(energy)
-    decisions = couplings.shrink()
+    decisions = couplings.shrink(expired)
     if not decisions:
         return whole
     eps = float(np.finfo(np.float64).eps)
@@ -112,19 +123,19 @@ class _Couplings:
             self._rows[spin] = row
         return row
 
-    def shrink(self) -> list[tuple[int, tuple[tuple[int, float], ...]]]:
+    def shrink(self, expired: Callable[[], bool]) -> list[tuple[int, tuple[tuple[int, float], ...]]]:
         """Take spins out until none can be; what decides each."""
         waiting = deque(self._candidates())
         queued = set(waiting)
         decisions = []
-        while waiting:
+        while waiting and not expired():
             spin = waiting.popleft()
             queued.discard(spin)
             if self._gone[spin]:
                 continue
             row = self._row(spin)
             strongest = max(row, key=lambda k: abs(row[k]), default=-1)
-            dominated = row and 2.0 * abs(row[strongest]) >= math.fsum(map(abs, row.values()))
+            dominated = row and 2.0 * abs(row[strongest]) >= sum(map(abs, row.values()))
             if not dominated and len(row) > _NEIGHBOURS:
                 continue
             touched = self._merge(spin, strongest) if dominated else self._replace(spin)
@@ -144,7 +155,7 @@ class _Couplings:
         largest = np.abs(self._fields)
         np.maximum.at(largest, rows, size)
         able = (degree <= _NEIGHBOURS) | (2.0 * largest >= total * (1.0 - 1e-12))
-        return (1 + np.flatnonzero(able)).tolist()  # type: ignore[no-any-return]
+        return (1 + np.flatnonzero(able)).tolist()
 
     def _merge(self, spin: int, into: int) -> list[int]:
         """``s_spin = -sign(J) s_into``: its couplings become those of the other, with that sign."""

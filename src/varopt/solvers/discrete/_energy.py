@@ -222,7 +222,7 @@ class Energy:
 
     @cached_property
     def least_above_floor(self) -> float:
-        """The least value not below `floor` that E can take: on a grid in rational arithmetic, as the floor is exact."""
+        """The least value not below `floor` that E can take: exactly, as the floor is exact."""
         if not (self.granularity and math.isfinite(self.floor)):
             return self.floor
         step, constant = Fraction(self.granularity), Fraction(self.constant)

@@ -99,7 +99,7 @@ def row_norms(matrix: Any) -> Vector:
     """The Euclidean lengths of the rows."""
     if sp.issparse(matrix):
         return np.asarray(np.sqrt(matrix.multiply(matrix).sum(axis=1))).ravel()
-    return np.sqrt(np.einsum("ij,ij->i", matrix, matrix))
+    return np.asarray(np.sqrt(np.einsum("ij,ij->i", matrix, matrix)))
 
 
 def signed_row_sums(matrix: Any) -> tuple[Vector, Vector]:

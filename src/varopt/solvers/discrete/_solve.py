@@ -14,9 +14,10 @@ from varopt.certificates import Certificate, Exhaustive, Relaxation
 from varopt.solvers._state import State
 from varopt.solvers.discrete._contraction import Contraction, contract
 from varopt.solvers.discrete._energy import Energy
+from varopt.solvers.discrete._pool import Collector
 from varopt.solvers.discrete.bounds import Spins, quadratic_minorant, semidefinite_bound, spins_of, termwise_bound
 from varopt.solvers.discrete.proofs import branch_and_bound, eliminate, elimination_order
-from varopt.solvers.discrete.search import DESCENTS, Found, MeanFieldDescent, Sweeper, population_search
+from varopt.solvers.discrete.search import DESCENTS, Found, MeanFieldDescent, Sweeper, is_symmetric, population_search
 
 __all__ = ["SEARCHES", "RunEnded", "solve"]
 
@@ -26,7 +27,8 @@ Vector = NDArray[np.float64]
 # not in 300 (`docs/benchmarks.md`).
 _BRANCHED = 130
 _BRANCH_NODES = 50  # where no time limit ends it; set by hand
-_RELAXATION_SHARES = (0.15, 0.25)  # of the time that is left, for the relaxation, then for its proof
+_CONTRACTION_SHARE = 0.05  # of the time, to take bits out, and to look for an order of elimination
+_RELAXATION_SHARES = (0.1, 0.15)  # of the time that is left, for the relaxation, then for its proof
 _SINGLE = 2.0**24  # whole numbers up to this are exact in single precision
 
 SEARCHES: dict[str, Callable[..., Iterator[Found]]] = {
@@ -38,6 +40,21 @@ SEARCHES: dict[str, Callable[..., Iterator[Found]]] = {
 
 class RunEnded(Exception):
     """Why a run ended: ``proved``, ``target`` or ``settled``. No error: it ends the run from wherever it is."""
+
+
+@dataclass(frozen=True)
+class _Until:
+    """Asked whether a time has come, or how far it is."""
+
+    state: State
+    end: float
+
+    def __call__(self) -> bool:
+        return self.state.elapsed > self.end
+
+    def left(self) -> float:
+        """Seconds until then."""
+        return self.end - self.state.elapsed
 
 
 @dataclass
@@ -53,6 +70,7 @@ class _Run:
     rng: np.random.Generator
     chain: list[str]  # what ran, in order
     small: Contraction  # what is searched
+    pool: Collector | None = None
     polisher: Sweeper | None = field(init=False)
     relaxed: bool = False  # whether the relaxation has been solved
 
@@ -62,11 +80,10 @@ class _Run:
         exact = grain and largest < _SINGLE * grain
         self.polisher = None if exact else Sweeper(self.energy, 1, self.rng, np.float64)
 
-    def within(self, share: float) -> Callable[[], bool]:
+    def within(self, share: float) -> _Until:
         """Asked whether this share of the time that is left now has passed."""
         now = self.state.elapsed
-        end = now + share * (self.limit - now)
-        return lambda: self.state.elapsed > end
+        return _Until(self.state, now + share * (self.limit - now))
 
     def expired(self) -> bool:
         """Whether the time is up."""
@@ -87,6 +104,8 @@ class _Run:
     def found(self, found: Found) -> None:
         """What the search has found."""
         self.state.steps = found.sweeps
+        if self.pool is not None:
+            self.pool.add(*(found.others or (found.x[:, None], np.array([found.value]))))
         if found.value < self.state.upper + self.small.rounding:
             self.see(self.small.lift(found.x), found.sweeps)
         else:
@@ -122,7 +141,7 @@ def solve(
     energy: Energy, state: State, tol: float, check: Callable[[State], None], rng: np.random.Generator, *,
     start: Vector | None = None, target: float = -math.inf, time_limit: float = math.inf,
     method: str = "auto", device: str | None = None, chain: list[str] | None = None,
-    beta: Callable[[float], float] | None = None,
+    beta: Callable[[float], float] | None = None, pool: int = 0,
 ) -> None:  # fmt: skip
     """Minimise an energy; it ends by raising a `RunEnded`, or whatever `check` raises, with everything in `state`.
 
@@ -133,11 +152,16 @@ def solve(
 
     `beta` is the schedule of a free-energy search, by name or by default. What ran is appended to `chain`, in order:
     ``"elimination"``, the name of the search, ``"semidefinite"``, ``"branch-and-bound"``. The bound that costs nothing,
-    term by term, is always taken and not named.
+    term by term, is always taken and not named. So many of the best different points as `pool` says are left in the
+    state.
     """
     named = method != "auto"
-    small = Contraction.none(energy) if named else contract(energy)  # who names a search wants it to have the problem
+    end = state.elapsed + _CONTRACTION_SHARE * (time_limit - state.elapsed)
+    # Who names a search wants it to have the problem.
+    small = Contraction.none(energy) if named else contract(energy, lambda: state.elapsed > end)
     run = _Run(energy, state, tol, target, check, time_limit, rng, [] if chain is None else chain, small)
+    if pool:
+        run.pool = Collector(pool, is_symmetric(small.energy))
     options: dict[str, Any] = {} if device is None else {"device": device}
     options |= {} if beta is None or method == "mean-field" else {"beta": beta}
     name = method if named else "free-energy"
@@ -146,7 +170,8 @@ def solve(
             run.see(start, 0)
         if not named:
             _bound_termwise(run)
-        order = elimination_order(run.small.energy) if run.small.energy.size else []
+        brief = run.within(_CONTRACTION_SHARE)
+        order = elimination_order(run.small.energy, expired=brief) if run.small.energy.size else []
         if not named:
             _exact(run, order)
         run.chain.append(name)
@@ -162,6 +187,9 @@ def solve(
         if str(outcome) == "target" and not run.relaxed and not run.expired():
             _relax(run)
         raise
+    finally:
+        if run.pool is not None:
+            state.pool = [*small.lift(np.array(run.pool.points).T).T] if run.pool.points else []
 
 
 def _bound_termwise(run: _Run) -> None:

@@ -11,8 +11,10 @@ from varopt.solvers.natural_gradient._integers import Integers
 from varopt.solvers.natural_gradient._lm_ma_es import LMMAES
 from varopt.solvers.natural_gradient._local_search import LocalSearch
 from varopt.solvers.natural_gradient._product import ProductUpdate
+from varopt.solvers.natural_gradient._quadratic_model import QuadraticModel
 from varopt.solvers.natural_gradient._restarts import Restarts
 from varopt.solvers.natural_gradient._snes import SNES
+from varopt.solvers.natural_gradient._surrogate import Allowance, SurrogateUpdate
 from varopt.solvers.natural_gradient._update import FamilyUpdate, GaussianUpdate, Update
 from varopt.solvers.natural_gradient._weights import (
     log_weights,
@@ -28,6 +30,7 @@ __all__ = [
     "LMMAES",
     "SNES",
     "XNES",
+    "Allowance",
     "BoundedUpdate",
     "CategoricalUpdate",
     "FamilyUpdate",
@@ -35,7 +38,9 @@ __all__ = [
     "Integers",
     "LocalSearch",
     "ProductUpdate",
+    "QuadraticModel",
     "Restarts",
+    "SurrogateUpdate",
     "Update",
     "adaptive",
     "berny",

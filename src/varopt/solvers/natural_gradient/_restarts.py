@@ -57,7 +57,7 @@ class Restarts(Update):
 
     def _begin(self, mean: Array, sigma: float, population: int, budget: float) -> None:
         self.current = self._factory(mean, sigma, population)
-        self.population = self.current.population
+        self._generation = population
         self.epoch += 1
         self._budget, self._run_used = budget, 0
         self._run_best = math.inf
@@ -84,6 +84,11 @@ class Restarts(Update):
             # lambda_large = 2^i lambda_0 [Ha09]
             self._begin(mean, self._sigma, self._first_population * 2**self._doublings, math.inf)
 
+    @property
+    def population(self) -> int:  # type: ignore[override]
+        """How many samples the next `tell` expects."""
+        return self.current.population
+
     def sample(self, rng: np.random.Generator, count: int) -> Array:
         return self.current.sample(rng, count)
 
@@ -92,8 +97,14 @@ class Restarts(Update):
         self._run_used += values.size
         lowest = float(values.min())
         self._run_best, self._best = min(self._run_best, lowest), min(self._best, lowest)
+        generation = self.current.generation_of(values)
+        if generation is None:
+            return
+        lowest = float(generation.min())
         self._recent.append(lowest)
-        self._flat = self._flat + 1 if np.count_nonzero(values == lowest) > values.size // 4 else 0
+        many = 2 * generation.size >= self._generation  # enough of it was evaluated to tell a plateau
+        flat = many and np.count_nonzero(generation == lowest) > generation.size // 4
+        self._flat = self._flat + 1 if flat else 0
         self._ended = self._why_end()
 
     def _why_end(self) -> str:
@@ -120,6 +131,9 @@ class Restarts(Update):
     @property
     def spread(self) -> float:
         return self.current.spread
+
+    def average(self, values: Array) -> Array | float:
+        return self.current.average(values)
 
     def exhausted(self) -> str:
         return ""

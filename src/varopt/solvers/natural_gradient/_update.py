@@ -59,6 +59,14 @@ class Update(ABC):
     def spread(self) -> float:
         """One number for how wide the distribution is; zero where it has become a point."""
 
+    def average(self, values: Array) -> Array | float:
+        """What estimates the average of f under the distribution: the values just told, if they are of fair samples."""
+        return values
+
+    def generation_of(self, values: Array) -> Array | None:
+        """The evaluations of the generation that the last `tell` completed; ``None`` if it is still under way."""
+        return values
+
     def exhausted(self) -> str:
         """Why nothing more is to be expected from going on, or an empty string."""
         return ""

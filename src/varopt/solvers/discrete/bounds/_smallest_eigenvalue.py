@@ -24,6 +24,7 @@ Vector = NDArray[np.float64]
 
 FAILURE = 1e-10  # probability that the bound of a large matrix is wrong
 _FACTORED_ORDER = 4500  # order up to which a dense factorisation is affordable
+_FACTORED_PER_SECOND = 3e10  # cubes of orders: a factorisation is not begun where it would take longer than is left
 _LANCZOS_STEPS = 300  # at most; where a factorisation proves what they guess,
 _GUESSING_STEPS = 100  # so many
 _LANCZOS_NUMBERS = 6_000_000  # numbers of its basis, at most
@@ -39,14 +40,17 @@ def verified_lower_bound(
     [Rump06]: nothing is assumed. Beyond, it is Lanczos' method from a random start with the worst-case distribution of
     its error [KW92]: wrong with a probability of at most 1e-10. Memory: n^2 up to order 4500, else n times 300 up to
     n = 20,000, and 48 MB from there on. Once `expired`, it is what is known by then: by few steps of Lanczos' method,
-    or by the sizes of the entries.
+    or by the sizes of the entries. Where ``expired.left()`` says how many seconds there are, no factorisation is begun
+    that would take longer.
     """
     n = matrix.shape[0]
     if count_nonzero(matrix) == 0:
         return 0.0, ""
-    most = _GUESSING_STEPS if n <= _FACTORED_ORDER else _LANCZOS_STEPS
+    left = getattr(expired, "left", lambda: math.inf)()
+    factored = n <= _FACTORED_ORDER and n**3 / _FACTORED_PER_SECOND < left
+    most = _GUESSING_STEPS if factored else _LANCZOS_STEPS
     smallest, largest, steps = extreme_eigenvalues(lambda v: product(matrix, v), n, rng, expired, most)
-    if n <= _FACTORED_ORDER:
+    if factored:
         proved = cholesky_lower_bound(matrix, smallest, expired)
         if proved > -float(row_sizes(matrix).max()):
             return proved, ""

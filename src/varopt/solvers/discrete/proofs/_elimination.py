@@ -25,6 +25,7 @@ __all__ = ["ENTRIES", "eliminate", "elimination_order"]
 
 ENTRIES = 1 << 22  # of the largest table: 32 MiB
 _TOTAL = 1 << 29  # of all tables together: a few seconds
+_LARGE, _WIDE = 3000, 200  # sites from which on only strips are tried, and how wide these may be
 
 
 class _Factor(NamedTuple):
@@ -46,11 +47,14 @@ class _Choice:
         return int(self._table[at >> 3] >> (7 - (at & 7)) & 1) if self._packed else int(self._table[at])
 
 
-def elimination_order(energy: Energy, entries: int = ENTRIES) -> list[int] | None:
+def elimination_order(
+    energy: Energy, entries: int = ENTRIES, expired: Callable[[], bool] = lambda: False
+) -> list[int] | None:
     """An order of the sites with small tables; None where one would exceed `entries`, or all of them a few seconds.
 
     Two orders are tried: least degree in what is left of the graph, good where it is irregular, and along the
-    graph's breadth [CM69], good where it is a strip. Cost: n times the square of the width, in Python.
+    graph's breadth [CM69], good where it is a strip. Cost: n times the square of the width, in Python. Once
+    `expired`, there is none.
     """
     from scipy.sparse.csgraph import reverse_cuthill_mckee  # slow to load: with it `import varopt` takes 3 % longer
 
@@ -63,13 +67,29 @@ def elimination_order(energy: Energy, entries: int = ENTRIES) -> list[int] | Non
         graph.shape[0] and np.diff(graph.indptr).min() > np.log2(entries) + 1.0
     ):  # whichever is first has too many neighbours
         return None
-    strip = reverse_cuthill_mckee(sp.csr_matrix(graph), symmetric_mode=True).tolist()
+    strip = reverse_cuthill_mckee(sp.csr_matrix(graph), symmetric_mode=True)
+    large = graph.shape[0] > _LARGE
+    if large and _bandwidth(graph, strip) > _WIDE:
+        return None
     logs = np.log2(_states(np.bincount(energy.site, minlength=graph.shape[0]))).tolist()
-    attempts = [_walk(graph, logs, entries, None), _walk(graph, logs, entries, strip)]
+    attempts = [
+        _walk(graph, logs, entries, given, expired)
+        for given in ((strip.tolist(),) if large else (None, strip.tolist()))
+    ]
     return min((a for a in attempts if a[1] <= _TOTAL), key=lambda a: a[1], default=(None, 0.0))[0]
 
 
-def _walk(graph: Any, logs: list[float], entries: int, given: list[int] | None) -> tuple[list[int], float]:
+def _bandwidth(graph: Any, order: NDArray[np.intp]) -> int:
+    """How far apart neighbours are in an order, at most."""
+    place = np.empty(order.size, dtype=np.intp)
+    place[order] = np.arange(order.size)
+    pairs = sp.coo_array(graph)
+    return int(np.abs(place[pairs.row] - place[pairs.col]).max(initial=0))
+
+
+def _walk(
+    graph: Any, logs: list[float], entries: int, given: list[int] | None, expired: Callable[[], bool]
+) -> tuple[list[int], float]:
     """The order, given or by least degree, and the entries of all its tables; infinity where one is too large."""
     n = graph.shape[0]
     limit, total = float(np.log2(entries)), 0.0
@@ -83,7 +103,7 @@ def _walk(graph: Any, logs: list[float], entries: int, given: list[int] | None) 
         if gone[i] or (given is None and degree != len(near[i])):
             continue  # its degree has changed since: it is in the heap again
         size = logs[i] + sum(logs[j] for j in near[i])
-        if size > limit:
+        if size > limit or expired():
             return [], np.inf
         total += 2.0**size
         if total > _TOTAL:

@@ -93,7 +93,8 @@ class DenseSweeper:
     def values(self, state: DenseState) -> NDArray[np.float64]:
         """The energies of all replicas, as good as the fields are."""
         # E = constant + x'(g + linear) / 2
-        return self.energy.constant + 0.5 * np.einsum("rk,rk->r", state.x, state.fields + self.energy.linear)
+        twice = np.einsum("rk,rk->r", state.x, state.fields + self.energy.linear)
+        return np.asarray(self.energy.constant + 0.5 * twice)
 
     def uniform(self) -> DenseState:
         """A state drawn uniformly."""

@@ -54,8 +54,8 @@ def block_values(energy: Energy, x: Vector, block: Index) -> Vector:
             kind, coordinate = np.concatenate([kind, kind[free]]), np.concatenate([coordinate, coordinate[free]])
             constant, rise = np.concatenate([constant, constant[free]]), np.concatenate([rise, rise[free]])
         coefficients += np.bincount(masks, weights=weights, minlength=1 << k)
-    for j in range(k):
-        halves = coefficients.reshape(-1, 2, 1 << j)
+    for power in range(k):
+        halves = coefficients.reshape(-1, 2, 1 << power)
         halves[:, 1] += halves[:, 0]
     return coefficients
 

@@ -45,8 +45,9 @@ _SHARPENED = 64  # bits up to which exact moves on blocks are tried,
 _BLOCKS, _BLOCK_BITS = 16, 18  # so many in a round, of so many bits
 _ELITES = 16  # best points of past epochs that are kept
 _PILOT_SHARE = 0.1  # of the time for the first epoch, which tells what a sweep takes
-_ANNEALS = 8  # as many fit in the time that is left,
-_LONGEST = 4096  # unless they have more sweeps than this: then there is time for several epochs
+_ANNEALS = 8  # as many fit in the time that is left; fewer, where they would have few sweeps each,
+_SHORT = 1500  # such as these; and more,
+_LONGEST = 4096  # where they would have more than these: then there is time for several epochs
 
 
 class Found(NamedTuple):
@@ -56,6 +57,7 @@ class Found(NamedTuple):
     value: float
     epoch: int
     sweeps: int
+    others: tuple[Vector, Vector] | None = None  # all replicas, and about what their energies are
 
 
 def population_search(
@@ -82,7 +84,9 @@ def population_search(
     while True:
         pilot = epoch == 0
         if not pilot and math.isfinite(left()):
-            sweeps = max(sweeps, int(min(_LONGEST, left() / population.pace / _ANNEALS)))
+            capacity = left() / population.pace
+            anneals = float(np.clip(capacity / _SHORT, 1.5, _ANNEALS))
+            sweeps = max(sweeps, int(min(_LONGEST, capacity / anneals)))
         seconds = _PILOT_SHARE * left() if pilot else left()
         if start is not None and pilot:
             x, value = population.annealed(np.repeat(elites, population.replicas, axis=1), warm, sweeps, seconds)
@@ -95,6 +99,8 @@ def population_search(
             stale = 0 if now.value < best else stale + 1
             best = min(best, now.value)
             yield now
+            if pilot and math.isfinite(left()):
+                break
             share = _MIXING_SHARE * population.pace * sweeps if math.isfinite(left()) else math.inf
             x, value = population.descended(population.shuffled(x, share))
             yield population.found(x, value, epoch)
@@ -182,7 +188,7 @@ class _Population:
     def found(self, x: Vector, value: Vector, epoch: int) -> Found:
         """The best."""
         best = x[:, int(value.argmin())].copy()
-        return Found(best, float(self.energy.value(best)), epoch, self.sweeps)
+        return Found(best, float(self.energy.value(best)), epoch, self.sweeps, (x, value))
 
 
 def _sweeper(energy: Energy, rng: np.random.Generator, device: str | None) -> Any:

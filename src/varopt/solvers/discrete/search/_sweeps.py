@@ -159,8 +159,15 @@ class Sweeper:
         return state[self._place]
 
     def values(self, state: Array) -> NDArray[np.float64]:
-        """The energies of all replicas, in double precision."""
-        return np.asarray(self.energy.value(self.points(state)))
+        """The energies of all replicas, in double precision; of bytes from their fields, which is faster."""
+        if self.energy.products or (self.grain == 1.0 and not np.issubdtype(self.dtype, np.integer)):
+            return np.asarray(self.energy.value(self.points(state)))
+        # E = constant + x'(g + linear) / 2, in whole numbers
+        total = np.zeros(state.shape[1], dtype=np.int64)
+        for part in self.sets:
+            total += np.einsum("ij,ij->j", self._fields(part, state), state[part.rows], dtype=np.int64)
+        linear = self.energy.linear[self.order] @ state[: self.energy.size]
+        return np.asarray(self.energy.constant + 0.5 * (self.grain * total + linear))
 
     def uniform(self) -> Array:
         """A state drawn uniformly."""
@@ -254,7 +261,7 @@ class Sweeper:
     def _rounded(self, pool: Array, scale: float) -> Array:
         """Noise of a scale in the type of the fields."""
         if not np.issubdtype(self.dtype, np.integer):
-            return self.dtype(scale) * pool
+            return np.asarray(self.dtype(scale) * pool)
         most = np.iinfo(self.dtype).max
         scaled = np.float32(scale) * pool
         np.ceil(scaled, out=scaled)

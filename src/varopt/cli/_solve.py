@@ -1,0 +1,125 @@
+"""``varopt solve``: a file of bits, its answer and its bracket, with the exit statuses of SAT solvers."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+__all__ = ["SOLVE", "add_solve"]
+
+SOLVE = """\
+Find the best values of the bits in a file, and bracket the optimum.
+
+The format is seen from the content, whether it is compressed (gzip, bzip2, xz) or not:
+  'p cnf', 'p wcnf', or clauses with weights or h    satisfy as much weight of clauses as possible
+  'p edge', 'p col'                                   cut as many edges of a graph as possible
+  'p qubo'                                            minimise x'Qx (--maximize: maximise)
+  'nodes edges', then 'i j weight'                    cut as much weight of a graph (G-set, rudy)
+
+The answer is printed as SAT solvers do: 'c' comments, 'o' the value (of clauses, the weight that is
+not satisfied), 's' the status, 'v' the values. For a graph, 'v' lists the side of every node.
+
+exit status:
+  30  the optimum, proved            10  a point, not proved to be the best
+  20  proved: hard clauses cannot all be satisfied
+   2  the command or the file is wrong                     130  interrupted before a point"""
+
+_OPTIMUM, _FEASIBLE, _INFEASIBLE = 30, 10, 20
+
+
+def add_solve(parser: argparse.ArgumentParser) -> None:
+    """The options of ``varopt solve``."""
+    parser.add_argument("file", type=Path, metavar="FILE", help="the problem")
+    parser.add_argument(
+        "--format",
+        choices=("cnf", "dimacs", "qubo", "gset", "edges"),
+        help="of the file; seen from its content else",
+    )
+    parser.add_argument("--time-limit", type=float, metavar="SECONDS", help="how long to search (else: until settled)")
+    parser.add_argument("--target", type=float, metavar="VALUE", help="stop at a value at least as good")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the random numbers (default: 0)")
+    parser.add_argument("--maximize", action="store_true", help="maximise x'Qx instead of minimising it")
+    parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="write the result as JSON to a file, too")
+    parser.add_argument("--quiet", action="store_true", help="no progress on standard error")
+    parser.set_defaults(run=_solve)
+
+
+def _solve(options: argparse.Namespace) -> int:
+    from varopt.optimize import Status
+
+    kind = options.format or _format(options.file)
+    result, offset = _run(kind, options)
+    record = {"file": options.file.name, "format": kind, **json.loads(result.to_json())}
+    if options.output is not None:
+        options.output.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    if options.json:
+        print(json.dumps(record))
+    else:
+        print("\n".join(_lines(kind, result, offset)))
+    if result.status is Status.INFEASIBLE:
+        return _INFEASIBLE
+    return _OPTIMUM if result.status is Status.PROVED else _FEASIBLE
+
+
+def _run(kind: str, options: argparse.Namespace) -> tuple[Any, float]:
+    """The result, and for clauses the weight of all soft ones."""
+    import numpy as np
+
+    from varopt import discrete
+
+    common: dict[str, Any] = {
+        "time_limit": options.time_limit, "target": options.target, "seed": options.seed,
+        "progress": not options.quiet and sys.stderr.isatty(),
+    }  # fmt: skip
+    if options.maximize and kind != "qubo":
+        raise ValueError("--maximize is for files of the format qubo; cuts and clauses are maximised anyway.")
+    if kind == "cnf":
+        formula = discrete.read_cnf(options.file)
+        weights = np.ones(len(formula.clauses)) if formula.weights is None else formula.weights
+        return discrete.max_sat(*formula, **common), float(weights[np.isfinite(weights)].sum())
+    if kind == "qubo":
+        return discrete.qubo(discrete.read_qubo(options.file), maximize=options.maximize, **common), 0.0
+    read = {"dimacs": discrete.read_dimacs, "gset": discrete.read_gset, "edges": discrete.read_edges}[kind]
+    return discrete.max_cut(read(options.file), **common), 0.0
+
+
+def _format(path: Path) -> str:
+    """What a file is, by its first lines."""
+    from varopt.discrete import first_words
+
+    for words in first_words(path):
+        if words[0] == "p" and len(words) > 1:
+            names = {"cnf": "cnf", "wcnf": "cnf", "qubo": "qubo", "edge": "dimacs", "col": "dimacs"}
+            if words[1] in names:
+                return names[words[1]]
+            raise ValueError(f"{path.name}: 'p {words[1]}' is no format that is known; name one with --format.")
+        if words[0] == "h" or (words[-1] == "0" and len(words) != 2):
+            return "cnf"
+        if len(words) == 2:
+            return "gset"
+        break
+    raise ValueError(f"{path.name}: the format cannot be seen from its first lines; name it with --format.")
+
+
+def _lines(kind: str, result: Any, offset: float) -> list[str]:
+    from varopt.optimize import Status
+
+    found = offset - result.fun if kind == "cnf" else result.fun
+    lower, upper = (offset - result.upper, offset - result.lower) if kind == "cnf" else (result.lower, result.upper)
+    status = {Status.PROVED: "OPTIMUM FOUND", Status.INFEASIBLE: "UNSATISFIABLE"}.get(result.status, "SATISFIABLE")
+    bits = result.x.astype(int).tolist()
+    values = (
+        " ".join(str(k if bit else -k) for k, bit in enumerate(bits, 1)) if kind == "cnf" else "".join(map(str, bits))
+    )
+    return [
+        f"c {result.message}",
+        f"c the optimum lies between {lower:.12g} and {upper:.12g}: {result.certificate}",
+        f"c {result.method}, {result.time:.2f} s",
+        f"o {found:.12g}",
+        f"s {status}",
+        *([] if result.status is Status.INFEASIBLE else [f"v {values}"]),
+    ]

@@ -1,0 +1,61 @@
+"""Writers of problem files, each the reverse of the reader of its name."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+__all__ = ["write_cnf", "write_gset", "write_qubo"]
+
+
+def write_gset(path: str | PathLike[str], graph: Any) -> None:
+    """Write a graph, a symmetric or triangular matrix of weights, in the format of the G-set."""
+    matrix = sp.coo_array(graph)
+    full = sp.csr_array(matrix)
+    both = abs(full - full.T).max() == 0.0 if full.nnz else True
+    keep = matrix.row < matrix.col if both else matrix.row != matrix.col
+    rows, columns, weights = matrix.row[keep] + 1, matrix.col[keep] + 1, matrix.data[keep]
+    lines = [f"{i} {j} {_text(w)}" for i, j, w in zip(rows.tolist(), columns.tolist(), weights.tolist(), strict=True)]
+    _write(path, [f"{matrix.shape[0]} {len(lines)}", *lines])
+
+
+def write_qubo(path: str | PathLike[str], Q: Any) -> None:
+    """Write a matrix of which every entry counts, in the format of qbsolv: an off-diagonal pair as one entry."""
+    matrix = sp.csr_array(Q)
+    upper = sp.coo_array(sp.triu(matrix) + sp.tril(matrix, -1).T)
+    entries = [*zip(upper.row.tolist(), upper.col.tolist(), upper.data.tolist(), strict=True)]
+    diagonal = [e for e in entries if e[0] == e[1]]
+    pairs = [e for e in entries if e[0] != e[1]]
+    header = f"p qubo 0 {matrix.shape[0]} {len(diagonal)} {len(pairs)}"
+    _write(path, [header, *(f"{i} {j} {_text(w)}" for i, j, w in diagonal + pairs)])
+
+
+def write_cnf(
+    path: str | PathLike[str], clauses: Iterable[Sequence[int]], weights: Any = None, variables: int | None = None
+) -> None:
+    """Write clauses in DIMACS format: CNF, or WCNF where there are weights, hard clauses those of infinite weight."""
+    listed = [list(map(int, clause)) for clause in clauses]
+    count = variables or max((abs(literal) for clause in listed for literal in clause), default=0)
+    bodies = [" ".join(map(str, [*clause, 0])) for clause in listed]
+    if weights is None:
+        _write(path, [f"p cnf {count} {len(listed)}", *bodies])
+        return
+    given = np.asarray(weights, dtype=np.float64)
+    top = float(given[np.isfinite(given)].sum()) + 1.0
+    top = math.ceil(top)
+    texts = [_text(w) if math.isfinite(w) else str(top) for w in given.tolist()]
+    _write(path, [f"p wcnf {count} {len(listed)} {top}", *map(" ".join, zip(texts, bodies, strict=True))])
+
+
+def _text(number: float) -> str:
+    return str(int(number)) if number == int(number) else repr(float(number))
+
+
+def _write(path: str | PathLike[str], lines: list[str]) -> None:
+    Path(path).write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -1,0 +1,193 @@
+"""Runs over bits and choices subject to linear constraints."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from varopt._display import Progress
+from varopt._domains import as_finite, as_generator
+from varopt._threads import one_thread
+from varopt.certificates import Certificate, Exhaustive, Infeasible, NoCertificate, Relaxation, floor
+from varopt.composite import NotComposite, composite
+from varopt.model import Constraint, Objective, Variable, as_objective
+from varopt.model.blocks import AffineBlock
+from varopt.model.points import ordered, slices, split
+from varopt.optimize._minimize import STOPPED, minimize, stopped, watch
+from varopt.optimize._result import Result, Status, final_line
+from varopt.solvers import State
+from varopt.solvers.discrete import energy_of
+from varopt.solvers.discrete.constrained import enumerated, limits_of, mixed_integer, searched
+
+__all__ = ["minimize_constrained_bits"]
+
+Vector = NDArray[np.float64]
+
+_SECONDS = 4.0  # that each way may take where no time limit is given
+_HIGHS_TOLERANCE = 1e-6  # to which it works
+_BY_HIGHS = "HiGHS, which computes in floating point, is right to its tolerance of 1e-6"
+
+
+def minimize_constrained_bits(
+    objective: Objective, constraints: tuple[Constraint, ...], *, tol: float, method: Any, x0: Any, callback: Any,
+    progress: bool, time_limit: float | None, target: float | None = None, seed: Any = 0, device: Any = None,
+) -> Result:  # fmt: skip
+    """Minimise a polynomial in bits and choices subject to linear constraints; see `varopt.minimize`."""
+    if method != "auto" or device is not None:
+        raise ValueError("method and device do not apply to discrete variables with constraints.")
+    variables = ordered([*objective.variables, *(v for c in constraints for v in c.variables)])
+    start = None
+    if x0 is not None:
+        point = split(variables, (x0,))
+        start = np.concatenate([as_finite("x0", point[v]).astype(np.float64) for v in variables])
+    run = _Run(objective, constraints, variables, tol, math.inf if time_limit is None else float(time_limit), target)
+    line = Progress(progress)
+    watched = watch(line, callback, time_limit)
+    with one_thread():
+        try:
+            status = run.solve(as_generator(seed), watched, start)
+        except STOPPED as reason:
+            status = stopped(reason)
+    result = run.conclude(status)
+    line.end(final_line(result))
+    return result
+
+
+class _Enough(Exception):
+    """The search has found what was wanted, or had its time."""
+
+
+class _Run:
+    def __init__(
+        self, objective: Objective, constraints: tuple[Constraint, ...], variables: tuple[Variable, ...], tol: float,
+        limit: float, target: float | None,
+    ) -> None:  # fmt: skip
+        self.started = time.perf_counter()
+        self.variables, self.constraints, self.limit = variables, constraints, limit
+        self.target = -math.inf if target is None else float(target)
+        silent = [AffineBlock(v.summed().scale(0.0)) for v in variables if v not in objective.variables]
+        self.objective = Objective([*objective.blocks, *silent]) if silent else objective
+        self.energy, self.tol = energy_of(self.objective), tol
+        self.limits = limits_of(constraints, variables)
+        self.state = State(np.zeros(self.energy.size), sigma=0.0, proof=Relaxation)
+        self.proof: Any = None
+        self.assumption, self.infeasible = "", False
+        self.kind: type[Certificate] = Relaxation
+
+    def see(self, x: Vector, value: float) -> None:
+        """A better point that satisfies all constraints."""
+        if value < self.state.upper:
+            self.state.x, self.state.upper = x, value
+            self.state.record()
+
+    def solve(self, rng: np.random.Generator, check: Any, start: Vector | None) -> Status | None:
+        """Look at all states where they are few; else search, and ask for a bound."""
+        state = self.state
+        exhaustive = enumerated(self.energy, self.limits)
+        if exhaustive is not None:
+            state.runs(["enumeration"])
+            x, value = exhaustive
+            if x is None:
+                return Status.INFEASIBLE
+            self.see(x, value)
+            state.lower, self.kind = value, Exhaustive
+            return Status.PROVED
+        state.lower = self._floor()
+        state.runs(["linear-relaxation"])
+        if self._relaxed():
+            return Status.INFEASIBLE
+        self._by_highs()
+        if self.infeasible:
+            return Status.INFEASIBLE
+        if not (self._closed() or state.upper <= self.target):
+            state.runs(["tabu"])
+            until = state.elapsed + (_SECONDS if math.isinf(self.limit) else math.inf)
+            with contextlib.suppress(_Enough):
+                searched(self.energy, self.limits, rng, self.see, lambda: self._checked(check, until), start)
+        if state.upper <= self.target:
+            return Status.TARGET
+        if self._closed():
+            return Status.ASSUMED if self.assumption else Status.PROVED
+        return Status.SETTLED if math.isfinite(state.upper) else Status.NOT_FOUND
+
+    def _checked(self, check: Any, until: float) -> None:
+        check(self.state)
+        if self.state.upper <= self.target or self._closed() or self.state.elapsed > until:
+            raise _Enough
+
+    def _closed(self) -> bool:
+        lower, upper = self.state.lower, self.state.upper
+        return math.isfinite(upper) and upper - lower <= self.energy.tolerance(self.tol, upper)
+
+    def _by_highs(self) -> None:
+        """A point and a bound by branch and bound, for as long as it may take."""
+        found = mixed_integer(self.energy, self.limits, min(_SECONDS, self.limit - self.state.elapsed))
+        if found is None:
+            return
+        self.state.runs(["mixed-integer"])
+        if found.x is not None and not self.limits.excess(found.x).any():
+            self.see(found.x, float(self.energy.value(found.x)))
+        if found.infeasible and not math.isfinite(self.state.upper):
+            self.infeasible, self.assumption = True, _BY_HIGHS
+        upper, rounding = self.state.upper, _HIGHS_TOLERANCE * max(self.energy.unit, abs(found.lower))
+        lower = upper if found.lower >= upper - rounding else self.energy.round_up(found.lower - rounding)
+        if lower > self.state.lower:
+            self.state.lower, self.assumption = min(lower, upper), _BY_HIGHS
+
+    def _floor(self) -> float:
+        """What is known without a run: squares are not negative."""
+        try:
+            return float(floor(composite(self.objective, multiplied=False)))
+        except NotComposite:
+            return -math.inf
+
+    def _relaxed(self) -> bool:
+        """Whether not even numbers between zero and one satisfy the constraints, with proof; else a bound by them.
+
+        The bound is that of a linear energy: of others only what contradicts itself is asked.
+        """
+        x, energy = Variable(self.energy.size), self.energy
+        linear = energy.degree <= 1
+        relaxed = [x >= 0.0, x <= 1.0]
+        for rows, equal in ((self.limits.equal, True), (~self.limits.equal, False)):
+            if rows.any():
+                side = self.limits.matrix[np.flatnonzero(rows)] @ x
+                bound = -self.limits.offset[rows]
+                relaxed.append(side == bound if equal else side <= bound)
+        widths = np.bincount(energy.site)
+        if np.any(widths > 1):
+            sites = sp.csr_array((np.ones(energy.size), (energy.site, np.arange(energy.size))))
+            relaxed.append(sites[np.flatnonzero(widths > 1)] @ x == 1.0)
+        cost = energy.linear @ x + energy.constant if linear else as_objective(0.0)
+        result = minimize(cost, subject_to=relaxed, time_limit=min(_SECONDS, max(self.limit, 0.01)))
+        self.proof = result.proof if result.status is Status.INFEASIBLE else None
+        if linear and math.isfinite(result.lower) and not result.certificate.assumption:
+            self.state.lower = max(self.state.lower, energy.round_up(result.lower))
+        return self.proof is not None
+
+    def conclude(self, status: Status | None) -> Result:
+        """The result."""
+        state, infeasible = self.state, status is Status.INFEASIBLE
+        found = math.isfinite(state.upper)
+        lower = math.inf if infeasible else min(state.lower, state.upper)
+        certificate: Certificate
+        if infeasible:
+            certificate = Infeasible(math.inf, math.inf, self.assumption)
+        elif math.isfinite(lower):
+            certificate = self.kind(lower, state.upper, self.assumption)
+        else:
+            certificate = NoCertificate(lower, state.upper)
+        names = ("time", "steps", "sigma", "upper", "lower")
+        history = {key: np.array([row[key] for row in state.history]) for key in names}
+        x = state.x
+        return Result(
+            x, state.upper if found else math.inf, certificate, status or Status.SETTLED, " > ".join(state.ran), 0.0,
+            state.steps, state.elapsed, history, slices(self.variables), 0, state, self.limits.violation(x), {},
+            self.proof,
+        )  # fmt: skip

@@ -1,0 +1,80 @@
+"""From a model of everything to a sampled bound around the best of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from varopt.search.models._expected_improvement import ExpectedImprovement
+from varopt.solvers.natural_gradient import Update
+
+__all__ = ["Handover"]
+
+Array = NDArray[np.float64]
+
+
+class Handover(Update):
+    """A Gaussian process for the first evaluations, then an update that begins where these led.
+
+    Parameters
+    ----------
+    first : ExpectedImprovement
+        What proposes the first points.
+    length : int
+        How many evaluations it has.
+    after : callable
+        From the best point, a spread, and all points and values so far to the update that goes on.
+    """
+
+    def __init__(
+        self, first: ExpectedImprovement, length: int, after: Callable[[Array, float, tuple[Array, Array]], Update]
+    ) -> None:
+        self._first, self._length, self._after = first, length, after
+        self.current: Update = first
+        self.epoch = 0
+
+    @property
+    def population(self) -> int:  # type: ignore[override]
+        """How many samples the next `tell` expects."""
+        return self.current.population
+
+    @property
+    def epoch(self) -> int:
+        """Counts fresh starts."""
+        return self._epoch + (0 if self.current is self._first else self.current.epoch)
+
+    @epoch.setter
+    def epoch(self, value: int) -> None:
+        self._epoch = value
+
+    @property
+    def modelled(self) -> bool:
+        """Whether the process still proposes."""
+        return self.current is self._first
+
+    def refresh(self, rng: np.random.Generator) -> None:
+        self.current.refresh(rng)
+
+    def sample(self, rng: np.random.Generator, count: int) -> Array:
+        return self.current.sample(rng, count)
+
+    def tell(self, points: Array, values: Array) -> None:
+        self.current.tell(points, values)
+        if self.modelled and self._first.known[1].size >= self._length and np.isfinite(self._first.known[1]).any():
+            self.current = self._after(self._first.mean, self._first.spread, self._first.known)
+
+    @property
+    def mean(self) -> Array:
+        return self.current.mean
+
+    @property
+    def spread(self) -> float:
+        return self.current.spread
+
+    def average(self, values: Array) -> Array | float:
+        return self.current.average(values)
+
+    def exhausted(self) -> str:
+        return self.current.exhausted()

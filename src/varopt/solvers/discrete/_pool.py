@@ -1,0 +1,58 @@
+"""The best few points of a run, all different."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Collector", "Pool"]
+
+Vector = NDArray[np.float64]
+
+
+class Pool(NamedTuple):
+    """Different points, best first: their values, and in how many coordinates each two differ."""
+
+    x: Vector  # (k, size)
+    fun: Vector  # (k,)
+    distance: NDArray[np.intp]  # (k, k)
+
+    @classmethod
+    def of(cls, x: Vector, fun: Vector) -> Pool:
+        """Points and values, put in order."""
+        order = np.argsort(fun, kind="stable")
+        bits = x[order] > 0.5
+        apart = (bits[:, None] != bits[None]).sum(axis=2) if len(bits) else np.zeros((0, 0), dtype=np.intp)
+        return cls(x[order], fun[order], apart)
+
+    def mirrored(self) -> Pool:
+        """The same points, where minus the values was minimised."""
+        return self._replace(fun=0.0 - self.fun)
+
+
+class Collector:
+    """Keeps the best different points that pass by; of cuts, a point and its complement are the same."""
+
+    def __init__(self, most: int, symmetric: bool) -> None:
+        self._most, self._symmetric = most, symmetric
+        self._points: dict[bytes, tuple[float, Vector]] = {}
+
+    def add(self, x: Vector, value: Vector) -> None:
+        """Points, the columns of x, and their energies."""
+        worst = max((v for v, _ in self._points.values()), default=np.inf)
+        for k in np.argsort(value, kind="stable")[: self._most].tolist():
+            if len(self._points) >= self._most and value[k] >= worst:
+                return
+            point = x[:, k]
+            key = np.packbits(point != point[0] if self._symmetric else point > 0.5).tobytes()
+            self._points.setdefault(key, (float(value[k]), point.copy()))
+            if len(self._points) > self._most:
+                del self._points[max(self._points, key=lambda name: self._points[name][0])]
+                worst = max(v for v, _ in self._points.values())
+
+    @property
+    def points(self) -> list[Vector]:
+        """What was kept, best first."""
+        return [x for _, x in sorted(self._points.values(), key=lambda pair: pair[0])]

@@ -1,0 +1,142 @@
+"""A linear-quadratic model of a black box, fitted to its evaluations by weighted least squares [Ha19].
+
+Under a Gaussian its average is known, ``<q(x)> = q(mean) + trace(H Sigma) / 2``: where the model is right, the bound is
+closed, and its minimum is a step of Newton's method.
+
+Ha19: N. Hansen, *A global surrogate assisted CMA-ES*, GECCO 2019.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from varopt.solvers.natural_gradient._update import Array
+
+__all__ = ["QuadraticModel", "kendall", "unknowns"]
+
+ENOUGH = 1.1  # data for each unknown, from which the next richer model is fitted [Ha19]
+HEAVIEST = 20.0  # weight of the best point beside that of the worst [Ha19]
+
+
+def unknowns(size: int, kind: str) -> int:
+    """How many coefficients a model has: "linear", "diagonal" or "full"."""
+    return {"linear": 1 + size, "diagonal": 1 + 2 * size, "full": 1 + size * (size + 3) // 2}[kind]
+
+
+@dataclass(frozen=True)
+class QuadraticModel:
+    """q(x) = c + g'z + z'Hz / 2 of z = (x - center) / scale."""
+
+    center: Array
+    scale: Array
+    constant: float
+    gradient: Array
+    hessian: Array  # zero where the model is linear
+    kind: str
+
+    @classmethod
+    def fit(cls, points: Array, values: Array, *, richest: str = "full") -> Self:
+        """The richest model that there are enough data for, with weights that fall with the rank.
+
+        Parameters
+        ----------
+        points, values : array of shape (n, d) and (n,)
+            What was evaluated; all values finite.
+        richest : str
+            "linear", "diagonal" or "full".
+        """
+        n, d = points.shape
+        kinds: tuple[str, ...] = ("linear", "diagonal", "full")
+        kinds = kinds[: kinds.index(richest) + 1]
+        kind = next((k for k in reversed(kinds) if n >= ENOUGH * unknowns(d, k)), "linear")
+        ranks = np.argsort(np.argsort(values, kind="stable"), kind="stable")
+        roots = np.sqrt(np.linspace(HEAVIEST, 1.0, n))[ranks]
+        center = points[ranks.argmin()]
+        spread = points.std(axis=0)
+        scale = np.where(spread > 0.0, spread, 1.0)
+        z = (points - center) / scale
+        columns = [np.ones((n, 1)), z]
+        if kind != "linear":
+            columns.append(0.5 * z * z)
+        above = np.triu_indices(d, 1)
+        if kind == "full":
+            columns.append(z[:, above[0]] * z[:, above[1]])
+        lowest = float(values.min())
+        found = _least_squares(np.hstack(columns) * roots[:, None], (values - lowest) * roots)
+        hessian = np.zeros((d, d))
+        if kind != "linear":
+            np.fill_diagonal(hessian, found[1 + d : 1 + 2 * d])
+        if kind == "full":
+            hessian[above] = found[1 + 2 * d :]
+            hessian.T[above] = found[1 + 2 * d :]
+        return cls(center, scale, lowest + float(found[0]), found[1 : 1 + d], hessian, kind)
+
+    def __call__(self, points: Array) -> Array:
+        """Its values at points, of shape (n, d)."""
+        z = (points - self.center) / self.scale
+        return np.asarray(self.constant + z @ self.gradient + 0.5 * np.vecdot(z @ self.hessian, z))
+
+    def average(self, mean: Array, covariance: Array) -> float:
+        """Its average under N(mean, covariance), in closed form."""
+        scaled = self.hessian / np.outer(self.scale, self.scale)
+        return float(self(mean[None])[0] + 0.5 * (scaled * covariance).sum())
+
+    def minimum(self, mean: Array, root: Array, radius: float) -> Array:
+        """Where it is lowest among all ``mean + root z`` with ``|z| <= radius``: a step of a trust region.
+
+        Parameters
+        ----------
+        mean : array of shape (d,)
+            The centre of the region.
+        root : array of shape (d, d)
+            Its shape: a root of a covariance.
+        radius : float
+            How many deviations it reaches.
+        """
+        axes = root / self.scale[:, None]
+        gradient = axes.T @ (self.gradient + self.hessian @ ((mean - self.center) / self.scale))
+        curvatures, vectors = np.linalg.eigh(axes.T @ self.hessian @ axes)
+        along = vectors.T @ gradient
+        size = float(np.abs(curvatures).max() + np.linalg.norm(along)) or 1.0
+        least = max(0.0, -float(curvatures[0])) + 1e-14 * size
+        shift = _shift(along, curvatures, least, radius)
+        return np.asarray(mean - root @ (vectors @ (along / (curvatures + shift))))
+
+
+def _shift(along: Array, curvatures: Array, least: float, radius: float) -> float:
+    """The multiplier of ``|z| <= radius``: the least that makes the step short enough, by bisection."""
+
+    def length(shift: float) -> float:
+        return float(np.linalg.norm(along / (curvatures + shift)))
+
+    if length(least) <= radius:
+        return least
+    low, high = least, least + float(np.linalg.norm(along)) / radius
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if length(middle) > radius else (low, middle)
+    return high
+
+
+def _least_squares(matrix: Array, target: Array) -> Array:
+    """The solution by orthogonal factors, or the shortest of all where it is not unique."""
+    n, m = matrix.shape
+    if n >= m:
+        orthogonal, triangle = np.linalg.qr(matrix)
+        pivots = np.abs(triangle.diagonal())
+        if pivots.min() > 1e-12 * pivots.max():
+            return np.asarray(solve_triangular(triangle, orthogonal.T @ target))
+    return np.asarray(np.linalg.lstsq(matrix, target, rcond=None)[0])
+
+
+def kendall(one: Array, other: Array) -> float:
+    """Kendall's rank correlation: the share of pairs in the same order, less that of pairs in the opposite order."""
+    if one.size < 2:
+        return math.nan
+    agree = np.sign(one[:, None] - one) * np.sign(other[:, None] - other)
+    return float(agree.sum() / (one.size * (one.size - 1)))

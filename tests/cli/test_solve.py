@@ -1,0 +1,84 @@
+"""``varopt solve``: formats by content, answers as SAT solvers print them, statuses, JSON."""
+
+import gzip
+import json
+
+import pytest
+
+from varopt.cli._main import main
+
+FORMULA = "c four clauses, one of which fails\np cnf 3 4\n1 2 0\n-1 2 0\n1 -2 0\n-1 -2 0\n"
+
+
+@pytest.fixture
+def solve(tmp_path, capsys):
+    def run(text, *options, name="problem"):
+        path = tmp_path / name
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        status = main(["solve", str(path), *options])
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
+
+    return run
+
+
+def test_clauses(solve):
+    status, out, _ = solve(FORMULA)
+    assert status == 30
+    assert "\no 1\ns OPTIMUM FOUND\nv " in out
+    assert len(out.splitlines()[-1].split()) == 4  # v and three variables
+
+
+def test_hard_clauses_that_contradict(solve):
+    status, out, _ = solve("h 1 0\nh -1 0\n3 2 0\n")
+    assert status == 20
+    assert "s UNSATISFIABLE" in out
+    assert "\nv " not in out
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "value"),
+    [
+        ("3 3\n1 2 1\n2 3 1\n1 3 1\n", "gset", 2.0),
+        ("c a triangle\np edge 3 3\ne 1 2\ne 2 3\ne 1 3\n", "dimacs", 2.0),
+        ("p qubo 0 2 2 1\n0 0 -1\n1 1 -1\n0 1 3\n", "qubo", -1.0),
+    ],
+)
+def test_formats_are_seen_from_the_content_also_packed(solve, text, kind, value):
+    status, out, _ = solve(gzip.compress(text.encode()), "--json")
+    record = json.loads(out)
+    assert (status, record["format"], record["value"], record["status"]) == (30, kind, value, "PROVED")
+
+
+def test_maximise_edges_and_output(solve, tmp_path):
+    status, out, _ = solve(
+        "p qubo 0 2 2 1\n0 0 -1\n1 1 -1\n0 1 3\n", "--maximize", "--output", str(tmp_path / "r.json")
+    )
+    assert status == 30
+    assert json.loads((tmp_path / "r.json").read_text())["value"] == 1.0
+    assert "o 1\n" in out
+    status, out, _ = solve("0 1\n1 2\n", "--format", "edges")
+    assert (status, out.splitlines()[-1] in ("v 010", "v 101")) == (30, True)
+
+
+def test_what_is_not_proved_says_so(solve, rng):
+    edges = [f"{i} {j} 1" for i in range(1, 161) for j in range(i + 1, 161) if rng.random() < 0.2]
+    status, out, _ = solve("\n".join([f"160 {len(edges)}", *edges]), "--time-limit", "0.2")
+    assert status == 10
+    assert "s SATISFIABLE" in out
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        ("what is this\n", (), "the format cannot be seen"),
+        ("p max 3 4\n", (), "'p max' is no format"),
+        ("3 1\n1 2 x\n", (), "line 2: a weight must be a finite number"),
+        ("3 1\n1 2 1\n", ("--maximize",), "--maximize is for files of the format qubo"),
+        ("3 1\n1 2 1\n", ("--time-limit", "-1"), "time_limit must be a positive number"),
+    ],
+)
+def test_bad_files_and_options(solve, text, options, message):
+    status, out, err = solve(text, *options)
+    assert (status, out) == (2, "")
+    assert message in err

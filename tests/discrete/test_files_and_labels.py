@@ -1,0 +1,201 @@
+"""Labels, pools, files and their writers: what goes in under a name comes out under it."""
+
+import bz2
+import gzip
+import json
+import lzma
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from numpy.testing import assert_allclose, assert_array_equal
+
+import varopt as vo
+from varopt.discrete import (
+    ising,
+    max_cut,
+    max_sat,
+    qubo,
+    read_cnf,
+    read_dimacs,
+    read_edges,
+    read_gset,
+    read_qubo,
+    write_cnf,
+    write_gset,
+    write_qubo,
+)
+
+# -- Labels -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_cut_answers_with_its_nodes():
+    networkx = pytest.importorskip("networkx")
+    graph = networkx.Graph()
+    graph.add_edge("a", "b", length=3.0)
+    graph.add_edge("b", "c", length=2.0)
+    graph.add_edge("a", "c", length=1.0)
+    r = max_cut(graph, weight="length")
+    assert r.fun == 5.0
+    assert {frozenset(side) for side in r.partition} == {frozenset("b"), frozenset("ac")}
+    assert max_cut(graph).fun == 2.0
+    assert r.sample["a"] == r.sample["c"] != r.sample["b"]
+    graph.add_edge("c", "d", length=None)
+    with pytest.raises(ValueError, match="edge from 'c' to 'd' has None"):
+        max_cut(graph, weight="length")
+
+
+def test_a_cut_is_drawn_on_its_graph():
+    networkx = pytest.importorskip("networkx")
+    plt = pytest.importorskip("matplotlib.pyplot")
+    axes = max_cut(networkx.petersen_graph()).draw()
+    assert "cut 12, no cut is larger" in axes.get_title()
+    axes = max_cut(np.ones((12, 12))).plot()
+    assert [line.get_label() for line in axes.lines] == ["upper", "lower"]
+    assert axes.lines[0].get_ydata()[-1] == axes.lines[1].get_ydata()[-1] == 36.0
+    plt.close("all")
+    with pytest.raises(ValueError, match="draw needs the result of max_cut of a networkx graph"):
+        max_cut(np.ones((3, 3))).draw()
+
+
+def test_mappings_of_labels_and_models():
+    r = qubo({("x", "x"): -1.0, ("y", "y"): -1.0, ("x", "y"): 3.0})
+    assert (r.fun, r.labels, sum(r.sample.values())) == (-1.0, ("x", "y"), 1)
+    assert ising({("u", "v"): 1.0}).sample in ({"u": 1, "v": -1}, {"u": -1, "v": 1})
+    dimod = pytest.importorskip("dimod")
+    model = dimod.BinaryQuadraticModel({"a": 1.0}, {("a", "b"): -2.0}, 0.5, "SPIN")
+    r = qubo(model)
+    assert_allclose(r.fun, dimod.ExactSolver().sample(model).first.energy)
+    assert r.sample == {"a": 0, "b": 0}
+
+
+@pytest.mark.parametrize(
+    ("Q", "message"),
+    [
+        ({(0, 1.7): -1.0}, "1.7 in the key"),
+        ({(0,): -1.0}, "must map pairs"),
+        ({0: -1.0}, "must map pairs"),
+        ({"ab": -1.0}, "must map pairs"),
+        ({(0, -1): 1.0}, "indices >= 0"),
+        ({(0, 1): "x"}, "a value that is none"),
+        ({(0, 1): np.nan}, "finite"),
+    ],
+)
+def test_bad_keys_are_named(Q, message):
+    with pytest.raises(ValueError, match=message):
+        qubo(Q)
+
+
+# -- Several points ---------------------------------------------------------------------------------------------------
+
+
+def test_the_pool_has_different_points_best_first(rng):
+    Q = rng.integers(-9, 10, (20, 20)).astype(float)
+    r = qubo(Q, pool=6)
+    assert r.pool.x.shape == (6, 20)
+    assert len({x.tobytes() for x in r.pool.x}) == 6
+    assert_allclose(r.pool.fun, [x @ Q @ x for x in r.pool.x])
+    assert np.all(np.diff(r.pool.fun) >= 0)
+    assert r.pool.fun[0] == r.fun
+    assert_array_equal(r.pool.distance, [[int(np.sum(a != b)) for b in r.pool.x] for a in r.pool.x])
+    ring = np.roll(np.eye(9), 1, axis=1)
+    cuts = max_cut(sp.csr_array(ring + ring.T), pool=3)  # many best cuts
+    assert cuts.pool.fun[0] == cuts.fun == 8.0
+    assert np.all(np.diff(cuts.pool.fun) <= 0)
+    assert cuts.pool.distance[0, 1] not in (0, 9)  # a cut and its mirror image are one
+    with pytest.raises(ValueError, match="pool must be a whole number >= 1"):
+        qubo(Q, pool=0)
+
+
+def test_reads_of_dimod_are_different_rows(rng):
+    pytest.importorskip("dimod")
+    from varopt.integrations.dimod import VaroptSampler
+
+    found = VaroptSampler().sample_qubo(
+        {(i, j): float(rng.integers(-9, 10)) for i in range(12) for j in range(i, 12)}, num_reads=5
+    )
+    assert len({tuple(row) for row in found.record.sample.tolist()}) == 5
+    assert found.first.energy == found.info["upper"]
+
+
+def test_results_are_written_as_json(rng):
+    record = json.loads(qubo(rng.integers(-3, 4, (6, 6)).astype(float)).to_json())
+    assert record["status"] == "PROVED"
+    assert record["lower"] == record["value"] == record["upper"]
+    assert len(record["x"]) == 6
+
+
+# -- Files ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
+def test_compressed_files(pack, tmp_path):
+    path = tmp_path / "graph.any"
+    path.write_bytes(pack(b"3 2\n1 2 4\n2 3 -1\n"))
+    assert_array_equal(read_gset(path).toarray(), [[0, 4, 0], [4, 0, -1], [0, -1, 0]])
+    path.write_bytes(pack(b"3 2\n1 2 4\n2 3 -1\n" * 50)[:-9])
+    with pytest.raises(ValueError, match=r"graph\.any, line"):
+        read_gset(path)
+
+
+def test_dimacs_graphs_and_lists_of_edges(tmp_path):
+    path = tmp_path / "g.col"
+    path.write_text("c a triangle, one edge both ways\np edge 4 4\ne 1 2\ne 2 1\ne 2 3\ne 1 3\n")
+    assert max_cut(read_dimacs(path)).fun == 2.0
+    assert read_dimacs(path).shape == (4, 4)
+    path.write_text("# from zero\n0 1\n1,2,2.5\n")
+    assert_array_equal(read_edges(path).toarray(), [[0, 1, 0], [1, 0, 2.5], [0, 2.5, 0]])
+    path.write_text("1 2\n")
+    assert read_edges(path, first=1).shape == (2, 2)
+    path.write_text("p edge 3 1\ne 1 9\n")
+    with pytest.raises(ValueError, match="a node must be from 1 to 3; got 9"):
+        read_dimacs(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("2000000000 1\n1 2 1\n", read_gset),
+        ("p edge 2000000000 1\ne 1 2\n", read_dimacs),
+        ("p qubo 0 2000000000 0 1\n0 1 1\n", read_qubo),
+        ("p cnf 2000000000 1\n1 0\n", read_cnf),
+    ],
+)
+def test_headers_that_claim_too_much(text, read, tmp_path):
+    path = tmp_path / "huge"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=r"announces 2000000000 (nodes|variables)"):
+        read(path)
+
+
+def test_writers_are_read_back(tmp_path, rng):
+    weights = np.triu(rng.integers(-2, 3, (6, 6)) * 0.5, 1)
+    write_gset(tmp_path / "g", sp.csr_array(weights + weights.T))
+    assert_array_equal(read_gset(tmp_path / "g").toarray(), weights + weights.T)
+    Q = rng.standard_normal((5, 5))
+    write_qubo(tmp_path / "q", Q)
+    x = rng.integers(2, size=5)
+    assert_allclose(x @ read_qubo(tmp_path / "q") @ x, x @ Q @ x)
+    clauses, given = [[1, -2], [2, 3]], [2.5, np.inf]
+    write_cnf(tmp_path / "w", clauses, given, 7)
+    formula = read_cnf(tmp_path / "w")
+    assert (formula.clauses, formula.variables) == (clauses, 7)
+    assert_array_equal(formula.weights, given)
+    write_cnf(tmp_path / "c", clauses)
+    assert read_cnf(tmp_path / "c").weights is None
+
+
+def test_unused_variables_keep_their_place(tmp_path):
+    path = tmp_path / "f.cnf"
+    path.write_text("p cnf 5 1\n1 -2 0\n")
+    r = max_sat(*read_cnf(path))
+    assert r.x.size == 5
+    assert r.status is vo.Status.PROVED
+    with pytest.raises(ValueError, match="variables must be a whole number >= 2"):
+        max_sat([[1, -2]], variables=1)
+
+
+@pytest.mark.parametrize("tol", [-1.0, np.nan, np.inf, "small"])
+def test_bad_tolerances_are_refused(tol):
+    with pytest.raises(ValueError, match="tol must be a number >= 0"):
+        qubo(np.eye(3), tol=tol)

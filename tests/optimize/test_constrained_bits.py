@@ -1,0 +1,116 @@
+"""Bits and choices subject to linear constraints, against a comparison of all states."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from scipy.optimize import linear_sum_assignment
+
+import varopt as vo
+from varopt.solvers.discrete.constrained import _enumeration
+
+
+def random_problem(seed, n=9):
+    """A quadratic of bits with one to three constraints, its value, and whether a state is allowed."""
+    rng = np.random.default_rng(seed)
+    Q, c = np.round(rng.standard_normal((n, n)), 1), np.round(rng.standard_normal(n), 1)
+    rows = []
+    for _ in range(int(rng.integers(1, 4))):
+        a = rng.integers(-3, 4, n) if rng.random() < 0.5 else np.ones(n, dtype=int)
+        b = int(rng.integers(-2, n // 2 + 1))
+        rows.append((a, b, str(rng.choice(["<=", ">=", "=="]))))
+    return Q, c, rows
+
+
+def brute_force(Q, c, rows):
+    best = math.inf
+    for state in itertools.product((0.0, 1.0), repeat=len(c)):
+        x = np.array(state)
+        sides = [(a @ x, b, sense) for a, b, sense in rows]
+        if all(z <= b if s == "<=" else z >= b if s == ">=" else z == b for z, b, s in sides):
+            best = min(best, float(x @ Q @ x + c @ x))
+    return best
+
+
+def built(Q, c, rows):
+    x = vo.Binary(len(c), name="x")
+    sides = [(a @ x, b, sense) for a, b, sense in rows]
+    limits = [z <= b if s == "<=" else z >= b if s == ">=" else z == b for z, b, s in sides]
+    return x, vo.quad_form(x, Q) + c @ x, limits
+
+
+@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("few", [True, False])
+def test_the_optimum_is_that_of_all_states(seed, few, monkeypatch):
+    if not few:
+        monkeypatch.setattr(_enumeration, "_MOST", 0)  # so that it has to be found, and proved by branch and bound
+    Q, c, rows = random_problem(seed)
+    best = brute_force(Q, c, rows)
+    x, f, limits = built(Q, c, rows)
+    r = vo.minimize(f, subject_to=limits)
+    if math.isinf(best):
+        assert r.status.name == "INFEASIBLE"
+        return
+    assert r.fun == pytest.approx(best, abs=1e-9)
+    assert r.violation == 0.0
+    assert f(r[x]) == pytest.approx(best, abs=1e-9)
+    assert r.lower <= best + 1e-9
+    assert r.status.name == ("PROVED" if few else "ASSUMED") or r.certificate.assumption == ""
+
+
+def test_an_assignment_is_proved_by_its_relaxation():
+    rng = np.random.default_rng(0)
+    C = rng.integers(1, 50, (12, 12))
+    x = vo.Binary((12, 12), name="x")
+    rows = [vo.sum(x[i]) == 1 for i in range(12)] + [vo.sum(x[:, j]) == 1 for j in range(12)]
+    r = vo.minimize(C.ravel() @ x, subject_to=rows)
+    a, b = linear_sum_assignment(C)
+    assert r.fun == C[a, b].sum()
+    assert r.status.name == "PROVED"
+    assert r[x].shape == (12, 12)
+
+
+def test_a_tour_is_found_by_exchanges():
+    rng = np.random.default_rng(3)
+    P = rng.random((7, 2))
+    D = np.linalg.norm(P[:, None] - P[None], axis=2)
+    at = vo.Categorical(7, 7, name="at")
+    length = sum(D[i, j] * (at[:, i] @ at[np.r_[1:7, 0], j]) for i in range(7) for j in range(7) if i != j)
+    r = vo.minimize(length, subject_to=[vo.sum(at[:, j]) == 1 for j in range(7)], time_limit=3.0)
+    tours = ((0, *rest) for rest in itertools.permutations(range(1, 7)))
+    best = min(sum(D[t[k], t[(k + 1) % 7]] for k in range(7)) for t in tours)
+    assert r.fun == pytest.approx(best, rel=1e-9)
+    assert r.violation == 0.0
+
+
+def test_maximising_a_knapsack():
+    rng = np.random.default_rng(0)
+    value, weight = rng.integers(10, 60, 25), rng.integers(5, 40, 25)
+    x = vo.Binary(25)
+    r = vo.maximize(value @ x, subject_to=[weight @ x <= weight.sum() // 2])
+    assert weight @ r[x] <= weight.sum() // 2
+    assert r.lower <= r.fun <= r.upper
+    assert r.upper - r.fun <= 1e-6
+
+
+def test_no_state_and_no_fraction_of_one_is_proved():
+    x = vo.Binary(30)
+    r = vo.minimize(vo.sum(x), subject_to=[vo.sum(x) >= 31])
+    assert r.status.name == "INFEASIBLE"
+    assert r.proof.least > 0.0
+    assert not r.certificate.assumption
+
+
+def test_variables_of_constraints_alone_and_bad_options():
+    x, y = vo.Binary(3, name="x"), vo.Binary(2, name="y")
+    r = vo.minimize(vo.sum(x), subject_to=[vo.sum(y) == 1, x[0] >= y[0], x[1] >= y[1]])
+    assert r.fun == 1.0
+    assert r[y].sum() == 1.0
+    with pytest.raises(ValueError, match="method and device"):
+        vo.minimize(vo.sum(x), subject_to=[vo.sum(x) == 1], method="free-energy")
+    with pytest.raises(ValueError, match="two of them for a matrix"):
+        vo.Binary((2, 2, 2))
+    w = vo.Variable(2, name="w")
+    with pytest.raises(ValueError, match="all real or all discrete"):
+        vo.minimize(vo.sum(x), subject_to=[w >= 0])

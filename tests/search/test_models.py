@@ -1,0 +1,172 @@
+"""Models of the function: quadratics, Gaussian processes, what they propose, and that all promises hold for them."""
+
+import math
+
+import mpmath
+import numpy as np
+import pytest
+
+import varopt as vo
+from varopt.search._coding import Coding  # what a process sees of a space
+from varopt.search._space import SpaceLayout
+from varopt.search.models import ExpectedImprovement
+from varopt.search.models._expected_improvement import log_improvement  # against fifty digits
+from varopt.search.models._gaussian_process import GaussianProcess, _posterior, _prior, differences  # derivatives
+from varopt.solvers.natural_gradient import QuadraticModel
+
+MIXED = vo.Space({"x": vo.Box(0, 1), "rate": vo.Box(1e-4, 1, log=True), "k": vo.Integer(0, 9), "c": list("abc")})
+
+
+def mixed(p):
+    return (p["x"] - 0.3) ** 2 + np.log10(p["rate"] / 0.01) ** 2 / 4 + abs(p["k"] - 4) / 9 + (p["c"] != "b") / 2
+
+
+def bowl(x):
+    return float((np.array([1.0, 3.0, 10.0]) * (x - np.array([1.0, -2.0, 0.5])) ** 2).sum())
+
+
+@pytest.mark.parametrize(("kind", "count"), [("linear", 6), ("diagonal", 12), ("full", 17)])
+def test_a_quadratic_is_recognised(kind, count, rng):
+    root = {"linear": np.zeros((4, 4)), "diagonal": np.diag([1.0, 2.0, 3.0, 4.0])}.get(kind, rng.normal(size=(4, 4)))
+    hessian, gradient = root @ root.T, rng.normal(size=4)
+    points = rng.random((count, 4))
+    values = 3.0 + points @ gradient + 0.5 * np.einsum("ij,jk,ik->i", points, hessian, points)
+    model = QuadraticModel.fit(points, values)
+    assert model.kind == kind
+    others = rng.random((10, 4))
+    truth = 3.0 + others @ gradient + 0.5 * np.einsum("ij,jk,ik->i", others, hessian, others)
+    np.testing.assert_allclose(model(others), truth, rtol=1e-9, atol=1e-9)
+    scale = rng.normal(size=(4, 4))
+    sampled = model(others[0] + rng.standard_normal((200_000, 4)) @ scale.T)
+    error = sampled.std() / math.sqrt(sampled.size)
+    assert abs(model.average(others[0], scale @ scale.T) - sampled.mean()) < 4 * error
+
+
+def test_the_model_is_minimised_within_its_region(rng):
+    for _ in range(20):
+        points = rng.random((30, 3))
+        model = QuadraticModel.fit(points, rng.normal(size=30))  # of any curvature
+        mean, root = rng.random(3), 0.3 * rng.normal(size=(3, 3))
+        best = model.minimum(mean, root, 1.5)
+        assert np.linalg.norm(np.linalg.solve(root, best - mean)) <= 1.5 + 1e-9
+        z = rng.normal(size=(2000, 3))
+        z *= 1.5 * rng.random((2000, 1)) ** (1 / 3) / np.linalg.norm(z, axis=1, keepdims=True)
+        assert model(best[None])[0] <= model(mean + z @ root.T).min() + 1e-9
+
+
+def test_smooth_functions_take_few_evaluations():
+    """What `cma` takes more than a thousand for."""
+
+    def ellipsoid(x):
+        return float((10.0 ** np.linspace(0, 6, 5) * (x - 0.7) ** 2).sum())
+
+    for f, most in ((lambda x: float(((x - 1) ** 2).sum()), 30), (ellipsoid, 300)):
+        r = vo.minimize(f, vo.Box(-5, 5, size=5), seed=0, target=1e-8)
+        assert r.method == "lq"
+        assert r.nfev <= most
+
+
+def test_a_model_that_is_of_no_use_is_given_a_rest():
+    rng = np.random.default_rng(0)
+    search = vo.Search(vo.Box(-5, 5, size=3), seed=0, method="lq")
+    paused = 0
+    while search.evaluations < 400:
+        xs = search.ask()
+        search.tell(xs, rng.random(len(xs)))
+        paused += bool(search._model.current._paused)
+    assert paused >= 5
+
+
+def test_derivatives_of_the_process(rng):
+    points, discrete = rng.random((25, 4)), np.array([False, False, False, True])
+    points[:, 3] = rng.integers(0, 3, 25)
+    values = np.sin(3 * points[:, 0]) + points[:, 1] ** 2 + 0.3 * points[:, 3]
+    values = (values - values.mean()) / values.std()
+    parameters = _prior(4)[0] + 0.3 * rng.normal(size=5)
+    squares = differences(points, points, discrete)
+    steps = 1e-5 * np.eye(5)
+    numeric = [(_posterior(parameters + h, squares, values)[0] - _posterior(parameters - h, squares, values)[0]) / 2e-5
+               for h in steps]  # fmt: skip
+    np.testing.assert_allclose(_posterior(parameters, squares, values)[1], numeric, rtol=1e-4, atol=1e-6)
+    process = GaussianProcess.fit(points, values, discrete)
+    at = np.array([0.4, 0.6, 0.2, 1.0])
+    mean, deviation, by_mean, by_deviation = process.gradient(at)
+    for moved, slope in ((0, by_mean), (1, by_deviation)):
+        numeric = [(process.predict((at + h)[None])[moved] - process.predict((at - h)[None])[moved])[0] / 2e-5
+                   for h in 1e-5 * np.eye(4)[:3]]  # fmt: skip
+        np.testing.assert_allclose(slope[:3], numeric, rtol=1e-3, atol=1e-6)
+    np.testing.assert_allclose([mean, deviation], [v[0] for v in process.predict(at[None])])
+    direct = np.linalg.inv(process.factor @ process.factor.T) @ values  # the textbook's formula
+    np.testing.assert_allclose(process.weights, direct, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("z", [-300.0, -40.0, -5.0001, -4.9999, -1.0, 0.0, 3.0])
+def test_logarithm_of_the_improvement(z):
+    with mpmath.workdps(50):
+        exact = mpmath.log(mpmath.npdf(z) + z * mpmath.ncdf(z))
+        slope = mpmath.ncdf(z) / mpmath.exp(exact)
+    log, derivative = log_improvement(np.array([z]))
+    assert log[0] == pytest.approx(float(exact), rel=1e-9)
+    assert derivative[0] == pytest.approx(float(slope), rel=1e-6)
+
+
+def test_small_budgets_use_a_process_and_beat_chance():
+    r = vo.minimize(mixed, MIXED, budget=40, seed=0)
+    assert r.method == "process > cma"
+    assert (r.x["k"], r.x["c"]) == (4, "b")
+    assert r.fun < 0.02
+    rng = np.random.default_rng(0)
+    layout = SpaceLayout(MIXED)
+    chance = ExpectedImprovement(layout, Coding(layout))._spread(rng, 40)
+    assert r.fun < min(mixed(layout.point(row)) for row in Coding(layout).rows(chance))
+    assert vo.minimize(mixed, MIXED, budget=5000, target=10.0, seed=0).method == "cma"  # many, and so cheap
+    assert vo.minimize(bowl, vo.Box(-5, 5, size=3), budget=40, seed=0).fun < 1e-2
+
+
+def test_what_fails_is_avoided_and_nothing_is_proposed_twice():
+    def f(p):
+        if p["c"] == "a":
+            raise ValueError("injected")
+        return mixed(p)
+
+    r = vo.minimize(f, MIXED, budget=35, seed=1)
+    failed = [record.error is not None for record in r.search.records]
+    assert sum(failed[10:]) < 25 / 4  # by chance a third
+    grid = vo.minimize(lambda k: (k - 3) ** 2, vo.Integer(0, 5), budget=6, seed=0)
+    assert sorted(record.row[0] for record in grid.search.records) == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("space", [vo.Box(-5, 5, size=3), MIXED], ids=["reals", "mixed"])
+@pytest.mark.parametrize("options", [{}, {"batch": 3}, {"asynchronous": True}, {"noisy": True}], ids=str)
+def test_resumed_runs_are_the_uninterrupted_ones(space, options, tmp_path):
+    f = mixed if space is MIXED else bowl
+    length = {"budget": 14, "seed": 3, **options}
+    whole = vo.Search(space, **length)
+    broken = vo.Search(space, journal=tmp_path / "a.db", **length)
+    for search, until in ((whole, 20), (broken, 11)):
+        while search.evaluations < until:
+            xs = search.ask(1 if "asynchronous" in options else None)
+            search.tell(xs, [f(x) for x in xs])
+    broken.close()
+    with vo.Search.load(tmp_path / "a.db") as resumed:
+        while resumed.evaluations < 20:
+            xs = resumed.ask(1 if "asynchronous" in options else None)
+            resumed.tell(xs, [f(x) for x in xs])
+        assert [r.row.tobytes() for r in resumed.records] == [r.row.tobytes() for r in whole.records]
+
+
+def test_points_under_way_are_believed_and_not_asked_for_again():
+    search = vo.Search(MIXED, budget=40, seed=0, asynchronous=True)
+    for _ in range(12):
+        (x,) = search.ask(1)
+        search.tell([x], [mixed(x)])
+    flying = search.ask(5)
+    rows = {tuple(map(str, point.values())) for point in flying}
+    assert len(rows) == 5
+
+
+def test_a_process_refuses_what_it_cannot_model():
+    with pytest.raises(ValueError, match="method 'process' is for numbers, booleans and choices"):
+        vo.Search(vo.Permutation(4), method="process")
+    with pytest.raises(ValueError, match="method 'lq' is for reals"):
+        vo.Search(MIXED, method="lq")
