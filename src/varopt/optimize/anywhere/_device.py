@@ -241,7 +241,7 @@ class DeviceRows:
         X = xp.astype(rows.X, xp.float64, copy=False)  # of single precision a copy of this block alone
         wide = rows._replace(X=X)
         z = self._positions(wide, x, single=False)
-        lengths = _row_lengths(xp, X)
+        largest, lengths = (_column_sizes(xp, X, order) for order in (math.inf, 2))
         count = int(X.shape[0])
         c = rows.c if not isinstance(rows.c, float) else xp.full_like(z, rows.c)
         if float(xp.min(c)) < 0.0:
@@ -251,12 +251,12 @@ class DeviceRows:
         value = float(xp.sum(entries))
         if not math.isfinite(value):
             self._name_bad(rows.start, count)
-        # What rounding may have moved z by, row by row: sums of products by Cauchy and Schwarz, and a few operations.
-        reach = gamma(X.shape[1] + 4) * float(np.linalg.norm(self.alpha * x[self.features])) * (1.0 + 2.0**-20)
+        # What rounding may have moved z by: no product is larger than that of the largest entries. In whatever units.
+        reach = gamma(X.shape[1] + 4) * float(largest @ np.abs(self.alpha * x[self.features])) * (1.0 + 2.0**-20)
         offset = abs(sum(number * x[i] for i, number in self.intercepts)) + abs(self.block.argument.constant.number)
         t = xp.abs(rows.t) if not isinstance(rows.t, float) else 1.0
         sizes = xp.abs(z) + t * offset + (abs(rows.d) if isinstance(rows.d, float) else xp.abs(rows.d))
-        radius = reach * (t * lengths) + 8.0 * UNIT * sizes
+        radius = reach * t + 8.0 * UNIT * sizes
         steep, sizes = self._steepness(z, radius)
         spread = float(xp.sum(c * (radius * steep + 32.0 * UNIT * sizes)))
         total = self._summed(entries, (1.0 + gamma(count)) * spread * SLACK, 2.0 * UNIT)
@@ -352,9 +352,8 @@ class DeviceRows:
         ones = float(xp.sum(dual)) if self.intercepts else 0.0
         share = gamma(_SUM) + gamma(count // _SUM + 4) + rounding + 2.0 * UNIT
         norm = math.sqrt(float(xp.sum(dual * dual)) * (1.0 + gamma(count)) + count * TINY) * SLACK
-        size = math.sqrt(float(xp.sum(lengths * lengths)) * (1.0 + gamma(count))) * SLACK
         error = np.zeros(self.size)
-        error[self.features] = abs(self.alpha) * (share + UNIT) * norm * size * SLACK + count * TINY
+        error[self.features] = abs(self.alpha) * (share + UNIT) * norm * lengths * SLACK + count * TINY
         if self.intercepts:
             once = self._summed(dual, 0.0, rounding)
             ones = float(once.value)
@@ -417,10 +416,10 @@ def _constant(linear: Map) -> float | None:
     return 1.0 if repeated else None
 
 
-def _row_lengths(xp: Any, X: Any) -> Any:
-    """Bounds of the lengths of rows."""
-    squares = xp.linalg.vector_norm(X, axis=1)
-    return squares * (1.0 + (X.shape[1] + 4) * UNIT) + TINY
+def _column_sizes(xp: Any, X: Any, order: float) -> Vector:
+    """Bounds of the lengths of columns, or of their largest entries."""
+    found = to_host(xp.linalg.vector_norm(X, axis=0, ord=order))
+    return np.asarray(found * (1.0 + gamma(X.shape[0] + 4)) + TINY, dtype=np.float64)
 
 
 def _put(xp: Any, values: Any, index: Any, new: Any) -> Any:

@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,7 +41,7 @@ _PART = 1 << 22  # bytes of a part: a few fit in the cache, and thousands are so
 _PASSES = 12  # most passes of one problem
 _NARROWER = 1.0 / 8.0  # of the band of a pilot, once the small problem is solved
 _ANCHORS = 20  # rows for each variable that are kept wherever they lie, where pieces are curved
-_COPIES = 8  # of the rows of a small problem that its solution may take in memory
+_COPIES = 5  # of the rows of a small problem that its solution may take in memory
 _ROUGH = 2.0  # deviation, in errors of the pilot, at which a small problem is taken up
 _SMALL = 1e-2  # of the error of a sample that its own gap may be
 _REACH = 6.0  # deviations from a knot within which rows are kept after the path
@@ -164,7 +164,10 @@ def _freeze(
 ) -> Generator[Ask, Any, None]:
     every = max(1, problem.count // (_ANCHORS * problem.size + 1000)) if problem.curved else 0
     for attempt in range(_PASSES):
-        _check_room(problem, band, options)
+        if not _has_room(problem, band, options):
+            if math.isfinite(state.upper):
+                return  # with what is known by now
+            _refuse(problem, band)
         work = [
             Sweep(x, band.factor, reach, least, every if block.term.degree > 1 else 0, block.term.degree > 1)
             for block, reach, least in zip(problem.blocks, band.reaches, band.least, strict=True)
@@ -212,13 +215,16 @@ def _near(x: Vector, error: float) -> State:
     return State(x, latest=x, sigma=min(1.0, _ROUGH * error))
 
 
-def _check_room(problem: Problem, band: Band, options: Options) -> None:
+def _has_room(problem: Problem, band: Band, options: Options) -> bool:
+    return band.most * problem.count * problem.row_bytes * _COPIES <= 4.0 * options.memory
+
+
+def _refuse(problem: Problem, band: Band) -> NoReturn:
     needed = band.most * problem.count * problem.row_bytes * _COPIES
-    if needed > 4.0 * options.memory:
-        raise TooLittleMemory(
-            f"about {needed / _COPIES / 1e6:.0f} MB of rows lie near a knot: memory must be at least "
-            f"{needed / 1e6:.0f} MB for them to be solved exactly."
-        )
+    raise TooLittleMemory(
+        f"about {needed / _COPIES / 1e6:.1f} MB of rows lie near a knot: memory must be at least "
+        f"{needed / 1e6:.1f} MB for them to be solved exactly."
+    )
 
 
 def _kept(swept: Sequence[Swept]) -> list[Part | None]:
