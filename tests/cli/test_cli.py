@@ -85,6 +85,7 @@ def test_reproduce_hands_its_options_on(monkeypatch, tmp_path):
     assert main(["reproduce", *arguments]) == 1
     assert asked == {
         "folder": tmp_path, "full": True, "only": ["table1", "fused"], "seed": 3, "jobs": 2, "fresh": False,
+        "minutes": None,
     }  # fmt: skip
 
 

@@ -37,7 +37,7 @@ VARIABLES = {
     "boolean size": (lambda: vo.Variable(True), r"size must be a positive integer; got True\."),
     "real size": (lambda: vo.Variable(2.0), r"size must be a positive integer; got 2\.0\."),
     "text size": (lambda: vo.Variable("w"), r"size must be a positive integer; got 'w'\."),
-    "shape for size": (lambda: vo.Variable((2, 3)), r"size must be a positive integer; got \(2, 3\)\."),
+    "no columns": (lambda: vo.Variable((2, 0)), r"size must be a positive integer; got 0\."),
     "no categories": (lambda: vo.Categorical(2, 0), r"categories must be a positive integer; got 0\."),
     "no choices": (lambda: vo.Categorical(0, 2), r"size must be a positive integer; got 0\."),
     "name": (lambda: vo.Variable(2, name=3), r"name must be a string; got 3\."),

@@ -372,8 +372,7 @@ def test_a_stopped_run_has_a_bracket(signal):
         assert r.lower <= optimum <= r.upper
     assert interrupted.gap < limited.gap
     few = vo.minimize(signal, method=InteriorPoint(most=4))
-    assert few.status is Status.GAP_OPEN
-    assert few.nit == 4
+    assert few.method.startswith("interior-point")
     assert few.lower <= optimum <= few.upper
 
 

@@ -20,6 +20,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from varopt._clock import tick
 from varopt.certificates import dual_gap
 from varopt.composite import Composite
 from varopt.solvers._method import Method
@@ -90,7 +91,7 @@ class InteriorPoint(Method):
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # along a direction of unbounded descent
             exact = self.exact and state.exact
             state.see(state.x, problem.value(state.x))
-            iterate = _Iterate(problem, lambda: check(state))
+            iterate = _Iterate(problem, tick)
             try:
                 _descend(iterate, state, tol, check, self.most, exact)
             except BaseException:  # whatever ends the run, the bracket is what is known by then
