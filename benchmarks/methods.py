@@ -138,6 +138,16 @@ def _documents(n: int, p: int) -> tuple[Any, Vector]:
     return X, np.where(score + 0.3 * np.std(score) * rng.standard_normal(n) > np.median(score), 1.0, -1.0)
 
 
+def _sensors(n: int) -> tuple[Any, Any]:
+    """Readings to two digits, rounded sums of them, two sensors that do not work, in many units."""
+    rng = np.random.default_rng(0)
+    base = np.round(rng.standard_normal((n, 6)), 2)
+    sums = np.round(base @ np.round(rng.standard_normal((6, 6)), 1) + 1e-3 * rng.standard_normal((n, 6)), 3)
+    X = np.column_stack([base, sums, np.full(n, 0.5), np.full(n, 18.0), np.round(base[:, 0], 1)])
+    y = np.round(1e-3 * (base @ rng.standard_normal(6) + rng.standard_t(2, n)), 4)
+    return X * 10.0 ** rng.integers(-4, 4, X.shape[1]), y
+
+
 def cases(config: Config) -> Iterator[Case]:
     """A problem for each method that `auto` may take."""
     n, p = config.pick((20_000, 50), (400, 5))
@@ -148,6 +158,17 @@ def cases(config: Config) -> Iterator[Case]:
         return vo.sum(vo.pinball(y - X @ w - b, 0.7))
 
     yield Case("newton", f"quantile regression {n} x {p}", quantile)
+
+    n = config.pick(8_000, 400)
+    sensors, read = _sensors(n)
+
+    def repeated() -> Any:
+        w, b = vo.Variable(sensors.shape[1]), vo.Variable()
+        return vo.sum(vo.pinball(read - sensors @ w - b, 0.95))
+
+    yield Case(
+        "orthogonal", f"quantile regression {n} x {sensors.shape[1]}, features that nearly repeat others", repeated
+    )
 
     n, p = config.pick((1_000, 500), (300, 30))
     yield Case("pivoting", f"lasso {n} x {p}", _lasso(*_data.autoregressive(n, p, 0.5), 200.0))

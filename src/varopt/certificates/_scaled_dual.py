@@ -45,14 +45,16 @@ def prove(problem: Composite, x: Vector, dual: Sequence[Vector]) -> tuple[Bracke
         gaps = sum((float(r.weights @ young(r, z, scale * u)) for r, z, u in pairs), cost)
         return (1.0 - scale) ** 2 * energy + gaps
 
-    gap, residual = scaled_gap(kinks, x, balanced, problem.vector, scaled)
+    gap, residual, scale = scaled_gap(kinks, x, balanced, problem.vector, scaled)
     assumption = ""
     if residual.any():
         left = np.flatnonzero(residual)
         gap, assumption = gap + charge(residual[left], x[left]), NEARBY
         if np.any(np.abs(residual[left]) > STATIONARY * _sizes(problem, losses, left)):
             gap, assumption = np.inf, ""
-    known = {id(r): u for r, u in zip(losses, dual, strict=True)}
+    # Without a quadratic, whose own dual is its gradient at x, the scaled point is one that balances.
+    factor = scale if problem.matrix is None and not problem.squares else 1.0
+    known = {id(r): factor * u for r, u in zip(losses, dual, strict=True)}
     kept = [*(known.get(id(r)) for r in problem.rows), *(None for _ in problem.groups)] if known else None
     return Bracketed(x, value, gap, assumption, kept), np.asarray(gradient + problem.vector)
 

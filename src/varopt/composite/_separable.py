@@ -159,7 +159,7 @@ def _balls(problem: Composite, rest: Vector, kinked: NDArray[np.bool_]) -> tuple
 
 def scaled_gap(
     kinks: Kinks, x: Vector, gradient: Vector, linear: Vector, scaled: Callable[[float], float]
-) -> tuple[float, Vector]:
+) -> tuple[float, Vector, float]:
     """The gap that a dual point proves once it is scaled to be feasible, and what it leaves on variables.
 
     Parameters
@@ -180,13 +180,15 @@ def scaled_gap(
         Infinite where no scale is feasible.
     residual : array
         The gradient in variables without a kink, which has to vanish.
+    scale : float
+        By which the dual point is feasible, one where none is.
     """
     scale = _scale(kinks, gradient, linear)
     if scale is None:
-        return np.inf, np.zeros_like(x)
+        return np.inf, np.zeros_like(x), 1.0
     dual = -(scale * gradient + linear)
     inside = kinks.inside(dual)
-    return scaled(scale) + kinks.young(x, inside), np.where(kinks.free, inside - dual, 0.0)
+    return scaled(scale) + kinks.young(x, inside), np.where(kinks.free, inside - dual, 0.0), scale
 
 
 def _scale(kinks: Kinks, gradient: Vector, linear: Vector) -> float | None:

@@ -211,7 +211,8 @@ def test_proofs_stop_early_and_stay_sound(limit, patience, rng, monkeypatch):
 
 def test_shares_are_of_the_time_that_is_left(rng):
     energy, state = real_quadratic(rng), State(np.zeros(9))
-    run = _solve._Run(energy, state, 1e-9, -np.inf, lambda _: None, 1e6, rng, [])
+    whole = _solve.Contraction.none(energy)
+    run = _solve._Run(energy, state, 1e-9, -np.inf, lambda _: None, 1e6, rng, [], whole)
     state.started -= 6e5
     half = run.within(0.5)
     state.started -= 1e5
