@@ -6,7 +6,7 @@ import scipy.stats as st
 from numpy.testing import assert_allclose
 
 import varopt as vo
-from varopt.families import Affine
+from varopt.families import AffineFamily
 
 
 class Mixture:
@@ -107,7 +107,7 @@ def test_low_rank_has_the_closed_form_of_its_covariance(rng):
     w = vo.Variable(3)
     f = vo.norm1(A @ w - 1.0) + vo.sum_squares(w)
     mean = rng.normal(size=3)
-    E = vo.bound(f, Affine(mean, U))
+    E = vo.bound(f, AffineFamily(mean, U))
     whole = vo.bound(f, vo.Gaussian(mean, np.linalg.cholesky(U @ U.T + 1e-14 * np.eye(3))))
     assert_allclose(E.value, whole.value, rtol=1e-6)
     assert E.convex
@@ -115,9 +115,9 @@ def test_low_rank_has_the_closed_form_of_its_covariance(rng):
     for index in np.ndindex(U.shape):
         moved = np.zeros(U.shape)
         moved[index] = step
-        ends = [vo.bound(f, Affine(mean, U + sign * moved)).value for sign in (1.0, -1.0)]
+        ends = [vo.bound(f, AffineFamily(mean, U + sign * moved)).value for sign in (1.0, -1.0)]
         assert_allclose(E.gradient["factor"][index], (ends[0] - ends[1]) / (2.0 * step), rtol=1e-6, atol=1e-7)
-    sampled = vo.bound(f, Affine(mean, U), method="sampled", samples=40_000, seed=0, estimator="reparameterized")
+    sampled = vo.bound(f, AffineFamily(mean, U), method="sampled", samples=40_000, seed=0, estimator="reparameterized")
     assert abs(sampled.value - E.value) < 5.0 * sampled.standard_error
     assert np.all(np.abs(sampled.gradient["factor"] - E.gradient["factor"])
                   < 5.0 * sampled.gradient_standard_error["factor"])  # fmt: skip
@@ -129,7 +129,7 @@ def test_low_rank_has_the_closed_form_of_its_covariance(rng):
 def test_a_coefficient_that_turns_skewed_noise_round(coefficient):
     w = vo.Variable(1)
     f = vo.sum(vo.hinge(coefficient * w))
-    p = Affine([0.3], 0.8, st.gamma(2.0))
+    p = AffineFamily([0.3], 0.8, st.gamma(2.0))
     E = vo.bound(f, p, method="quadrature")
     noise = st.gamma(2.0)
     x = 0.3 + 0.8 * (np.linspace(0.0, 60.0, 2_000_001) - noise.mean()) / noise.std()
@@ -181,12 +181,12 @@ def test_a_bound_can_be_had_again_and_mirrored():
 
 def test_a_matrix_that_mixes_skewed_noise_has_no_rule_by_rows():
     w = vo.Variable(2)
-    p = Affine([0.1, 0.2], [[0.5, 0.3], [0.0, 0.4]], st.gamma(2.0))
+    p = AffineFamily([0.1, 0.2], [[0.5, 0.3], [0.0, 0.4]], st.gamma(2.0))
     E = vo.bound(vo.norm1(w), p, method="quadrature")  # by a product rule over the noise
     S = vo.bound(vo.norm1(w), p, method="sampled", samples=40_000, seed=0, estimator="reparameterized")
     assert abs(E.value - S.value) < 5.0 * S.standard_error
     assert_allclose(E.gradient["factor"], S.gradient["factor"], atol=0.02)
     with pytest.raises(vo.bounds.NoClosedForm, match="not elementary"):
         vo.bound(vo.norm1(w), p)
-    still = vo.bound(vo.norm1(w), Affine([0.1, 0.2], np.zeros((2, 1))))
+    still = vo.bound(vo.norm1(w), AffineFamily([0.1, 0.2], np.zeros((2, 1))))
     assert_allclose(still.value, 0.3)

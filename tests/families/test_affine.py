@@ -8,7 +8,7 @@ import scipy.stats as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 import varopt as vo
-from varopt.families import Affine, LocationScale
+from varopt.families import AffineFamily, LocationScale
 
 
 class Skewed(LocationScale):
@@ -39,7 +39,7 @@ class Skewed(LocationScale):
 @pytest.mark.parametrize("noise", [None, st.gamma(2.0), st.expon(scale=7.0), st.t(5.0), st.uniform(3.0, 4.0)])
 def test_samples_have_the_mean_and_covariance_that_are_told(noise):
     A = np.array([[1.0, 0.0], [0.5, 2.0], [0.0, -1.0]])
-    p = Affine([1.0, -1.0, 3.0], A, noise)
+    p = AffineFamily([1.0, -1.0, 3.0], A, noise)
     x = p.sample(200_000, seed=0)
     assert_allclose(x.mean(axis=0), p.mean, atol=0.03)
     assert_allclose(np.cov(x.T), A @ A.T, atol=0.12)
@@ -50,11 +50,11 @@ def test_samples_have_the_mean_and_covariance_that_are_told(noise):
 
 
 def test_whether_noise_is_symmetric_is_seen():
-    assert all(Affine([0.0], 1.0, noise).noise_symmetric for noise in (None, st.t(5.0), st.uniform(2.0, 1.0)))
-    assert not any(Affine([0.0], 1.0, noise).noise_symmetric for noise in (st.gamma(2.0), st.skewnorm(1.0)))
+    assert all(AffineFamily([0.0], 1.0, noise).noise_symmetric for noise in (None, st.t(5.0), st.uniform(2.0, 1.0)))
+    assert not any(AffineFamily([0.0], 1.0, noise).noise_symmetric for noise in (st.gamma(2.0), st.skewnorm(1.0)))
 
 
-@pytest.mark.parametrize("p", [Affine([0.2], 0.9, st.expon()), Skewed([0.2], 0.9)], ids=["affine", "subclass"])
+@pytest.mark.parametrize("p", [AffineFamily([0.2], 0.9, st.expon()), Skewed([0.2], 0.9)], ids=["affine", "subclass"])
 def test_antithetic_pairs_of_a_skewed_noise_average_right(p):
     w = vo.Variable(1)
     exact = vo.bound(vo.sum(vo.pos(w)), p, method="quadrature").value
@@ -64,7 +64,7 @@ def test_antithetic_pairs_of_a_skewed_noise_average_right(p):
 
 
 def test_score_and_density_where_there_are_some():
-    p = Affine([0.5, 1.0], [0.7, 2.0], st.skewnorm(2.0))
+    p = AffineFamily([0.5, 1.0], [0.7, 2.0], st.skewnorm(2.0))
     x = p.sample(5, seed=0)
     noise = st.skewnorm(2.0)
     z = (x - p.mean) / p.factor * noise.std() + noise.mean()
@@ -74,10 +74,10 @@ def test_score_and_density_where_there_are_some():
         moved = np.eye(2)[k] * step
         slope = (p.replace(mean=p.mean + moved).log_density(x) - p.replace(mean=p.mean - moved).log_density(x)) / 2e-6
         assert_allclose(p.score(x)["mean"][:, k], slope, rtol=1e-5, atol=1e-6)
-    assert not Affine([0.0], 1.0, st.expon()).has_score
+    assert not AffineFamily([0.0], 1.0, st.expon()).has_score
     with pytest.raises(TypeError, match="support of its noise ends"):
-        Affine([0.0], 1.0, st.expon()).score([[1.0]])
-    flat = Affine([0.0, 0.0], [[1.0], [1.0]])
+        AffineFamily([0.0], 1.0, st.expon()).score([[1.0]])
+    flat = AffineFamily([0.0, 0.0], [[1.0], [1.0]])
     for ask in (flat.entropy, flat.fisher, lambda: flat.log_density([0.0, 0.0])):
         with pytest.raises(ValueError, match="no density"):
             ask()
@@ -96,13 +96,13 @@ def test_score_and_density_where_there_are_some():
 )
 def test_bad_input_is_named(arguments, message):
     with pytest.raises(ValueError, match=message):
-        Affine(*arguments)
+        AffineFamily(*arguments)
 
 
 def test_equal_families_share_their_noise():
     law = st.gamma(2.0)
-    p = Affine([0.0], 1.0, law)
+    p = AffineFamily([0.0], 1.0, law)
     assert p == p.replace(mean=[0.0])
     assert p != p.replace(mean=[1.0])
-    assert p != Affine([0.0], 1.0)
+    assert p != AffineFamily([0.0], 1.0)
     assert p.sharpen(0.5).factor == 0.5

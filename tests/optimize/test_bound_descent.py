@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import varopt as vo
-from varopt.families import Affine
+from varopt.families import AffineFamily
 from varopt.optimize import BoundResult
 
 
@@ -22,14 +22,14 @@ def lasso(rng):
         vo.Gaussian(np.zeros(4), 0.5),
         vo.Gaussian(np.zeros(4), np.full(4, 0.5)),
         vo.Gaussian(np.zeros(4), 0.5 * np.eye(4)),
-        Affine(np.zeros(4), 0.3 * np.ones((4, 1))),
+        AffineFamily(np.zeros(4), 0.3 * np.ones((4, 1))),
         vo.families.Laplace(np.zeros(4), np.full(4, 0.3)),
     ],
     ids=["scalar", "diagonal", "cholesky", "low-rank", "laplace"],
 )
 def test_dispersion_falls_by_itself_to_the_optimum(lasso, family):
     w, f = lasso
-    method = None if isinstance(family, (vo.Gaussian, Affine)) else "quadrature"
+    method = None if isinstance(family, (vo.Gaussian, AffineFamily)) else "quadrature"
     g = f if method is None else vo.sum_squares(w - np.array([1.0, 0.0, -2.0, 0.0])) + 0.5 * vo.norm1(w)
     r = vo.minimize(vo.bound(g, family, method=method))
     best = vo.minimize(g).fun

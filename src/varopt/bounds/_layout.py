@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from varopt.families import Affine, Bernoulli, Categorical, Family, Gaussian, LocationScale, Product, as_family
+from varopt.families import AffineFamily, Bernoulli, Categorical, Family, Gaussian, LocationScale, Product, as_family
 from varopt.model import Objective, Variable
 from varopt.model.points import unflatten
 
@@ -40,7 +40,7 @@ class Component:
 
     @property
     def is_gaussian(self) -> bool:
-        return isinstance(self.family, Gaussian) or (isinstance(self.family, Affine) and self.family.is_gaussian)
+        return isinstance(self.family, Gaussian) or (isinstance(self.family, AffineFamily) and self.family.is_gaussian)
 
     @property
     def is_discrete(self) -> bool:
@@ -54,7 +54,7 @@ class Component:
     @property
     def is_triangular(self) -> bool:
         """Whether its factor is a number, a vector or a Cholesky factor, which can be divided by."""
-        return not isinstance(self.family, Affine) or self.factor.ndim < 2
+        return not isinstance(self.family, AffineFamily) or self.factor.ndim < 2
 
     @property
     def is_bits(self) -> bool:

@@ -36,7 +36,7 @@ def bound(f: Any, family: Family, *, method: str | None = None, **options: Any) 
         An objective of variables; or a function of a flat point, a black box.
     family : Family
         p(x|theta): `Gaussian`, `Bernoulli`, ...; over several variables either one family of all coordinates in the
-        order of ``f.variables``, or a `Product` keyed by variable. Of one's own: `varopt.families.Affine`, or any
+        order of ``f.variables``, or a `Product` keyed by variable. Of one's own: `varopt.families.AffineFamily`, or any
         object that samples itself (`varopt.families.OwnFamily` says what it may have), for sampled bounds.
     method : {"closed_form", "quadrature", "sampled"}, optional
         By default closed form for objectives and sampling for callables. What has no closed form is refused by name.

@@ -41,7 +41,7 @@ from varopt.certificates._dual_point import DualQuadratic, DualRows
 from varopt.certificates._enclosure import AT_ONCE, Norms, annihilates, entries_times, transposed
 from varopt.model.maps import as_map
 
-__all__ = ["ENOUGH", "PLENTY", "Balance", "Correction", "NoProof", "Private"]
+__all__ = ["ENOUGH", "PLENTY", "Balance", "DualMove", "NoProof", "Private"]
 
 Vector = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -66,7 +66,7 @@ class NoProof(Exception):
         self.short = short
 
 
-class Correction(NamedTuple):
+class DualMove(NamedTuple):
     """Moves of some duals of one block of rows; or of no rows, and what they cost."""
 
     rows: DualRows | None
@@ -77,7 +77,7 @@ class Correction(NamedTuple):
     cost: float = 0.0
 
     @classmethod
-    def costing(cls, cost: float) -> Correction:
+    def costing(cls, cost: float) -> DualMove:
         """A move of a quadratic part's point."""
         nothing = Ball.exact(np.zeros(0))
         return cls(None, -1, np.zeros(0, dtype=np.intp), nothing, nothing, cost)
@@ -123,7 +123,7 @@ class Balance:
         self.base += half
         self.base = float(down(self.base - (error + size) * SLACK - 2.0 * UNIT * abs(self.base)))
 
-    def corrected(self, duals: list[Vector]) -> tuple[Ball, list[Correction]]:
+    def corrected(self, duals: list[Vector]) -> tuple[Ball, list[DualMove]]:
         """What the duals leave, and the moves that balance it exactly."""
         tick()
         residual = self._refined(duals, self.residual(duals))
@@ -234,7 +234,7 @@ class Balance:
 
     def _solve_core(
         self, duals: list[Vector], residual: Ball, core: Index, still: Index, private: Private
-    ) -> tuple[list[Correction], Ball]:
+    ) -> tuple[list[DualMove], Ball]:
         """Moves that balance some equations exactly and leave others as they are, and what all of them come to."""
         if core.size > _LARGEST:
             raise NoProof(f"{core.size} equations are too many to be solved with proof; at most {_LARGEST} are.")
@@ -262,7 +262,7 @@ class Balance:
 
     def _moves(
         self, chosen: list[tuple[int, int]], picked: Index, move: Ball, residual: Ball
-    ) -> tuple[list[Correction], Ball]:
+    ) -> tuple[list[DualMove], Ball]:
         """Moves of rows, block by block, and what they make of all equations."""
         moves = []
         for b in {chosen[j][0] for j in picked}:
@@ -282,7 +282,7 @@ class Balance:
             linear = r.linear.rows(index)
             residual = residual.plus(transposed(linear, own, {}))
             position = entries_times(linear, self.x, self.norms).plus(Ball.exact(np.asarray(r.offset)[index]))
-            moves.append(Correction(r, b, index, own, position))
+            moves.append(DualMove(r, b, index, own, position))
         return moves, residual
 
     def _curved_rows(self, q: DualQuadratic, index: Index) -> Ball:
@@ -417,26 +417,26 @@ class Balance:
                 return q.coordinates[index], units, least, q.distance(self.x)[index]
         return np.zeros(0, dtype=np.intp), np.zeros(0), 1.0, np.zeros(0)
 
-    def _moved_point(self, q: DualQuadratic, index: Index, move: Vector, matrix: Vector) -> Correction:
+    def _moved_point(self, q: DualQuadratic, index: Index, move: Vector, matrix: Vector) -> DualMove:
         """What it costs that a tangent is taken at p + h: ``h'S(p - z) + 1/2 h'S h`` at most, in sizes."""
         far = q.distance(self.x)
         far[index] += 0.5 * move
         self.moved[np.asarray(q.coordinates)[index]] += move
         cost = float(move @ (np.abs(matrix[:, q.coordinates]) @ far)) * SLACK + TINY
-        return Correction.costing(cost)
+        return DualMove.costing(cost)
 
-    def _charged(self, rest: Ball) -> list[Correction]:
+    def _charged(self, rest: Ball) -> list[DualMove]:
         """What a strongly convex part charges: ``r'h + 1/2 h'Sh >= -|r|^2 / (2 lambda)``, h the way from its point."""
         index, units, least, far = self.curved
         if not index.size:
             return []
         size = rest.size[index]
         cost = float(np.square(units * size).sum()) / (2.0 * least) + float(size @ (far + self.moved[index]))
-        return [Correction.costing(cost * SLACK + TINY)]
+        return [DualMove.costing(cost * SLACK + TINY)]
 
     # -- Rows of one coordinate ---------------------------------------------------------------------------------------
 
-    def _absorb(self, rest: Ball, private: Private) -> list[Correction]:
+    def _absorb(self, rest: Ball, private: Private) -> list[DualMove]:
         """Moves of rows of one coordinate that take what is left of its equation."""
         corrections = []
         for b, r in enumerate(self.rows):
@@ -454,7 +454,7 @@ class Balance:
             position = np.asarray(r.offset)[index] + factor.middle * self.x[mine]
             size = np.abs(np.asarray(r.offset)[index]) + np.abs(factor.middle * self.x[mine])
             spread = (4.0 * UNIT * size + factor.radius * np.abs(self.x[mine]) + TINY) * SLACK
-            corrections.append(Correction(r, b, index, Ball(move, radius), Ball(position, spread)))
+            corrections.append(DualMove(r, b, index, Ball(move, radius), Ball(position, spread)))
         return corrections
 
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from varopt._clock import TimeUp, tick
 from varopt._linalg import solve_definite
 from varopt._verified import SLACK, TINY, UNIT, Ball, dot, down, total
-from varopt.certificates._balance import ENOUGH, PLENTY, Balance, Correction, NoProof
+from varopt.certificates._balance import ENOUGH, PLENTY, Balance, DualMove, NoProof
 from varopt.certificates._conjugate import conjugate_above
 from varopt.certificates._dual_point import DualQuadratic, DualRows
 from varopt.certificates._enclosure import Norms, NotEnclosed
@@ -186,7 +186,7 @@ _ATTEMPTS = (
 )  # fmt: skip
 
 
-def _value(balance: Balance, duals: list[Vector], residual: Ball, corrections: list[Correction]) -> float:
+def _value(balance: Balance, duals: list[Vector], residual: Ball, corrections: list[DualMove]) -> float:
     """The value of the exact dual point, from that of the given one.
 
     With delta the moves, ``A'delta = -r``, so that the change of ``sum v d`` is ``sum delta (a'x + d) + r'x``: of
@@ -210,7 +210,7 @@ def _value(balance: Balance, duals: list[Vector], residual: Ball, corrections: l
     return float(down(lower))
 
 
-def _lost(c: Correction, r: DualRows, dual: Vector) -> float:
+def _lost(c: DualMove, r: DualRows, dual: Vector) -> float:
     """The most that the moves take from the dual value, along r'x aside; negative where they add to it."""
     v = dual[c.places]
     # Rounding of v + move is inside the interval that is one unit wider.

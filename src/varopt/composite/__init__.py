@@ -1,6 +1,6 @@
 """The canonical form of an objective: a quadratic, rows of terms, and groups."""
 
-from varopt.composite._box import Box, bounded
+from varopt.composite._box import Bounds, bounded
 from varopt.composite._congruence import Congruence, as_dense, columns_of, gram, pick, squared_norms
 from varopt.composite._conversion import NotComposite, composite, rows_of, shared_rows, sharing
 from varopt.composite._form import Composite
@@ -12,7 +12,7 @@ from varopt.composite._separable import Balls, Kinks, ridge_form, scaled_gap, se
 
 __all__ = [
     "Balls",
-    "Box",
+    "Bounds",
     "Composite",
     "Congruence",
     "Groups",

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from varopt._linalg import solve_definite
 from varopt.composite._form import Composite
 
-__all__ = ["Box", "bounded"]
+__all__ = ["Bounds", "bounded"]
 
 Vector = NDArray[np.float64]
 
@@ -21,7 +21,7 @@ _EXCHANGES = 12  # in which variables on the wrong side of their bounds, or held
 
 
 @dataclass(frozen=True)
-class Box:
+class Bounds:
     """``low <= x <= high``, and the problem without the rows that say so."""
 
     low: Vector
@@ -74,7 +74,7 @@ class Box:
         return dual
 
 
-def bounded(problem: Composite) -> Box | None:
+def bounded(problem: Composite) -> Bounds | None:
     """The bounds among the rows that are said to be hard; None where there are none, or nothing is between them."""
     places = tuple(b for b, r in enumerate(problem.rows) if r.hard and r.single is not None)
     if not places:
@@ -93,7 +93,7 @@ def bounded(problem: Composite) -> Box | None:
     if np.any(low > high):
         return None
     rows = tuple(r for b, r in enumerate(problem.rows) if b not in places)
-    return Box(low, high, replace(problem, rows=rows), places)
+    return Bounds(low, high, replace(problem, rows=rows), places)
 
 
 def _part(matrix: Any, index: NDArray[np.intp]) -> Any:

@@ -5,7 +5,7 @@ a convex bound (Theorem 1 of the paper, SB12). `Bernoulli` and `OneHotCategorica
 probabilities. `Product` puts one family on each of several variables. Those are the distributions: the sampled
 updates of `varopt.solvers.natural_gradient` draw from them, a `RootedGaussian` where they keep axes of their own.
 
-Of one's own: `Affine` takes any noise and an affine map; and whatever object samples itself is a family for sampled
+Of one's own: `AffineFamily` takes any noise and an affine map; whatever object samples itself is a family for sampled
 bounds (`as_family`).
 
 ``Categorical`` is `OneHotCategorical` by its older name, which `varopt.Categorical`, the variable, has too.
@@ -15,7 +15,7 @@ SB12: J. Staines and D. Barber, *Variational Optimization*, arXiv:1212.4507, 201
 
 from __future__ import annotations
 
-from varopt.families._affine import Affine
+from varopt.families._affine import AffineFamily
 from varopt.families._bernoulli import Bernoulli
 from varopt.families._family import Family
 from varopt.families._gaussian import Gaussian
@@ -33,7 +33,7 @@ Categorical = OneHotCategorical
 
 __all__ = [
     "REGISTRY",
-    "Affine",
+    "AffineFamily",
     "Bernoulli",
     "Categorical",
     "Family",

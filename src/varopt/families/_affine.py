@@ -17,7 +17,7 @@ from varopt.families._family import FloatArray, as_vector, with_last_axis
 from varopt.families._gaussian import Gaussian
 from varopt.families._location_scale import LocationScale
 
-__all__ = ["Affine", "NoiseLaw"]
+__all__ = ["AffineFamily", "NoiseLaw"]
 
 _PROBES = np.array([1e-6, 1e-3, 0.02, 0.1, 0.25, 0.4])  # probabilities at which a law is compared with its mirror image
 _STEP = 1e-5  # of the difference that stands for the derivative of a log-density
@@ -130,7 +130,7 @@ class Rectangular:
         return g[..., :, None] * z[..., None, :]
 
 
-class Affine(LocationScale):
+class AffineFamily(LocationScale):
     """x = mean + A z with independent noise z of a law of one's own: expectation affine, as Theorem 1 of [SB12] asks.
 
     Parameters
@@ -155,13 +155,13 @@ class Affine(LocationScale):
     Examples
     --------
     >>> import numpy as np, scipy.stats, varopt as vo
-    >>> p = vo.families.Affine([1.0, 2.0, 3.0], [[1.0], [1.0], [0.0]])       # on a line
+    >>> p = vo.families.AffineFamily([1.0, 2.0, 3.0], [[1.0], [1.0], [0.0]])       # on a line
     >>> p.covariance
     array([[1., 1., 0.],
            [1., 1., 0.],
            [0., 0., 0.]])
     >>> w = vo.Variable(1)
-    >>> E = vo.bound(vo.norm1(w), vo.families.Affine([0.0], 1.0, scipy.stats.expon()), method="quadrature")
+    >>> E = vo.bound(vo.norm1(w), vo.families.AffineFamily([0.0], 1.0, scipy.stats.expon()), method="quadrature")
     >>> print(f"{E.value:.6f}, {E.convex}")                                  # <|e - 1|> = 2 / exp(1)
     0.735759, yes: Theorem 1: f is convex and the family is expectation affine
     """
@@ -270,8 +270,8 @@ class Affine(LocationScale):
     def _has_density(self) -> None:
         if self._arrays["factor"].ndim == 2:
             raise ValueError(
-                "Affine with a matrix has no density here, and so no score, entropy or Fisher matrix; give a number or "
-                "a vector, or use Gaussian with a Cholesky factor."
+                "AffineFamily with a matrix has no density here, and so no score, entropy or Fisher matrix; give a number "
+                "or a vector, or use Gaussian with a Cholesky factor."
             )
 
     def log_density(self, x: ArrayLike) -> FloatArray:
@@ -285,7 +285,9 @@ class Affine(LocationScale):
     def score(self, x: ArrayLike) -> dict[str, FloatArray]:
         self._has_density()
         if not self.has_score:
-            raise TypeError("Affine has no score where the support of its noise ends: the end moves with its mean.")
+            raise TypeError(
+                "AffineFamily has no score where the support of its noise ends: the end moves with its mean."
+            )
         return super().score(x)
 
     def fisher(self) -> dict[str, FloatArray]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from varopt.families._affine import Affine
+from varopt.families._affine import AffineFamily
 from varopt.families._bernoulli import Bernoulli
 from varopt.families._family import Builder, Family
 from varopt.families._gaussian import Gaussian
@@ -19,7 +19,7 @@ from varopt.families._uniform import Uniform
 __all__ = ["REGISTRY"]
 
 _FAMILIES: tuple[type[Family], ...] = (
-    Affine,
+    AffineFamily,
     Gaussian,
     RootedGaussian,
     Uniform,

@@ -16,7 +16,7 @@ from varopt._array import namespace
 from varopt.learn._problem import LinearProblem
 from varopt.model import Objective
 from varopt.optimize import Result, Status, minimize_together
-from varopt.places import Derived, DeviceColumn, Part, Stored, Table, as_stored, at, columns_in, rows, table_of
+from varopt.places import DataPart, Derived, DeviceColumn, Stored, Table, as_stored, at, columns_in, rows, table_of
 
 if TYPE_CHECKING:
     from varopt.learn._base import Clock
@@ -168,7 +168,7 @@ def classes_of(data: StoredRows) -> Classes:
     return Classes(np.array(present), np.array([counted.weights[label] for label in present]))
 
 
-def _count(part: Part, y: Any, weight: Any) -> _Counted:
+def _count(part: DataPart, y: Any, weight: Any) -> _Counted:
     labels, codes = np.unique(at(y, part), return_inverse=True)
     weights = np.ones(part.count) if weight is None else at(weight, part)
     totals = np.bincount(np.ravel(codes), weights=weights, minlength=labels.size)
@@ -180,7 +180,7 @@ class _Sum(tuple[float]):
         return _Sum((self[0] + other[0],))
 
 
-def _sum_of(part: Part, weight: Any) -> _Sum:
+def _sum_of(part: DataPart, weight: Any) -> _Sum:
     return _Sum((float(np.sum(at(weight, part))),))
 
 
@@ -188,12 +188,12 @@ def _reduced(values: Sequence[Any], task: Callable[..., Any]) -> Any:
     """The sum over all rows of what a task makes of some values."""
     columns = columns_in(values)
     if not columns:  # in memory after all
-        return task(Part(slice(0, len(values[0])), {}), *values)
+        return task(DataPart(slice(0, len(values[0])), {}), *values)
     table: Table = table_of(columns)
     return table.reduce(columns, partial(_applied, task=task, values=tuple(values)), _READ, lambda _: None)
 
 
-def _applied(part: Part, task: Callable[..., Any], values: tuple[Any, ...]) -> Any:
+def _applied(part: DataPart, task: Callable[..., Any], values: tuple[Any, ...]) -> Any:
     return task(part, *values)
 
 

@@ -33,7 +33,7 @@ from varopt.model.maps import (
     times,
 )
 from varopt.model.points import ordered, split
-from varopt.places import Part, Stored, at
+from varopt.places import DataPart, Stored, at
 
 if TYPE_CHECKING:
     from varopt.model._objective import Objective
@@ -305,7 +305,7 @@ class Offset(NamedTuple):
     def rows(self, index: Any) -> Offset:
         return self if self.array is None else self._replace(array=self.array[index])
 
-    def at(self, part: Part) -> Offset:
+    def at(self, part: DataPart) -> Offset:
         """The rows of a part of data that are not in memory."""
         return self if self.array is None else self._replace(array=at(self.array, part))
 
@@ -419,7 +419,7 @@ class Affine(Expression):
         constant = (self.constant.array,) if isinstance(self.constant.array, Stored) else ()
         return (*constant, *(found for linear in self.maps.values() for found in stored_in(linear)))
 
-    def at(self, part: Part) -> Affine:
+    def at(self, part: DataPart) -> Affine:
         """The entries that belong to a part of data that are not in memory."""
         return Affine({v: map_at(m, part) for v, m in self.maps.items()}, self.constant.at(part), (part.count,))
 

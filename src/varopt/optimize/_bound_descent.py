@@ -114,7 +114,7 @@ def minimize_bound(
     BoundResult
     """
     _check_options(schedule, iterations)
-    run = _Run(bound, Coordinates.of(bound, parameters), tol, iterations, callback, time_limit, Progress(progress))
+    run = _Run(bound, FreeParameters.of(bound, parameters), tol, iterations, callback, time_limit, Progress(progress))
     status: Status | None = None
     try:
         run.descend()
@@ -141,7 +141,7 @@ def _check_options(schedule: Any, iterations: Any) -> None:
         raise ValueError(f"iterations must be an integer of at least 1; got {iterations!r}.")
 
 
-# -- Coordinates without ends -----------------------------------------------------------------------------------------
+# -- Coordinates without ends ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -209,13 +209,13 @@ class Coordinate:
 
 
 @dataclass(frozen=True)
-class Coordinates:
+class FreeParameters:
     """The parameters that move, laid end to end."""
 
     parts: tuple[Coordinate, ...]
 
     @classmethod
-    def of(cls, bound: Bound, parameters: Any) -> Coordinates:
+    def of(cls, bound: Bound, parameters: Any) -> FreeParameters:
         """The chosen parameters of a bound's family."""
         available = {}
         for c in bound._target.components:
@@ -292,7 +292,7 @@ class _Run:
     """A descent: the bound where it stands, and what is known of the optimum."""
 
     def __init__(
-        self, bound: Bound, coordinates: Coordinates, tol: float, iterations: int | None,
+        self, bound: Bound, coordinates: FreeParameters, tol: float, iterations: int | None,
         callback: Callable[[BoundPath], Any] | None, time_limit: float | None, line: Progress,
     ) -> None:  # fmt: skip
         self.start, self.coordinates, self.tol, self.callback, self.line = bound, coordinates, tol, callback, line

@@ -24,8 +24,8 @@ from varopt.solvers.discrete import (
     SEARCHES,
     Collector,
     Energy,
-    Pool,
     RunEnded,
+    SolutionPool,
     energy_of,
     is_symmetric,
     population_search,
@@ -172,11 +172,11 @@ def _look_for_more(energy: Energy, state: State, most: int, rng: np.random.Gener
     state.pool = collector.points
 
 
-def _pool(energy: Energy, state: State, most: int) -> Pool:
+def _pool(energy: Energy, state: State, most: int) -> SolutionPool:
     """The best point and others, polished or not, with their own energies."""
     known = {x.tobytes(): x for x in (state.x, *(np.asarray(x, dtype=np.float64) for x in state.pool))}
     points = np.array([*known.values()])[:most]
-    return Pool.of(points, np.asarray(energy.value(points.T)))
+    return SolutionPool.of(points, np.asarray(energy.value(points.T)))
 
 
 def _conclude(

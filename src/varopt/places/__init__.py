@@ -1,15 +1,15 @@
 """Where rows live when they are not in memory: files, chunks, clusters and devices, read part by part."""
 
 from varopt.places._device import DeviceColumn, OnDevice, to_host
-from varopt.places._stored import Column, Derived, Part, Stored, Table, at, columns_in, joined
+from varopt.places._stored import DataColumn, DataPart, Derived, Stored, Table, at, columns_in, joined
 from varopt.places._together import as_stored, rows, table_of
 
 __all__ = [
-    "Column",
+    "DataColumn",
+    "DataPart",
     "Derived",
     "DeviceColumn",
     "OnDevice",
-    "Part",
     "Stored",
     "Table",
     "as_stored",

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from varopt.places._stored import Column, Part, Table
+from varopt.places._stored import DataColumn, DataPart, Table
 
 __all__ = ["ChunkColumn", "InChunks", "OfIterable"]
 
@@ -20,26 +20,26 @@ class InChunks(Table):
     """Chunks ``(X, y)`` or ``(X, y, weight)`` in an order that is always the same."""
 
     where = "read in chunks"
-    X: Column
-    y: Column | None = None
-    weight: Column | None = None
+    X: DataColumn
+    y: DataColumn | None = None
+    weight: DataColumn | None = None
 
     @abstractmethod
     def chunks(self, rows: int) -> Iterator[tuple[NDArray[Any], ...]]:
         """The arrays, chunk by chunk, of about so many rows if the source lets one choose."""
 
     @property
-    def _held(self) -> list[Column]:
+    def _held(self) -> list[DataColumn]:
         return [c for c in (self.X, self.y, self.weight) if c is not None]
 
-    def parts(self, columns: Sequence[Column], rows: int) -> Iterator[Callable[[], Part]]:
+    def parts(self, columns: Sequence[DataColumn], rows: int) -> Iterator[Callable[[], DataPart]]:
         """The chunks; longer ones are cut."""
         start = 0
         for arrays in self.chunks(rows):
             for first in range(0, len(arrays[0]), rows):
                 cut = [array[first : first + rows] for array in arrays]
                 index = slice(start, start + len(cut[0]))
-                part = Part(index, {c.key: array for c, array in zip(self._held, cut, strict=True)})
+                part = DataPart(index, {c.key: array for c, array in zip(self._held, cut, strict=True)})
                 start = index.stop
                 if start > self.count:
                     self._other_length(start)
@@ -54,7 +54,7 @@ class InChunks(Table):
             " they are started."
         )
 
-    def sample(self, columns: Sequence[Column], rows: int, rng: np.random.Generator) -> Part:
+    def sample(self, columns: Sequence[DataColumn], rows: int, rng: np.random.Generator) -> DataPart:
         """Rows at random from every chunk, in one pass."""
         index, found = [], {c.key: [] for c in columns}  # type: ignore[var-annotated]
         for read in self.parts(columns, 1 << 30):
@@ -65,10 +65,10 @@ class InChunks(Table):
             index.append(start + chosen)
             for c in columns:
                 found[c.key].append(part.arrays[c.key][chosen])
-        return Part(np.concatenate(index), {key: np.concatenate(pieces) for key, pieces in found.items()})
+        return DataPart(np.concatenate(index), {key: np.concatenate(pieces) for key, pieces in found.items()})
 
 
-class ChunkColumn(Column):
+class ChunkColumn(DataColumn):
     """What every chunk holds at one place."""
 
 
@@ -137,12 +137,12 @@ class OfIterable(InChunks):
         self.count = count
         columns = [ChunkColumn(self, (count, *a.shape[1:]), a.dtype, n) for a, n in zip(first, "Xyw", strict=False)]
         self.X, self.y, self.weight = (*columns, None, None)[:3]  # type: ignore[assignment]
-        self._kept = Part(index, {c.key: a for c, a in zip(columns, kept, strict=True)})
+        self._kept = DataPart(index, {c.key: a for c, a in zip(columns, kept, strict=True)})
 
-    def sample(self, columns: Sequence[Column], rows: int, rng: np.random.Generator) -> Part:
+    def sample(self, columns: Sequence[DataColumn], rows: int, rng: np.random.Generator) -> DataPart:
         """Of the rows that were kept when they were counted."""
         size = self._kept.count
         chosen = slice(None) if size <= rows else np.sort(rng.choice(size, rows, replace=False))
-        return Part(
+        return DataPart(
             np.asarray(self._kept.index)[chosen], {key: array[chosen] for key, array in self._kept.arrays.items()}
         )

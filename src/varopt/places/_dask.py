@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from varopt.places._stored import Column, Part, Table
+from varopt.places._stored import DataColumn, DataPart, Table
 
 __all__ = ["DaskColumn", "OnCluster", "is_dask", "of_dask", "together"]
 
@@ -20,7 +20,7 @@ def is_dask(value: Any) -> bool:
     return type(value).__module__.split(".")[0] in ("dask", "dask_expr") and hasattr(value, "to_delayed")
 
 
-class DaskColumn(Column):
+class DaskColumn(DataColumn):
     """An array of Dask, or columns of a frame, by their partitions."""
 
     table: OnCluster
@@ -46,7 +46,7 @@ class OnCluster(Table):
     def _starts(self) -> list[int]:
         return [0, *np.cumsum(self.lengths).tolist()]
 
-    def parts(self, columns: Sequence[Column], rows: int) -> Iterator[Callable[[], Part]]:
+    def parts(self, columns: Sequence[DataColumn], rows: int) -> Iterator[Callable[[], DataPart]]:
         """The partitions, brought here one by one."""
         dask = _dask()
         for i, start in enumerate(self._starts[:-1]):
@@ -54,7 +54,7 @@ class OnCluster(Table):
                 wanted = dask.delayed(_part)(start, _keys(columns), *_partitions(columns, i))
                 yield wanted.compute
 
-    def sample(self, columns: Sequence[Column], rows: int, rng: np.random.Generator) -> Part:
+    def sample(self, columns: Sequence[DataColumn], rows: int, rng: np.random.Generator) -> DataPart:
         """Rows at random from every partition, in proportion."""
         dask = _dask()
         tasks, starts = [], self._starts
@@ -64,13 +64,13 @@ class OnCluster(Table):
             if length and wanted:
                 tasks.append(dask.delayed(_drawn)(wanted, seed, starts[i], _keys(columns), *_partitions(columns, i)))
         drawn = dask.compute(*tasks)
-        return Part(
+        return DataPart(
             np.concatenate([part.index for part in drawn]),
             {c.key: np.concatenate([part.arrays[c.key] for part in drawn]) for c in columns},
         )
 
     def reduce(
-        self, columns: Sequence[Column], task: Callable[[Part], Any], rows: int, tick: Callable[[int], None]
+        self, columns: Sequence[DataColumn], task: Callable[[DataPart], Any], rows: int, tick: Callable[[int], None]
     ) -> Any:
         """One task for each partition, and a tree of sums: what comes back is as small as one of them."""
         dask = _dask()
@@ -95,34 +95,34 @@ def _dask() -> Any:
     return dask
 
 
-def _keys(columns: Sequence[Column]) -> list[str]:
+def _keys(columns: Sequence[DataColumn]) -> list[str]:
     return [c.key for c in columns]
 
 
-def _partitions(columns: Sequence[Column], i: int) -> list[Any]:
+def _partitions(columns: Sequence[DataColumn], i: int) -> list[Any]:
     return [c.partitions[i] for c in columns if isinstance(c, DaskColumn)]
 
 
 # -- What runs on the workers ------------------------------------------------------------------------------------------
 
 
-def _part(start: int, keys: list[str], *arrays: Any) -> Part:
+def _part(start: int, keys: list[str], *arrays: Any) -> DataPart:
     read = [np.asarray(array) for array in arrays]
-    return Part(slice(start, start + len(read[0])), dict(zip(keys, read, strict=True)))
+    return DataPart(slice(start, start + len(read[0])), dict(zip(keys, read, strict=True)))
 
 
-def _drawn(rows: int, seed: int, start: int, keys: list[str], *arrays: Any) -> Part:
+def _drawn(rows: int, seed: int, start: int, keys: list[str], *arrays: Any) -> DataPart:
     part = _part(start, keys, *arrays)
     chosen = np.random.default_rng(seed).choice(part.count, min(rows, part.count), replace=False)
     return part.take(np.sort(chosen))
 
 
-def _done(task: Callable[[Part], Any], start: int, keys: list[str], *arrays: Any) -> Any:
+def _done(task: Callable[[DataPart], Any], start: int, keys: list[str], *arrays: Any) -> Any:
     part, total = _part(start, keys, *arrays), None
     for first in range(0, part.count, _ROWS):
         cut = slice(first, min(first + _ROWS, part.count))
         index = slice(start + cut.start, start + cut.stop)
-        done = task(Part(index, {key: array[cut] for key, array in part.arrays.items()}))
+        done = task(DataPart(index, {key: array[cut] for key, array in part.arrays.items()}))
         total = done if total is None else total + done
     return total
 

@@ -10,7 +10,7 @@ import numpy as np
 from array_api_compat import array_namespace, device, is_cupy_array, is_jax_array, is_torch_array, size
 from numpy.typing import NDArray
 
-from varopt.places._stored import Column, Part, Table
+from varopt.places._stored import DataColumn, DataPart, Table
 
 __all__ = ["DeviceColumn", "OnDevice", "is_device_array", "on_device", "to_host"]
 
@@ -57,29 +57,29 @@ class OnDevice(Table):
         except (TypeError, RuntimeError) as reason:
             raise ValueError(f"the device {self.device} has no double precision, which proofs need.") from reason
 
-    def parts(self, columns: Sequence[Column], rows: int) -> Iterator[Callable[[], Part]]:
+    def parts(self, columns: Sequence[DataColumn], rows: int) -> Iterator[Callable[[], DataPart]]:
         """Copies on the host, part by part."""
         for start in range(0, self.count, rows):
             index = slice(start, min(start + rows, self.count))
             yield lambda index=index: self._brought(columns, index)  # type: ignore[misc]
 
-    def _brought(self, columns: Sequence[Column], index: Any) -> Part:
-        return Part(index, {c.key: to_host(c.array[index]) for c in columns if isinstance(c, DeviceColumn)})
+    def _brought(self, columns: Sequence[DataColumn], index: Any) -> DataPart:
+        return DataPart(index, {c.key: to_host(c.array[index]) for c in columns if isinstance(c, DeviceColumn)})
 
-    def sample(self, columns: Sequence[Column], rows: int, rng: np.random.Generator) -> Part:
+    def sample(self, columns: Sequence[DataColumn], rows: int, rng: np.random.Generator) -> DataPart:
         """One row at random in each of as many equal parts."""
         edges = np.linspace(0, self.count, min(rows, self.count) + 1).astype(np.intp)
         index = edges[:-1] + (rng.random(edges.size - 1) * np.diff(edges)).astype(np.intp)
         return self.rows(columns, index)
 
-    def rows(self, columns: Sequence[Column], index: NDArray[np.intp]) -> Part:
+    def rows(self, columns: Sequence[DataColumn], index: NDArray[np.intp]) -> DataPart:
         """Some rows, on the host."""
         there = self.xp.asarray(index, device=self.device)
         taken = {c.key: to_host(self.xp.take(c.array, there, axis=0)) for c in columns if isinstance(c, DeviceColumn)}
-        return Part(index, taken)
+        return DataPart(index, taken)
 
 
-class DeviceColumn(Column):
+class DeviceColumn(DataColumn):
     """An array on a device, as it is."""
 
     def __init__(self, table: OnDevice, array: Any, name: str = "") -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from varopt.places._stored import Column, Part, Table
+from varopt.places._stored import DataColumn, DataPart, Table
 
 __all__ = ["FileColumn", "RowsOfFile", "npy", "of_memmap"]
 
@@ -61,25 +61,25 @@ class RowsOfFile(Table):
         view[: len(data)] = data
         return len(data)
 
-    def parts(self, columns: Sequence[Column], rows: int) -> Iterator[Callable[[], Part]]:
+    def parts(self, columns: Sequence[DataColumn], rows: int) -> Iterator[Callable[[], DataPart]]:
         """All rows, in order."""
         for start in range(0, self.count, rows):
             index = slice(start, min(start + rows, self.count))
-            yield lambda index=index: Part(index, self.slice(columns, index))  # type: ignore[misc]
+            yield lambda index=index: DataPart(index, self.slice(columns, index))  # type: ignore[misc]
 
-    def slice(self, columns: Sequence[Column], index: slice) -> dict[str, NDArray[Any]]:
+    def slice(self, columns: Sequence[DataColumn], index: slice) -> dict[str, NDArray[Any]]:
         """What some rows of columns are."""
         if self._state() != self._stamp:
             raise ValueError(f"{self.path} was changed while it was read: start again once it is complete.")
         buffer = self._read(index.start, index.stop)
         return {c.key: c.seen(buffer, index.stop - index.start) for c in columns if isinstance(c, FileColumn)}
 
-    def sample(self, columns: Sequence[Column], rows: int, rng: np.random.Generator) -> Part:
+    def sample(self, columns: Sequence[DataColumn], rows: int, rng: np.random.Generator) -> DataPart:
         """Short stretches, one at random in each of as many equal parts of the file."""
         starts, length = stretches(self.count, rows, rng)
         index = (starts[:, None] + np.arange(length)).ravel()
         pieces = [self.slice(columns, slice(int(s), int(s) + length)) for s in starts]
-        return Part(index, {c.key: np.concatenate([piece[c.key] for piece in pieces]) for c in columns})
+        return DataPart(index, {c.key: np.concatenate([piece[c.key] for piece in pieces]) for c in columns})
 
     def locate(self, row: int) -> str:
         return f"row {row} of {self.path}"
@@ -94,7 +94,7 @@ def stretches(count: int, rows: int, rng: np.random.Generator) -> tuple[NDArray[
     return edges[:-1] + (rng.random(pieces) * (np.maximum(room, 0) + 1)).astype(np.intp), length
 
 
-class FileColumn(Column):
+class FileColumn(DataColumn):
     """Entries at a fixed place in every row of a file."""
 
     def __init__(self, table: RowsOfFile, place: int, array: NDArray[Any], name: str = "") -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Column", "Derived", "Part", "Stored", "Table", "at", "columns_in", "joined"]
+__all__ = ["DataColumn", "DataPart", "Derived", "Stored", "Table", "at", "columns_in", "joined"]
 
 Index = slice | NDArray[np.intp]
 
@@ -23,7 +23,7 @@ _THREADS = 8  # that work on parts side by side: more wait for memory
 
 
 @dataclass
-class Part:
+class DataPart:
     """Some rows of a table, and what was read of them.
 
     Attributes
@@ -46,10 +46,10 @@ class Part:
         """The number in the whole of a row of the part."""
         return self.index.start + position if isinstance(self.index, slice) else int(self.index[position])
 
-    def take(self, chosen: NDArray[np.intp]) -> Part:
+    def take(self, chosen: NDArray[np.intp]) -> DataPart:
         """Some of its rows, as a copy."""
         index = self.index.start + chosen if isinstance(self.index, slice) else self.index[chosen]
-        return Part(index, {key: array[chosen] for key, array in self.arrays.items()})
+        return DataPart(index, {key: array[chosen] for key, array in self.arrays.items()})
 
     @property
     def bytes(self) -> int:
@@ -57,11 +57,11 @@ class Part:
         return sum(array.nbytes for array in self.arrays.values())
 
 
-def joined(parts: Sequence[Part]) -> Part:
+def joined(parts: Sequence[DataPart]) -> DataPart:
     """Several parts as one, in the order of their rows."""
     parts = sorted(parts, key=lambda part: part.row(0))
     index = np.concatenate([np.r_[p.index] if isinstance(p.index, slice) else p.index for p in parts])
-    return Part(index, {key: np.concatenate([p.arrays[key] for p in parts]) for key in parts[0].arrays})
+    return DataPart(index, {key: np.concatenate([p.arrays[key] for p in parts]) for key in parts[0].arrays})
 
 
 class Table(ABC):
@@ -73,11 +73,11 @@ class Table(ABC):
     sample_reads: int = 0  # passes that it takes to draw a sample
 
     @abstractmethod
-    def parts(self, columns: Sequence[Column], rows: int) -> Iterator[Callable[[], Part]]:
+    def parts(self, columns: Sequence[DataColumn], rows: int) -> Iterator[Callable[[], DataPart]]:
         """All rows, about so many at a time: functions that read a part, one after another and from any thread."""
 
     @abstractmethod
-    def sample(self, columns: Sequence[Column], rows: int, rng: np.random.Generator) -> Part:
+    def sample(self, columns: Sequence[DataColumn], rows: int, rng: np.random.Generator) -> DataPart:
         """So many rows from all over the table, in its order."""
 
     def locate(self, row: int) -> str:
@@ -85,7 +85,7 @@ class Table(ABC):
         return f"row {row}"
 
     def reduce(
-        self, columns: Sequence[Column], task: Callable[[Part], Any], rows: int, tick: Callable[[int], None]
+        self, columns: Sequence[DataColumn], task: Callable[[DataPart], Any], rows: int, tick: Callable[[int], None]
     ) -> Any:
         """The sum of what a task makes of every part, in their order; here, in threads.
 
@@ -109,7 +109,7 @@ class Table(ABC):
         return total
 
 
-def _read_and_do(read: Callable[[], Part], task: Callable[[Part], Any]) -> tuple[int, Any]:
+def _read_and_do(read: Callable[[], DataPart], task: Callable[[DataPart], Any]) -> tuple[int, Any]:
     part = read()
     return part.count, task(part)
 
@@ -150,11 +150,11 @@ class Stored(ABC):
         return self.columns()[0].table.where
 
     @abstractmethod
-    def read(self, part: Part) -> NDArray[Any]:
+    def read(self, part: DataPart) -> NDArray[Any]:
         """Its rows that belong to a part."""
 
     @abstractmethod
-    def columns(self) -> list[Column]:
+    def columns(self) -> list[DataColumn]:
         """What has to be read for it."""
 
     def __mul__(self, factor: Any) -> Any:
@@ -208,7 +208,7 @@ class _Plus:
         return values + self.number
 
 
-class Column(Stored):
+class DataColumn(Stored):
     """A column of a table, or several side by side as a matrix."""
 
     def __init__(self, table: Table, shape: tuple[int, ...], dtype: Any, name: str = "") -> None:
@@ -219,10 +219,10 @@ class Column(Stored):
     def name(self) -> str:
         return self._name or super().name
 
-    def read(self, part: Part) -> NDArray[Any]:
+    def read(self, part: DataPart) -> NDArray[Any]:
         return part.arrays[self.key]
 
-    def columns(self) -> list[Column]:
+    def columns(self) -> list[DataColumn]:
         return [self]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -251,21 +251,21 @@ class Derived(Stored):
     def name(self) -> str:
         return str(next(source.name for source in self.sources if isinstance(source, Stored)))
 
-    def read(self, part: Part) -> NDArray[Any]:
+    def read(self, part: DataPart) -> NDArray[Any]:
         return self.function(*(at(source, part) for source in self.sources))
 
-    def columns(self) -> list[Column]:
+    def columns(self) -> list[DataColumn]:
         return columns_in(self.sources)
 
 
-def at(value: Any, part: Part) -> Any:
+def at(value: Any, part: DataPart) -> Any:
     """The rows of a part of what is stored, or of an array in memory; a number as it is."""
     if isinstance(value, Stored):
         return value.read(part)
     return value if np.ndim(value) == 0 else np.asarray(value)[part.index]
 
 
-def columns_in(values: Sequence[Any]) -> list[Column]:
+def columns_in(values: Sequence[Any]) -> list[DataColumn]:
     """The columns that have to be read for some values, each once."""
     found = {c.key: c for value in values if isinstance(value, Stored) for c in value.columns()}
     return list(found.values())

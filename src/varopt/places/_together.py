@@ -14,7 +14,7 @@ from varopt.places._dask import DaskColumn, is_dask, of_dask, together
 from varopt.places._device import OnDevice, is_device_array, lies_elsewhere, on_device
 from varopt.places._files import RowsOfFile, npy, of_memmap, stretches
 from varopt.places._parquet import OfDataset, dataset_of, is_dataset
-from varopt.places._stored import Column, Part, Stored, Table
+from varopt.places._stored import DataColumn, DataPart, Stored, Table
 
 __all__ = ["SMALL", "Files", "as_stored", "rows", "table_of"]
 
@@ -29,30 +29,30 @@ class Files(Table):
     def __init__(self, tables: Sequence[RowsOfFile]) -> None:
         self.tables, self.count = tuple(tables), tables[0].count
 
-    def _slice(self, columns: Sequence[Column], index: slice) -> Part:
+    def _slice(self, columns: Sequence[DataColumn], index: slice) -> DataPart:
         arrays: dict[str, NDArray[Any]] = {}
         for table in self.tables:
             arrays |= table.slice([c for c in columns if c.table is table], index)
-        return Part(index, arrays)
+        return DataPart(index, arrays)
 
-    def parts(self, columns: Sequence[Column], rows: int) -> Iterator[Callable[[], Part]]:
+    def parts(self, columns: Sequence[DataColumn], rows: int) -> Iterator[Callable[[], DataPart]]:
         """All rows, in order."""
         for start in range(0, self.count, rows):
             index = slice(start, min(start + rows, self.count))
             yield lambda index=index: self._slice(columns, index)  # type: ignore[misc]
 
-    def sample(self, columns: Sequence[Column], rows: int, rng: np.random.Generator) -> Part:
+    def sample(self, columns: Sequence[DataColumn], rows: int, rng: np.random.Generator) -> DataPart:
         """Short stretches, the same of all files."""
         starts, length = stretches(self.count, rows, rng)
         pieces = [self._slice(columns, slice(int(s), int(s) + length)).arrays for s in starts]
         index = (starts[:, None] + np.arange(length)).ravel()
-        return Part(index, {c.key: np.concatenate([piece[c.key] for piece in pieces]) for c in columns})
+        return DataPart(index, {c.key: np.concatenate([piece[c.key] for piece in pieces]) for c in columns})
 
     def locate(self, row: int) -> str:
         return self.tables[0].locate(row)
 
 
-def table_of(columns: Sequence[Column]) -> Table:
+def table_of(columns: Sequence[DataColumn]) -> Table:
     """The one table that columns are read from together; a `ValueError` where there is none."""
     tables = list({id(c.table): c.table for c in columns}.values())
     if len(tables) > 1 and all(isinstance(table, OnDevice) for table in tables):
@@ -166,7 +166,7 @@ def _like(first: DaskColumn, other: Any) -> Any:
 class _Arrays:
     """The columns of files that hold one array each, or of arrays on a device."""
 
-    def __init__(self, X: Column, y: Column | None, weight: Column | None) -> None:
+    def __init__(self, X: DataColumn, y: DataColumn | None, weight: DataColumn | None) -> None:
         self.X, self.y, self.weight, self.count = X, y, weight, X.shape[0]
         table_of([c for c in (X, y, weight) if c is not None])
 

@@ -36,7 +36,7 @@ from varopt.solvers.natural_gradient import (
     umda,
 )
 
-__all__ = ["METHODS", "Plan", "build"]
+__all__ = ["METHODS", "SearchPlan", "build"]
 
 Array = NDArray[np.float64]
 
@@ -73,7 +73,7 @@ Known = tuple[Array, Array]
 
 
 @dataclass(frozen=True)
-class Plan:
+class SearchPlan:
     """What a search was asked for, as far as its method depends on it.
 
     `start` is a latent point, `sigma` a fraction of the box, `batch` how many points are evaluated at once, at least.
@@ -88,7 +88,7 @@ class Plan:
     noisy: bool = False
 
 
-def build(plan: Plan, population: int | None = None, batch: int = 1) -> tuple[str, Update]:
+def build(plan: SearchPlan, population: int | None = None, batch: int = 1) -> tuple[str, Update]:
     """The update that a plan names for its layout, with the name of what ``auto`` chose."""
     method, layout = plan.method, plan.layout
     if method not in METHODS:
@@ -110,7 +110,7 @@ def build(plan: Plan, population: int | None = None, batch: int = 1) -> tuple[st
     return f"process > {base}", Handover(first, length or 100, after)
 
 
-def _base(plan: Plan) -> str:
+def _base(plan: SearchPlan) -> str:
     """What goes on when a model is used up, or there is none."""
     layout = plan.layout
     numbers = layout.real.size + layout.integer.size
@@ -121,7 +121,7 @@ def _base(plan: Plan) -> str:
     return "lq" if layout.real.size == layout.columns <= SURROGATE_UP_TO and not plan.noisy else "cma"
 
 
-def _length(plan: Plan) -> int:
+def _length(plan: SearchPlan) -> int:
     """How many evaluations of a run a Gaussian process proposes; none where they are many, and so are cheap."""
     layout, budget = plan.layout, plan.budget
     if budget is None or budget > SMALL or layout.permutations or layout.columns > MODELLED_UP_TO:
@@ -129,7 +129,7 @@ def _length(plan: Plan) -> int:
     return min(budget, PROCESS_REALS if layout.real.size == layout.columns else PROCESS_MIXED)
 
 
-def _sampled(method: str, plan: Plan, population: int | None, batch: int, known: Known | None = None) -> Update:
+def _sampled(method: str, plan: SearchPlan, population: int | None, batch: int, known: Known | None = None) -> Update:
     """A rule that moves a distribution."""
     layout, start = plan.layout, plan.start
     orders = [np.arange(where.start, where.stop) for where in layout.permutations]

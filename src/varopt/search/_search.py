@@ -23,7 +23,7 @@ from varopt.search._coding import Coding
 from varopt.search._dimensions import Box, Dimension
 from varopt.search._incumbent import Averaged, Best, Contender, Lowest
 from varopt.search._kept import Kept
-from varopt.search._methods import Plan, build
+from varopt.search._methods import SearchPlan, build
 from varopt.search._plot import plot_history
 from varopt.search._space import Space, SpaceLayout, as_space
 from varopt.search.journal import Journal, Record
@@ -109,7 +109,7 @@ class Search(Kept):
             "batch": None if batch is None else whole("batch", batch, 1),
         }  # fmt: skip
         latent = None if start is None else self._coding.latent(start[None])[0]
-        self._plan = Plan(method, self._layout, self._coding, latent, sigma, budget, self.noisy)
+        self._plan = SearchPlan(method, self._layout, self._coding, latent, sigma, budget, self.noisy)
         self.method, self._model = build(self._plan, population, batch or population or 1)
         self._rng = np.random.default_rng(self.seed)
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from varopt._verified import Definiteness, definiteness
 from varopt.model._affine import Affine, Expression, Variable
 from varopt.model.maps import Map, times
-from varopt.places import Part, Stored, at, columns_in, table_of
+from varopt.places import DataPart, Stored, at, columns_in, table_of
 from varopt.terms import AFFINE, CONCAVE, CONVEX, UNKNOWN, Curvature, PiecewisePolynomial
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ class TermBlock(_RowBlock):
         weights = (self.weights,) if isinstance(self.weights, Stored) else ()
         return (*self.argument.stored, *weights)
 
-    def at(self, part: Part) -> TermBlock:
+    def at(self, part: DataPart) -> TermBlock:
         """The rows that belong to a part of data that are not in memory."""
         return TermBlock(self.term.take(part.index), self.argument.at(part), at(self.weights, part))
 

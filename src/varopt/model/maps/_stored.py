@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from varopt.model.maps._base import Map
 from varopt.model.maps._combinations import Composition, HStack, Scaled, Sum
 from varopt.model.maps._dense import Matrix
-from varopt.places import Part, Stored, at
+from varopt.places import DataPart, Stored, at
 
 __all__ = ["StoredMatrix", "map_at", "stored_in"]
 
@@ -48,38 +48,38 @@ class StoredMatrix(Map):
 
 
 @singledispatch
-def map_at(linear: Map, part: Part) -> Map:
+def map_at(linear: Map, part: DataPart) -> Map:
     """The rows of a map that belong to a part of the data."""
     return linear.rows(part.index)
 
 
 @map_at.register
-def _(linear: StoredMatrix, part: Part) -> Map:
+def _(linear: StoredMatrix, part: DataPart) -> Map:
     return Matrix(as_double(linear.stored, part))
 
 
 @map_at.register
-def _(linear: Scaled, part: Part) -> Map:
+def _(linear: Scaled, part: DataPart) -> Map:
     return Scaled(at(linear.scale, part), map_at(linear.inner, part))
 
 
 @map_at.register
-def _(linear: Composition, part: Part) -> Map:
+def _(linear: Composition, part: DataPart) -> Map:
     return Composition(map_at(linear.outer, part), linear.inner)
 
 
 @map_at.register
-def _(linear: Sum, part: Part) -> Map:
+def _(linear: Sum, part: DataPart) -> Map:
     return Sum([map_at(inner, part) for inner in linear.parts])
 
 
 @map_at.register
-def _(linear: HStack, part: Part) -> Map:
+def _(linear: HStack, part: DataPart) -> Map:
     parts = [(None if inner is None else map_at(inner, part), columns) for inner, columns in linear.parts]
     return HStack(part.count, parts)
 
 
-def as_double(stored: Stored, part: Part) -> Vector:
+def as_double(stored: Stored, part: DataPart) -> Vector:
     """Rows of a stored matrix side by side, in double precision: of a part, never of the whole."""
     read = stored.read(part)
     if read.dtype.kind in "iu" and read.dtype.itemsize > 4 and read.size and np.abs(read).max() > 2**53:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from varopt.composite import Rows, composite, rows_of
 from varopt.model import Objective
 from varopt.optimize.anywhere._problem import Problem
-from varopt.places import Part
+from varopt.places import DataPart
 
 __all__ = ["Band", "band_of", "strayed", "typical_lengths"]
 
@@ -55,7 +55,7 @@ class Band(NamedTuple):
         return Band(share * self.factor, reaches, [min(1.0, share * s) for s in self.shares], least)
 
 
-def band_of(problem: Problem, sample: Part, x: Vector, whole: int) -> Band:
+def band_of(problem: Problem, sample: DataPart, x: Vector, whole: int) -> Band:
     """The band around the optimum x of a sample of rows, for so many in all."""
     scale = whole / sample.count
     rows = [rows_of(block.at(sample), problem.variables) for block in problem.blocks]
@@ -99,7 +99,7 @@ def _curvature(rows: Rows, z: Vector, size: int) -> Vector:
     return weights
 
 
-def typical_lengths(problem: Problem, sample: Part, x: Vector) -> list[float]:
+def typical_lengths(problem: Problem, sample: DataPart, x: Vector) -> list[float]:
     """The typical distance of rows from a knot, for each block."""
     lengths = []
     for block in problem.blocks:
@@ -109,7 +109,7 @@ def typical_lengths(problem: Problem, sample: Part, x: Vector) -> list[float]:
     return lengths
 
 
-def strayed(problem: Problem, kept: Sequence[Part | None], step: Vector, factor: Vector) -> bool:
+def strayed(problem: Problem, kept: Sequence[DataPart | None], step: Vector, factor: Vector) -> bool:
     """Whether a step takes rows farther than the band that they were kept in: then others may have left it."""
     for block, part in zip(problem.blocks, kept, strict=True):
         if part is not None and block.term.knots:

@@ -25,7 +25,7 @@ from varopt.model import Variable
 from varopt.model.blocks import TermBlock
 from varopt.model.maps import Composition, Map, Scaled, Selection, StoredMatrix
 from varopt.optimize.anywhere._sweep import BadRow, Moments, Moved, Sweep, Swept, find_bad
-from varopt.places import Column, Derived, DeviceColumn, OnDevice, Part, to_host
+from varopt.places import DataColumn, DataPart, Derived, DeviceColumn, OnDevice, to_host
 
 __all__ = ["DeviceRows"]
 
@@ -55,7 +55,7 @@ class DeviceRows:
     block: TermBlock
     variables: tuple[Variable, ...]
     table: OnDevice
-    columns: Sequence[Column]
+    columns: Sequence[DataColumn]
 
     def __post_init__(self) -> None:
         self.term = self.block.term
@@ -362,7 +362,7 @@ class DeviceRows:
         value = self._full(features, ones)
         return EnclosedSum(value.astype(np.longdouble), np.abs(value), error)
 
-    def _near(self, rows: _Rows, z: Any, request: Sweep) -> tuple[Any, Part | None]:
+    def _near(self, rows: _Rows, z: Any, request: Sweep) -> tuple[Any, DataPart | None]:
         """The rows to keep, there and here."""
         xp = self.xp
         index = None

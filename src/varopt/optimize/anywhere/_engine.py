@@ -29,10 +29,10 @@ from varopt.optimize.anywhere._device import DeviceRows
 from varopt.optimize.anywhere._path import Reached, follow, on_sample, unit_of
 from varopt.optimize.anywhere._problem import Problem
 from varopt.optimize.anywhere._sweep import BadRow, Moments, Sweep, Swept, inspect
-from varopt.places import OnDevice, Part, joined
+from varopt.places import DataPart, OnDevice, joined
 from varopt.solvers import State
 
-__all__ = ["Options", "TooLittleMemory", "run", "value_of"]
+__all__ = ["RunOptions", "TooLittleMemory", "run", "value_of"]
 
 Vector = NDArray[np.float64]
 Minimize = Callable[..., Result]
@@ -56,7 +56,7 @@ class TooLittleMemory(ValueError):
     """What `memory` allows is too little for the problem."""
 
 
-class Options(NamedTuple):
+class RunOptions(NamedTuple):
     """What a run was asked for."""
 
     tol: float
@@ -65,7 +65,7 @@ class Options(NamedTuple):
     seed: int = 0
 
 
-def solve(problem: Problem, state: State, options: Options) -> Generator[Ask, Any, None]:
+def solve(problem: Problem, state: State, options: RunOptions) -> Generator[Ask, Any, None]:
     """Lower the bracket of `state`, by passes over the data."""
     entries = problem.count * (problem.size + 2)
     most = options.memory // (_COPIES * problem.row_bytes)
@@ -79,7 +79,7 @@ def solve(problem: Problem, state: State, options: Options) -> Generator[Ask, An
     cheap = isinstance(problem.table, OnDevice)  # passes cost less than rows on the host
     if cheap:
         wanted = min(wanted, max(_PILOT, _PILOT_SHARE * problem.size))
-    sample: Part = yield Ask(rows=wanted)
+    sample: DataPart = yield Ask(rows=wanted)
     if cheap and problem.knotted:
         x = state.latest = on_sample(problem, sample)
         yield from _closer(problem, state, options, x, sample, cheap)
@@ -99,7 +99,7 @@ def solve(problem: Problem, state: State, options: Options) -> Generator[Ask, An
 
 
 def _closer(
-    problem: Problem, state: State, options: Options, x: Vector, sample: Part, cheap: bool
+    problem: Problem, state: State, options: RunOptions, x: Vector, sample: DataPart, cheap: bool
 ) -> Generator[Ask, Any, None]:
     """By the path on all rows, until few enough are near a knot to be kept."""
     few = options.memory // (_COPIES * problem.row_bytes)
@@ -147,9 +147,9 @@ def _nearer(
     return path.x, Band.within([reach(sigma) * length for length in lengths], problem.size, share), reach(sigma)
 
 
-def _at_once(problem: Problem, state: State, options: Options) -> Generator[Ask, Any, None]:
+def _at_once(problem: Problem, state: State, options: RunOptions) -> Generator[Ask, Any, None]:
     """Read all rows, where they are few."""
-    parts: Part = yield Ask(rows=-1)
+    parts: DataPart = yield Ask(rows=-1)
     result = options.minimize(problem.on(parts), tol=options.tol)
     state.unit = result.state.unit  # type: ignore[union-attr]
     state.x, state.upper, state.lower, state.bound = result.x, result.upper, result.lower, result.fun
@@ -160,7 +160,7 @@ def _at_once(problem: Problem, state: State, options: Options) -> Generator[Ask,
 
 
 def _freeze(
-    problem: Problem, state: State, options: Options, x: Vector, band: Band, error: float
+    problem: Problem, state: State, options: RunOptions, x: Vector, band: Band, error: float
 ) -> Generator[Ask, Any, None]:
     every = max(1, problem.count // (_ANCHORS * problem.size + 1000)) if problem.curved else 0
     for attempt in range(_PASSES):
@@ -215,7 +215,7 @@ def _near(x: Vector, error: float) -> State:
     return State(x, latest=x, sigma=min(1.0, _ROUGH * error))
 
 
-def _has_room(problem: Problem, band: Band, options: Options) -> bool:
+def _has_room(problem: Problem, band: Band, options: RunOptions) -> bool:
     return band.most * problem.count * problem.row_bytes * _COPIES <= 4.0 * options.memory
 
 
@@ -227,7 +227,7 @@ def _refuse(problem: Problem, band: Band) -> NoReturn:
     )
 
 
-def _kept(swept: Sequence[Swept]) -> list[Part | None]:
+def _kept(swept: Sequence[Swept]) -> list[DataPart | None]:
     return [joined(s.kept) if s.kept else None for s in swept]
 
 
@@ -290,11 +290,13 @@ class _Task:
 
     work: tuple[tuple[Any, Any, Any], ...]  # blocks, variables, and what to compute of them
 
-    def __call__(self, part: Part) -> _Sums:
+    def __call__(self, part: DataPart) -> _Sums:
         return _Sums(request.of(block, variables, part) for block, variables, request in self.work)
 
 
-def run(problems: Sequence[Problem], states: Sequence[State], options: Options, tick: Callable[[float], None]) -> int:
+def run(
+    problems: Sequence[Problem], states: Sequence[State], options: RunOptions, tick: Callable[[float], None]
+) -> int:
     """Solve problems on the same data together; how many passes that took. `tick` is told how many are done."""
     table, columns = problems[0].table, problems[0].columns
     rng, passes = np.random.default_rng(options.seed), 1 if table.counted else 0
@@ -358,7 +360,7 @@ def _later(tick: Callable[[float], None], passes: int, done: float) -> None:
     tick(passes + done)
 
 
-def _all(table: Any, columns: Any, size: int) -> Part:
+def _all(table: Any, columns: Any, size: int) -> DataPart:
     return joined([read() for read in table.parts(columns, size)])
 
 

@@ -14,7 +14,7 @@ from varopt.certificates import DualGap, NoCertificate, floor
 from varopt.composite import composite
 from varopt.model import Objective
 from varopt.optimize._result import Result, Status, final_line
-from varopt.optimize.anywhere._engine import Minimize, Options, run, value_of
+from varopt.optimize.anywhere._engine import Minimize, RunOptions, run, value_of
 from varopt.optimize.anywhere._memory import bytes_of
 from varopt.optimize.anywhere._problem import Problem
 from varopt.solvers import State
@@ -71,7 +71,7 @@ def minimize_stored(
     for state in states:
         state.ran = [METHOD]
     try:
-        passes = run(problems, states, Options(tol, limit, within, seed), tick)
+        passes = run(problems, states, RunOptions(tol, limit, within, seed), tick)
     except _Stop as stop:
         status = stop.status
     except (KeyboardInterrupt, StopIteration, RuntimeError) as reason:

@@ -20,7 +20,7 @@ from varopt.optimize.anywhere._ask import Ask
 from varopt.optimize.anywhere._band import typical_lengths
 from varopt.optimize.anywhere._problem import Problem
 from varopt.optimize.anywhere._sweep import Moments, Moved
-from varopt.places import Part
+from varopt.places import DataPart
 
 __all__ = ["Reached", "follow", "on_sample", "unit_of"]
 
@@ -76,7 +76,7 @@ def follow(
         deviations = [_FACTOR * s for s in deviations]
 
 
-def on_sample(problem: Problem, sample: Part) -> Vector:
+def on_sample(problem: Problem, sample: DataPart) -> Vector:
     """Where the path on a sample ends, at about its own error: no proof is needed of it, and no exact optimum."""
     scale, x = problem.count / sample.count, np.zeros(problem.size)
     lengths = typical_lengths(problem, sample, x)
@@ -92,7 +92,7 @@ def on_sample(problem: Problem, sample: Part) -> Vector:
         answer = [Moved(scale * m.value, scale * m.gradient, scale * m.hessian, scale * m.added, m.near) for m in moved]
 
 
-def unit_of(problem: Problem, sample: Part) -> float:
+def unit_of(problem: Problem, sample: DataPart) -> float:
     """What values below count as, where a gap is relative: as of all rows, estimated by a sample of them."""
     return composite(problem.on(sample, problem.count / sample.count)).unit
 

@@ -15,7 +15,7 @@ from varopt.composite import NotComposite
 from varopt.model import Affine, Objective, Variable
 from varopt.model.blocks import AffineBlock, Block, QuadraticBlock, TermBlock
 from varopt.model.maps import Matrix
-from varopt.places import Column, Part, Table, columns_in, table_of
+from varopt.places import DataColumn, DataPart, Table, columns_in, table_of
 
 __all__ = ["Problem"]
 
@@ -67,7 +67,7 @@ class Problem:
         return tuple(block for block in self.objective.blocks if not block.stored)
 
     @cached_property
-    def columns(self) -> list[Column]:
+    def columns(self) -> list[DataColumn]:
         """What is read in a pass."""
         return columns_in([stored for block in self.blocks for stored in block.stored])
 
@@ -96,14 +96,14 @@ class Problem:
         """What a row takes in memory, in double precision."""
         return 8 * sum(int(np.prod(c.shape[1:])) + 1 for c in self.columns)
 
-    def on(self, part: Part, factor: float = 1.0) -> Objective:
+    def on(self, part: DataPart, factor: float = 1.0) -> Objective:
         """The objective of some rows, their weights times a factor."""
         blocks = [_scaled(block.at(part), factor) for block in self.blocks]
         return self._objective([*blocks, *self.others])
 
     def small(
         self,
-        kept: Sequence[Part | None],
+        kept: Sequence[DataPart | None],
         lines: Sequence[Lines],
         hessian: Vector | None = None,
         x: Vector | None = None,

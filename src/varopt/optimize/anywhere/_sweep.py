@@ -18,7 +18,7 @@ from varopt.certificates import EnclosedSum, Lines, lines, positions, values
 from varopt.composite import Composite, Rows, rows_of
 from varopt.model import Variable
 from varopt.model.blocks import TermBlock
-from varopt.places import Part
+from varopt.places import DataPart
 
 __all__ = ["BadRow", "Moments", "Moved", "Sweep", "Swept", "find_bad", "inspect"]
 
@@ -44,7 +44,7 @@ class Swept:
     value: EnclosedSum
     lines: Lines
     hessian: Any = 0.0
-    kept: list[Part] = field(default_factory=list)
+    kept: list[DataPart] = field(default_factory=list)
 
     def __add__(self, other: Swept) -> Swept:
         return Swept(
@@ -78,7 +78,7 @@ class Sweep:
     every: int = 0
     curved: bool = False
 
-    def of(self, block: TermBlock, variables: tuple[Variable, ...], part: Part) -> Swept:
+    def of(self, block: TermBlock, variables: tuple[Variable, ...], part: DataPart) -> Swept:
         """The sums over a part."""
         rows, norms = checked(block, variables, part), {}  # type: ignore[var-annotated]
         with np.errstate(over="ignore", invalid="ignore"):
@@ -98,7 +98,7 @@ class Sweep:
             swept.kept.append(part.take(near))
         return swept
 
-    def _near(self, rows: Rows, z: Vector, part: Part) -> NDArray[np.intp]:
+    def _near(self, rows: Rows, z: Vector, part: DataPart) -> NDArray[np.intp]:
         """The rows to keep."""
         near = np.zeros(0, dtype=np.intp)
         if self.factor is not None and rows.term.knots:
@@ -143,7 +143,7 @@ class Moments:
     deviation: float
     every: int = 1  # of so many rows one is looked at, and stands for them
 
-    def of(self, block: TermBlock, variables: tuple[Variable, ...], part: Part) -> Moved:
+    def of(self, block: TermBlock, variables: tuple[Variable, ...], part: DataPart) -> Moved:
         """The sums over a part."""
         rows, size = checked(block, variables, part), self.x.size
         bound = CompositeBound(Composite(None, np.zeros(size), 0.0, (rows,)), self.x, RowNoise(self.deviation, [1.0]))
@@ -157,26 +157,26 @@ def _dense(rows: Rows, index: NDArray[np.intp]) -> Vector:
     return np.asarray(rows.linear.rows(index).dense(), dtype=np.float64)
 
 
-def checked(block: TermBlock, variables: tuple[Variable, ...], part: Part) -> Rows:
+def checked(block: TermBlock, variables: tuple[Variable, ...], part: DataPart) -> Rows:
     """The rows of a part, in memory; their weights are not negative."""
     rows = rows_of(block.at(part), variables)
     _check_weights(rows, part)
     return rows
 
 
-def inspect(block: TermBlock, variables: tuple[Variable, ...], part: Part) -> None:
+def inspect(block: TermBlock, variables: tuple[Variable, ...], part: DataPart) -> None:
     """Raise for the first entry that is not finite, or a weight that is negative."""
     find_bad(block, part)
     checked(block, variables, part)
 
 
-def _check_weights(rows: Rows, part: Part) -> None:
+def _check_weights(rows: Rows, part: DataPart) -> None:
     if np.min(rows.weights, initial=0.0) < 0.0:
         bad = int(np.flatnonzero(rows.weights < 0.0)[0])
         raise BadRow("weights", part.row(bad), f"must not be negative; got {rows.weights[bad]:g}")
 
 
-def find_bad(block: TermBlock, part: Part) -> None:
+def find_bad(block: TermBlock, part: DataPart) -> None:
     """Raise for the first entry that is not finite."""
     for stored in block.stored:
         for column in stored.columns():

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from varopt._clock import tick
 from varopt._linalg import solve_definite
 from varopt.bounds import CompositeBound
-from varopt.composite import Box, Composite
+from varopt.composite import Bounds, Composite
 from varopt.solvers.descent._loop import Path
 
 __all__ = ["descend", "newton_level", "typical_lengths"]
@@ -43,7 +43,7 @@ def typical_lengths(problem: Composite, x: Vector) -> list[float]:
     return lengths
 
 
-def newton_level(path: Path, box: Box | None = None) -> int:
+def newton_level(path: Path, box: Bounds | None = None) -> int:
     """Newton steps on the bound with the far rows frozen, within a box where there is one; says how many.
 
     A frozen row that leaves its piece was not far enough: the level is repeated from its start with such rows in play.
@@ -73,7 +73,7 @@ def descend(
     enough: Callable[[CompositeBound], float] = lambda bound: sum(bound.added),
     cap: Callable[[Vector], float] = lambda step: 1.0,
     most: int = 25,
-    box: Box | None = None,
+    box: Bounds | None = None,
 ) -> tuple[CompositeBound, int]:
     """Newton steps until what was left to gain is small against what the smoothing adds: where they end, and how many.
 
@@ -87,7 +87,7 @@ def descend(
         The share of a step that may be taken.
     most : int
         Most steps.
-    box : Box, optional
+    box : Bounds, optional
         Where the steps keep to.
     """
     work = bound.problem.row_count * bound.mean.size**2

@@ -5,7 +5,7 @@ bracket, and `solve` says in which order they come.
 """
 
 from varopt.solvers.discrete._energy import BIT, NEGATED, SPIN, Energy, NotPolynomial, Products, energy_of
-from varopt.solvers.discrete._pool import Collector, Pool
+from varopt.solvers.discrete._pool import Collector, SolutionPool
 from varopt.solvers.discrete._solve import SEARCHES, RunEnded, solve
 from varopt.solvers.discrete.search import (
     GeometricTemperature,
@@ -33,11 +33,11 @@ __all__ = [
     "MeanFieldDescent",
     "NaturalGradientDescent",
     "NotPolynomial",
-    "Pool",
     "Products",
     "ProjectedGradientDescent",
     "RunEnded",
     "SampledDescent",
+    "SolutionPool",
     "Sweeper",
     "anneal",
     "energy_of",

@@ -7,12 +7,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Collector", "Pool"]
+__all__ = ["Collector", "SolutionPool"]
 
 Vector = NDArray[np.float64]
 
 
-class Pool(NamedTuple):
+class SolutionPool(NamedTuple):
     """Different points, best first: their values, and in how many coordinates each two differ."""
 
     x: Vector  # (k, size)
@@ -20,14 +20,14 @@ class Pool(NamedTuple):
     distance: NDArray[np.intp]  # (k, k)
 
     @classmethod
-    def of(cls, x: Vector, fun: Vector) -> Pool:
+    def of(cls, x: Vector, fun: Vector) -> SolutionPool:
         """Points and values, put in order."""
         order = np.argsort(fun, kind="stable")
         bits = x[order] > 0.5
         apart = (bits[:, None] != bits[None]).sum(axis=2) if len(bits) else np.zeros((0, 0), dtype=np.intp)
         return cls(x[order], fun[order], apart)
 
-    def mirrored(self) -> Pool:
+    def mirrored(self) -> SolutionPool:
         """The same points, where minus the values was minimised."""
         return self._replace(fun=0.0 - self.fun)
 

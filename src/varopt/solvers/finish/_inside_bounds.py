@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from varopt.certificates import dual_gap
-from varopt.composite import Box, Composite, Restriction, restricted
+from varopt.composite import Bounds, Composite, Restriction, restricted
 from varopt.solvers.finish._crossover import Exact, cross_over
 
 __all__ = ["cross_over_inside"]
@@ -20,7 +20,7 @@ _TIED = 1e-9  # share of the largest derivative below which that of a variable t
 
 
 def cross_over_inside(
-    problem: Composite, box: Box, x: Vector, reach: Sequence[float], tol: float, *, most: int
+    problem: Composite, box: Bounds, x: Vector, reach: Sequence[float], tol: float, *, most: int
 ) -> Exact | None:
     """Solve `problem` exactly from a point near its optimum, in the variables between their bounds; see `cross_over`.
 
@@ -75,7 +75,7 @@ def _whole(inside: Composite, small: Restriction, x: Vector, dual: Sequence[Vect
     return whole
 
 
-def _proved(problem: Composite, box: Box, x: Vector, gradient: Vector, inner: Sequence[Vector]) -> Exact:
+def _proved(problem: Composite, box: Bounds, x: Vector, gradient: Vector, inner: Sequence[Vector]) -> Exact:
     positions, dual = problem.positions(x), box.dual(problem, x, gradient, inner)
     gap, assumption = dual_gap(problem, x, positions, dual)
     return Exact(x, problem.value(x, positions), gap, assumption, dual)
