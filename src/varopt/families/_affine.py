@@ -270,8 +270,8 @@ class AffineFamily(LocationScale):
     def _has_density(self) -> None:
         if self._arrays["factor"].ndim == 2:
             raise ValueError(
-                "AffineFamily with a matrix has no density here, and so no score, entropy or Fisher matrix; give a number "
-                "or a vector, or use Gaussian with a Cholesky factor."
+                "AffineFamily with a matrix has no density here, and so no score, entropy or Fisher matrix; give a "
+                "number or a vector, or use Gaussian with a Cholesky factor."
             )
 
     def log_density(self, x: ArrayLike) -> FloatArray:
