@@ -50,7 +50,7 @@ PLENTY, ENOUGH = 1e-2, 1e-9  # shares of its dual that a row of one coordinate n
 _LARGEST = 2000  # equations that are solved at once, densely
 _DEAR = 1e-12  # share of all products below which the rounding of an equation is of no account
 _EXTENDED = 1 << 22  # products that are added up in extended precision, where that is of use
-_EXACT = 200  # equations up to which those that seem to hold are looked at term by term
+_EXACT = 50  # sets of equations up to which those that seem to hold are looked at term by term
 _FEW = 64  # products in an equation up to which they are added up in rational arithmetic
 _CANDIDATES = 8  # rows looked at for every equation
 _STRENGTHS = (1e-2, 1e-5, 1e-8)  # shares of its size by which a quadratic part may be strongly convex
@@ -162,9 +162,9 @@ class Balance:
         balanced = nothing & (residual.radius == 0.0)
         nothing[self.curved[0]] = False  # what is left of these costs next to nothing
         columns = np.flatnonzero(nothing & ~balanced)
-        if columns.size > _EXACT:
-            return np.asarray(balanced)
         few = max(1, AT_ONCE // max(1, sum(v.size for v in duals)))
+        if columns.size > _EXACT * few:
+            return np.asarray(balanced)
         for start in range(0, columns.size, few):
             part = columns[start : start + few]
             balanced[part] = self._cancel(duals, part)
