@@ -127,12 +127,14 @@ class Balance:
         """What the duals leave, and the moves that balance it exactly."""
         tick()
         residual = self._refined(duals, self.residual(duals))
-        left = ~self._is_balanced(duals, residual)
-        if not left.any():
+        if not (residual.middle.any() or residual.radius.any()):
             return residual, []
         private = self.private(duals)
         private.block[self.curved[0]] = _CURVED
         shared = private.block == _NONE
+        left = ~self._is_balanced(duals, residual, shared)
+        if not left.any():
+            return residual, []
         if not np.any(left & shared):
             return residual, [*self._absorb(residual, private), *self._charged(residual)]
         # Equations that balance already, as where one-sided terms are all at rest, need not be touched: rows that do
@@ -156,12 +158,15 @@ class Balance:
             raise NoProof("numbers overflow.")
         return residual
 
-    def _is_balanced(self, duals: list[Vector], residual: Ball) -> NDArray[np.bool_]:
-        """Which equations hold exactly: nothing that is not zero is in them, or what is cancels without rounding."""
+    def _is_balanced(self, duals: list[Vector], residual: Ball, shared: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Which equations hold exactly: nothing that is not zero is in them, or what is cancels without rounding.
+
+        What is left of equations that a row of their own, or a curved one, can take costs next to nothing: these are
+        not looked at term by term.
+        """
         nothing = residual.middle == 0.0
         balanced = nothing & (residual.radius == 0.0)
-        nothing[self.curved[0]] = False  # what is left of these costs next to nothing
-        columns = np.flatnonzero(nothing & ~balanced)
+        columns = np.flatnonzero(nothing & ~balanced & shared)
         few = max(1, AT_ONCE // max(1, sum(v.size for v in duals)))
         if columns.size > _EXACT * few:
             return np.asarray(balanced)
