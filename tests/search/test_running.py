@@ -114,6 +114,8 @@ def test_workers_do_not_change_the_result(space):
             assert outcome(vo.minimize(f, space, executor=pool, **options)) == alone
 
 
+# A JAX that other tests have loaded warns of every fork.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore:os.fork:RuntimeWarning")
 def test_every_kind_of_executor_gives_the_same():
     alone = outcome(vo.minimize(sphere, BOX, budget=60, seed=1, batch=7, method="lq"))
     context = multiprocessing.get_context("fork" if os.name == "posix" else "spawn")

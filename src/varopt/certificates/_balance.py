@@ -200,7 +200,7 @@ class Balance:
         """The residual, with extended precision for the coordinates, as intercepts, whose rounding costs most."""
         cost = residual.radius * np.abs(self.x)
         pairs = list(zip(self.rows, duals, strict=True))
-        dear = np.flatnonzero(cost > _DEAR * sum((float(np.abs(v) @ np.abs(r.offset)) for r, v in pairs), TINY))
+        dear = np.flatnonzero(cost > _DEAR * sum((_products(r, v) for r, v in pairs), TINY))
         few = np.flatnonzero(cost > 4.0 * max(float(cost.mean()), TINY))
         few = few if few.size <= 4 < self.size else few[:0]
         chosen = np.union1d(few, dear) if dear.size * sum(v.size for v in duals) <= _EXTENDED else few
@@ -461,6 +461,12 @@ class Balance:
             spread = (4.0 * UNIT * size + factor.radius * np.abs(self.x[mine]) + TINY) * SLACK
             corrections.append(DualMove(r, b, index, Ball(move, radius), Ball(position, spread)))
         return corrections
+
+
+def _products(r: DualRows, v: Vector) -> float:
+    """The size of what duals are multiplied with in the bound: offsets and knots."""
+    farthest = max((float(np.max(np.abs(knot), initial=0.0)) for knot in r.term.knots), default=0.0)
+    return float(np.abs(v) @ (np.abs(r.offset) + farthest))
 
 
 def _pivots(matrix: Vector) -> tuple[Vector, Index]:

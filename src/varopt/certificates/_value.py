@@ -21,7 +21,7 @@ Vector = NDArray[np.float64]
 
 _EXTENDED = 1 << 17  # entries of a dense matrix up to which products are in extended precision
 _AT_MOST = 1 << 22  # the same where the error would be more than this share of the value
-_DEAR = 1e-12
+_DEAR = 1e-11
 _CHUNK = 1 << 16  # entries that are converted at once
 
 
