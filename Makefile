@@ -30,8 +30,8 @@ coverage: $(VENV)/.installed-dev  ## the tests, and which lines they run
 fuzz: $(VENV)/.installed-dev  ## random problems against exact arithmetic; BUDGET=300 seconds, SEED=0, WORKERS=1, ONLY=extreme for one part
 	$(RUN) -m fuzz $(if $(BUDGET),--seconds $(BUDGET)) $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only "$(ONLY)") $(if $(WORKERS),--workers $(WORKERS))
 
-test-nn: $(VENV)/.installed-dev $(VENV)/.installed-layers  ## the tests of varopt.nn with PyTorch and JAX, which make test skips where they are absent
-	$(RUN) -m pytest tests/nn src/varopt/nn
+test-nn: $(VENV)/.installed-dev $(VENV)/.installed-layers  ## the tests with PyTorch, JAX and Dask, which make test skips where they are absent
+	$(RUN) -m pytest -n auto tests/nn src/varopt/nn tests/optimize/test_devices.py tests/solvers/discrete/test_torch.py tests/places/test_dask.py
 
 reproduce: $(VENV)/.installed-experiments  ## the paper, and a report in reproduction/; ARGS=--full for all repetitions
 	$(VENV)/bin/varopt reproduce $(ARGS)
@@ -83,9 +83,9 @@ $(FLOORS)/.installed: pyproject.toml tools/floors.py
 
 # PyTorch by an exact version: where the package index has a build of it for the processor alone, that is taken. Without a
 # version pip may take the newest, which on Linux brings gigabytes of CUDA. Another one:  make test-nn LAYERS='torch==... jax'
-LAYERS ?= torch==2.13.0 jax optax
+LAYERS ?= torch==2.13.0 jax optax dask[array,dataframe] distributed
 $(VENV)/.installed-layers: pyproject.toml $(VENV)/.created
-	$(INSTALL) $(LAYERS)
+	$(INSTALL) $(foreach layer,$(LAYERS),'$(layer)')
 	@touch $@
 
 # A rival that builds from source: where there is no C compiler the benchmarks report it as absent.
