@@ -253,7 +253,7 @@ class DeviceRows:
         wide = rows._replace(X=X)
         z = self._positions(wide, x, single=False)
         if rows.start not in self._sizes:
-            self._sizes[rows.start] = _column_sizes(xp, X)
+            self._sizes[rows.start] = _column_sizes(xp, X, math.inf), _column_sizes(xp, X, 2)
         largest, lengths = self._sizes[rows.start]
         count = int(X.shape[0])
         c = rows.c if not isinstance(rows.c, float) else xp.full_like(z, rows.c)
@@ -429,18 +429,10 @@ def _constant(linear: Map) -> float | None:
     return 1.0 if repeated else None
 
 
-def _column_sizes(xp: Any, X: Any) -> tuple[Vector, Vector]:
-    """Bounds of the largest entries of columns, and of their lengths."""
-    largest: Any = None
-    squares: Any = 0.0
-    step = max(1, _PRODUCT // X.shape[1])
-    for start in range(0, int(X.shape[0]), step):
-        part = X[start : start + step]
-        here = xp.max(xp.abs(part), axis=0)
-        largest = here if largest is None else xp.maximum(largest, here)
-        squares = squares + xp.sum(part * part, axis=0)
-    lengths = np.sqrt(to_host(squares) * (1.0 + gamma(X.shape[0] + 4)) + X.shape[0] * TINY)
-    return np.asarray(to_host(largest), dtype=np.float64), np.asarray(lengths * SLACK, dtype=np.float64)
+def _column_sizes(xp: Any, X: Any, order: float) -> Vector:
+    """Bounds of the lengths of columns, or of their largest entries."""
+    found = to_host(xp.linalg.vector_norm(X, axis=0, ord=order))
+    return np.asarray(found * (1.0 + gamma(X.shape[0] + 4)) + TINY, dtype=np.float64)
 
 
 def _put(xp: Any, values: Any, index: Any, new: Any) -> Any:
