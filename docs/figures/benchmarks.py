@@ -92,7 +92,7 @@ def signals():
 
 
 def at_a_glance():
-    """The picture of the front page: what users have today, beside this. On a phone its halves are one below the other."""
+    """The picture of the front page: what users have today, beside this; its halves apart for phones."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(9.5, 2.9), layout="constrained")
     beside_others(left)
     above_the_optimum(right)
