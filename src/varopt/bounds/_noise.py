@@ -50,8 +50,8 @@ class BoundNoise(Protocol):
         """By how much the average of the quadratic exceeds its value at the mean."""
         ...
 
-    def expectations(self, block: int, rows: Rows, z: Vector, s: Any, value: bool = True) -> Expectations:
-        """Expectations of the rows of a block around z, with derivatives; perhaps these alone."""
+    def expectations(self, block: int, rows: Rows, z: Vector, s: Any) -> Expectations:
+        """Expectations of the rows of a block around z, with derivatives."""
         ...
 
 
@@ -83,9 +83,9 @@ class RowNoise:
         """Zero: a quadratic of x has no noise."""
         return 0.0
 
-    def expectations(self, block: int, rows: Rows, z: Vector, s: Any, value: bool = True) -> Expectations:
+    def expectations(self, block: int, rows: Rows, z: Vector, s: Any) -> Expectations:
         """In closed form."""
-        return closed_form_rows(rows.term, z, s, value=value)
+        return closed_form_rows(rows.term, z, s)
 
 
 @dataclass(frozen=True)
@@ -165,11 +165,11 @@ class FamilyNoise:
         own = form.curvature.of_columns(c.part)
         return 0.0 if own is None else 0.5 * float(np.sum(c.factor * (own.matrix() @ c.factor)))
 
-    def expectations(self, block: int, rows: Rows, z: Vector, s: Any, value: bool = True) -> Expectations:
+    def expectations(self, block: int, rows: Rows, z: Vector, s: Any) -> Expectations:
         """In closed form, or by the quadrature of the block's rules."""
         rule = self.rules[block]
         if rule is None:
-            return closed_form_rows(rows.term, z, s, value=value)
+            return closed_form_rows(rows.term, z, s)
         if len(rule) == 1:
             return quadrature_rows(rows.term, z, s, rule[0][0], self.nodes)
         whole = [np.empty(z.shape) for _ in Expectations._fields]

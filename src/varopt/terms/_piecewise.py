@@ -395,9 +395,14 @@ class PiecewisePolynomial:
 
     # -- Under a Gaussian: see _gaussian ------------------------------------------------------------------------------
 
-    def slope_and_curvature(self, mean: Array, sigma: Array) -> tuple[Array, Array]:
-        """First and second derivative of the expectation in the mean, where the expectation itself is of no use."""
-        short = None if self.kink is None else kink_derivatives(self.kink, mean, sigma)
+    def slope_and_curvature(
+        self, mean: Array, sigma: Array, out: tuple[Array, Array] | None = None
+    ) -> tuple[Array, Array]:
+        """First and second derivative of the expectation in the mean, where the expectation itself is of no use.
+
+        They may be written to `out`, where that saves time.
+        """
+        short = None if self.kink is None else kink_derivatives(self.kink, mean, sigma, out)
         first, second = _gaussian.expectations(self, mean, sigma, (1, 2)) if short is None else short
         return first, second
 
