@@ -23,7 +23,7 @@ from varopt.bounds._noise import BoundNoise, RowNoise
 from varopt.composite import Composite, Congruence, Groups, Rows, as_dense
 from varopt.terms import group_norm
 
-__all__ = ["CompositeBound", "MeanDerivatives", "SmoothedGroups", "SmoothedRows"]
+__all__ = ["CompositeBound", "MovingBound", "SmoothedGroups", "SmoothedRows"]
 
 Vector = NDArray[np.float64]
 
@@ -357,11 +357,12 @@ class Line:
         )
 
 
-class MeanDerivatives:
-    """Gradient and diagonal Hessian of E in the mean, for a descent that asks for nothing else and asks often.
+class MovingBound:
+    """The bound at one mean after another, for a descent that asks for little and asks often.
 
     The same numbers as those of `CompositeBound`, for rows alone, in arrays that are made once: on a few hundred
-    variables making objects and arrays at every step would take longer than the step.
+    variables making objects and arrays at every step would take longer than the step. Each call writes over what the
+    last returned.
 
     Parameters
     ----------
@@ -371,9 +372,10 @@ class MeanDerivatives:
     """
 
     def __init__(self, problem: Composite, noise: RowNoise) -> None:
+        self._problem, self._noise = problem, noise
         self._quadratic = problem.gradient_function()
         self._start = problem.structure(_quadratic_diagonal)
-        self._rows = [_RowDerivatives(r, length) for r, length in zip(problem.rows, noise.lengths, strict=True)]
+        self._rows = [_MovingRows(r, length) for r, length in zip(problem.rows, noise.lengths, strict=True)]
         self._diagonal = np.empty(problem.size)
 
     @property
@@ -381,29 +383,43 @@ class MeanDerivatives:
         """Whether the quadratic alone curves up along every variable, so that with convex rows E does."""
         return bool(np.all(self._start > 0.0))
 
-    def __call__(self, mean: Vector, sigma: float) -> tuple[Vector, Vector]:
-        """Gradient and diagonal; the next call writes over them."""
+    def value_and_gradient(self, mean: Vector, sigma: float) -> tuple[float, Vector]:
+        """E and its gradient in the mean."""
+        value, gradient = self._problem.quadratic_and_gradient(mean)
+        value += self._noise.at(sigma).excess(self._problem)
+        for rows in self._rows:
+            more, own = rows.value_and_gradient(mean, sigma)
+            value, gradient = value + more, gradient + own
+        return value, gradient if self._rows else np.array(gradient)
+
+    def gradient_and_diagonal(self, mean: Vector, sigma: float) -> tuple[Vector, Vector]:
+        """The gradient in the mean, and the diagonal of the Hessian."""
         gradient, diagonal = self._quadratic(mean), self._start
         for rows in self._rows:
-            first, second = rows(mean, sigma)
+            first, second = rows.gradient_and_diagonal(mean, sigma)
             gradient = np.add(gradient, first, gradient)
             diagonal = np.add(diagonal, second, self._diagonal)
         return gradient, diagonal
 
 
-class _RowDerivatives:
-    """What one block of rows adds to gradient and diagonal."""
+class _MovingRows:
+    """What one block of rows adds."""
 
     def __init__(self, rows: Rows, length: Any) -> None:
         self._term, self._linear, self._weights, self._length = rows.term, rows.linear, rows.weights, length
         self._offset = rows.offset if rows.offset.any() else None
         self._out = np.empty(rows.count), np.empty(rows.count)
 
-    def __call__(self, mean: Vector, sigma: float) -> tuple[Any, Any]:
+    def _locate(self, mean: Vector) -> Any:
         z = self._linear.apply(mean)
-        if self._offset is not None:
-            z = z + self._offset
-        slopes, curvatures = self._term.slope_and_curvature(z, sigma * self._length, self._out)
+        return z if self._offset is None else z + self._offset
+
+    def value_and_gradient(self, mean: Vector, sigma: float) -> tuple[float, Any]:
+        value, first = self._term.value_and_slope(self._locate(mean), sigma * self._length, self._out)
+        return float(self._weights @ value), self._linear.transpose_apply(self._weights * first)
+
+    def gradient_and_diagonal(self, mean: Vector, sigma: float) -> tuple[Any, Any]:
+        slopes, curvatures = self._term.slope_and_curvature(self._locate(mean), sigma * self._length, self._out)
         first, second = self._out
         np.multiply(slopes, self._weights, first)
         np.multiply(curvatures, self._weights, second)

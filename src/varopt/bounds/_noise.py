@@ -120,11 +120,13 @@ def _spread(problem: Composite, factor: Vector) -> float:
     if problem.is_multiplied and problem.hessian is not None and factor.ndim < 2:
         return float(np.sum(problem.hessian.diagonal() * factor**2))
     total = sum((float(r.curvature @ r.linear.row_variance(factor)) for r in problem.squares), 0.0)
-    if problem.matrix is None:
-        return total
     if factor.ndim < 2:
-        return total + float(np.sum(problem.matrix.diagonal() * factor**2))
-    return total + float(np.sum(factor * np.asarray(problem.matrix @ factor)))
+        diagonals = [form.curvature.diagonal for form in problem.forms]
+        diagonals += [] if problem.matrix is None else [problem.matrix.diagonal()]
+        return total + float(sum(np.sum(diagonal * factor**2) for diagonal in diagonals))
+    matrices = [form.curvature.matrix() for form in problem.forms]
+    matrices += [] if problem.matrix is None else [problem.matrix]
+    return total + float(sum(np.sum(factor * np.asarray(matrix @ factor)) for matrix in matrices))
 
 
 # -- The noise of a family --------------------------------------------------------------------------------------------

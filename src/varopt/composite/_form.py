@@ -186,7 +186,7 @@ class Composite:
         cheap = not self.is_multiplied or all(r.single is not None for r in self.squares)
         return bool(self.forms) or (bool(self.squares) and cheap)
 
-    @property
+    @cached_property
     def _explicit(self) -> Composite:
         """What of the quadratic is no square."""
         return Composite(self.matrix, self.vector, self.scalar, ())

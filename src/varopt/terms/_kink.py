@@ -21,7 +21,7 @@ from scipy.special import erf, erfc
 if TYPE_CHECKING:
     from varopt.terms._piecewise import PiecewisePolynomial
 
-__all__ = ["Kink", "kink_derivatives", "kink_of"]
+__all__ = ["Kink", "kink_derivatives", "kink_expectation", "kink_of"]
 
 Vector = NDArray[np.float64]
 Kink = tuple[float, float, float]  # knot, slope left and right of it
@@ -59,6 +59,15 @@ def kink_derivatives(
         return _derivatives(kink, mean, sigma, *out)
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         return _derivatives(kink, mean, sigma, np.empty_like(mean), np.empty_like(mean))
+
+
+def kink_expectation(kink: Kink, at_knot: float, mean: Vector, sigma: Any, first: Vector, second: Vector) -> Vector:
+    """The expectation, from its derivatives: ``rho(t) + (mean - t) E' + s^2 E''``; it takes the array of the second."""
+    knot = kink[0]
+    value = np.multiply(np.multiply(second, sigma, second), sigma, second)
+    value += (mean - knot if knot else mean) * first
+    value += at_knot
+    return np.asarray(value)
 
 
 def _derivatives(kink: Kink, mean: Vector, sigma: Any, first: Vector, second: Vector) -> tuple[Vector, Vector]:

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from varopt.bounds import MeanDerivatives, PointNoise
+from varopt.bounds import MovingBound, PointNoise
 from varopt.certificates import bracket
 from varopt.composite import Composite
 from varopt.solvers._method import Method
@@ -72,11 +72,11 @@ class DiagonalNewton(Method):
             _ = problem.hessian  # multiplied out once: an iteration is then one product with it
         x, sigma = state.begin(self.schedule.start)
         noise = PointNoise.of(problem, sigma)
-        derivatives = MeanDerivatives(problem, noise)
-        curved = derivatives.always_curved
+        bound = MovingBound(problem, noise)
+        curved = bound.always_curved
 
         def update(path: Path) -> int:
-            gradient, curvature = derivatives(path.x, path.sigma)
+            gradient, curvature = bound.gradient_and_diagonal(path.x, path.sigma)
             if not (curved or np.minimum.reduce(curvature) > 0.0):  # a flat coordinate rests
                 gradient, curvature = np.where(curvature > 0.0, (gradient, curvature), ((0.0,), (1.0,)))
             # mu_i <- mu_i - step E'_i / E''_ii  [SB12, section 2.1]
