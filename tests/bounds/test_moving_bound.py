@@ -9,7 +9,7 @@ import varopt as vo
 from varopt.bounds import CompositeBound, MovingBound, PointNoise
 from varopt.composite import composite
 from varopt.model import as_objective
-from varopt.solvers.descent._lbfgs import with_shared_matrix
+from varopt.solvers.descent import with_shared_matrix
 
 
 def problems():

@@ -90,8 +90,7 @@ class LBFGS(Method):
             return ends or state.reached(tol)
 
         x, sigma = state.begin(self.schedule.start)
-        noise = PointNoise.of(problem, sigma)
-        shared = problem.structure(with_shared_matrix)
+        noise, shared = PointNoise.of(problem, sigma), problem.structure(with_shared_matrix)
         bound = MovingBound(shared, noise)
         with kept_products(), np.errstate(over="ignore", invalid="ignore"):  # a trial of a line search may be far out
             follow(Path(shared, x, noise, sigma), level, self.schedule, stop)
