@@ -94,6 +94,9 @@ class Target:
         known = objective.curvature
         if known.is_convex if wanted is Curvature.CONVEX else known.is_concave:
             return Verdict(True, f"Theorem 1: f is {wanted.description} and the family is expectation affine")
+        if known.is_convex or known.is_concave:  # the other of the two
+            other = Curvature.CONCAVE if wanted is Curvature.CONVEX else Curvature.CONVEX
+            return Verdict(False, f"f is {other.description}, and so is its bound: see E.{other.description}")
         return Verdict(False, f"f is {known.description}: see f.explain()")
 
 
