@@ -102,7 +102,8 @@ def minimize_bound(
     tol : float
         Relative: of the gap that is called optimal, and of the change of E that ends a descent.
     iterations : int, optional
-        Most steps of one descent.
+        Most steps of one descent; by default 1000, 400 of a sampled bound, or what a schedule such as
+        `varopt.solvers.Every` counts.
     callback : callable, optional
         Called with the path after every descent, and after every tenth step of a sampled one; it may raise
         `StopIteration`.
@@ -116,6 +117,7 @@ def minimize_bound(
     BoundResult
     """
     _check_options(schedule, iterations)
+    iterations = iterations or getattr(schedule, "steps", None)  # of a schedule that counts them
     run = _Run(bound, FreeParameters.of(bound, parameters), tol, iterations, callback, time_limit, Progress(progress))
     status: Status | None = None
     try:
@@ -371,10 +373,14 @@ class _Run:
         """Go to the next dispersion of a schedule; whether there is one."""
         path = self.path
         path.sigma = _spread(path.family)
-        following = float(schedule(path))
+        counts = getattr(schedule, "steps", None)
+        # A descent that has converged has no use for the steps that are left to it.
+        seen = replace(path, steps=counts, level_steps=counts) if counts and self.converged else path
+        following = float(schedule(seen))
         if not (math.isfinite(following) and following > 0.0):
             raise ValueError(f"schedule must return a positive dispersion; got {following!r}.")
-        if following <= _FLOOR * self.first or self.state.reached(self.tol):
+        stuck = following >= path.sigma and not path.level_steps
+        if stuck or following <= _FLOOR * self.first or self.state.reached(self.tol):
             return False
         if following < path.sigma:
             path.bound = self.start.at(_sharpened(path.bound._target.family, following / path.sigma))

@@ -75,9 +75,10 @@ def minimize(
     **black_box
         For a callable: ``budget``, ``seed``, ``executor``, ``journal`` and the other options of
         `varopt.search.minimize_black_box`. For discrete variables: ``target``, a value to stop at, ``seed``, and
-        ``device``, to search on PyTorch, and ``beta``, the schedule of a free-energy search: from progress in [0, 1] to
-        the beta of ``<log p> + beta <f>``. For a bound: ``parameters``, the names of those that move (all by default),
-        ``schedule``, how its family is sharpened between descents, and ``iterations``.
+        ``device``, to search on PyTorch. For both: ``beta``, the schedule of a free-energy search: from progress in
+        [0, 1] to the beta of ``<log p> + beta <f>``, such as `varopt.solvers.Cooling`. For a bound: ``parameters``, the
+        names of those that move (all by default), ``schedule``, how its family is sharpened between descents, and
+        ``iterations``.
 
     Returns
     -------
