@@ -17,8 +17,6 @@ from rich.console import Console
 import varopt as vo
 from varopt.experiments import _runner  # its console is replaced
 from varopt.experiments import reproduce as module
-from varopt.experiments._growth import Growth, growth  # fitted by hand
-from varopt.experiments._intervals import Interval, mean, ratio, unpaired_ratio  # from numbers made here
 from varopt.experiments._kept import compare, kept_run  # what is kept is compared by hand
 from varopt.experiments._store import Store  # results are kept by hand
 from varopt.experiments._tasks import ExperimentTask, Plan  # tasks are made by hand
@@ -27,6 +25,14 @@ from varopt.experiments.examples import all_states, box_relaxation
 from varopt.experiments.problems import binary_quadratic
 from varopt.experiments.report import Agreement, Check, ClaimVerdict, Section
 from varopt.experiments.reproduce import EXPERIMENTS, reproduce
+from varopt.experiments.statistics import (  # fitted by hand  # from numbers made here
+    Growth,
+    Interval,
+    growth,
+    mean,
+    ratio,
+    unpaired_ratio,
+)
 from varopt.experiments.svm import faster, is_separable
 from varopt.experiments.table1 import PRINTED, RIVALS, place, relative_errors
 

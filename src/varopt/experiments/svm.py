@@ -13,11 +13,10 @@ from scipy.optimize import linprog
 
 import varopt as vo
 from varopt.experiments import problems, rivals
-from varopt.experiments._growth import Growth, growth
-from varopt.experiments._intervals import mean, opposite, ratio
 from varopt.experiments._measure import Race, timed
 from varopt.experiments._tasks import Experiment, ExperimentTask, Plan, Row
 from varopt.experiments.report import Agreement, Column, Section, number
+from varopt.experiments.statistics import Growth, growth, mean, opposite, ratio
 
 __all__ = ["SupportVectors"]
 

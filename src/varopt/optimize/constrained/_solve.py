@@ -26,7 +26,8 @@ from varopt.certificates import (
 from varopt.composite import Composite, NotComposite
 from varopt.model import Constraint, Objective
 from varopt.model.points import flattened, unflatten
-from varopt.optimize._minimize import STOPPED, Refused, chosen, conclude, start, stopped, threads, watch
+from varopt.optimize._composite import STOPPED, Refused, chosen, start, stopped, threads, watch
+from varopt.optimize._conclude import conclude
 from varopt.optimize._result import Result, Status, final_line
 from varopt.optimize.constrained._penalty import Penalised
 from varopt.optimize.constrained._proofs import Contradiction, Ray
@@ -48,8 +49,9 @@ _BOUND = 1e-6  # share of its weight within which a multiplier is at it
 
 
 def minimize_constrained(
-    objective: Objective, constraints: Sequence[Constraint], *, tol: float, method: str | Way | Auto, x0: Any,
-    resume: State | Result | None, callback: Any, progress: bool, time_limit: float | None,
+    objective: Objective, constraints: Sequence[Constraint], *, tol: float = 1e-9, method: str | Way | Auto = "auto",
+    x0: Any = None, resume: State | Result | None = None, callback: Any = None, progress: bool = False,
+    time_limit: float | None = None,
 ) -> Result:  # fmt: skip
     """Minimise a composite objective subject to affine constraints; see `varopt.minimize`."""
     penalised = Penalised(objective, constraints)
