@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 
 import varopt.model as vo
 from varopt.composite import composite
-from varopt.learn._base import CertifiedLinear, Clock, Fit, Line, Solved, frames_of_ours
+from varopt.learn._base import CertifiedLinear, Clock, Fit, Line, frames_of_ours
 from varopt.learn._compat import LinearModel, followers
 from varopt.learn._parameters import (
     BOOLEAN,
@@ -111,7 +111,6 @@ class LeastSquaresOptions(Declared):
 
     precompute: Any = parameter(default=False, rule=Rule(UNUSED, BOOLEAN, "array-like", one_of("auto")))
     copy_X: bool = parameter(default=True, rule=Rule("Accepted for compatibility: X is never changed.", BOOLEAN))
-    positive: bool = parameter(default=False, rule=Rule("Whether coefficients must not be negative.", BOOLEAN))
     random_state: Any = parameter(default=None, rule=RANDOM_STATE)
     selection: str = parameter(default="cyclic", rule=Rule(UNUSED, one_of("cyclic", "random")))
 
@@ -166,11 +165,6 @@ class ElasticNet(MultiOutputMixin, LeastSquaresOptions, LinearRegressor):
             )
         return super()._fit_data(X, y, sample_weight, clock, memory)
 
-    def _fit_stored(self, data: StoredRows, clock: Clock) -> Any:
-        if self.positive:
-            raise ValueError(f"positive=True needs data in memory, and these are {data.X.where}.")
-        return super()._fit_stored(data, clock)
-
     @property
     def sparse_coef_(self) -> Any:
         """The coefficients as a sparse matrix."""
@@ -178,19 +172,14 @@ class ElasticNet(MultiOutputMixin, LeastSquaresOptions, LinearRegressor):
 
     def _objective(self, problem: LinearProblem, **options: Any) -> Any:
         loss = problem.mean(squared_error(problem.residual))
-        if not self.positive:
-            return loss + penalty("elasticnet", problem.w, self.alpha, self.l1_ratio)
-        # max(-w, 0) with a slope that no gradient of the loss reaches: the optimum is that with w >= 0.
-        pieces = [[0.0, -_steepest(problem)], [0.0, self.alpha * self.l1_ratio]]
-        ridge = penalty("l2", problem.w, self.alpha * (1.0 - self.l1_ratio))
-        return loss + vo.sum(vo.piecewise(problem.w, knots=[0.0], pieces=pieces)) + ridge
+        return loss + penalty("elasticnet", problem.w, self.alpha, self.l1_ratio)
 
     def _along(
         self, path: Sequence[Mapping[str, float]], X: Any, y: Any, weight: Vector, memory: DataMemory
     ) -> Iterator[Line | None]:
         yield None  # the first checks the data
         rows = memory.rows(*self._read(X, y, weight, memory))
-        plain = not sp.issparse(rows.X) and not self.positive and self.alpha > 0.0
+        plain = not sp.issparse(rows.X) and not self._constrained_by and self.alpha > 0.0
         if not plain or not rows.X.shape[1] <= min(_GRAM, rows.X.shape[0]):
             yield from [None] * (len(path) - 1)
             return
@@ -214,18 +203,6 @@ class ElasticNet(MultiOutputMixin, LeastSquaresOptions, LinearRegressor):
             coef = x[place[problem.scaled]]
             intercept = 0.0 if problem.b is None else shift + float(x[place[problem.b]][0]) - problem.moved(coef)
             yield coef.astype(rows.X.dtype), intercept
-
-    def _fit(self, problem: LinearProblem, solved: Solved, shift: float) -> Fit:
-        fit = super()._fit(problem, solved, shift)
-        return replace(fit, coef=np.maximum(fit.coef, 0.0)) if self.positive else fit
-
-
-def _steepest(problem: LinearProblem) -> float:
-    """Twice what the gradient of the mean squared error can be where it is no larger than without coefficients."""
-    total = float(problem.weight.sum())
-    squares = problem.X.multiply(problem.X) if sp.issparse(problem.X) else np.square(problem.X)
-    columns = np.sqrt(np.max(squares.T @ problem.weight, initial=0.0) / total)
-    return problem.unit * (2.0 * float(columns * np.sqrt(problem.weight @ problem.y**2 / total)) + 1.0)
 
 
 class Lasso(ElasticNet):

@@ -20,6 +20,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from varopt._threads import one_thread
 from varopt.learn._base import INTERCEPT, Certified, Clock, OutOfTime
 from varopt.learn._compat import _raise_for_params, _routing_enabled
+from varopt.learn._constraints import Constrained
 from varopt.learn._parameters import COUNT, POSITIVE, Rule, parameter
 from varopt.learn._rows import DataMemory
 from varopt.model.maps import kept_products
@@ -44,7 +45,7 @@ _FITTED = (
 )  # fmt: skip
 
 
-class PathCV(Certified):
+class PathCV(Constrained, Certified):
     """Cross-validation over paths of settings: each fold walks each path once, from fit to fit."""
 
     fit_intercept: bool = parameter(default=True, rule=INTERCEPT)
@@ -89,7 +90,7 @@ class PathCV(Certified):
         )
         folds = list(splitter.split(data, targets, **routed.splitter.split))
         shared = {name: value for name, value in self.get_params().items() if name in self._model().get_params()}
-        model = self._model(**(shared | self._fixed(targets, weight)))
+        model = self._model(**(shared | self._fixed(targets, weight) | self._by_place(data.shape[1])))
         paths = self._paths(data, targets, weight)
         walks = [(path, train, test) for path in paths for train, test in folds]
         rounds = [math.ceil(left / effective_n_jobs(self.n_jobs)) for left in range(len(walks), 0, -1)]

@@ -32,6 +32,7 @@ _OUTSIDE_BOUND = 1e-11  # share of its bound by which a multiplier may be outsid
 # little changes nothing on a quantile regression and a support vector machine of 2,000 x 40.
 _NEARBY = 0.02
 _UNTIL_FRESH = 50  # exchanges after which the inverse is made anew: rounding grows with each
+_WORK = 4_000_000_000  # operations of exchanges beyond the first that are worth it before a simplex method
 _SINGULAR = 1e-10  # share of the largest pivot below which rows count as dependent
 
 
@@ -47,8 +48,8 @@ def best_vertex(
     distance : array
         How far each row is from resting, as far as is known: the first vertex is made of the closest.
     exchanges : int, optional
-        The most exchanges, by default ``p + 50``: what takes more, as dependent rows may, is for a simplex method with
-        safeguards against cycling.
+        The most exchanges, by default ``p + 50``, and up to ``8 p`` where these take a few seconds at most: what takes
+        more, as dependent rows may, is for a simplex method with safeguards against cycling.
 
     Notes
     -----
@@ -66,7 +67,7 @@ def best_vertex(
     if pivots[-1] <= _SINGULAR * pivots[0]:
         return None
     basis = order[:p].copy()
-    left = p + 50 if exchanges is None else exchanges
+    left = max(p + 50, min(8 * p, _WORK // (p * (p + high.size)))) if exchanges is None else exchanges
     while left > 0:
         tick()
         fresh = _vertex(gradient, a, d, high, basis)
