@@ -129,9 +129,9 @@ class Kept:
         space = space_from_json(described) if space is None else as_space(space)
         if space.describe() != described:
             raise ValueError(f"space differs from the one in {journal.path}: {json.dumps(described)}.")
-        start = settings.pop("x0")
-        start = None if start is None else SpaceLayout(space).point(np.array(start))
-        return cls(space, x0=start, journal=path, **settings)
+        starts = settings.pop("x0")
+        points = None if starts is None else [SpaceLayout(space).point(np.array(start)) for start in starts]
+        return cls(space, x0=points, journal=path, **settings)
 
     def _replay(self, batches: list[tuple[int, int]], records: list[Record]) -> None:
         places: list[tuple[Batch, int]] = []

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from varopt.search._coding import Coding
 from varopt.search._space import SpaceLayout
-from varopt.search.models import ExpectedImprovement, Handover
+from varopt.search.models import ExpectedImprovement, Given, Handover
 from varopt.solvers.natural_gradient import (
     CMA,
     LMMAES,
@@ -76,12 +76,13 @@ Known = tuple[Array, Array]
 class SearchPlan:
     """What a search was asked for, as far as its method depends on it.
 
-    `start` is a latent point, `sigma` a fraction of the box, `batch` how many points are evaluated at once, at least.
+    `starts` are latent points to evaluate first, `start` one to begin at, `sigma` is a fraction of the box.
     """
 
     method: str
     layout: SpaceLayout
     coding: Coding
+    starts: Array | None = None
     start: Array | None = None
     sigma: float | None = None
     budget: int | None = None
@@ -98,16 +99,29 @@ def build(plan: SearchPlan, population: int | None = None, batch: int = 1) -> tu
             f"method 'process' is for numbers, booleans and choices of up to {MODELLED_UP_TO} columns; use 'auto'."
         )
     base = _base(plan) if method in ("auto", "process") else method
-    length = _length(plan)
-    if method != "process" and (method != "auto" or length == 0):
-        return base, _sampled(base, plan, population, batch)
-    first = ExpectedImprovement(layout, plan.coding, batch, plan.start)
+    modelled = method == "process" or (method == "auto" and _length(plan) > 0)
+    begin = functools.partial(_modelled if modelled else _sampled, base, population=population, batch=batch)
+    name = f"process > {base}" if modelled else base
+    plain = replace(plan, starts=None)
+    if plan.starts is None:
+        return name, begin(plan=plan)
+    begin(plan=plain)  # refuses what it cannot do before anything is evaluated
+    numeric = np.concatenate((layout.real, layout.integer))
+    given = Given(plan.starts, numeric, 0.5 * (plan.sigma or SIGMA))
+    return name, Handover(
+        given, len(plan.starts), lambda mean, _, known: begin(plan=replace(plain, start=mean), known=known)
+    )
+
+
+def _modelled(base: str, plan: SearchPlan, population: int | None, batch: int, known: Known | None = None) -> Update:
+    """A Gaussian process, and then a rule that moves a distribution."""
+    first = ExpectedImprovement(plan.layout, plan.coding, batch, known)
 
     def after(mean: Array, spread: float, known: Known) -> Update:
         sigma = plan.sigma or min(max(spread, 0.01), SIGMA)
         return _sampled(base, replace(plan, start=mean, sigma=sigma), population, batch, known)
 
-    return f"process > {base}", Handover(first, length or 100, after)
+    return Handover(first, _length(plan) or 100, after)
 
 
 def _base(plan: SearchPlan) -> str:
@@ -139,7 +153,11 @@ def _sampled(method: str, plan: SearchPlan, population: int | None, batch: int, 
             raise ValueError(
                 "method 'local' is for booleans, choices and permutations; this space has numbers. Use 'cma'."
             )
-        return LocalSearch(layout.options, layout.permutations, population, start)
+        exists = layout.active if layout.conditions else None
+        local = LocalSearch(layout.options, layout.permutations, population, start, exists)
+        if known is not None:
+            local.tell(*known)
+        return local
     if method == "lq" and layout.real.size < layout.columns:
         raise ValueError("method 'lq' is for reals; this space has other parts. Use 'auto'.")
     if method in _CHOICES:

@@ -25,7 +25,7 @@ from varopt.search._incumbent import Averaged, Best, Contender, Lowest
 from varopt.search._kept import Kept
 from varopt.search._methods import SearchPlan, build
 from varopt.search._plot import plot_history
-from varopt.search._space import Space, SpaceLayout, as_space
+from varopt.search._space import Space, SpaceLayout, as_space, starting_rows
 from varopt.search.journal import Journal, Record
 
 __all__ = ["Search"]
@@ -47,8 +47,9 @@ class Search(Kept):
     population : int, optional
         Samples of a generation. By default what the method chooses, or as many as the first `ask` asks for, if that is
         more.
-    x0 : point, optional
-        Where to start; the middle of the space by default.
+    x0 : point, or list of points, optional
+        What to evaluate first; the search starts at the best of them, in the middle of the space by default. Of a
+        Space, a point may have some of the parts only: the others are in the middle.
     sigma : float, optional
         The first standard deviation, as a fraction of the width of the box; 0.2 by default.
     maximize : bool
@@ -98,18 +99,20 @@ class Search(Kept):
         self.seed = _check_seed(seed)
         population = None if population is None else whole("population", population, 2)
         sigma = None if sigma is None else positive("sigma", sigma, "a positive fraction of the box")
-        start = None if x0 is None else self._layout.row(x0)
+        starts = self._starts = starting_rows(self._layout, x0)
         self.noisy, self.asynchronous = bool(noisy), bool(asynchronous)
         self._sign = -1.0 if maximize else 1.0
         self.settings: dict[str, Any] = {
             "method": method, "seed": self.seed, "population": population,
-            "x0": None if start is None else start.tolist(), "sigma": sigma,
+            "x0": None if starts is None else starts.tolist(), "sigma": sigma,
             "maximize": bool(maximize), "noisy": self.noisy, "asynchronous": self.asynchronous,
             "budget": None if budget is None else whole("budget", budget, 1),
             "batch": None if batch is None else whole("batch", batch, 1),
         }  # fmt: skip
-        latent = None if start is None else self._coding.latent(start[None])[0]
-        self._plan = SearchPlan(method, self._layout, self._coding, latent, sigma, budget, self.noisy)
+        latent = None if starts is None else self._coding.latent(starts)
+        self._plan = SearchPlan(
+            method, self._layout, self._coding, latent, sigma=sigma, budget=budget, noisy=self.noisy
+        )
         self.method, self._model = build(self._plan, population, batch or population or 1)
         self._rng = np.random.default_rng(self.seed)
 
@@ -188,6 +191,8 @@ class Search(Kept):
         with one_thread():
             latent = self._model.sample(self._rng, size)
         rows = self._coding.rows(latent)
+        if self._starts is not None and (given := self._starts[self._drawn : self._drawn + size]).size:
+            rows[: len(given)] = given  # to the last digit
         if self._averaged is not None and (again := self._averaged.doubtful()):
             rows = np.vstack((rows, again))
         batch = Batch(self._drawn, latent, rows, size, self._model.epoch)

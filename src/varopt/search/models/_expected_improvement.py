@@ -43,20 +43,25 @@ class ExpectedImprovement(Update):
         The space, and the map of latent vectors to its points.
     batch : int
         Points proposed at once.
-    start : array, optional
-        A latent point to evaluate first.
+    known : pair of arrays, optional
+        Latent points and values from before, which count as part of the first points.
     """
 
-    def __init__(self, layout: SpaceLayout, coding: Coding, batch: int = 1, start: Array | None = None) -> None:
+    def __init__(
+        self, layout: SpaceLayout, coding: Coding, batch: int = 1, known: tuple[Array, Array] | None = None
+    ) -> None:
         self._layout, self._coding, self.population = layout, coding, batch
         self._discrete = layout.options > 0
         self._first = max(4, min(2 * layout.columns, 20), batch)  # spread over the space before there is a model
         self._points = np.empty((0, layout.columns))
         self._values = np.empty(0)
         self._pending: list[Array] = []
-        self._start, self._proposed = start, 0
+        self._proposed = 0
         self._design: Array | None = None
         self._parameters: Array | None = None
+        if known is not None:
+            self.tell(*known)
+            self._proposed = len(known[1])
 
     @property
     def known(self) -> tuple[Array, Array]:
@@ -70,8 +75,6 @@ class ExpectedImprovement(Update):
     def _next(self, rng: np.random.Generator) -> Array:
         if self._design is None:
             self._design = self._spread(rng, self._first)
-            if self._start is not None:
-                self._design[0] = self._start
         self._proposed += 1
         finite = np.isfinite(self._values)
         if self._proposed <= self._first or np.unique(self._values[finite]).size < 2:
