@@ -66,7 +66,7 @@ class Handover(Update):
 
     def tell(self, points: Array, values: Array) -> None:
         self.current.tell(points, values)
-        if not self.begun and self._first.known[1].size >= self._length and np.isfinite(self._first.known[1]).any():
+        if not self.begun and len(self._first.known[1]) >= self._length and np.isfinite(self._first.known[1]).any():
             self.current = self._after(self._first.mean, self._first.spread, self._first.known)
 
     @property
