@@ -9,7 +9,7 @@ import math
 import sys
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import FrameType
 from typing import Any, NoReturn
@@ -23,7 +23,7 @@ from varopt.certificates import Certificate
 from varopt.learn._compat import _check_sample_weight, followers, to_numpy, validate_data
 from varopt.learn._parameters import BOOLEAN, COUNT, NON_NEGATIVE, POSITIVE, Declared, Rule, parameter
 from varopt.learn._problem import LinearProblem
-from varopt.learn._rows import DataMemory
+from varopt.learn._rows import DataMemory, WeightedRows
 from varopt.learn._stored import StoredProblem, StoredRows, solve_together, stored_rows
 from varopt.model import Objective, Variable
 from varopt.optimize import Status, minimize
@@ -36,14 +36,14 @@ __all__ = [
     "CertifiedLinear",
     "Clock",
     "Fit",
-    "Line",
+    "Lines",
     "OutOfTime",
     "Solved",
     "frames_of_ours",
 ]
 
 Vector = NDArray[np.float64]
-Line = tuple[Vector, float]  # coefficients and intercept
+Lines = tuple[Vector, Vector]  # coefficients, and intercepts, of many fits, one a row
 
 #: The gap is relative to the objective, but never to less than this share of the objective without a model: an exact
 #: fit has an objective of zero, and no number is accurate relative to zero.
@@ -335,14 +335,12 @@ class CertifiedLinear(Certified):
         intercepts = np.broadcast_to(np.ravel(getattr(self, "intercept_", 0.0)), (count,))
         return [(row.astype(np.float64), float(b)) for row, b in zip(coef, intercepts, strict=True)]
 
-    def _along(
-        self, path: Sequence[Mapping[str, float]], X: Any, y: Any, weight: Vector, memory: DataMemory
-    ) -> Iterator[Line | None]:
-        """Coefficients and intercepts for one setting after the other, where they come cheaper together; else None.
+    def _along(self, path: Sequence[Mapping[str, float]], rows: WeightedRows, clock: Clock) -> Lines | None:
+        """Coefficients and intercepts for all settings of a path, where they come cheaper together; else None.
 
-        They are exact but for rounding, without a bracket. What is None is fitted before the next is asked for.
+        They are NaN for settings that have to be fitted on their own, and after the end of the time.
         """
-        yield from [None] * len(path)
+        return None
 
     def _objective(self, problem: LinearProblem, **options: Any) -> Any:
         raise NotImplementedError

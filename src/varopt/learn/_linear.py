@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any
 
@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from sklearn.base import MultiOutputMixin, RegressorMixin
 
 import varopt.model as vo
-from varopt.composite import composite
-from varopt.learn._base import CertifiedLinear, Clock, Fit, Line, Solved, frames_of_ours
+from varopt.learn._base import SMALLEST_SHARE, CertifiedLinear, Clock, Fit, Lines, Solved, frames_of_ours
 from varopt.learn._compat import LinearModel, followers
+from varopt.learn._least_squares import Squares
 from varopt.learn._parameters import (
     BOOLEAN,
     NON_NEGATIVE,
@@ -41,13 +41,13 @@ from varopt.learn._problem import (
 )
 from varopt.learn._rows import DataMemory, WeightedRows
 from varopt.learn._stored import StoredRows
-from varopt.solvers import pivoted_along
 
 __all__ = ["ElasticNet", "LADRegressor", "Lasso", "LeastSquaresOptions", "Liblinear", "LinearRegressor", "LinearSVR"]
 
 Vector = NDArray[np.float64]
 
 _GRAM = 2000  # features up to which fits along a path are made on one Gram matrix
+_ORDINARY = 1e100  # sizes of data beyond which, or below whose inverse, squares are not to be trusted
 _INSENSITIVE = Rule(
     "``max(|z| - epsilon, 0)``, or its square.", one_of("epsilon_insensitive", "squared_epsilon_insensitive")
 )
@@ -185,39 +185,37 @@ class ElasticNet(MultiOutputMixin, LeastSquaresOptions, LinearRegressor):
         ridge = penalty("l2", problem.w, self.alpha * (1.0 - self.l1_ratio))
         return loss + vo.sum(vo.piecewise(problem.w, knots=[0.0], pieces=pieces)) + ridge
 
-    def _along(
-        self, path: Sequence[Mapping[str, float]], X: Any, y: Any, weight: Vector, memory: DataMemory
-    ) -> Iterator[Line | None]:
-        yield None  # the first checks the data
-        rows = memory.rows(*self._read(X, y, weight, memory))
-        plain = not sp.issparse(rows.X) and not self.positive and self.alpha > 0.0
-        if not plain or not rows.X.shape[1] <= min(_GRAM, rows.X.shape[0]):
-            yield from [None] * (len(path) - 1)
-            return
-        problem, shift = self._problem(rows, rows.y)
-        if problem.unit != 1.0:
-            yield from [None] * (len(path) - 1)
-            return
-        loss = problem.mean(squared_error(problem.residual))
-        place = {variable: loss.slices[variable] for variable in loss.variables}
-        start, free = np.zeros(loss.size), np.ones(loss.size, dtype=bool)
-        start[place[problem.scaled]], free[place[problem.scaled]] = self.coef_, False
-        strengths = [
-            (settings["alpha"] * ratio, settings["alpha"] * (1.0 - ratio))
-            for settings in path[1:]
-            for ratio in [settings.get("l1_ratio", self.l1_ratio)]
-        ]
-        for x, (l1, l2) in zip(pivoted_along(composite(loss), free, strengths, start), strengths, strict=True):
-            if x is None or l1 + l2 == 0.0:
-                yield None
-                continue
-            coef = x[place[problem.scaled]]
-            intercept = 0.0 if problem.b is None else shift + float(x[place[problem.b]][0]) - problem.moved(coef)
-            yield coef.astype(rows.X.dtype), intercept
+    def _along(self, path: Sequence[Mapping[str, float]], rows: WeightedRows, clock: Clock) -> Lines | None:
+        squares = _squares(rows.X, rows.y, rows.weight, self.fit_intercept)
+        if squares is None:
+            return None
+        alphas = np.array([settings["alpha"] for settings in path])
+        ratio = np.array([settings.get("l1_ratio", self.l1_ratio) for settings in path])
+        coefs = _certified(squares, alphas * ratio, alphas * (1.0 - ratio), self.positive, self.tol, clock)[0]
+        return coefs, squares.levels(coefs)
 
     def _fit(self, problem: LinearProblem, solved: Solved, shift: float) -> Fit:
         fit = super()._fit(problem, solved, shift)
         return replace(fit, coef=np.maximum(fit.coef, 0.0)) if self.positive else fit
+
+
+def _squares(X: Any, y: Any, weight: Vector, intercept: bool) -> Squares | None:
+    """The squared errors of a path, where a Gram matrix is of a size to be formed and its entries are numbers."""
+    size = max(float(abs(X).max()), float(np.abs(y).max(initial=0.0))) if X.shape[0] else 0.0
+    if X.shape[1] > _GRAM or not 1.0 / _ORDINARY < size < _ORDINARY:
+        return None
+    return Squares(X, y, weight, intercept)
+
+
+def _certified(
+    squares: Squares, l1: Vector, l2: Vector, positive: bool, tol: float, clock: Clock
+) -> tuple[Vector, Vector]:
+    """Coefficients for each pair of strengths and their gaps; NaN where a gap is above the tolerance."""
+    coefs = squares.minimisers(l1, l2, positive, lambda: clock.is_up)
+    values, gaps = squares.brackets(coefs, l1, l2, positive)
+    wrong = ~(gaps <= tol * np.maximum(values, SMALLEST_SHARE * squares.null))
+    coefs[wrong], gaps[wrong] = np.nan, np.nan
+    return coefs, gaps
 
 
 def _steepest(problem: LinearProblem) -> float:

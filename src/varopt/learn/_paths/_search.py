@@ -18,7 +18,7 @@ from sklearn.utils import Bunch, check_scalar, column_or_1d
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 
 from varopt._threads import one_thread
-from varopt.learn._base import INTERCEPT, Certified, Clock, OutOfTime
+from varopt.learn._base import INTERCEPT, Certified, Clock, Lines, OutOfTime
 from varopt.learn._compat import _raise_for_params, _routing_enabled
 from varopt.learn._parameters import COUNT, POSITIVE, Rule, parameter
 from varopt.learn._rows import DataMemory
@@ -58,6 +58,11 @@ class PathCV(Certified):
 
     def _loss(self, model: Any, X: Any, y: Any, weight: Vector) -> float:
         return float(np.average((y - model.predict(X)) ** 2, weights=weight))
+
+    def _losses(self, model: Any, lines: Lines, X: Any, y: Any, weight: Vector) -> list[float]:
+        """Those of many linear models at once; NaN for one without coefficients."""
+        predictions = X @ lines[0].T.astype(X.dtype) + lines[1].astype(X.dtype)
+        return [float(loss) for loss in np.average((y[:, None] - predictions) ** 2, weights=weight, axis=0)]
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, **params: Any) -> Any:
         """Choose the settings by cross-validation and fit the model with them.
@@ -157,22 +162,21 @@ def _walk(
     """The losses of one fold along one path, as far as one of so many parts of the time that is left goes, appended."""
     share = clock.part(parts, gives_up=True)
     model = clone(model).set_params(warm_start=True)
-    given, (X, y, weight) = (X[train], y[train], weight[train]), (X[test], y[test], weight[test])
+    given, left_out = (X[train], y[train], weight[train]), (X[test], y[test], weight[test])
     memory = DataMemory()
     try:
-        with kept_products(), suppress(OutOfTime):
-            lines = model._along(path, *given, memory)
-            for settings in path:
-                if share.is_up or clock.is_up:  # a share of no time left is still some
-                    break
-                with one_thread():
-                    line = next(lines)
-                    model.set_params(**settings)
-                    if line is None:
-                        model._fit_data(*given, share, memory)
-                    else:
-                        model.coef_, model.intercept_ = line
-                losses.append(search._loss(model, X, y, weight))
+        with kept_products(), suppress(OutOfTime), one_thread():
+            found = model._along(path, memory.rows(*given), share)
+            together = search._losses(model, found, *left_out) if found is not None else [math.nan] * len(path)
+            for k, (settings, loss) in enumerate(zip(path, together, strict=True)):
+                if math.isnan(loss):
+                    if share.is_up or clock.is_up:  # a share of no time left is still some
+                        break
+                    if found is not None and k and not math.isnan(together[k - 1]):
+                        model.coef_, model.intercept_ = found[0][k - 1], found[1][k - 1]
+                    model.set_params(**settings)._fit_data(*given, share, memory)
+                    loss = search._loss(model, *left_out)
+                losses.append(loss)
     except KeyboardInterrupt:
         share.stop()
     return losses

@@ -26,8 +26,8 @@ from varopt.learn._parameters import (
     one_of,
     parameter,
 )
+from varopt.learn._paths._search import GRID, LENGTH, Path, PathCV, checked, gradient_at_zero, grid
 from varopt.learn._quantile import LEVELS, QuantileRegressor, QuantileScore
-from varopt.learn._selection import GRID, LENGTH, Path, PathCV, checked, gradient_at_zero, grid
 from varopt.learn._structured import FusedLasso
 
 __all__ = ["ElasticNetCV", "FusedLassoCV", "LassoCV", "LinearSVCCV", "QuantileRegressorCV"]
