@@ -20,7 +20,14 @@ from varopt.learn._linear import ElasticNet, LADRegressor, Lasso, LinearSVR
 from varopt.learn._nonconvex import RampClassifier, ZeroOneClassifier
 from varopt.learn._paths import ElasticNetCV, FusedLassoCV, LassoCV, LinearSVCCV, QuantileRegressorCV
 from varopt.learn._quantile import QuantileRegressor
-from varopt.learn._structured import CompositeRegressor, FusedLasso, GeneralizedLasso, GroupLasso
+from varopt.learn._structured import (
+    CompositeRegressor,
+    FusedLasso,
+    GeneralizedLasso,
+    GroupLasso,
+    MultiTaskElasticNet,
+    MultiTaskLasso,
+)
 from varopt.learn._trend import TrendFilter
 
 __all__ = [
@@ -43,6 +50,8 @@ __all__ = [
     "LinearSVC",
     "LinearSVCCV",
     "LinearSVR",
+    "MultiTaskElasticNet",
+    "MultiTaskLasso",
     "QuantileRegressor",
     "QuantileRegressorCV",
     "RampClassifier",

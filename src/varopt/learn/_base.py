@@ -213,6 +213,10 @@ class Certified(Declared, BaseEstimator):
         values = {variable: result[variable] for variable in objective.variables}
         return Solved(value, certificate, max(1, result.nit), result.history["sigma"], values)
 
+    def _allowed(self, objective: Any, null: float) -> Any:
+        """The gap that an objective may have, or each of many, where that without a model is `null`."""
+        return np.maximum(self.tol * np.maximum(objective, SMALLEST_SHARE * null), _NEGLIGIBLE * null)
+
     def _refuse(self) -> NoReturn:
         raise ValueError(
             f"{type(self).__name__} iterations resulted in non-finite parameter values. The input data may contain"

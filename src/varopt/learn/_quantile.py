@@ -60,8 +60,8 @@ class QuantileRegressor(QuantileScore, LinearRegressor):
 
     Attributes
     ----------
-    coef_ : ndarray of shape (n_features,) or (n_quantiles, n_features)
-    intercept_ : float or ndarray of shape (n_quantiles,)
+    coef_ : ndarray of shape (n_features,), (n_quantiles, n_features) or (n_targets, n_features)
+    intercept_ : float or ndarray of shape (n_quantiles,) or (n_targets,)
     {fitted}
 
     Notes
@@ -108,6 +108,19 @@ class QuantileRegressor(QuantileScore, LinearRegressor):
     def _fits(self, rows: WeightedRows, clock: Clock) -> list[Fit]:
         fits: list[Fit] = []
         levels = self._levels()
+        if np.ndim(rows.y) > 1 and rows.y.shape[1] == 1:
+            rows = replace(rows, y=rows.y[:, 0])
+        elif np.ndim(rows.y) > 1:
+            if np.ndim(self.quantile):
+                raise ValueError(
+                    f"quantile must be one level where y has several targets, {rows.y.shape[1]} here; got"
+                    f" {len(levels)} levels. Fit one target after the other for more."
+                )
+            starts = self._starts(rows.y.shape[1], rows.X.shape[1])
+            return [
+                self._fit_target(rows, y, start, clock, level=levels[0])
+                for y, start in zip(rows.y.T, starts, strict=True)
+            ]
         for level, start in zip(levels, self._starts(len(levels), rows.X.shape[1]), strict=True):
             start = start or ((fits[-1].coef, fits[-1].intercept) if fits else None)
             fits.append(self._fit_target(rows, rows.y, start, clock, level=level))
@@ -172,11 +185,12 @@ class QuantileRegressor(QuantileScore, LinearRegressor):
         return [replace(fit, intercept=b, solved=solved) for fit, b in zip(fits, raised, strict=True)]
 
     def _publish_linear(self, fits: list[Fit], many: bool, X: Any, data: Any, targets: Any) -> None:
-        many = np.ndim(self.quantile) > 0
-        if many and len(fits) > 1 and self.non_crossing and self.fit_intercept:
+        levels = np.ndim(self.quantile) > 0
+        many = levels or many
+        if levels and len(fits) > 1 and self.non_crossing and self.fit_intercept:
             fits = self._apart(fits, data)
         super()._publish_linear(fits, many, X, data, targets)
-        if many and self.non_crossing:
+        if levels and self.non_crossing:
             self._publish([fits[0].solved], False, X)
 
 

@@ -13,6 +13,7 @@ from sklearn.metrics import check_scoring, mean_pinball_loss
 
 from varopt.learn._classification import LinearSVC
 from varopt.learn._compat import LinearClassifierMixin, LinearModel, compute_class_weight
+from varopt.learn._least_squares import Squares, checked, gradient_at_zero, grid, strengths
 from varopt.learn._linear import ElasticNet, Lasso, LeastSquaresOptions
 from varopt.learn._parameters import (
     BOOLEAN,
@@ -26,7 +27,7 @@ from varopt.learn._parameters import (
     one_of,
     parameter,
 )
-from varopt.learn._paths._search import GRID, LENGTH, Path, PathCV, checked, gradient_at_zero, grid
+from varopt.learn._paths._search import GRID, LENGTH, Path, PathCV
 from varopt.learn._quantile import LEVELS, QuantileRegressor, QuantileScore
 from varopt.learn._structured import FusedLasso
 
@@ -88,16 +89,8 @@ class ElasticNetCV(LeastSquaresOptions, _RegressorCV):
         ]
 
     def _alphas(self, X: Any, y: Vector, weight: Vector, l1_ratio: float) -> list[float]:
-        if not isinstance(self.alphas, Integral):
-            return checked(self.alphas, "alphas")
-        if l1_ratio == 0.0:
-            raise ValueError(
-                "Automatic alpha grid generation is not supported for l1_ratio=0. Please supply a grid by providing"
-                " your estimator with the appropriate `alphas=` argument."
-            )
-        gradient = gradient_at_zero(X, y, weight, self.fit_intercept)
-        largest = float(np.max(gradient if self.positive else np.abs(gradient))) / l1_ratio
-        return [float(alpha) for alpha in grid(largest, self.eps, int(self.alphas))]
+        squares = Squares(X, y, weight, self.fit_intercept)
+        return [float(alpha) for alpha in strengths(squares, l1_ratio, self.alphas, self.eps, self.positive)]
 
     def _report(self, paths: list[Path], table: Vector, chosen: dict[str, float], X: Any) -> None:
         alphas = np.array([[settings["alpha"] for settings in path] for path in paths])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from contextlib import suppress
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import check_cv
-from sklearn.utils import Bunch, check_scalar, column_or_1d
+from sklearn.utils import Bunch, column_or_1d
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 
 from varopt._threads import one_thread
@@ -24,7 +24,7 @@ from varopt.learn._parameters import COUNT, POSITIVE, Rule, parameter
 from varopt.learn._rows import DataMemory
 from varopt.model.maps import kept_products
 
-__all__ = ["GRID", "LENGTH", "Path", "PathCV", "checked", "gradient_at_zero", "grid"]
+__all__ = ["GRID", "LENGTH", "Path", "PathCV"]
 
 Vector = NDArray[np.float64]
 Path = list[dict[str, float]]  # settings of a model, in an order in which neighbours are alike
@@ -180,25 +180,3 @@ def _walk(
     except KeyboardInterrupt:
         share.stop()
     return losses
-
-
-def grid(largest: float, eps: float, count: int) -> Vector:
-    """Strengths falling geometrically from the one that leaves no coefficients to its `eps`-fold."""
-    resolution = float(np.finfo(np.float64).resolution)
-    return np.full(count, resolution) if largest <= resolution else np.geomspace(largest, eps * largest, num=count)
-
-
-def gradient_at_zero(X: Any, dual: Vector, weight: Vector, center: bool) -> Vector:
-    """The gradient in each coefficient at zero, negated: the mean product of a feature, centred or not, with `dual`."""
-    share = weight / weight.sum()
-    product = X.T @ (share * dual)
-    return np.asarray(product - (X.T @ share) * float(share @ dual) if center else product)
-
-
-def checked(values: Any, name: str) -> list[float]:
-    """Given strengths, as scikit-learn checks them, from strong to weak."""
-    if np.ndim(values) != 1 or not len(values):
-        raise ValueError(f"{name} must be a number of them or a list with at least one; got {values!r}.")
-    for index, value in enumerate(values):
-        check_scalar(value, f"{name}[{index}]", Real, min_val=0.0, include_boundaries="left")
-    return [float(value) for value in np.sort(values)[::-1]]
