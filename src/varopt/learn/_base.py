@@ -23,7 +23,7 @@ from varopt.certificates import Certificate
 from varopt.learn._compat import _check_sample_weight, followers, to_numpy, validate_data
 from varopt.learn._parameters import BOOLEAN, COUNT, NON_NEGATIVE, POSITIVE, Declared, Rule, parameter
 from varopt.learn._problem import LinearProblem
-from varopt.learn._rows import DataMemory, WeightedRows
+from varopt.learn._rows import DataMemory
 from varopt.learn._stored import StoredProblem, StoredRows, solve_together, stored_rows
 from varopt.model import Objective, Variable
 from varopt.optimize import Status, minimize
@@ -236,6 +236,15 @@ class Certified(Declared, BaseEstimator):
             stacklevel=frames_of_ours() + 1,
         )
 
+    def _along(
+        self, path: Sequence[Mapping[str, float]], data: tuple[Any, Any, Vector], memory: DataMemory, clock: Clock
+    ) -> Lines | None:
+        """Coefficients and intercepts for all settings of a path, where they come cheaper together; else None.
+
+        They are NaN for settings that have to be fitted on their own, and after the end of the time.
+        """
+        return None
+
     def _keep(self, X: Any, arrays: dict[str, Any]) -> None:
         """Set fitted attributes, in the namespace and on the device of X."""
         for name, value in followers(X, arrays).items():
@@ -338,13 +347,6 @@ class CertifiedLinear(Certified):
             return [None] * count
         intercepts = np.broadcast_to(np.ravel(getattr(self, "intercept_", 0.0)), (count,))
         return [(row.astype(np.float64), float(b)) for row, b in zip(coef, intercepts, strict=True)]
-
-    def _along(self, path: Sequence[Mapping[str, float]], rows: WeightedRows, clock: Clock) -> Lines | None:
-        """Coefficients and intercepts for all settings of a path, where they come cheaper together; else None.
-
-        They are NaN for settings that have to be fitted on their own, and after the end of the time.
-        """
-        return None
 
     def _objective(self, problem: LinearProblem, **options: Any) -> Any:
         raise NotImplementedError

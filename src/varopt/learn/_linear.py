@@ -243,7 +243,10 @@ class ElasticNet(LeastSquaresOptions, LinearRegressor):
         ridge = penalty("l2", problem.w, self.alpha * (1.0 - self.l1_ratio))
         return loss + vo.sum(vo.piecewise(problem.w, knots=[0.0], pieces=pieces)) + ridge
 
-    def _along(self, path: Sequence[Mapping[str, float]], rows: WeightedRows, clock: Clock) -> Lines | None:
+    def _along(
+        self, path: Sequence[Mapping[str, float]], data: tuple[Any, Any, Vector], memory: DataMemory, clock: Clock
+    ) -> Lines | None:
+        rows = memory.rows(*data)
         squares = Squares(rows.X, rows.y, rows.weight, self.fit_intercept)
         alphas = np.array([settings["alpha"] for settings in path])
         ratio = np.array([settings.get("l1_ratio", self.l1_ratio) for settings in path])
