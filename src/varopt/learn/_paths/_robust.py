@@ -136,9 +136,7 @@ class HuberRegressorCV(RegressorCV):
     def _fixed(self, y: Any, weight: Vector) -> dict[str, Any]:
         epsilons = np.ravel(self.epsilon)
         if not epsilons.size or not np.all(epsilons >= 1.0):
-            raise ValueError(
-                f"epsilon must be a number, at least 1, or a list with at least one; got {self.epsilon!r}."
-            )
+            raise ValueError(f"epsilon must be a number of at least 1, or a list of them; got {self.epsilon!r}.")
         return {"epsilon": float(epsilons[0])}
 
     def _paths(self, X: Any, y: Vector, weight: Vector) -> list[Path]:
