@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import mean_pinball_loss
 
+from varopt.learn._base import Lines
 from varopt.learn._huber import HuberRegressor
 from varopt.learn._least_squares import checked, gradient_at_zero, grid
 from varopt.learn._parameters import COUNT, RIDGE_OR_L1, SHARE, Rule, as_in, parameter
@@ -87,6 +88,11 @@ class QuantileRegressorCV(QuantileScore, RegressorCV):
                 for k, level in enumerate(levels)
             ])
         )  # fmt: skip
+
+    def _losses(self, model: Any, lines: Lines, X: Any, y: Any, weight: Vector) -> list[float]:
+        errors, level = y[:, None] - (X @ lines[0].T + lines[1]), float(np.ravel(self.quantile)[0])
+        losses = np.average(np.maximum(level * errors, (level - 1.0) * errors), weights=weight, axis=0)
+        return [float(loss) for loss in losses]
 
     def _report(self, paths: list[Path], table: Vector, chosen: dict[str, float], X: Any) -> None:
         arrays = {"loss_path_": table[0], "alphas_": np.array([settings["alpha"] for settings in paths[0]])}
