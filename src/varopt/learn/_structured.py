@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
@@ -11,12 +12,13 @@ from numpy.typing import NDArray
 
 import varopt.model as vo
 from varopt.certificates import DualGap
-from varopt.learn._base import Clock, Fit, Solved
+from varopt.learn._base import Clock, Fit, Lines, Solved
 from varopt.learn._least_squares import Squares, fit_tasks, ordinary
 from varopt.learn._linear import ElasticNet, LinearRegressor
 from varopt.learn._parameters import LEVEL, NON_NEGATIVE, RANDOM_STATE, SHARE, STRENGTH, Rule, as_in, one_of, parameter
 from varopt.learn._problem import ANY_PENALTY, REGRESSION_LOSSES, LinearProblem, differences, penalty, squared_error
-from varopt.learn._rows import WeightedRows
+from varopt.learn._rows import DataMemory, WeightedRows
+from varopt.solvers import duals_along
 
 __all__ = [
     "CompositeRegressor",
@@ -27,6 +29,7 @@ __all__ = [
     "MultiTaskLasso",
 ]
 
+_DUAL = 100  # features up to which fits of a fused lasso along strengths are made through their duals
 _DENSE = 1 << 26  # entries up to which features are centred and copied for coordinate descent
 
 _FUSION = Rule("Strength of the penalty on differences of neighbours, at least 0.", NON_NEGATIVE)
@@ -93,6 +96,27 @@ class FusedLasso(LinearRegressor):
     def _objective(self, problem: LinearProblem, **options: Any) -> Any:
         loss = problem.mean(squared_error(problem.residual)) + penalty("l1", problem.w, self.alpha)
         return loss + self.fusion * differences(problem.w) if self.fusion > 0.0 else loss
+
+    def _along(
+        self, path: Sequence[Mapping[str, float]], data: tuple[Any, Any, NDArray[np.float64]], memory: DataMemory,
+        clock: Clock,
+    ) -> Lines | None:  # fmt: skip
+        rows = memory.rows(*data)
+        n, p = rows.X.shape
+        if p > min(_DUAL, n) or not ordinary(rows.X, rows.y):
+            return None
+        squares = Squares(rows.X, rows.y, rows.weight, self.fit_intercept)
+        strengths = np.array([np.repeat([at["alpha"], at["fusion"]], [p, p - 1]) for at in path])
+        kinks = np.vstack([np.eye(p), np.diff(np.eye(p), axis=0)])
+        coefs, gaps = np.full((len(path), p), np.nan), np.full(len(path), np.inf)
+        for k, found in enumerate(duals_along(squares.gram, squares.gradient[:, 0], kinks, strengths)):
+            coefs[k], gaps[k] = found
+            if clock.is_up:
+                break
+        values = squares.null + coefs @ squares.gradient[:, 0] + 0.5 * np.sum(coefs @ squares.gram * coefs, axis=1)
+        values += np.sum(strengths * np.abs(coefs @ kinks.T), axis=1)
+        coefs[~(gaps <= self._allowed(values, squares.null))] = np.nan
+        return coefs, squares.levels(coefs)
 
 
 class GroupLasso(LinearRegressor):
