@@ -36,10 +36,14 @@ class _Rows:
         if not (is_count(axis) and -x.ndim <= axis < x.ndim):
             raise ValueError(f"axis must be an integer between {-x.ndim} and {x.ndim - 1}; got {axis!r}.")
         self._axis = axis % x.ndim
+        largest = 0.25 * float(self.xp.finfo(x.dtype).max)
+        x = self.xp.clip(x, -largest, largest)  # what is masked by an infinity is last, or ties with others that are
         self.x = self._moved(x, self._axis, x.ndim - 1)
         self.n = int(self.x.shape[-1])
         require(self.n > 0, f"x must not be empty along axis {axis}.")
         batch = tuple(self.x.shape[:-1])
+        if s.ndim == x.ndim and s.shape[self._axis] == 1:  # as `std(axis, keepdims=True)` gives it
+            s = self._moved(s, self._axis, s.ndim - 1)[..., 0]
         try:
             s = self.xp.broadcast_to(s, batch)
         except (RuntimeError, ValueError):
@@ -53,9 +57,9 @@ class _Rows:
 
     def standardized(self, origin: Array) -> Array:
         """``(x - origin) / sigma`` with the origin held; far beyond what matters it is cut, so that it stays finite."""
-        far = 1e4
-        v = (self.x - self.lib.hold(origin)) / self.sigma
-        return self.xp.clip(v, -far, far)
+        far = 1e4 * self.lib.hold(self.sigma)
+        offset = self.x - self.lib.hold(origin)
+        return self.xp.minimum(self.xp.maximum(offset, -far), far) / self.sigma
 
     def given_back(self, result: Array) -> Array:
         """Rows as they came."""
@@ -384,4 +388,5 @@ def sort(x: Array, sigma: Array, axis: int = -1) -> Array:
         return xp.permute_dims(integral, (1, 0)) + both[:, n:]
 
     size = max(1, _LIMIT // (n * n * t.shape[0]))
-    return rows.given_back(moved + rows.sigma * lib.chunked(averages, size, xp.concat([v, near], axis=-1), t))
+    result = moved + rows.sigma * lib.chunked(averages, size, xp.concat([v, near], axis=-1), t)
+    return rows.given_back(result)
