@@ -36,8 +36,6 @@ class _Rows:
         if not (is_count(axis) and -x.ndim <= axis < x.ndim):
             raise ValueError(f"axis must be an integer between {-x.ndim} and {x.ndim - 1}; got {axis!r}.")
         self._axis = axis % x.ndim
-        largest = 0.25 * float(self.xp.finfo(x.dtype).max)
-        x = self.xp.clip(x, -largest, largest)  # what is masked by an infinity is last, or ties with others that are
         self.x = self._moved(x, self._axis, x.ndim - 1)
         self.n = int(self.x.shape[-1])
         require(self.n > 0, f"x must not be empty along axis {axis}.")
@@ -54,6 +52,9 @@ class _Rows:
         self.x = self.xp.reshape(self.x, (-1, self.n)) if math.prod(batch) else self.x.reshape((0, self.n))
         self.sigma = self.xp.reshape(s, (-1, 1)) if math.prod(batch) else s.reshape((0, 1))
         self.bytes = 8 if "64" in str(self.x.dtype) else 4
+        # What an infinity masks ties with others that are masked: differences in units of sigma stay finite.
+        last = 0.25 * float(self.xp.finfo(x.dtype).max) * self.xp.clip(self.lib.hold(self.sigma), None, 1.0)
+        self.x = self.xp.minimum(self.xp.maximum(self.x, -last), last)
 
     def standardized(self, origin: Array) -> Array:
         """``(x - origin) / sigma`` with the origin held; far beyond what matters it is cut, so that it stays finite."""
