@@ -279,7 +279,7 @@ class _Counts:
     @staticmethod
     def bytes_of_row(k: int, grid: Array, v: Array) -> int:
         """The room that a row takes."""
-        return v.shape[1] * (4 * (k + 1) + 8) * len(grid) * v.element_size()
+        return int(v.shape[1]) * (4 * (k + 1) + 8) * len(grid) * int(v.element_size())
 
     def _paired(self, before: Array, after: Array, result: Array) -> Array:
         """Add to each entry the chance that k - 1 of those before and after it lie above."""
@@ -320,7 +320,7 @@ def _ends(table: Array) -> list[Array]:
     return [table[j : count - j : count - 1 - 2 * j] for j in range(count // 2)]
 
 
-_BLOCK = 2**23  # bytes
+_BLOCK = 2**25  # bytes: larger blocks are fewer calls, smaller ones stay in the cache
 _rooms = threading.local()
 
 
