@@ -220,7 +220,7 @@ class Result:
 
     @property
     def _way(self) -> str:
-        steps = f", {self.nit} steps" if self.nit else ""
+        steps = f", {self.nit} step{'s' * (self.nit > 1)}" if self.nit else ""
         passes = f", {self.passes} pass{'es' * (self.passes > 1)}" if self.passes else ""
         return f"{self.method}{steps}{passes}, {duration(self.time)}"
 
