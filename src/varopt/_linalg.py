@@ -134,7 +134,7 @@ class InverseEnergy:
     def __call__(self, residual: Vector) -> tuple[float, NDArray[np.bool_]]:
         """The energy, and which variables it leaves out."""
         everything = np.ones(residual.size, dtype=bool)
-        if self.hessian is None:
+        if self.hessian is None or not self.curved.any():
             return 0.0, everything
         curved, diagonal = self.curved, self.diagonal
         # A zero on the diagonal of a positive semidefinite matrix makes row and column zero.

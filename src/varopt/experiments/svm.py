@@ -15,11 +15,10 @@ import varopt as vo
 from varopt.bounds import MovingBound, PointNoise
 from varopt.composite import composite
 from varopt.experiments import problems, rivals
-from varopt.experiments._growth import Growth, growth
-from varopt.experiments._intervals import mean, opposite, ratio
 from varopt.experiments._measure import Race, timed
 from varopt.experiments._tasks import Experiment, ExperimentTask, Plan, Row
 from varopt.experiments.report import Agreement, Column, Section, number
+from varopt.experiments.statistics import Growth, growth, mean, opposite, ratio
 from varopt.model import as_objective
 
 __all__ = ["SupportVectors"]

@@ -21,10 +21,12 @@ from numpy.typing import NDArray
 
 from varopt._display import Progress
 from varopt.bounds import Bound, NotFinite, PointsBound
-from varopt.certificates import Certificate, NoCertificate, Sampled
+from varopt.certificates import Certificate, NoCertificate, Relaxation, Sampled
+from varopt.composite import NotComposite, composite
 from varopt.families import OneHotCategorical, OwnFamily
+from varopt.optimize._conclude import conclude
 from varopt.optimize._result import Result, Status, final_line, progress_line
-from varopt.solvers import State
+from varopt.solvers import State, settle
 
 __all__ = ["BoundPath", "BoundResult", "minimize_bound"]
 
@@ -434,10 +436,6 @@ def _certified(bound: Bound, state: State, tol: float, status: Status | None) ->
     layout = bound._target.layout
     if layout is None or not math.isfinite(state.upper):
         return None
-    from varopt.composite import NotComposite, composite
-    from varopt.optimize._minimize import conclude
-    from varopt.solvers import settle
-
     objective = layout.objective
     kinds = {v.kind == "real" for v in objective.variables}
     if kinds != {True}:
@@ -453,9 +451,8 @@ def _certified(bound: Bound, state: State, tol: float, status: Status | None) ->
 
 def _bits(objective: Any, probabilities: Vector, state: State, status: Status | None) -> Result | None:
     """Bits and choices rounded one by one, which never makes a point worse than E, and a bound term by term."""
-    from varopt.certificates import Relaxation
-    from varopt.solvers.discrete import Sweeper, energy_of
-    from varopt.solvers.discrete.bounds import termwise_bound
+    from varopt.solvers.discrete import Sweeper, energy_of  # bits bring forty modules along
+    from varopt.solvers.discrete.bounds import termwise_bound  # likewise
 
     try:
         energy = energy_of(objective)
