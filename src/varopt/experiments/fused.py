@@ -117,8 +117,8 @@ class Fused(Experiment):
             as it must have for the paper. The error nearest to the printed one, as a ratio, is that of
             *{_nearest(summary)}*. Taken literally sigma shrinks as fast as the short step converges: w stops on the
             way, kinks that sigma no longer smooths throw it back and forth, and the rule ends
-            {literal["stopped"].estimate:.0%}. Longer steps follow the bound down; the best tried is {best.rpartition("
-            ")[2]}."""
+            {literal["stopped"].estimate:.0%}. Longer steps follow the bound down; the best tried is
+            {best.rpartition(" ")[2]}."""
         )
         self._verdicts(section, summary, best, certified)
         if DIMENSION in plan.repetitions:
