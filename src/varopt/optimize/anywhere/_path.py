@@ -28,9 +28,7 @@ Vector = NDArray[np.float64]
 
 _FACTOR = 0.3  # by which deviations fall from level to level
 _STEPS = 8  # most steps of a level
-_EVALUATIONS = (
-    30  # most of a path: where they do not suffice, as for features of hardly any row, more do not help
-)
+_EVALUATIONS = 30  # most of a path: where they do not suffice, as for features of hardly any row, more do not help
 _SMALLEST = 1e-9  # share of the first deviation at which the path ends
 _ARMIJO = 1e-4  # share of the decrease that the gradient promises which a step has to bring [NW06, eq. 3.4]
 
