@@ -39,10 +39,10 @@ def _report(options: argparse.Namespace) -> int:
             if options.open:
                 webbrowser.open(address)
             server.serve_forever()
-    output = options.output or options.journal.with_suffix(".html")
+    page, output = journal_page(options.journal), options.output or options.journal.with_suffix(".html")
     if output.resolve() == options.journal.resolve():
         raise ValueError(f"--output must not be the journal itself; got {output}.")
-    output.write_text(journal_page(options.journal), encoding="utf-8")
+    output.write_text(page, encoding="utf-8")
     print(output)
     if options.open:
         webbrowser.open(output.resolve().as_uri())

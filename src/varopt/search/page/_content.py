@@ -60,7 +60,7 @@ def contents(known: Known) -> dict[str, Any]:
         "best": None if best is None else {"number": best.number + 1, "point": _point(known, best)},
         "course": _course(known),
         "parts": _parts(known, best),
-        "mattered": _mattered(known, finished),
+        "mattered": _mattered(known, [r for r in records if r.error is None]),
         "failures": _failures(records),
         "workers": _workers(records),
         "front": _front(known, finished),
@@ -128,7 +128,7 @@ def _course(known: Known) -> dict[str, Any]:
         "best": [[best[i][0], _number(best[i][1])] for i in kept],
         "dots": [dot for dot in dots if dot[1] is not None],
         "bound": _bound(known.history),
-        "log": _spans_decades([value for _, value in best]),
+        "log": _spans_decades([value for _, value in best], [r.value for r in known.records if r.error is None]),
     }
 
 
@@ -174,14 +174,14 @@ def _part(
     return {"name": label, "kind": kind, "at": middles, "quantiles": quantiles, **bounds}
 
 
-def _mattered(known: Known, finished: list[Record]) -> dict[str, Any] | None:
+def _mattered(known: Known, told: list[Record]) -> dict[str, Any] | None:
     """What a forest of trees goes by to predict the ranks of the values, and how well it does."""
-    if len(finished) < FEWEST or len({record.value for record in finished}) < 3:
+    if len(told) < FEWEST or len({record.value for record in told}) < 3:
         return None
     from sklearn.ensemble import ExtraTreesRegressor  # slow to load
 
     layout = known.layout
-    chosen = [finished[i] for i in _thin(len(finished), FITTED)]
+    chosen = [told[i] for i in _thin(len(told), FITTED)]
     rows = np.array([record.row for record in chosen])
     values = known.signs[0] * np.array([record.value for record in chosen])
     ranks = np.argsort(np.argsort(values, kind="stable"), kind="stable") / len(values)
@@ -266,6 +266,6 @@ def _number(value: Any) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _spans_decades(values: list[float]) -> bool:
-    finite = [value for value in values if math.isfinite(value)]
+def _spans_decades(best: list[float], values: list[float]) -> bool:
+    finite = [value for value in (*best, *values) if math.isfinite(value)]
     return bool(finite and min(finite) > 0.0 and max(finite) > 50.0 * min(finite))

@@ -49,6 +49,7 @@ class _Handler(BaseHTTPRequestHandler):
     """Answers for the page and its contents, and for nothing else."""
 
     contents: Callable[[], dict[str, Any]]
+    timeout = 10.0  # seconds for a request: browsers open connections in advance
 
     def do_GET(self) -> None:
         """Answer a browser on this machine; a page from elsewhere that asks under its own name is refused."""

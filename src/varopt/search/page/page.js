@@ -41,11 +41,11 @@ function chart(host, { height = 220, x, y, logX = false, logY = false, xTitle = 
   const across = scale(x[0], x[1], left, width - right, logX), up = scale(y[0], y[1], height - bottom, top, logY);
   box.append(svg("path", { class: "axis", d: `M${left} ${top}V${height - bottom}H${width - right}` }));
   const say = (text, attributes) => box.append(svg("text", attributes, text));
-  for (const value of ticks(x[0], x[1], logX, Math.max(2, Math.floor(width / 90)))) {
+  for (const value of ticks(x[0], x[1], logX, Math.max(3, Math.floor(width / 90)))) {
     say(short(value), { x: across(value), y: height - bottom + 15, "text-anchor": "middle" });
   }
   say(xTitle, { x: (left + width - right) / 2, y: height - 4, "text-anchor": "middle" });
-  const marks = options ? options.map((name, k) => [name.length > 10 ? name.slice(0, 9) + "…" : name, k]) : ticks(y[0], y[1], logY, 4).map((v) => [short(v), v]);
+  const marks = options ? options.map((name, k) => [name.length > 10 ? "…" + name.slice(-9) : name, k]) : ticks(y[0], y[1], logY, 4).map((v) => [short(v), v]);
   for (const [text, value] of marks) {
     say(text, { x: left - 6, y: up(value) + 4, "text-anchor": "end" });
     box.append(svg("path", { class: "axis", opacity: 0.5, d: `M${left} ${up(value)}H${width - right}` }));
