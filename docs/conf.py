@@ -60,7 +60,7 @@ sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "gallery",
     "filename_pattern": r"/plot_",
-    "ignore_pattern": r"/(?!plot_)\w+\.py$",  # those that take minutes: scripts alone, pictured in the guides
+    "ignore_pattern": r"(?:^|/)(?!plot_)\w+\.py$",  # those that take minutes: scripts alone, pictured in the guides
     "within_subsection_order": "FileNameSortKey",
     "matplotlib_animations": (True, "jshtml"),
     "abort_on_example_error": True,

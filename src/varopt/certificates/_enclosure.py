@@ -20,7 +20,7 @@ from varopt._verified import (
     total,
     weighted_columns,
 )
-from varopt.model.maps import Composition, HStack, Map, Matrix, Scaled, Selection, Sparse, Sum
+from varopt.model.maps import Composition, Difference, HStack, Map, Matrix, Scaled, Selection, Sparse, Sum
 
 __all__ = ["AT_ONCE", "Norms", "NotEnclosed", "annihilates", "coordinates", "entries", "entries_times", "transposed"]
 
@@ -74,6 +74,18 @@ def _(linear: Sparse, values: Ball, norms: Norms) -> Ball:
 
 def _by_rows(matrix: Any, values: Vector) -> Vector:
     return np.asarray(matrix @ values if values.ndim == 1 else (matrix @ values.T).T)
+
+
+@transposed.register
+def _(linear: Difference, values: Ball, norms: Norms) -> Ball:
+    if values.middle.ndim > 1:
+        return transposed(Sparse(linear.array), values, norms)
+    middle = linear.transpose_apply(values.middle)
+    count, sizes = gamma(linear.row.size + 1), np.abs(values.middle)
+    error = np.zeros(middle.size)
+    for start, entry in enumerate(linear.row):
+        error[start : start + sizes.size] += abs(float(entry)) * (count * sizes + values.radius)
+    return Ball(middle, error * SLACK)
 
 
 @transposed.register

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 import varopt as vo
 from varopt.experiments import problems, rivals
-from varopt.experiments._intervals import Interval, mean, ratio
 from varopt.experiments._measure import descended, timed
 from varopt.experiments._tasks import Experiment, ExperimentTask, Plan, Row
 from varopt.experiments.report import Agreement, Column, Section, number
+from varopt.experiments.statistics import Interval, mean, ratio
 
 __all__ = ["Fused"]
 

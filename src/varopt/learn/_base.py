@@ -10,7 +10,7 @@ import sys
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -21,11 +21,12 @@ from sklearn.exceptions import ConvergenceWarning
 
 from varopt.certificates import Certificate
 from varopt.learn._compat import _check_sample_weight, followers, to_numpy, validate_data
+from varopt.learn._constraints import Constrained
 from varopt.learn._parameters import BOOLEAN, COUNT, NON_NEGATIVE, POSITIVE, Declared, Rule, parameter
 from varopt.learn._problem import LinearProblem
 from varopt.learn._rows import DataMemory
 from varopt.learn._stored import StoredProblem, StoredRows, solve_together, stored_rows
-from varopt.model import Objective, Variable
+from varopt.model import Constraint, Objective, Variable
 from varopt.optimize import Status, minimize
 from varopt.solvers import State
 
@@ -78,6 +79,7 @@ class Solved:
     sigma_path: Vector
     values: Mapping[Variable, Any]
     passes: int = 0
+    multipliers: Mapping[Constraint, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -173,7 +175,13 @@ class Certified(Declared, BaseEstimator):
     def _clock(self) -> Clock:
         return Clock(self.time_limit, time.perf_counter())
 
-    def _minimize(self, objective: Objective, start: Mapping[Variable, Any] | None, clock: Clock) -> Solved:
+    def _minimize(
+        self,
+        objective: Objective,
+        start: Mapping[Variable, Any] | None,
+        clock: Clock,
+        subject_to: Sequence[Constraint] = (),
+    ) -> Solved:
         # The engine's tolerance is relative above one: in units of the smallest share it is relative all the way down.
         with np.errstate(over="ignore"):
             null = float(objective(np.zeros(objective.size)))
@@ -195,10 +203,15 @@ class Certified(Declared, BaseEstimator):
             with np.errstate(over="ignore"):  # what comes of it has no bracket, or is not finite
                 result = minimize(
                     (1.0 / unit) * objective, tol=self.tol, method=self._method, resume=_neighbour(objective, start),
-                    callback=limit, progress=bool(self.verbose), time_limit=clock.left,
+                    callback=limit, progress=bool(self.verbose), time_limit=clock.left, subject_to=subject_to,
                 )  # fmt: skip
         except np.linalg.LinAlgError:  # products of the data overflow
             result = None
+        if result is not None and result.status is Status.INFEASIBLE:
+            raise ValueError(
+                f"no coefficients of {type(self).__name__} satisfy all of positive, bounds, monotone and constraints:"
+                f" {result.proof}"
+            )
         if result is None or not np.all(np.isfinite(result.x)) or result.status is Status.UNBOUNDED:
             self._refuse()
         certificate = replace(result.certificate, lower=unit * result.lower, upper=unit * result.upper)
@@ -211,7 +224,8 @@ class Certified(Declared, BaseEstimator):
         if not certificate.gap <= wanted:
             self._warn(value, certificate.gap, wanted, Status.INTERRUPTED if clock.stopped else result.status, stopped)
         values = {variable: result[variable] for variable in objective.variables}
-        return Solved(value, certificate, max(1, result.nit), result.history["sigma"], values)
+        multipliers = {c: unit * np.asarray(y) for c, y in (result.multipliers or {}).items()}
+        return Solved(value, certificate, max(1, result.nit), result.history["sigma"], values, multipliers=multipliers)
 
     def _allowed(self, objective: Any, null: float) -> Any:
         """The gap that an objective may have, or each of many, where that without a model is `null`."""
@@ -270,7 +284,7 @@ class Certified(Declared, BaseEstimator):
         self.passes_ = max(solved.passes for solved in solves)
 
 
-class CertifiedLinear(Certified):
+class CertifiedLinear(Constrained, Certified):
     """A linear model, or one per target or class. Subclasses state the objective and say what they make of the data."""
 
     fit_intercept: bool = parameter(default=True, rule=INTERCEPT)
@@ -306,6 +320,8 @@ class CertifiedLinear(Certified):
         self.n_features_in_ = data.X.shape[1]
         if data.names is not None:
             self.feature_names_in_ = np.array(data.names, dtype=object)
+        if self._constrained_by:
+            raise ValueError(f"{self._constrained_by[0]} needs data in memory, and these are {data.X.where}.")
         return self._fit_stored(data, self._clock())
 
     def _fit_stored(self, data: StoredRows, clock: Clock) -> Any:
@@ -358,7 +374,8 @@ class CertifiedLinear(Certified):
         at: dict[Variable, Any] | None = None
         if start is not None:
             at = problem.at(start[0], start[1] - shift)
-        solved = self._minimize(self._objective(problem, **options), at, clock)
+        limits = self._subject_to(problem, shift)
+        solved = self._minimize(self._objective(problem, **options), at, clock, limits)
         return self._fit(problem, solved, shift)
 
     def _fit(self, problem: LinearProblem, solved: Solved, shift: float) -> Fit:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from numbers import Integral
 from typing import Any
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sklearn.base import MultiOutputMixin, RegressorMixin
 
 import varopt.model as vo
-from varopt.learn._base import CertifiedLinear, Clock, Fit, Lines, Solved, frames_of_ours
+from varopt.learn._base import CertifiedLinear, Clock, Fit, Lines, frames_of_ours
 from varopt.learn._compat import LinearModel, followers
 from varopt.learn._least_squares import Squares, ordinary, strengths, task_path
 from varopt.learn._parameters import (
@@ -110,7 +110,6 @@ class LeastSquaresOptions(Declared):
 
     precompute: Any = parameter(default=False, rule=Rule(UNUSED, BOOLEAN, "array-like", one_of("auto")))
     copy_X: bool = parameter(default=True, rule=Rule("Accepted for compatibility: X is never changed.", BOOLEAN))
-    positive: bool = parameter(default=False, rule=Rule("Whether coefficients must not be negative.", BOOLEAN))
     random_state: Any = parameter(default=None, rule=RANDOM_STATE)
     selection: str = parameter(default="cyclic", rule=Rule(UNUSED, one_of("cyclic", "random")))
 
@@ -164,11 +163,6 @@ class ElasticNet(LeastSquaresOptions, LinearRegressor):
                 stacklevel=frames_of_ours() + 1,
             )
         return super()._fit_data(X, y, sample_weight, clock, memory)
-
-    def _fit_stored(self, data: StoredRows, clock: Clock) -> Any:
-        if self.positive:
-            raise ValueError(f"positive=True needs data in memory, and these are {data.X.where}.")
-        return super()._fit_stored(data, clock)
 
     @property
     def sparse_coef_(self) -> Any:
@@ -236,16 +230,13 @@ class ElasticNet(LeastSquaresOptions, LinearRegressor):
 
     def _objective(self, problem: LinearProblem, **options: Any) -> Any:
         loss = problem.mean(squared_error(problem.residual))
-        if not self.positive:
-            return loss + penalty("elasticnet", problem.w, self.alpha, self.l1_ratio)
-        # max(-w, 0) with a slope that no gradient of the loss reaches: the optimum is that with w >= 0.
-        pieces = [[0.0, -_steepest(problem)], [0.0, self.alpha * self.l1_ratio]]
-        ridge = penalty("l2", problem.w, self.alpha * (1.0 - self.l1_ratio))
-        return loss + vo.sum(vo.piecewise(problem.w, knots=[0.0], pieces=pieces)) + ridge
+        return loss + penalty("elasticnet", problem.w, self.alpha, self.l1_ratio)
 
     def _along(
         self, path: Sequence[Mapping[str, float]], data: tuple[Any, Any, Vector], memory: DataMemory, clock: Clock
     ) -> Lines | None:
+        if set(self._constrained_by) - {"positive=True"}:
+            return None
         rows = memory.rows(*data)
         squares = Squares(rows.X, rows.y, rows.weight, self.fit_intercept)
         alphas = np.array([settings["alpha"] for settings in path])
@@ -262,18 +253,6 @@ class ElasticNet(LeastSquaresOptions, LinearRegressor):
         wrong = ~(gaps <= self._allowed(values, squares.null))
         coefs[wrong], gaps[wrong] = np.nan, np.nan
         return coefs, gaps
-
-    def _fit(self, problem: LinearProblem, solved: Solved, shift: float) -> Fit:
-        fit = super()._fit(problem, solved, shift)
-        return replace(fit, coef=np.maximum(fit.coef, 0.0)) if self.positive else fit
-
-
-def _steepest(problem: LinearProblem) -> float:
-    """Twice what the gradient of the mean squared error can be where it is no larger than without coefficients."""
-    total = float(problem.weight.sum())
-    squares = problem.X.multiply(problem.X) if sp.issparse(problem.X) else np.square(problem.X)
-    columns = np.sqrt(np.max(squares.T @ problem.weight, initial=0.0) / total)
-    return problem.unit * (2.0 * float(columns * np.sqrt(problem.weight @ problem.y**2 / total)) + 1.0)
 
 
 def _path(

@@ -77,9 +77,8 @@ class QuantileRegressor(QuantileScore, LinearRegressor):
     With many levels `predict` returns a column per level, `objective_`, `lower_bound_` and `gap_` have an entry per
     level, and `certificate_` is a list; with `non_crossing` there is one of each, for the sum over the levels.
 
-    Crossing is ruled out by an exact penalty, ``M * max(-distance, 0)`` at every row with M growing until no two
-    quantiles cross. A minimiser of a penalised problem that satisfies the constraints is optimal under them, and lower
-    bounds of the penalised problem are lower bounds of the constrained one: the certificate holds as it is.
+    Where quantiles of separate fits cross, all levels are one problem whose constraints are the order of predictions
+    at every training row; its bracket is proved as that of any problem with constraints.
 
     Examples
     --------
@@ -222,24 +221,22 @@ class QuantileRegressor(QuantileScore, LinearRegressor):
         return loss + penalty(self.penalty, problem.w, self.alpha, self.l1_ratio)
 
     def _in_order(self, rows: WeightedRows, levels: list[float], fits: list[Fit], clock: Clock) -> list[Fit]:
-        """All levels as one problem, with a price on crossings that grows until there are none."""
-        problems, shift = [], 0.0
-        for _ in levels:
-            problem, shift = self._problem(rows, rows.y)
-            problems.append(problem)
-        ranked = [problems[k] for k in np.argsort(levels, kind="stable")]
-        separate: Any = sum((self._objective(p, level=q) for p, q in zip(problems, levels, strict=True)), start=0.0)
-        allowed = 1e-10 * float(np.abs(problems[0].y).max(initial=0.0))
-        solved, price = _joined([fit.solved for fit in fits]), 1.0
-        while self._crossing(rows, levels, fits) > allowed and price < 1e6:
+        """All levels as one problem, with the order of their predictions as constraints, where they cross."""
+        solved = _joined([fit.solved for fit in fits])
+        if self._crossing(rows, levels, fits) > 1e-10 * float(np.abs(rows.y).max(initial=0.0)):
+            problems, shift = [], 0.0
+            for _ in levels:
+                problem, shift = self._problem(rows, rows.y)
+                problems.append(problem)
             start: dict[Any, Any] = {}
             for p, fit in zip(problems, fits, strict=True):
                 start |= p.at(fit.coef, fit.intercept - shift)
-            overlaps = [vo.sum(vo.pos(a.prediction - b.prediction)) for a, b in pairwise(ranked)]
-            crossings = sum(overlaps, start=0.0)
-            solved = self._minimize(separate + (price / rows.total) * crossings, start, clock)
+            limits = [limit for p in problems for limit in self._subject_to(p, shift)]
+            ranked = [problems[k] for k in np.argsort(levels, kind="stable")]
+            limits += [low.prediction <= high.prediction for low, high in pairwise(ranked)]
+            objective: Any = sum((self._objective(p, level=q) for p, q in zip(problems, levels, strict=True)), 0.0)
+            solved = self._minimize(objective, start, clock, limits)
             fits = [self._fit(p, solved, shift) for p in problems]
-            price *= 10.0
         return [replace(fit, solved=solved) for fit in fits]
 
     def _crossing(self, rows: WeightedRows, levels: list[float], fits: list[Fit]) -> float:

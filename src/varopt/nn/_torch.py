@@ -190,148 +190,133 @@ def scan(step: Callable[[Array, Array], Array], start: Array, along: Array) -> A
     return torch.stack(states)
 
 
-def counted(
-    average: Callable[..., Array], size: int, v: Array, discount: Array, t: Array, h: float, middle: Array
-) -> Array:
-    """``average(...)`` with discounts of one, in place and with a gradient written out where it is the last one.
+def selected(function: Callable[..., Array], size: int, v: Array, ends: Array, grid: Array, k: int) -> Array:
+    """``function(v, ends, grid, k)``, in place and with a gradient written out where it is the last one.
 
-    A recursion of many small steps: through autograd it takes twice as long. Rows are taken `size` at a time, fewer on
-    a processor; where that is all of them, what was counted is kept for the gradient, else it is counted again.
+    A recursion of many small steps: through autograd it takes twice as long. Where rows are at most `size`, what was
+    counted is kept for the gradient, else it is counted again. On a processor they are taken in blocks.
     """
     if torch.compiler.is_compiling():
-        return average(v, discount, t, h, middle)
-    if v.device.type == "cpu":
-        row = 4 * v.shape[1] * (len(discount) + 1) * len(t) * v.element_size()
-        size = max(1, min(size, _BLOCK // row))
+        return function(v, ends, grid, k)
     keep = len(v) <= size
-    pairs = zip(v.split(size), middle.split(size), strict=True)
-    parts = [_Counted.apply(average, h, keep, discount, t, m, rows)[0] for rows, m in pairs]
+    if v.device.type == "cpu":
+        row = 2 * v.shape[1] * (k + 1) * len(grid) * v.element_size()
+        size = max(1, min(size, _BLOCK // row))
+    pairs = zip(v.split(size), ends.split(size), strict=True)
+    parts = [_Selected.apply(function, k, keep, e, grid, rows)[0] for rows, e in pairs]
     return torch.cat(parts) if len(parts) > 1 else parts[0]
 
 
-_BLOCK = 2**24  # bytes that stay in the cache, and that the C library reuses: fresh pages take longer than the sums
+_BLOCK = 2**24  # bytes of a table that stay in the cache, and that the C library reuses: fresh pages take longer
 
 
-class _Counted(torch.autograd.Function):
-    """See `_order._average`, here with discounts of one: the chance that at most k - 1 of the others lie above t."""
+class _Selected(torch.autograd.Function):
+    """See `_order._selected`; names are as there, in arrays (entries, ..., rows times nodes)."""
 
     @staticmethod
-    def forward(
-        average: Any, h: float, keep: bool, discount: Array, t: Array, middle: Array, v: Array
-    ) -> tuple[Array, ...]:
-        u, above, table = _counts(discount.shape[0], t, v)
-        mean = _at_most(table[0], middle, t)
-        integral = h * (_density(u) * mean).sum(-1)
-        kept = (u, above, table, mean) if keep else ()
-        return integral.T + ndtr((v - middle) * math.sqrt(2.0 / 3.0)), *kept
+    def forward(function: Any, k: int, keep: bool, ends: Array, grid: Array, v: Array) -> tuple[Array, ...]:
+        chances, own, kept = _counted(k, ends, grid, v)
+        return chances, *((own, *kept) if keep else ())
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        ctx.average, ctx.h = inputs[:2]
+        ctx.function, ctx.k = inputs[:2]
         ctx.kept = len(output) - 1
         ctx.mark_non_differentiable(*output[1:])
         ctx.save_for_backward(*inputs[3:], *output[1:])
         ctx.save_for_forward(*inputs[3:])
 
     @staticmethod
-    def function(ctx: Any) -> tuple[Callable[[Array], Array], Array]:
+    def differentiable(ctx: Any) -> tuple[Callable[[Array], Array], Array]:
         """The same through operations that can be differentiated."""
-        discount, t, middle, v = ctx.saved_tensors[:4]
-        return lambda v: ctx.average(v, discount, t, ctx.h, middle), v
+        ends, grid, v = ctx.saved_tensors[:3]
+        return lambda v: ctx.function(v, ends, grid, ctx.k), v
 
     @staticmethod
     def backward(ctx: Any, gradient: Array, *_: Any) -> Any:
-        nothing = (None,) * 6
+        nothing = (None,) * 5
         if torch.is_grad_enabled():  # it will be differentiated again
-            function, v = _Counted.function(ctx)
+            function, v = _Selected.differentiable(ctx)
             return (*nothing, torch.func.vjp(function, v)[1](gradient)[0])
-        discount, t, middle, v, *kept = ctx.saved_tensors
+        ends, grid, v, *kept = ctx.saved_tensors
         if not kept:
-            kept = [*_counts(discount.shape[0], t, v)]
-            kept.append(_at_most(kept[-1][0], middle, t))
-        u, above, table, mean = kept
-        density = _density(u)
-        weight = (ctx.h * gradient.T)[:, :, None] * density
-        room = table[1].data  # written anew by each gradient, so that it may change
-        changed = _changed(above, table[0], room, weight)  # by one more above t, over all others: a density of the k-th
-        by_v = density.mul_(changed).addcmul_(u.mul(weight), mean).sum(-1).T
-        normal = torch.exp((v - middle) ** 2 * (-1.0 / 3.0)) * (1.0 / math.sqrt(3.0 * math.pi))
-        return (*nothing, gradient * normal - by_v)
+            _, own, counted = _counted(ctx.k, ends, grid, v)
+            kept = [own, *counted]
+        own, density, above, table = kept
+        # dP_i / dv_j = -int phi_i phi_j P(k - 1 of all but these two lie above) dt, and the sum over j is zero
+        shape = (len(density), *gradient.shape[:1], len(grid))
+        weight = (density.view(shape) * (gradient.T * _spacing(ends, grid))[:, :, None]).view_as(density)
+        return (*nothing, gradient * own - (density * _changed(table, above, weight)).view(shape).sum(-1).T)
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Any:
-        function, v = _Counted.function(ctx)
+        function, v = _Selected.differentiable(ctx)
         return _pushforward(function, (v,), (tangents[-1],)), *(None,) * ctx.kept
 
     @staticmethod
     def vmap(
-        info: Any, in_dims: Any, average: Any, h: float, keep: bool, discount: Array, t: Array, middle: Array, v: Array
+        info: Any, in_dims: Any, function: Any, k: int, keep: bool, ends: Array, grid: Array, v: Array
     ) -> tuple[tuple[Array], tuple[int]]:
         rows = [
             a.movedim(d, 0) if d is not None else a.expand(info.batch_size, *a.shape)
-            for a, d in ((middle, in_dims[5]), (v, in_dims[6]))
+            for a, d in ((ends, in_dims[3]), (v, in_dims[5]))
         ]
-        middle, v = (a.reshape(-1, a.shape[-1]) for a in rows)
-        flat = _Counted.apply(average, h, keep, discount, t, middle, v)[0]
+        ends, v = (a.reshape(-1, a.shape[-1]) for a in rows)
+        flat = _Selected.apply(function, k, False, ends, grid, v)[0]
         return (flat.reshape(info.batch_size, -1, v.shape[-1]),), (0,)
 
 
-def _counts(k: int, t: Array, v: Array) -> tuple[Array, Array, Array]:
-    """How far each entry is above t, the chance that it is, and the chances that 0 to k - 1 of its neighbours are.
-
-    Of 2 n blocks the first n are for the entries before each, the others for those after it, with a zero in front: one
-    recursion runs from both ends of the table, so that there are few and large operations. Beside the table is room
-    for that of the gradient.
-    """
-    u = v.T[:, :, None] - t
-    above = torch.erfc(u * -math.sqrt(0.5)).mul_(0.5).repeat(2, 1, 1)
-    both = u.new_empty((2, len(above), k + 1, *u.shape[1:]))
-    table = both[0]
-    table[:, 0] = 0.0
-    here, below, a = _ends(table[:, 1:]), _ends(table[:, :-1]), _ends(above[:, None])
-    here[0][:, 0] = 1.0
-    here[0][:, 1:] = 0.0
-    for j in range(len(a) - 1):
-        torch.lerp(here[j], below[j], a[j], out=here[j + 1])
-    return u, above, both
+def _spacing(ends: Array, grid: Array) -> Array:
+    return (ends[:, 1] - ends[:, 0]) / (len(grid) - 1.0)
 
 
-def _ends(table: Array) -> list[Array]:
-    """The first and the last block, the second and the last but one, and so on to the middle."""
-    count = len(table)
-    return [table[j : count - j : count - 1 - 2 * j] for j in range(count // 2)]
+def _counted(k: int, ends: Array, grid: Array, v: Array) -> tuple[Array, Array, tuple[Array, ...]]:
+    """The chances, how each changes with its own entry, and what the gradient needs."""
+    h = _spacing(ends, grid)
+    u = v.T.contiguous()[:, :, None] - torch.addcmul(ends[:, :1], ends[:, 1:] - ends[:, :1], grid)
+    shape, u = u.shape, u.reshape(len(u), -1)
+    density, a = _density(u), ndtr(u)
+    above = torch.stack([a, a.flip(0)], 1)[:, :, None]
+    table = u.new_empty((len(u), 2, k + 1, u.shape[1]))
+    table[:, :, 0] = 0.0
+    table[0, :, 1] = 1.0
+    table[0, :, 2:] = 0.0
+    # Chances that 0 to k - 1 of the entries before each, and of those after its mirror, lie above, behind a zero
+    here, below, chance = table[:, :, 1:].unbind(0), table[:, :, :-1].unbind(0), above.unbind(0)
+    for j in range(len(u) - 1):
+        torch.lerp(here[j], below[j], chance[j], out=here[j + 1])
+    before, after = table[:, 0], table[:, 1].flip(0)
+    at = before[:, 1] * after[:, k]
+    for m in range(2, k + 1):
+        at.addcmul_(before[:, m], after[:, k + 1 - m])
+    at.mul_(density)
+    total = at.sum(0)
+    chances = torch.addcmul(a * total, a, at).view(shape).sum(-1)
+    own = torch.addcmul(density * total, u.mul_(a), at, value=-1.0).view(shape).sum(-1)
+    return (chances * h).T, (own * h).T, (density, above, table)
 
 
-def _at_most(table: Array, middle: Array, t: Array) -> Array:
-    """The chance that at most k - 1 of the entries before and after lie above t, less a normal one around `middle`."""
-    before, after = table.tensor_split(2)
-    so_far = after[:, 1].clone()
-    chance = before[:, -1] * so_far
-    for m in range(2, table.shape[1]):
-        so_far += after[:, m]
-        chance.addcmul_(before[:, -m], so_far)
-    return chance.sub_(ndtr((t - middle) * math.sqrt(2.0)))
-
-
-def _changed(above: Array, table: Array, marked: Array, weight: Array) -> Array:
+def _changed(table: Array, above: Array, weight: Array) -> Array:
     """The chance that k - 1 of all but two lie above t: one of them each entry, the other, weighted, any other."""
-    # The recursion of `_counts` with one entry left out, which carries its weight: no or one entry was left out so far.
-    marked[:, 0] = 0.0
-    here, below, a = _ends(marked[:, 1:]), _ends(marked[:, :-1]), _ends(above[:, None])
-    counts, w = _ends(table[:, 1:]), _ends(weight.repeat(2, 1, 1)[:, None])
-    here[0].zero_()
-    for j in range(len(a) - 1):
-        torch.lerp(here[j], below[j], a[j], out=here[j + 1])
+    # The recursion of `_counted` with one entry left out, which carries its weight: none or one was left out so far.
+    k = table.shape[2] - 1
+    marked = torch.empty_like(table)
+    marked[:, :, 0] = 0.0
+    marked[0] = 0.0
+    here, below, chance = marked[:, :, 1:].unbind(0), marked[:, :, :-1].unbind(0), above.unbind(0)
+    counts, w = table[:, :, 1:].unbind(0), torch.stack([weight, weight.flip(0)], 1)[:, :, None].unbind(0)
+    for j in range(len(table) - 1):
+        torch.lerp(here[j], below[j], chance[j], out=here[j + 1])
         here[j + 1].addcmul_(counts[j], w[j])
-    (before, after), (marked_before, marked_after) = table.tensor_split(2), marked.tensor_split(2)
+    before, after, marked_before, marked_after = table[:, 0], table[:, 1].flip(0), marked[:, 0], marked[:, 1].flip(0)
     changed = torch.zeros_like(weight)
-    for m in range(1, table.shape[1]):
-        changed.addcmul_(before[:, m], marked_after[:, -m]).addcmul_(marked_before[:, m], after[:, -m])
+    for m in range(1, k + 1):
+        changed.addcmul_(before[:, m], marked_after[:, k + 1 - m]).addcmul_(marked_before[:, m], after[:, k + 1 - m])
     return changed
 
 
 def _density(u: Array) -> Array:
-    return torch.exp(-0.5 * u * u).mul_(1.0 / math.sqrt(2.0 * math.pi))
+    return torch.exp(u * u * -0.5).mul_(1.0 / math.sqrt(2.0 * math.pi))
 
 
 # -- For `smooth` -----------------------------------------------------------------------------------------------------

@@ -21,10 +21,12 @@ from numpy.typing import NDArray
 
 from varopt._display import Progress
 from varopt.bounds import Bound, NotFinite, PointsBound
-from varopt.certificates import Certificate, NoCertificate, Sampled
+from varopt.certificates import Certificate, NoCertificate, Relaxation, Sampled
+from varopt.composite import NotComposite, composite
 from varopt.families import OneHotCategorical, OwnFamily
+from varopt.optimize._conclude import conclude
 from varopt.optimize._result import Result, Status, final_line, progress_line
-from varopt.solvers import State
+from varopt.solvers import State, settle
 
 __all__ = ["BoundPath", "BoundResult", "minimize_bound"]
 
@@ -100,7 +102,8 @@ def minimize_bound(
     tol : float
         Relative: of the gap that is called optimal, and of the change of E that ends a descent.
     iterations : int, optional
-        Most steps of one descent.
+        Most steps of one descent; by default 1000, 400 of a sampled bound, or what a schedule such as
+        `varopt.solvers.Every` counts.
     callback : callable, optional
         Called with the path after every descent, and after every tenth step of a sampled one; it may raise
         `StopIteration`.
@@ -114,6 +117,7 @@ def minimize_bound(
     BoundResult
     """
     _check_options(schedule, iterations)
+    iterations = iterations or getattr(schedule, "steps", None)  # of a schedule that counts them
     run = _Run(bound, FreeParameters.of(bound, parameters), tol, iterations, callback, time_limit, Progress(progress))
     status: Status | None = None
     try:
@@ -369,10 +373,14 @@ class _Run:
         """Go to the next dispersion of a schedule; whether there is one."""
         path = self.path
         path.sigma = _spread(path.family)
-        following = float(schedule(path))
+        counts = getattr(schedule, "steps", None)
+        # A descent that has converged has no use for the steps that are left to it.
+        seen = replace(path, steps=counts, level_steps=counts) if counts and self.converged else path
+        following = float(schedule(seen))
         if not (math.isfinite(following) and following > 0.0):
             raise ValueError(f"schedule must return a positive dispersion; got {following!r}.")
-        if following <= _FLOOR * self.first or self.state.reached(self.tol):
+        stuck = following >= path.sigma and not path.level_steps
+        if stuck or following <= _FLOOR * self.first or self.state.reached(self.tol):
             return False
         if following < path.sigma:
             path.bound = self.start.at(_sharpened(path.bound._target.family, following / path.sigma))
@@ -428,10 +436,6 @@ def _certified(bound: Bound, state: State, tol: float, status: Status | None) ->
     layout = bound._target.layout
     if layout is None or not math.isfinite(state.upper):
         return None
-    from varopt.composite import NotComposite, composite
-    from varopt.optimize._minimize import conclude
-    from varopt.solvers import settle
-
     objective = layout.objective
     kinds = {v.kind == "real" for v in objective.variables}
     if kinds != {True}:
@@ -447,9 +451,8 @@ def _certified(bound: Bound, state: State, tol: float, status: Status | None) ->
 
 def _bits(objective: Any, probabilities: Vector, state: State, status: Status | None) -> Result | None:
     """Bits and choices rounded one by one, which never makes a point worse than E, and a bound term by term."""
-    from varopt.certificates import Relaxation
-    from varopt.solvers.discrete import Sweeper, energy_of
-    from varopt.solvers.discrete.bounds import termwise_bound
+    from varopt.solvers.discrete import Sweeper, energy_of  # bits bring forty modules along
+    from varopt.solvers.discrete.bounds import termwise_bound  # likewise
 
     try:
         energy = energy_of(objective)

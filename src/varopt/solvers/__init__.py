@@ -8,6 +8,7 @@ from varopt.solvers.augmented_lagrangian import Multipliers
 from varopt.solvers.descent import (
     LBFGS,
     Adaptive,
+    Cooling,
     DiagonalNewton,
     Every,
     Geometric,
@@ -29,6 +30,7 @@ __all__ = [
     "Auto",
     "BlockDescent",
     "Check",
+    "Cooling",
     "DiagonalNewton",
     "Every",
     "GaveUp",

@@ -10,7 +10,7 @@ from varopt.experiments import problems
 from varopt.model import as_objective
 from varopt.model.maps import Matrix
 from varopt.solvers import State
-from varopt.solvers.descent._lbfgs import with_shared_matrix  # what it recognises is looked at by itself
+from varopt.solvers.descent import with_shared_matrix
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 from varopt._threads import one_thread
 from varopt.learn._base import INTERCEPT, Certified, Clock, Lines, OutOfTime
 from varopt.learn._compat import LinearModel, _raise_for_params, _routing_enabled
+from varopt.learn._constraints import Constrained
 from varopt.learn._parameters import COUNT, POSITIVE, Rule, one_of, parameter
 from varopt.learn._paths._curves import Curves
 from varopt.learn._rows import DataMemory
@@ -102,7 +103,7 @@ class SearchCV(Certified):
         )
         folds = list(splitter.split(data, targets, **routed.splitter.split))
         shared = {name: value for name, value in self.get_params().items() if name in self._model().get_params()}
-        model = self._model(**(shared | self._fixed(targets, weight)))
+        model = self._model(**(shared | self._fixed(targets, weight) | self._by_place(data.shape[1])))
         paths = self._paths(data, targets, weight)
         walks = [(path, train, test) for path in paths for train, test in folds]
         rounds = [math.ceil(left / effective_n_jobs(self.n_jobs)) for left in range(len(walks), 0, -1)]
@@ -186,7 +187,7 @@ class SearchCV(Certified):
         return MetadataRouter(owner=self).add_self_request(self).add(splitter=check_cv(self.cv), method_mapping=mapping)
 
 
-class PathCV(SearchCV):
+class PathCV(Constrained, SearchCV):
     """A linear model chosen along paths."""
 
     fit_intercept: bool = parameter(default=True, rule=INTERCEPT)

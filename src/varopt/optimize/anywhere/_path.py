@@ -62,14 +62,15 @@ def follow(
             if not decrement > 1e-13 * abs(at.value):
                 break
             step()
+            if decrement <= at.added:  # the last of the level: to look at it first would cost a pass
+                x = x + move
+                break
             length = 1.0
             there = yield from _evaluate(problem, x + move, deviations, first, every)
             while there.value > at.value - _ARMIJO * length * decrement + 1e-13 * abs(at.value) and length > 1e-6:
                 length *= 0.3
                 there = yield from _evaluate(problem, x + length * move, deviations, first, every)
             x, at = x + length * move, there
-            if decrement <= at.added:
-                break
         reached = Reached(x, deviations, at.near)
         if last(reached) or deviations[0] <= _SMALLEST * first[0]:
             return reached

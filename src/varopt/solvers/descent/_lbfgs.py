@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from varopt.bounds import PointNoise
+from varopt.bounds import MovingBound, PointNoise
 from varopt.certificates import bracket
 from varopt.composite import Composite, QuadraticForm
 from varopt.model.maps import HStack, Map, Matrix, Selection, kept_products
@@ -69,12 +69,8 @@ class LBFGS(Method):
                 state.latest, state.sigma, state.steps = np.array(x), path.sigma, state.steps + 1
                 check(state)
 
-            def value_and_gradient(x: Vector) -> tuple[float, Vector]:
-                bound = path.at(x)
-                return bound.value, bound.mean_gradient
-
             found = minimize(
-                value_and_gradient, path.x, jac=True, method="L-BFGS-B", callback=seen,
+                bound.value_and_gradient, path.x, args=(path.sigma,), jac=True, method="L-BFGS-B", callback=seen,
                 options={"maxiter": self.iterations, "maxcor": self.memory, "maxfun": 100 * self.iterations,
                          "maxls": _TRIALS, "ftol": 0.0, "gtol": 0.0},
             )  # fmt: skip
@@ -94,9 +90,10 @@ class LBFGS(Method):
             return ends or state.reached(tol)
 
         x, sigma = state.begin(self.schedule.start)
-        noise = PointNoise.of(problem, sigma)
-        with kept_products():
-            follow(Path(problem.structure(with_shared_matrix), x, noise, sigma), level, self.schedule, stop)
+        noise, shared = PointNoise.of(problem, sigma), problem.structure(with_shared_matrix)
+        bound = MovingBound(shared, noise)
+        with kept_products(), np.errstate(over="ignore", invalid="ignore"):  # a trial of a line search may be far out
+            follow(Path(shared, x, noise, sigma), level, self.schedule, stop)
 
 
 def with_shared_matrix(problem: Composite) -> Composite:

@@ -32,6 +32,7 @@ _OUTSIDE_BOUND = 1e-11  # share of its bound by which a multiplier may be outsid
 # little changes nothing on a quantile regression and a support vector machine of 2,000 x 40.
 _NEARBY = 0.02
 _UNTIL_FRESH = 50  # exchanges after which the inverse is made anew: rounding grows with each
+_WORK = 4_000_000_000  # operations of exchanges beyond the first that are worth it before a simplex method
 _REPEATS = 4  # exchanges of one row, one after the other, after which they are taken to go around
 _NOISE = 1e-7  # share of the largest offset
 _REST = 1e-12  # share of what a position adds up below which a row rests
@@ -50,8 +51,8 @@ def best_vertex(
     distance : array
         How far each row is from resting, as far as is known: the first vertex is made of the closest.
     exchanges : int, optional
-        The most exchanges, by default ``p + 50``: what takes more, as dependent rows may, is for a simplex method with
-        safeguards against cycling.
+        The most exchanges, by default ``p + 50``, and up to ``8 p`` where these take a few seconds at most: what takes
+        more, as dependent rows may, is for a simplex method with safeguards against cycling.
 
     Notes
     -----
@@ -69,7 +70,7 @@ def best_vertex(
     if pivots[-1] <= _SINGULAR * pivots[0]:
         return None
     basis = order[:p].copy()
-    left = p + 50 if exchanges is None else exchanges
+    left = max(p + 50, min(8 * p, _WORK // (p * (p + high.size)))) if exchanges is None else exchanges
     found = _walked(gradient, a, d, high, basis.copy(), left) or _unsettled(gradient, a, d, high, basis, left)
     return None if found is None else (found[0] / unit, found[1])
 

@@ -19,7 +19,7 @@ from varopt.solvers._state import Check, State
 from varopt.solvers.huber._joint_newton import JointNewton
 from varopt.solvers.huber._problem import HuberProblem, Overflow
 
-__all__ = ["AtScale", "solve_huber"]
+__all__ = ["AtScale", "solve_huber", "solve_huber_held"]
 
 Vector = NDArray[np.float64]
 #: The minimiser at a scale, coefficients and intercept, near a start if there is one; at a scale of zero, that of
@@ -56,6 +56,29 @@ def solve_huber(problem: HuberProblem, state: State, tol: float, check: Check, a
         if state.latest is not None and np.all(np.isfinite(state.latest)):
             state.see(*problem.bracket(state.latest))
             state.record()
+
+
+def solve_huber_held(
+    problem: HuberProblem,
+    state: State,
+    tol: float,
+    check: Check,
+    at_scale: Callable[[float, Vector | None], tuple[Vector, HuberProblem]],
+) -> None:
+    """The same under constraints: `at_scale` keeps to them, and tells the problem with their multipliers.
+
+    One scale after the other: a Newton method in coefficients and scale would have to know which constraints hold.
+    """
+    search, start = _ScaleSearch(problem), None
+    for scale in search if problem.typical > 0.0 else iter([_PERFECT]):
+        start, held = at_scale(scale, start)
+        x = np.append(start, scale)
+        state.see(*held.bracket(x))
+        state.record()
+        check(state)
+        if state.reached(tol) or problem.typical == 0.0:
+            return
+        search.tell(held.residual(x))
 
 
 @one_thread()
