@@ -80,7 +80,7 @@ def _by_rows(matrix: Any, values: Vector) -> Vector:
 def _(linear: Difference, values: Ball, norms: Norms) -> Ball:
     if values.middle.ndim > 1:
         return transposed(Sparse(linear.array), values, norms)
-    middle = linear.transpose_apply(values.middle)
+    middle = np.asarray(linear.transpose_apply(values.middle), dtype=np.float64)
     count, sizes = gamma(linear.row.size + 1), np.abs(values.middle)
     error = np.zeros(middle.size)
     for start, entry in enumerate(linear.row):

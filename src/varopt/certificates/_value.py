@@ -184,7 +184,7 @@ def _(linear: Sparse, point: Ball, norms: Norms) -> Ball:
 
 @applied.register
 def _(linear: Difference, point: Ball, norms: Norms) -> Ball:
-    middle = linear.apply(point.middle)  # entries are whole numbers, and each pass of differences rounds once
+    middle: Any = linear.apply(point.middle)  # entries are whole numbers, and each pass of differences rounds once
     count, sizes = gamma(linear.order, unit_of(middle)), np.abs(point.middle)
     error = np.zeros(middle.size)
     for start, entry in enumerate(linear.row):
