@@ -14,6 +14,7 @@ absolute values]. The number of digits grows with that of variables: this is for
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from fractions import Fraction
@@ -34,6 +35,7 @@ __all__ = ["Exact", "exact_minimum", "is_small"]
 
 Vector = NDArray[np.float64]
 Numbers = list[Fraction]
+_Equation = tuple[int, Numbers, Fraction]  # a variable, what it is multiplied by beside others, and the right-hand side
 
 _VARIABLES, _ROWS = 12, 300  # up to which a problem is one of few
 _STEPS = 300  # of the active set
@@ -54,7 +56,10 @@ def is_small(problem: Composite) -> bool:
 
 
 class Exact(NamedTuple):
-    """The optimum, rounded; what no point is below; and what the rounded one is not above."""
+    """The optimum, rounded; what no point is below; and what the rounded one is not above.
+
+    Where the objective falls for ever, `lower` is minus infinity, and x a point from which it does.
+    """
 
     x: Vector
     lower: float
@@ -62,7 +67,7 @@ class Exact(NamedTuple):
 
 
 def exact_minimum(objective: Objective, x: Vector) -> Exact | None:
-    """The minimum of a convex objective of few variables, looked for from x; None where there is none, or not exactly.
+    """The minimum of a convex objective of few variables, looked for from x; None where it is not known exactly.
 
     Examples
     --------
@@ -78,9 +83,10 @@ def exact_minimum(objective: Objective, x: Vector) -> Exact | None:
         search = _ActiveSet(objective, x)
         if (found := search.solved()) is None:
             return None
-        point = np.array([float(v) for v in search.x])
-        lower, upper = found - search.jumps, search.value_at(point) + search.jumps
-        return Exact(point, -_above(-lower), _above(upper))
+        if not found.has_end:
+            return Exact(x, -math.inf, math.inf)
+        upper, point = min(((search.value_at(point), point) for point in search.rounded()), key=lambda pair: pair[0])
+        return Exact(point, -_above(search.jumps - found.value), _above(upper + search.jumps))
     except (Inexact, TimeUp, OverflowError):
         return None
 
@@ -106,9 +112,21 @@ class _Row(NamedTuple):
         """The derivatives on either side of a knot."""
         return self.slope(knot, self.knots[knot]), self.slope(knot + 1, self.knots[knot])
 
+    def steepness(self, knot: int) -> Fraction:
+        """By how much the gradient jumps on a knot."""
+        low, high = self.kink(knot)
+        return (high - low) * max(map(abs, self.entries))
+
     def value(self, z: Fraction) -> Fraction:
         constant, first, second = self.pieces[bisect_right(self.knots, z)]
         return constant + first * z + second * z * z
+
+
+class _Found(NamedTuple):
+    """The least value, if there is one."""
+
+    value: Fraction
+    has_end: bool = True
 
 
 class _ActiveSet:
@@ -182,35 +200,52 @@ class _ActiveSet:
             for j, knot in enumerate(row.knots):
                 low, high = row.kink(j)
                 if high > low and abs(z - knot) <= Fraction(_NEAR) * (size + abs(knot)):
-                    steep = float(high - low) * max((abs(float(a)) for a in row.entries), default=0.0)
-                    close.append((-steep, k, j))
-        reduced: list[tuple[int, Numbers, Fraction]] = []
-        for _, k, j in sorted(close):
-            row = self.rows[k]
-            equation, right = list(row.entries), row.knots[j] - row.offset
-            for pivot, known, value in reduced:
-                if factor := equation[pivot]:
-                    equation = [a - factor * b for a, b in zip(equation, known, strict=True)]
-                    right -= factor * value
-            if k in self.working or not any(equation):
-                continue
-            pivot = max(range(self.size), key=lambda i: abs(equation[i]))
-            scale = equation[pivot]
-            reduced.append((pivot, [a / scale for a in equation], right / scale))
-            self.working[k] = j
-        for pivot, known, value in reversed(reduced):
-            self.x[pivot] = _ZERO
-            self.x[pivot] = value - _dot(known, self.x)
+                    close.append((-row.steepness(j), k, j))
+        chosen, equations = self._independent([(k, j) for _, k, j in sorted(close)])
+        self.working.update(chosen)
+        self._meet(equations)
         self.z = [self._position(row) for row in self.rows]
         self.piece = [bisect_right(row.knots, z) for row, z in zip(self.rows, self.z, strict=True)]
+
+    def _independent(self, places: list[tuple[int, int]]) -> tuple[list[tuple[int, int]], list[_Equation]]:
+        """Rows and knots of a list whose equations do not follow from those before; and these, each of a variable."""
+        chosen: list[tuple[int, int]] = []
+        equations: list[_Equation] = []
+        for k, j in places:
+            row = self.rows[k]
+            left, right = list(row.entries), row.knots[j] - row.offset
+            for pivot, known, value in equations:
+                if factor := left[pivot]:
+                    left = [a - factor * b for a, b in zip(left, known, strict=True)]
+                    right -= factor * value
+            if any(left):
+                pivot = max(range(self.size), key=lambda i, left=left: abs(left[i]))  # type: ignore[misc]
+                equations.append((pivot, [a / left[pivot] for a in left], right / left[pivot]))
+                chosen.append((k, j))
+        return chosen, equations
+
+    def _meet(self, equations: list[_Equation]) -> None:
+        """Change one variable for each equation so that all hold."""
+        for pivot, known, value in reversed(equations):
+            self.x[pivot] = _ZERO
+            self.x[pivot] = value - _dot(known, self.x)
+
+    def rounded(self) -> list[Vector]:
+        """Floating-point numbers next to the optimum: as they are, and with steep rows as close to rest as can be."""
+        plain = np.array([float(v) for v in self.x])
+        steep = sorted(self.working.items(), key=lambda place: -self.rows[place[0]].steepness(place[1]))
+        _, equations = self._independent(steep)
+        self.x = [Fraction(v) for v in plain.tolist()]
+        self._meet(equations)
+        return [plain, np.array([float(v) for v in self.x])]
 
     def _position(self, row: _Row) -> Fraction:
         return row.offset + _dot(row.entries, self.x)
 
     # -- The search ---------------------------------------------------------------------------------------------------
 
-    def solved(self) -> Fraction | None:
-        """Search, and the value of the optimum; None where there is none, or the search does not end."""
+    def solved(self) -> _Found | None:
+        """Search, and the value of the optimum, or that there is none; None where the search does not end."""
         for step in range(_STEPS):
             tick()
             gradient, matrix = self._derivatives()
@@ -218,9 +253,9 @@ class _ActiveSet:
             direction, duals = _step(gradient, matrix, [self.rows[k].entries for k in held])
             if any(direction):
                 if not self._move(gradient, matrix, direction):
-                    return None
+                    return _Found(_ZERO, False)
             elif not self._release(dict(zip(held, duals, strict=True)), in_order=step > _WANDERING):
-                return self._value()
+                return _Found(self._value())
         return None
 
     def _derivatives(self) -> tuple[Numbers, list[Numbers]]:

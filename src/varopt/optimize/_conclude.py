@@ -54,6 +54,8 @@ def conclude(
     if not state.falls and (bracket.assumption or not bracket.within(tol)) and is_small(problem):
         x, value, bracket = _exact(objective, x, value, bracket)
     lower, upper, assumption, proof, state.unit = bracket
+    if status is Status.TIME_LIMIT and bracket.within(tol):
+        status = None  # there was time enough
     if status is None:
         status = _status(objective, problem, state, bracket, tol)
         lower = -math.inf if status is Status.UNBOUNDED else lower
@@ -117,7 +119,7 @@ def _exact(objective: Objective, x: Vector, value: float, bracket: _Bracket) -> 
     """The exact optimum of few variables, rounded, and its value as a lower bound; or what is known without it."""
     with deadline(_EXACT):
         found = exact_minimum(objective, x)
-    if found is None:
+    if found is None or not math.isfinite(found.lower):
         return x, value, bracket
     point, lower, upper = found
     best = float(objective.at(point))
