@@ -143,6 +143,10 @@ class _ActiveSet:
             self._add(q.linear, q.offset, q.matrix, q.weight)
         self.jumps = _ZERO  # of terms whose pieces do not quite meet
         self.rows = [row for r in form.rows for row in self._rows(r.linear, r.offset, r.term, r.weights)]
+        for row in self.rows:
+            if not row.knots:
+                self._multiply_out(row)
+        self.rows = [row for row in self.rows if row.knots]
         self.x = [Fraction(float(v)) for v in x]
         self.working: dict[int, int] = {}  # rows at rest, and on which of their knots
         self._begin()
@@ -169,6 +173,17 @@ class _ActiveSet:
                             both = factor * rows[i][k] * rows[j][m]
                             self.matrix[k][m] += both
                             self.matrix[m][k] += both
+
+    def _multiply_out(self, row: _Row) -> None:
+        """A row of one piece, as a square, is part of the quadratic."""
+        constant, first, second = row.pieces[0]
+        d = row.offset
+        self.constant += constant + first * d + second * d * d
+        for i, a in enumerate(row.entries):
+            if a:
+                self.line[i] += (first + 2 * second * d) * a
+                for j, b in enumerate(row.entries):
+                    self.matrix[i][j] += 2 * second * a * b
 
     def _rows(self, linear: Map, offset: Vector, term: PiecewisePolynomial, weights: Vector) -> list[_Row]:
         result = []

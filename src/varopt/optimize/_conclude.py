@@ -25,7 +25,7 @@ from varopt.certificates import (
 from varopt.composite import Composite
 from varopt.model import Objective
 from varopt.optimize._result import Result, Status
-from varopt.solvers import State
+from varopt.solvers import State, goes_on
 
 __all__ = ["conclude"]
 
@@ -51,7 +51,8 @@ def conclude(
         x, value = tidy, tidied
     x = x + 0.0  # no zero is negative
     bracket = _bracket(objective, problem, state, x, value, tol)
-    if not state.falls and (bracket.assumption or not bracket.within(tol)) and is_small(problem):
+    is_open = bracket.assumption or not bracket.within(tol)
+    if is_open and not state.falls and goes_on(state.ran) and is_small(problem):
         x, value, bracket = _exact(objective, x, value, bracket)
     lower, upper, assumption, proof, state.unit = bracket
     if status is Status.TIME_LIMIT and bracket.within(tol):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +19,7 @@ from varopt.solvers.nonconvex import Graduated
 from varopt.solvers.reductions import LowRank, Orthogonal, Range, WorkingSet
 from varopt.solvers.signals import Knots, TautString
 
-__all__ = ["METHODS", "Auto"]
+__all__ = ["METHODS", "Auto", "goes_on"]
 
 # In order: the first that suits the problem and does not refuse it is taken.
 _ORDER: tuple[Way, ...] = (
@@ -47,6 +47,11 @@ _AFTER: dict[str, tuple[Way, ...]] = {
 _EXACT = "rational"  # what comes between, where there are few variables
 _DENSE = 1000  # variables of a sparse problem up to which dense methods go on after interior points
 _FORMED = 5000  # variables up to which what goes on after another may form their matrix, if it is dense
+
+
+def goes_on(ran: Iterable[str]) -> bool:
+    """Whether something goes on after methods: after the paper's two and a user's own, nothing does."""
+    return all(name == _EXACT or any(name == way.name for way in _ORDER) for name in ran)
 
 
 @dataclass(frozen=True)
@@ -90,7 +95,7 @@ class Auto:
             tried += [way.name] if way.name in METHODS else []
             if self._ends(way, problem, state, tol, check, tuple(tried)) and state.reached(tol):
                 return
-            if self.first is None and _EXACT not in state.ran and is_small(problem) and self._is_exact(state, check):
+            if _EXACT not in state.ran and goes_on(state.ran) and is_small(problem) and self._is_exact(state, check):
                 return
 
     def _is_exact(self, state: State, check: Check) -> bool:
