@@ -10,7 +10,7 @@ import varopt as vo
 from varopt.search._coding import Coding  # what a process sees of a space
 from varopt.search._space import SpaceLayout
 from varopt.search.models import ExpectedImprovement
-from varopt.search.models._expected_improvement import log_improvement  # against fifty digits
+from varopt.search.models._acquisition import log_improvement  # against fifty digits
 from varopt.search.models._gaussian_process import GaussianProcess, _posterior, _prior, differences  # derivatives
 from varopt.solvers.natural_gradient import QuadraticModel
 

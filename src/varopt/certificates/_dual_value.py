@@ -101,6 +101,7 @@ def _proved(balance: Balance, enough: float) -> Proof:
     """The first bound that is enough, or the best: of the given dual, or of one with a little of another mixed in."""
     best, reasons = -math.inf, []
     for attempt in (
+        _each_by_its_own,
         _with_room_for_many,
         _as_given,
         _with_less_room,
@@ -118,6 +119,45 @@ def _proved(balance: Balance, enough: float) -> Proof:
     if best == -math.inf:
         raise NoProof(reasons[min(1, len(reasons) - 1)])  # of the dual as it is given
     return Proof(best)
+
+
+def _each_by_its_own(balance: Balance, given: list[Vector]) -> float:
+    """The bound where each coordinate has a term of its own that takes any dual, as of a signal: what others leave.
+
+    The least that such a term adds is concave in the dual, so that of all that is enclosed an end is the worst.
+    """
+    own = next((b for b, r in enumerate(balance.rows) if _takes_all(r, balance.size)), None)
+    if own is None or balance.quadratics:
+        raise NoProof("not every coordinate has a term of its own.")
+    rest = balance.residual([v if b != own else np.zeros_like(v) for b, v in enumerate(given)])
+    r, sign = balance.rows[own], balance.rows[own].single[1].middle  # type: ignore[index]
+    weights = np.asarray(r.weights, dtype=np.float64)
+    parts, size = [], abs(balance.base)
+    for end in (-1.0, 1.0):
+        v = -sign * (rest.middle + end * (rest.radius + UNIT * np.abs(rest.middle)) * SLACK)
+        parts.append(v * r.offset - conjugate_above(r.term, weights, v))
+        size += 2.0 * float(np.abs(v) @ np.abs(r.offset))
+    values = [np.array([balance.base]), np.minimum(*parts)]
+    for other, v in zip(balance.rows, given, strict=True):
+        if other is not r:
+            above = conjugate_above(other.term, np.asarray(other.weights, dtype=np.float64), v)
+            values.append(v * other.offset - above)
+            size += 2.0 * float(np.abs(v) @ np.abs(other.offset))
+    whole = np.concatenate(values)
+    value, error = total(whole)
+    lower = value - (error + 2.0 * UNIT * (size + float(np.abs(whole).sum())) + TINY * whole.size) * SLACK
+    if not math.isfinite(lower):
+        raise NoProof("numbers overflow.")
+    return float(down(lower))
+
+
+def _takes_all(r: DualRows, size: int) -> bool:
+    """Whether the rows are all coordinates in their order, times 1 or -1, with terms whose subgradients have no end."""
+    if r.offset.size != size or r.single is None or not all(np.all(np.isinf(end)) for end in r.ends):
+        return False
+    index, factor = r.single
+    signs = np.all(np.abs(factor.middle) == 1.0) and not factor.radius.any()
+    return bool(signs and np.array_equal(index, np.arange(size)))
 
 
 def _as_given(balance: Balance, given: list[Vector], least_room: float = PLENTY) -> float:
@@ -181,11 +221,6 @@ def _with_room_for_many(balance: Balance, given: list[Vector]) -> float:
     needed = balance.residual(given).size[tight] / balance.private(inner).room[tight]
     share = 16.0 * float(np.max(needed[np.isfinite(needed)], initial=0.0))
     return _mixed(balance, given, inner, min(max(_LEAST, share), _LITTLE), _LITTLE)
-
-
-_ATTEMPTS = (
-    _with_room_for_many, _as_given, _with_less_room, _snapped, _with_rest, _with_interior, _nearly_singular,
-)  # fmt: skip
 
 
 def _value(balance: Balance, duals: list[Vector], residual: Ball, corrections: list[DualMove]) -> float:

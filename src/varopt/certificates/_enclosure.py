@@ -21,7 +21,7 @@ from varopt._verified import (
     total,
     weighted_columns,
 )
-from varopt.model.maps import Composition, Difference, HStack, Map, Matrix, Scaled, Selection, Sparse, Sum
+from varopt.model.maps import Columnwise, Composition, Difference, HStack, Map, Matrix, Scaled, Selection, Sparse, Sum
 
 __all__ = ["AT_ONCE", "Norms", "NotEnclosed", "annihilates", "coordinates", "entries", "entries_times", "transposed"]
 
@@ -114,6 +114,16 @@ def _(linear: Scaled, values: Ball, norms: Norms) -> Ball:
 @transposed.register
 def _(linear: Composition, values: Ball, norms: Norms) -> Ball:
     return transposed(linear.inner, transposed(linear.outer, values, norms), norms)
+
+
+@transposed.register
+def _(linear: Columnwise, values: Ball, norms: Norms) -> Ball:
+    shape = (*values.middle.shape[:-1], linear.shape[1])
+    middle, radius = np.zeros(shape), np.zeros(shape)
+    for k in range(linear.count):
+        every = (..., slice(k, None, linear.count))
+        middle[every], radius[every] = transposed(linear.inner, Ball(values.middle[every], values.radius[every]), norms)
+    return Ball(middle, radius)
 
 
 @transposed.register

@@ -31,7 +31,7 @@ from varopt.model.blocks import AffineBlock
 from varopt.model.maps import Composition, HStack, Map, Matrix, Scaled, Selection, Sparse, Sum
 from varopt.terms import PiecewisePolynomial
 
-__all__ = ["Exact", "exact_minimum", "is_small"]
+__all__ = ["RationalMinimum", "exact_minimum", "is_small"]
 
 Vector = NDArray[np.float64]
 Numbers = list[Fraction]
@@ -55,7 +55,7 @@ def is_small(problem: Composite) -> bool:
     return few and not problem.groups and not problem.not_convex and not problem.not_quadratic
 
 
-class Exact(NamedTuple):
+class RationalMinimum(NamedTuple):
     """The optimum, rounded; what no point is below; and what the rounded one is not above.
 
     Where the objective falls for ever, `lower` is minus infinity, and x a point from which it does.
@@ -66,7 +66,7 @@ class Exact(NamedTuple):
     upper: float
 
 
-def exact_minimum(objective: Objective, x: Vector) -> Exact | None:
+def exact_minimum(objective: Objective, x: Vector) -> RationalMinimum | None:
     """The minimum of a convex objective of few variables, looked for from x; None where it is not known exactly.
 
     Examples
@@ -84,9 +84,9 @@ def exact_minimum(objective: Objective, x: Vector) -> Exact | None:
         if (found := search.solved()) is None:
             return None
         if not found.has_end:
-            return Exact(x, -math.inf, math.inf)
+            return RationalMinimum(x, -math.inf, math.inf)
         upper, point = min(((search.value_at(point), point) for point in search.rounded()), key=lambda pair: pair[0])
-        return Exact(point, -_above(search.jumps - found.value), _above(upper + search.jumps))
+        return RationalMinimum(point, -_above(search.jumps - found.value), _above(upper + search.jumps))
     except (Inexact, TimeUp, OverflowError):
         return None
 

@@ -12,7 +12,19 @@ from numpy.typing import NDArray
 from varopt._verified import SLACK, TINY, UNIT, Ball, dot, gamma, is_double, length, total, unit_of
 from varopt.certificates._dual_point import DualQuadratic, DualRows
 from varopt.certificates._enclosure import Norms, NotEnclosed
-from varopt.model.maps import Composition, Difference, HStack, Map, Matrix, Scaled, Selection, Sparse, Sum, as_map
+from varopt.model.maps import (
+    Columnwise,
+    Composition,
+    Difference,
+    HStack,
+    Map,
+    Matrix,
+    Scaled,
+    Selection,
+    Sparse,
+    Sum,
+    as_map,
+)
 from varopt.terms import PiecewisePolynomial
 
 __all__ = ["applied", "enclosed_terms", "enclosed_value"]
@@ -208,6 +220,16 @@ def _(linear: Scaled, point: Ball, norms: Norms) -> Ball:
 @applied.register
 def _(linear: Composition, point: Ball, norms: Norms) -> Ball:
     return applied(linear.outer, applied(linear.inner, point, norms), norms)
+
+
+@applied.register
+def _(linear: Columnwise, point: Ball, norms: Norms) -> Ball:
+    middle = np.empty(linear.shape[0], dtype=point.middle.dtype)
+    radius = np.empty(linear.shape[0])
+    for k in range(linear.count):
+        every = slice(k, None, linear.count)
+        middle[every], radius[every] = applied(linear.inner, Ball(point.middle[every], point.radius[every]), norms)
+    return Ball(middle, radius)
 
 
 @applied.register

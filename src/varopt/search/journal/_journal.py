@@ -22,9 +22,9 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["FORMAT", "Journal", "Record", "damaged", "is_blank"]
+__all__ = ["FORMAT", "Course", "Journal", "Record", "damaged", "is_blank"]
 
-FORMAT = 2
+FORMAT = 3
 
 _TABLES = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -41,13 +41,27 @@ CREATE TABLE evaluation (
     began REAL,                   -- when it began, by the clock of its worker, or NULL
     seconds REAL,                 -- how long it took, or NULL
     worker TEXT,                  -- who evaluated, or NULL
+    others TEXT,                  -- a JSON list of what was measured besides: objectives, constraints; or NULL
+    reports TEXT,                 -- a JSON list of the values that it reported on its way, or NULL
+    stopped INTEGER NOT NULL,     -- 1 if it was stopped early; its value is then the last that it reported
     checksum INTEGER NOT NULL     -- CRC-32 of all the others, joined by "|", reals in hexadecimal, NULL as a zero byte
 );
 """
 
 
+class Course(NamedTuple):
+    """How an evaluation went, besides its value."""
+
+    began: float = math.nan
+    seconds: float = math.nan
+    worker: str = ""
+    others: tuple[float, ...] = ()
+    reports: tuple[float, ...] = ()
+    stopped: bool = False
+
+
 class Record(NamedTuple):
-    """One evaluation."""
+    """One evaluation: what `Course` has follows the time."""
 
     number: int
     candidate: int
@@ -58,6 +72,14 @@ class Record(NamedTuple):
     began: float = math.nan
     seconds: float = math.nan
     worker: str = ""
+    others: tuple[float, ...] = ()
+    reports: tuple[float, ...] = ()
+    stopped: bool = False
+
+    @property
+    def course(self) -> Course:
+        """How it went."""
+        return Course(*self[6:])
 
 
 class Journal:
@@ -139,7 +161,7 @@ class Journal:
         """Append evaluations; they are on their way to the disk when this returns."""
         rows = [_to_sql(record) for record in records]
         with _writing(self.path, rows[0][0] if rows else 0):
-            self._database.executemany(f"INSERT INTO evaluation VALUES ({', '.join('?' * 10)})", rows)
+            self._database.executemany(f"INSERT INTO evaluation VALUES ({', '.join('?' * 13)})", rows)
             self._database.commit()
 
     def batches(self) -> list[tuple[int, int]]:
@@ -321,10 +343,12 @@ def _seal(facts: dict[str, str]) -> str:
 
 
 def _to_sql(record: Record) -> tuple[Any, ...]:
-    number, candidate, row, value, error, *when, worker = record
-    known = (None if math.isnan(t) else float(t) for t in when)
-    kept = None if error is not None else float(value)
-    fields = (number, candidate, json.dumps(row.tolist()), kept, error, *known, worker or None)
+    times = (None if math.isnan(t) else float(t) for t in (record.time, record.began, record.seconds))
+    kept = None if record.error is not None else float(record.value)
+    lists = (json.dumps(list(numbers)) if numbers else None for numbers in (record.others, record.reports))
+    point = json.dumps(record.row.tolist())
+    fields = (record.number, record.candidate, point, kept, record.error, *times, record.worker or None, *lists,
+              int(record.stopped))  # fmt: skip
     return (*fields, _checksum(fields))
 
 
@@ -332,11 +356,12 @@ def _from_sql(position: int | None, fields: tuple[Any, ...]) -> Record | None:
     """The record, or ``None`` if it is damaged, or is not the one that belongs at this position."""
     *kept, checksum = fields
     try:
-        number, candidate, x, value, error, *when, worker = kept
+        number, candidate, x, value, error, time, began, seconds, worker, others, reports, stopped = kept
         if checksum != _checksum(kept) or (position is not None and number != position):
             return None
         row = np.array(json.loads(x), dtype=np.float64)
+        besides, way = (() if text is None else tuple(map(float, json.loads(text))) for text in (others, reports))
     except (TypeError, ValueError):
         return None
-    value, time, began, seconds = (math.nan if t is None else float(t) for t in (value, *when))
-    return Record(number, candidate, row, value, error, time, began, seconds, worker or "")
+    value, time, began, seconds = (math.nan if t is None else float(t) for t in (value, time, began, seconds))
+    return Record(number, candidate, row, value, error, time, began, seconds, worker or "", besides, way, bool(stopped))

@@ -17,7 +17,7 @@ __all__ = ["workers_for"]
 
 def workers_for(
     function: Callable[[Any], Any], executor: Any, *, timeout: float | None, vectorized: bool,
-    decode: Callable[[Any], Any], assemble: Callable[[Any], Any],
+    decode: Callable[[Any], Any], assemble: Callable[[Any], Any], width: int = 1, sign: float = 1.0,
 ) -> Workers:  # fmt: skip
     """Who evaluates `function` of the points that `decode` (one) and `assemble` (a batch) make of rows."""
     if vectorized and executor is not None:
@@ -25,7 +25,7 @@ def workers_for(
             "vectorized=True hands over the whole batch in one call; give executor or vectorized, not both."
         )
     kind = type(executor).__module__.partition(".")[0]
-    evaluation = functools.partial(Evaluation, function, decode)
+    evaluation = functools.partial(Evaluation, function, decode, width=width, sign=sign)
     if isinstance(executor, int) and not isinstance(executor, bool) and executor >= 1:
         return _processes(evaluation, futures.ProcessPoolExecutor(executor), timeout, owned=True)
     if isinstance(executor, futures.ProcessPoolExecutor):
@@ -53,7 +53,7 @@ def workers_for(
         )
     if timeout is not None:
         raise ValueError("timeout needs an executor whose workers can be left behind, such as executor=4 (processes).")
-    return Vectorized(function, assemble) if vectorized else Here(evaluation())
+    return Vectorized(function, assemble, width) if vectorized else Here(evaluation())
 
 
 def _processes(
