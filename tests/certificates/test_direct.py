@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 import varopt as vo
-from varopt.certificates import Verifier, exact_minimum
+from varopt.certificates import Verifier
 from varopt.certificates import _direct as direct
 from varopt.certificates import _verified_bracket as brackets
 from varopt.model import as_objective
+from varopt.solvers.finish import exact_minimum
 
 
 def _problems(rng, scale):
