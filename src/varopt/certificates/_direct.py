@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -157,7 +157,7 @@ def _value(
     scalar: float,
 ) -> float:  # fmt: skip
     """The value of the dual point: ``v d`` minus conjugates."""
-    parts = [np.array([scalar], dtype=np.longdouble)]
+    parts: list[NDArray[Any]] = [np.array([scalar], dtype=np.longdouble)]
     sizes, lost = abs(scalar), 0.0
     for b, (r, v) in enumerate(zip(others, duals, strict=True)):
         above = conjugate_above(r.term, np.asarray(r.weights, dtype=np.float64), v)

@@ -15,6 +15,7 @@ from varopt.learn._certify import certify
 from varopt.learn._classification import CompositeClassifier, LinearSVC
 from varopt.learn._huber import HuberRegressor
 from varopt.learn._inference import Inference, JointTest, inference
+from varopt.learn._intervals import ConformalIntervals
 from varopt.learn._kernel import SVC, SVR
 from varopt.learn._linear import ElasticNet, LADRegressor, Lasso, LinearSVR
 from varopt.learn._nonconvex import RampClassifier, ZeroOneClassifier
@@ -44,6 +45,7 @@ __all__ = [
     "SVR",
     "CompositeClassifier",
     "CompositeRegressor",
+    "ConformalIntervals",
     "ElasticNet",
     "ElasticNetCV",
     "FusedLasso",

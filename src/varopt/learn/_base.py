@@ -346,7 +346,8 @@ class CertifiedLinear(Constrained, Certified):
                 unit = result.state.unit if result.state else 1.0
                 wanted = self.tol * max(abs(result.fun), unit)
                 self._warn(result.fun, result.gap, wanted, result.status, False)
-            values = {variable: result[variable] for variable in result.slices}
+            host = replace(result, place=None)
+            values = {variable: host[variable] for variable in result.slices}
             steps, path = max(1, result.nit), result.history["sigma"]
             solved = Solved(result.fun, result.certificate, steps, path, values, result.passes)
             fits.append(self._fit(problem, solved, 0.0))

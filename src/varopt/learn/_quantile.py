@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import d2_pinball_score
 
 import varopt.model as vo
+from varopt.certificates import DualGap
 from varopt.learn._base import Clock, Fit, Lines, Solved
 from varopt.learn._least_squares import ordinary
 from varopt.learn._linear import LinearRegressor
@@ -20,13 +21,15 @@ from varopt.learn._parameters import BOOLEAN, LEVEL, RIDGE_OR_L1, SHARE, STRENGT
 from varopt.learn._problem import LinearProblem, penalty
 from varopt.learn._rows import DataMemory, WeightedRows
 from varopt.learn._stored import StoredRows
-from varopt.solvers.quantile import vertices_along
+from varopt.solvers.quantile import ProcessFit, quantile_process, vertices_along
 
 __all__ = ["LEVELS", "QuantileRegressor", "QuantileScore"]
 
 Vector = NDArray[np.float64]
 
 LEVELS = Rule("The level, in (0, 1), or several.", LEVEL, "array-like", type="float or array-like of float")
+_CLOSE = 0.05  # levels that are farther apart are fitted each from the last
+_TALL = 200  # rows a feature from which on few rows are near the plane of a neighbour
 _VERTICES = 10**7  # n p^2 up to which fits along strengths go from vertex to vertex
 _NON_CROSSING = Rule(
     "Whether the quantiles of several levels must be in order at every training row. All levels are then one problem,"
@@ -125,10 +128,62 @@ class QuantileRegressor(QuantileScore, LinearRegressor):
                 self._fit_target(rows, y, start, clock, level=levels[0])
                 for y, start in zip(rows.y.T, starts, strict=True)
             ]
-        for level, start in zip(levels, self._starts(len(levels), rows.X.shape[1]), strict=True):
+        if self._is_process(rows, levels):
+            fits = self._process(rows, levels, clock)
+        for level, start in zip(levels[len(fits) :], self._starts(len(levels), rows.X.shape[1]), strict=False):
             start = start or ((fits[-1].coef, fits[-1].intercept) if fits else None)
             fits.append(self._fit_target(rows, rows.y, start, clock, level=level))
         return self._in_order(rows, levels, fits, clock) if self.non_crossing and len(levels) > 1 else fits
+
+    def _is_process(self, rows: WeightedRows, levels: list[float]) -> bool:
+        """Whether there are levels close to one another, many rows for the features, and no penalty."""
+        n, p = rows.X.shape
+        close = len(set(levels)) == len(levels) > 2 and float(np.max(np.diff(np.sort(levels)))) <= _CLOSE
+        return close and not sp.issparse(rows.X) and n >= _TALL * p and (self.alpha == 0.0 or self.penalty is None)
+
+    def _process(self, rows: WeightedRows, levels: list[float], clock: Clock) -> list[Fit]:
+        """The level next to the median first, then one neighbour after the other, up and down."""
+        problem, shift = self._problem(rows, rows.y)
+        first = min(range(len(levels)), key=lambda k: abs(levels[k] - 0.5))
+        fits = {first: self._fit_problem(problem, None, clock, shift, level=levels[first])}
+        by_level = sorted(range(len(levels)), key=lambda k: levels[k])
+        place = by_level.index(first)
+        for ahead in (by_level[place + 1 :], by_level[:place][::-1]):
+            here = first
+            while ahead:  # from each that the last does not lead on to, anew
+                values = fits[here].solved.values
+                for found in self._neighbours(problem, levels[here], values, [levels[k] for k in ahead], clock):
+                    before, here = fits[here], ahead.pop(0)
+                    start = before.coef, before.intercept
+                    solved = self._proved(problem, levels[here], found)
+                    fits[here] = (
+                        self._fit_problem(problem, start, clock, shift, level=levels[here])
+                        if solved is None
+                        else self._fit(problem, solved, shift)
+                    )
+        return [fits[k] for k in range(len(levels))]
+
+    def _neighbours(
+        self, problem: LinearProblem, level: float, values: Mapping[Any, Any], levels: list[float], clock: Clock
+    ) -> Iterator[ProcessFit | None]:
+        """The fits of levels beside one whose values are known, as far as one leads on to the next."""
+        X, at = np.asarray(problem.X, dtype=np.float64), np.asarray(values[problem.scaled])
+        if problem.b is not None:
+            X, at = np.hstack([X, np.ones((len(X), 1))]), np.append(at, values[problem.b])
+        share = problem.weight / problem.weight.sum()
+        return quantile_process(X, problem.y, share, levels, (level, at), lambda: clock.is_up)
+
+    def _proved(self, problem: LinearProblem, level: float, found: ProcessFit | None) -> Solved | None:
+        """A fit whose bracket is within the tolerance."""
+        if found is None:
+            return None
+        null = float(np.average(np.maximum(level * problem.y, (level - 1.0) * problem.y), weights=problem.weight))
+        if not found.gap <= self._allowed(found.value, null):
+            return None
+        p = problem.X.shape[1]
+        values = {problem.scaled: found.coef[:p]} | ({} if problem.b is None else {problem.b: found.coef[p]})
+        certificate = DualGap(found.value - found.gap, found.value)
+        return Solved(found.value, certificate, 1, np.zeros(0), values)
 
     def _fit_stored(self, data: StoredRows, clock: Clock) -> Any:
         levels = self._levels()
