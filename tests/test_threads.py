@@ -15,7 +15,7 @@ from varopt._linalg import cholesky  # whether a factor has all threads
 from varopt._threads import all_threads, one_thread  # the module under test
 from varopt.discrete import qubo
 from varopt.model.maps import Matrix
-from varopt.optimize import _minimize  # its constants are made small
+from varopt.optimize import _composite  # its constants are made small
 from varopt.solvers.discrete._matrices import product  # matrices in whichever format
 
 
@@ -141,7 +141,7 @@ def test_many_rows_and_columns_keep_all(rng):
 
 def test_what_settles_a_run_that_was_stopped_has_one(rng, monkeypatch):
     X, w, seen = rng.standard_normal((300, 3)), vo.Variable(3), []
-    monkeypatch.setattr(_minimize, "settle", lambda *_: seen.append(counts()))
+    monkeypatch.setattr(_composite, "settle", lambda *_: seen.append(counts()))
     vo.minimize(vo.norm1(X @ w - 1.0), time_limit=1e-9)
     assert seen == [ONE]
 

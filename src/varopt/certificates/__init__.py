@@ -16,6 +16,7 @@ from varopt.certificates._dual_point import DualQuadratic, DualRows
 from varopt.certificates._dual_value import Proof, verified_lower
 from varopt.certificates._duality import Bracketed, balanced, bracket, dual_gap, young
 from varopt.certificates._farkas import contradiction
+from varopt.certificates._rational import exact_minimum, is_small
 from varopt.certificates._recession import curves_down, falls_along, falls_for_ever
 from varopt.certificates._sampled import Sampled, student
 from varopt.certificates._scaled_dual import prove
@@ -51,9 +52,11 @@ __all__ = [
     "curves_down",
     "dual_gap",
     "enclosed_value",
+    "exact_minimum",
     "falls_along",
     "falls_for_ever",
     "floor",
+    "is_small",
     "lines",
     "piece_table",
     "positions",

@@ -30,6 +30,8 @@ Vector = NDArray[np.float64]
 
 _SMALL = 1 << 25  # operations that an interior point of our own may take
 _LEAST = 1e-14  # share of another dual point that is mixed in first
+_DEAR = 1e-14  # relative rounding of the dual value beyond which it is added up row by row
+_LARGE, _FEW_DIGITS = 1 << 14, 1e-12  # the same where there are more rows
 _MANY = 16  # coordinates without room that are solved for together
 _LITTLE = 1e-6  # share of one that is only guessed that is mixed in last
 
@@ -99,6 +101,7 @@ def _proved(balance: Balance, enough: float) -> Proof:
     """The first bound that is enough, or the best: of the given dual, or of one with a little of another mixed in."""
     best, reasons = -math.inf, []
     for attempt in (
+        _each_by_its_own,
         _with_room_for_many,
         _as_given,
         _with_less_room,
@@ -116,6 +119,45 @@ def _proved(balance: Balance, enough: float) -> Proof:
     if best == -math.inf:
         raise NoProof(reasons[min(1, len(reasons) - 1)])  # of the dual as it is given
     return Proof(best)
+
+
+def _each_by_its_own(balance: Balance, given: list[Vector]) -> float:
+    """The bound where each coordinate has a term of its own that takes any dual, as of a signal: what others leave.
+
+    The least that such a term adds is concave in the dual, so that of all that is enclosed an end is the worst.
+    """
+    own = next((b for b, r in enumerate(balance.rows) if _takes_all(r, balance.size)), None)
+    if own is None or balance.quadratics:
+        raise NoProof("not every coordinate has a term of its own.")
+    rest = balance.residual([v if b != own else np.zeros_like(v) for b, v in enumerate(given)])
+    r, sign = balance.rows[own], balance.rows[own].single[1].middle  # type: ignore[index]
+    weights = np.asarray(r.weights, dtype=np.float64)
+    parts, size = [], abs(balance.base)
+    for end in (-1.0, 1.0):
+        v = -sign * (rest.middle + end * (rest.radius + UNIT * np.abs(rest.middle)) * SLACK)
+        parts.append(v * r.offset - conjugate_above(r.term, weights, v))
+        size += 2.0 * float(np.abs(v) @ np.abs(r.offset))
+    values = [np.array([balance.base]), np.minimum(*parts)]
+    for other, v in zip(balance.rows, given, strict=True):
+        if other is not r:
+            above = conjugate_above(other.term, np.asarray(other.weights, dtype=np.float64), v)
+            values.append(v * other.offset - above)
+            size += 2.0 * float(np.abs(v) @ np.abs(other.offset))
+    whole = np.concatenate(values)
+    value, error = total(whole)
+    lower = value - (error + 2.0 * UNIT * (size + float(np.abs(whole).sum())) + TINY * whole.size) * SLACK
+    if not math.isfinite(lower):
+        raise NoProof("numbers overflow.")
+    return float(down(lower))
+
+
+def _takes_all(r: DualRows, size: int) -> bool:
+    """Whether the rows are all coordinates in their order, times 1 or -1, with terms whose subgradients have no end."""
+    if r.offset.size != size or r.single is None or not all(np.all(np.isinf(end)) for end in r.ends):
+        return False
+    index, factor = r.single
+    signs = np.all(np.abs(factor.middle) == 1.0) and not factor.radius.any()
+    return bool(signs and np.array_equal(index, np.arange(size)))
 
 
 def _as_given(balance: Balance, given: list[Vector], least_room: float = PLENTY) -> float:
@@ -181,11 +223,6 @@ def _with_room_for_many(balance: Balance, given: list[Vector]) -> float:
     return _mixed(balance, given, inner, min(max(_LEAST, share), _LITTLE), _LITTLE)
 
 
-_ATTEMPTS = (
-    _with_room_for_many, _as_given, _with_less_room, _snapped, _with_rest, _with_interior, _nearly_singular,
-)  # fmt: skip
-
-
 def _value(balance: Balance, duals: list[Vector], residual: Ball, corrections: list[DualMove]) -> float:
     """The value of the exact dual point, from that of the given one.
 
@@ -195,7 +232,33 @@ def _value(balance: Balance, duals: list[Vector], residual: Ball, corrections: l
     along, error = dot(residual.middle, balance.x)
     error += float(residual.radius @ np.abs(balance.x))
     lost = (c.cost if c.rows is None else _lost(c, c.rows, duals[c.block]) for c in corrections)
-    parts = [np.array([balance.base, along, *(-cost for cost in lost)])]
+    parts = [balance.base, along, *(-cost for cost in lost)]
+    value, rounding = _summed(balance, duals, parts)
+    if rounding > (_DEAR if sum(v.size for v in duals) < _LARGE else _FEW_DIGITS) * abs(value):
+        value, rounding = _summed_in_one(balance, duals, parts)
+    error += rounding
+    lower = value - error * SLACK
+    if not math.isfinite(lower):
+        raise NoProof("numbers overflow.")
+    return float(down(lower))
+
+
+def _summed(balance: Balance, duals: list[Vector], parts: list[float]) -> tuple[float, float]:
+    """Numbers, and the dual values of all rows, added up block by block; and a bound of the error."""
+    parts, error = list(parts), 0.0
+    for r, v in zip(balance.rows, duals, strict=True):
+        above = conjugate_above(r.term, np.asarray(r.weights, dtype=np.float64), v)
+        value, lost = dot(v, r.offset)
+        cost, more = total(above) if above.any() else (0.0, 0.0)
+        parts += [value, -cost]
+        error += lost + more
+    value, rounding = total(np.array(parts))
+    return value, (error + rounding) * SLACK
+
+
+def _summed_in_one(balance: Balance, duals: list[Vector], numbers: list[float]) -> tuple[float, float]:
+    """The same in extended precision, row by row: what cancels there is not lost."""
+    parts = [np.array(numbers)]
     sizes = float(np.abs(parts[0]).sum()) * SLACK
     for r, v in zip(balance.rows, duals, strict=True):
         above = conjugate_above(r.term, np.asarray(r.weights, dtype=np.float64), v)
@@ -203,11 +266,7 @@ def _value(balance: Balance, duals: list[Vector], residual: Ball, corrections: l
         sizes += 2.0 * float(np.abs(v) @ np.abs(r.offset) + np.abs(above).sum()) * SLACK
     whole = np.concatenate([np.asarray(p, dtype=np.longdouble) for p in parts])
     value, rounding = total(whole, sizes)
-    error += rounding + 4.0 * float(np.finfo(np.longdouble).eps) * sizes + TINY * whole.size
-    lower = value - error * SLACK
-    if not math.isfinite(lower):
-        raise NoProof("numbers overflow.")
-    return float(down(lower))
+    return value, rounding + 4.0 * float(np.finfo(np.longdouble).eps) * sizes + TINY * whole.size
 
 
 def _lost(c: DualMove, r: DualRows, dual: Vector) -> float:

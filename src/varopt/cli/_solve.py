@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,8 @@ exit status:
   20  proved: hard clauses cannot all be satisfied
    2  the command or the file is wrong                     130  interrupted before a point"""
 
-_OPTIMUM, _FEASIBLE, _INFEASIBLE = 30, 10, 20
+_FEASIBLE = 10
+_EXIT_CODES = {"PROVED": 30, "INFEASIBLE": 20}
 
 
 def add_solve(parser: argparse.ArgumentParser) -> None:
@@ -49,10 +51,10 @@ def add_solve(parser: argparse.ArgumentParser) -> None:
 
 
 def _solve(options: argparse.Namespace) -> int:
-    from varopt.optimize import Status
+    from varopt import discrete  # half a second to load, which --help need not wait for
 
-    kind = options.format or _format(options.file)
-    result, offset = _run(kind, options)
+    kind = options.format or _format(options.file, discrete.first_words(options.file))
+    result, offset = _run(kind, options, discrete)
     record = {"file": options.file.name, "format": kind, **json.loads(result.to_json())}
     if options.output is not None:
         options.output.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
@@ -60,16 +62,12 @@ def _solve(options: argparse.Namespace) -> int:
         print(json.dumps(record))
     else:
         print("\n".join(_lines(kind, result, offset)))
-    if result.status is Status.INFEASIBLE:
-        return _INFEASIBLE
-    return _OPTIMUM if result.status is Status.PROVED else _FEASIBLE
+    return _EXIT_CODES.get(result.status.name, _FEASIBLE)
 
 
-def _run(kind: str, options: argparse.Namespace) -> tuple[Any, float]:
+def _run(kind: str, options: argparse.Namespace, discrete: Any) -> tuple[Any, float]:
     """The result, and for clauses the weight of all soft ones."""
     import numpy as np
-
-    from varopt import discrete
 
     common: dict[str, Any] = {
         "time_limit": options.time_limit, "target": options.target, "seed": options.seed,
@@ -87,11 +85,9 @@ def _run(kind: str, options: argparse.Namespace) -> tuple[Any, float]:
     return discrete.max_cut(read(options.file), **common), 0.0
 
 
-def _format(path: Path) -> str:
+def _format(path: Path, lines: Iterable[Sequence[str]]) -> str:
     """What a file is, by its first lines."""
-    from varopt.discrete import first_words
-
-    for words in first_words(path):
+    for words in lines:
         if words[0] == "p" and len(words) > 1:
             names = {"cnf": "cnf", "wcnf": "cnf", "qubo": "qubo", "edge": "dimacs", "col": "dimacs"}
             if words[1] in names:
@@ -106,11 +102,9 @@ def _format(path: Path) -> str:
 
 
 def _lines(kind: str, result: Any, offset: float) -> list[str]:
-    from varopt.optimize import Status
-
     found = offset - result.fun if kind == "cnf" else result.fun
     lower, upper = (offset - result.upper, offset - result.lower) if kind == "cnf" else (result.lower, result.upper)
-    status = {Status.PROVED: "OPTIMUM FOUND", Status.INFEASIBLE: "UNSATISFIABLE"}.get(result.status, "SATISFIABLE")
+    status = {"PROVED": "OPTIMUM FOUND", "INFEASIBLE": "UNSATISFIABLE"}.get(result.status.name, "SATISFIABLE")
     bits = result.x.astype(int).tolist()
     values = (
         " ".join(str(k if bit else -k) for k, bit in enumerate(bits, 1)) if kind == "cnf" else "".join(map(str, bits))
@@ -121,5 +115,5 @@ def _lines(kind: str, result: Any, offset: float) -> list[str]:
         f"c {result.method}, {result.time:.2f} s",
         f"o {found:.12g}",
         f"s {status}",
-        *([] if result.status is Status.INFEASIBLE else [f"v {values}"]),
+        *([] if result.status.name == "INFEASIBLE" else [f"v {values}"]),
     ]

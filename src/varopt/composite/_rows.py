@@ -102,7 +102,8 @@ class Rows:
     @cached_property
     def largest_gradient(self) -> Vector:
         """For each variable, how large the gradients of the rows may be: the scale of what cancels at an optimum."""
-        ends = [np.where(np.isfinite(end), np.abs(end), 1.0) for end in self.term.subgradient_range]
+        steepest = self.term.subgradient_range if self.term.is_continuous else (np.inf, np.inf)
+        ends = [np.where(np.isfinite(end), np.abs(end), 1.0) for end in steepest]
         return np.sqrt(self.count * self.linear.gram_diagonal((self.weights * np.maximum(*ends)) ** 2))
 
     @property

@@ -9,8 +9,8 @@ import math
 import sys
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -21,11 +21,12 @@ from sklearn.exceptions import ConvergenceWarning
 
 from varopt.certificates import Certificate
 from varopt.learn._compat import _check_sample_weight, followers, to_numpy, validate_data
+from varopt.learn._constraints import Constrained
 from varopt.learn._parameters import BOOLEAN, COUNT, NON_NEGATIVE, POSITIVE, Declared, Rule, parameter
 from varopt.learn._problem import LinearProblem
 from varopt.learn._rows import DataMemory
 from varopt.learn._stored import StoredProblem, StoredRows, solve_together, stored_rows
-from varopt.model import Objective, Variable
+from varopt.model import Constraint, Objective, Variable
 from varopt.optimize import Status, minimize
 from varopt.solvers import State
 
@@ -36,14 +37,14 @@ __all__ = [
     "CertifiedLinear",
     "Clock",
     "Fit",
-    "Line",
+    "Lines",
     "OutOfTime",
     "Solved",
     "frames_of_ours",
 ]
 
 Vector = NDArray[np.float64]
-Line = tuple[Vector, float]  # coefficients and intercept
+Lines = tuple[Vector, Vector]  # coefficients, and intercepts, of many fits, one a row
 
 #: The gap is relative to the objective, but never to less than this share of the objective without a model: an exact
 #: fit has an objective of zero, and no number is accurate relative to zero.
@@ -78,6 +79,7 @@ class Solved:
     sigma_path: Vector
     values: Mapping[Variable, Any]
     passes: int = 0
+    multipliers: Mapping[Constraint, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -173,7 +175,13 @@ class Certified(Declared, BaseEstimator):
     def _clock(self) -> Clock:
         return Clock(self.time_limit, time.perf_counter())
 
-    def _minimize(self, objective: Objective, start: Mapping[Variable, Any] | None, clock: Clock) -> Solved:
+    def _minimize(
+        self,
+        objective: Objective,
+        start: Mapping[Variable, Any] | None,
+        clock: Clock,
+        subject_to: Sequence[Constraint] = (),
+    ) -> Solved:
         # The engine's tolerance is relative above one: in units of the smallest share it is relative all the way down.
         with np.errstate(over="ignore"):
             null = float(objective(np.zeros(objective.size)))
@@ -195,10 +203,15 @@ class Certified(Declared, BaseEstimator):
             with np.errstate(over="ignore"):  # what comes of it has no bracket, or is not finite
                 result = minimize(
                     (1.0 / unit) * objective, tol=self.tol, method=self._method, resume=_neighbour(objective, start),
-                    callback=limit, progress=bool(self.verbose), time_limit=clock.left,
+                    callback=limit, progress=bool(self.verbose), time_limit=clock.left, subject_to=subject_to,
                 )  # fmt: skip
         except np.linalg.LinAlgError:  # products of the data overflow
             result = None
+        if result is not None and result.status is Status.INFEASIBLE:
+            raise ValueError(
+                f"no coefficients of {type(self).__name__} satisfy all of positive, bounds, monotone and constraints:"
+                f" {result.proof}"
+            )
         if result is None or not np.all(np.isfinite(result.x)) or result.status is Status.UNBOUNDED:
             self._refuse()
         certificate = replace(result.certificate, lower=unit * result.lower, upper=unit * result.upper)
@@ -211,7 +224,12 @@ class Certified(Declared, BaseEstimator):
         if not certificate.gap <= wanted:
             self._warn(value, certificate.gap, wanted, Status.INTERRUPTED if clock.stopped else result.status, stopped)
         values = {variable: result[variable] for variable in objective.variables}
-        return Solved(value, certificate, max(1, result.nit), result.history["sigma"], values)
+        multipliers = {c: unit * np.asarray(y) for c, y in (result.multipliers or {}).items()}
+        return Solved(value, certificate, max(1, result.nit), result.history["sigma"], values, multipliers=multipliers)
+
+    def _allowed(self, objective: Any, null: float) -> Any:
+        """The gap that an objective may have, or each of many, where that without a model is `null`."""
+        return np.maximum(self.tol * np.maximum(objective, SMALLEST_SHARE * null), _NEGLIGIBLE * null)
 
     def _refuse(self) -> NoReturn:
         raise ValueError(
@@ -231,6 +249,15 @@ class Certified(Declared, BaseEstimator):
             ConvergenceWarning,
             stacklevel=frames_of_ours() + 1,
         )
+
+    def _along(
+        self, path: Sequence[Mapping[str, float]], data: tuple[Any, Any, Vector], memory: DataMemory, clock: Clock
+    ) -> Lines | None:
+        """Coefficients and intercepts for all settings of a path, where they come cheaper together; else None.
+
+        They are NaN for settings that have to be fitted on their own, and after the end of the time.
+        """
+        return None
 
     def _keep(self, X: Any, arrays: dict[str, Any]) -> None:
         """Set fitted attributes, in the namespace and on the device of X."""
@@ -257,7 +284,7 @@ class Certified(Declared, BaseEstimator):
         self.passes_ = max(solved.passes for solved in solves)
 
 
-class CertifiedLinear(Certified):
+class CertifiedLinear(Constrained, Certified):
     """A linear model, or one per target or class. Subclasses state the objective and say what they make of the data."""
 
     fit_intercept: bool = parameter(default=True, rule=INTERCEPT)
@@ -293,6 +320,8 @@ class CertifiedLinear(Certified):
         self.n_features_in_ = data.X.shape[1]
         if data.names is not None:
             self.feature_names_in_ = np.array(data.names, dtype=object)
+        if self._constrained_by:
+            raise ValueError(f"{self._constrained_by[0]} needs data in memory, and these are {data.X.where}.")
         return self._fit_stored(data, self._clock())
 
     def _fit_stored(self, data: StoredRows, clock: Clock) -> Any:
@@ -317,7 +346,8 @@ class CertifiedLinear(Certified):
                 unit = result.state.unit if result.state else 1.0
                 wanted = self.tol * max(abs(result.fun), unit)
                 self._warn(result.fun, result.gap, wanted, result.status, False)
-            values = {variable: result[variable] for variable in result.slices}
+            host = replace(result, place=None)
+            values = {variable: host[variable] for variable in result.slices}
             steps, path = max(1, result.nit), result.history["sigma"]
             solved = Solved(result.fun, result.certificate, steps, path, values, result.passes)
             fits.append(self._fit(problem, solved, 0.0))
@@ -335,15 +365,6 @@ class CertifiedLinear(Certified):
         intercepts = np.broadcast_to(np.ravel(getattr(self, "intercept_", 0.0)), (count,))
         return [(row.astype(np.float64), float(b)) for row, b in zip(coef, intercepts, strict=True)]
 
-    def _along(
-        self, path: Sequence[Mapping[str, float]], X: Any, y: Any, weight: Vector, memory: DataMemory
-    ) -> Iterator[Line | None]:
-        """Coefficients and intercepts for one setting after the other, where they come cheaper together; else None.
-
-        They are exact but for rounding, without a bracket. What is None is fitted before the next is asked for.
-        """
-        yield from [None] * len(path)
-
     def _objective(self, problem: LinearProblem, **options: Any) -> Any:
         raise NotImplementedError
 
@@ -354,7 +375,8 @@ class CertifiedLinear(Certified):
         at: dict[Variable, Any] | None = None
         if start is not None:
             at = problem.at(start[0], start[1] - shift)
-        solved = self._minimize(self._objective(problem, **options), at, clock)
+        limits = self._subject_to(problem, shift)
+        solved = self._minimize(self._objective(problem, **options), at, clock, limits)
         return self._fit(problem, solved, shift)
 
     def _fit(self, problem: LinearProblem, solved: Solved, shift: float) -> Fit:

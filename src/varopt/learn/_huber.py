@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from numbers import Real
 from typing import Any
 
@@ -15,15 +17,16 @@ from sklearn.exceptions import ConvergenceWarning
 import varopt.model as vo
 from varopt.certificates import DualGap
 from varopt.learn._base import SMALLEST_SHARE, Clock, Fit, Solved
-from varopt.learn._compat import Interval, followers
+from varopt.learn._compat import Interval
 from varopt.learn._linear import LinearRegressor
 from varopt.learn._parameters import STRENGTH, Rule, parameter
 from varopt.learn._problem import LinearProblem, penalty
 from varopt.learn._rows import WeightedRows
 from varopt.learn._stored import StoredRows
+from varopt.model import Constraint
 from varopt.optimize import Status
 from varopt.solvers import State
-from varopt.solvers.huber import HuberProblem, Overflow, solve_huber
+from varopt.solvers.huber import HuberProblem, Overflow, solve_huber, solve_huber_held
 
 __all__ = ["HuberRegressor"]
 
@@ -52,11 +55,11 @@ class HuberRegressor(LinearRegressor):
 
     Attributes
     ----------
-    coef_ : ndarray of shape (n_features,)
-    intercept_ : float
-    scale_ : float
+    coef_ : ndarray of shape (n_features,) or (n_targets, n_features)
+    intercept_ : float or ndarray of shape (n_targets,)
+    scale_ : float or ndarray of shape (n_targets,)
         sigma, so that ``y / c`` is fitted with ``scale_ / c``.
-    outliers_ : ndarray of bool of shape (n_samples,)
+    outliers_ : ndarray of bool of shape (n_samples,) or (n_samples, n_targets)
         Which residuals exceed ``epsilon * scale_``.
     {fitted}
 
@@ -122,14 +125,22 @@ class HuberRegressor(LinearRegressor):
             state.steps = max(state.steps, fits[-1].solved.n_iter)
             return np.append(values[problem.scaled], 0.0 if problem.b is None else values[problem.b])
 
-        self._solve(huber, state, clock, at_scale)
+        def held(scale: float, near: Vector | None) -> tuple[Vector, HuberProblem]:
+            x = at_scale(scale, near)
+            gradient, at_zero = _lagrangian(problem, fits[-1].solved.multipliers)
+            return x, replace(huber, held=2.0 / scale * gradient, held_at_zero=2.0 / scale * at_zero)
+
+        solve: Callable[..., None] = partial(solve_huber, at_scale=at_scale)
+        if self._constrained_by:
+            solve = partial(solve_huber_held, at_scale=held)
+        self._solve(huber, state, clock, solve)
         values = {problem.scaled: state.x[:-2]} | ({} if problem.b is None else {problem.b: state.x[-2]})
         certificate = DualGap(state.lower, state.upper, state.assumption)
         path = fits[-1].solved.sigma_path if fits else np.zeros(0)
         fit = self._fit(problem, Solved(state.upper, certificate, max(1, state.steps), path, values), shift)
         return _ScaledFit(fit.coef, fit.intercept, fit.solved, float(state.x[-1]))
 
-    def _solve(self, problem: HuberProblem, state: State, clock: Clock, at_scale: Any) -> None:
+    def _solve(self, problem: HuberProblem, state: State, clock: Clock, solve: Callable[..., None]) -> None:
         """Solve, and warn where the gap stays open."""
         stopped = False
 
@@ -140,7 +151,7 @@ class HuberRegressor(LinearRegressor):
                 raise StopIteration
 
         try:
-            solve_huber(problem, state, self.tol, check, at_scale)
+            solve(problem, state, self.tol, check)
         except StopIteration:
             pass
         except KeyboardInterrupt:
@@ -156,7 +167,21 @@ class HuberRegressor(LinearRegressor):
 
     def _publish_linear(self, fits: list[Fit], many: bool, X: Any, data: Any, targets: Any) -> None:
         super()._publish_linear(fits, many, X, data, targets)
-        (fit,) = fits
-        self.scale_ = fit.scale if isinstance(fit, _ScaledFit) else 1.0
-        residual = np.abs(targets - data @ fit.coef - fit.intercept)
-        self.outliers_ = followers(X, {"outliers_": residual > self.epsilon * self.scale_})["outliers_"]
+        scales = np.array([fit.scale if isinstance(fit, _ScaledFit) else 1.0 for fit in fits])
+        fitted = np.stack([data @ fit.coef + fit.intercept for fit in fits], axis=1)
+        outliers = np.abs(targets.reshape(fitted.shape) - fitted) > self.epsilon * scales
+        self._keep(X, {"outliers_": outliers if many else outliers[:, 0]})
+        self.scale_ = scales if many else float(scales[0])
+
+
+def _lagrangian(problem: LinearProblem, multipliers: Mapping[Constraint, Any]) -> tuple[Vector, float]:
+    """The constraints times their multipliers: the gradient in coefficients and intercept, and the value at zero."""
+    gradient, at_zero = np.zeros(problem.X.shape[1] + 1), 0.0
+    for constraint, value in multipliers.items():
+        y, g = np.ravel(value), constraint.normal
+        at_zero += float(y @ np.broadcast_to(g.offset, y.shape))
+        if problem.scaled in g.maps:
+            gradient[:-1] += g.maps[problem.scaled].transpose_apply(y)
+        if problem.b is not None and problem.b in g.maps:
+            gradient[-1] += float(g.maps[problem.b].transpose_apply(y)[0])
+    return gradient, at_zero

@@ -9,6 +9,7 @@ import varopt.model as vo
 from varopt.learn._classification import LinearClassifier
 from varopt.learn._parameters import COUNT, POSITIVE, Rule, parameter
 from varopt.learn._problem import LinearProblem, penalty
+from varopt.model import Constraint
 from varopt.solvers import Graduated
 
 __all__ = ["RampClassifier", "ZeroOneClassifier"]
@@ -101,6 +102,14 @@ class ZeroOneClassifier(_Searched):
         tags = super().__sklearn_tags__()
         tags.classifier_tags.poor_score = True  # errors are counted as they are: no margin is kept for new data
         return tags
+
+    def _subject_to(self, problem: LinearProblem, shift: float) -> list[Constraint]:
+        if self._constrained_by:
+            raise ValueError(
+                f"ZeroOneClassifier takes no {self._constrained_by[0]}, since no price of a constraint makes up for a"
+                " jump of its loss: RampClassifier and LinearSVC do."
+            )
+        return []
 
     def _objective(self, problem: LinearProblem, **options: Any) -> Any:
         return problem.mean(vo.zero_one(problem.margin))

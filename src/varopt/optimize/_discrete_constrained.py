@@ -19,8 +19,9 @@ from varopt.composite import NotComposite, composite
 from varopt.model import Constraint, Objective, Variable, as_objective
 from varopt.model.blocks import AffineBlock
 from varopt.model.points import ordered, slices, split
-from varopt.optimize._minimize import STOPPED, minimize, stopped, watch
+from varopt.optimize._composite import STOPPED, stopped, watch
 from varopt.optimize._result import Result, Status, final_line
+from varopt.optimize.constrained import minimize_constrained
 from varopt.solvers import State
 from varopt.solvers.discrete import energy_of
 from varopt.solvers.discrete.constrained import enumerated, limits_of, mixed_integer, searched
@@ -164,8 +165,8 @@ class _Run:
         if np.any(widths > 1):
             sites = sp.csr_array((np.ones(energy.size), (energy.site, np.arange(energy.size))))
             relaxed.append(sites[np.flatnonzero(widths > 1)] @ x == 1.0)
-        cost = energy.linear @ x + energy.constant if linear else as_objective(0.0)
-        result = minimize(cost, subject_to=relaxed, time_limit=min(_SECONDS, max(self.limit, 0.01)))
+        cost = as_objective(energy.linear @ x + energy.constant if linear else 0.0)
+        result = minimize_constrained(cost, relaxed, time_limit=min(_SECONDS, max(self.limit, 0.01)))
         self.proof = result.proof if result.status is Status.INFEASIBLE else None
         if linear and math.isfinite(result.lower) and not result.certificate.assumption:
             self.state.lower = max(self.state.lower, energy.round_up(result.lower))

@@ -5,52 +5,24 @@ from __future__ import annotations
 import importlib
 import math
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from varopt._clock import TimeUp, deadline
-from varopt._display import Progress
-from varopt._domains import as_finite
-from varopt._threads import one_thread
 from varopt.bounds import Bound
-from varopt.certificates import (
-    ROUNDING,
-    Certificate,
-    DualGap,
-    NoCertificate,
-    Verifier,
-    curves_down,
-    falls_along,
-    falls_for_ever,
-    floor,
-    rests,
-)
-from varopt.composite import Composite, NotComposite, composite
+from varopt.composite import NotComposite
 from varopt.model import Constraint, Expression, Objective, Parametric, Variable, as_constraints, as_objective
-from varopt.model.blocks import LargestBlock
-from varopt.model.points import ordered, split
-from varopt.optimize._descent import Descent, Falls
-from varopt.optimize._result import Result, Status, final_line, progress_line
-from varopt.solvers import METHODS, Auto, State, Way, settle
+from varopt.model.points import ordered
+from varopt.optimize._bound_descent import minimize_bound
+from varopt.optimize._composite import minimize_composite, start
+from varopt.optimize._lifted import LargestEntries
+from varopt.optimize._result import Result
+from varopt.solvers import METHODS, Auto, State, Way
 
 __all__ = ["maximize", "minimize", "minimize_together"]
 
-Vector = NDArray[np.float64]
-
-
-_MUCH_WIDER = 2.0  # times the gap that is claimed under an assumption, up to which the one that is proved is reported
-_MORE_ENTRIES = 400_000  # of all rows, up to which a direction is looked for where a run has ended without a bound
-_STEEP = 1e5  # ratio of gradients beyond which steep terms may hide what others do far away
-_SHARE = 2.0**-12  # of the sizes of parts that counts as their unit, here as at zero
-_DOUBTFUL = 1e-3  # relative gap without an assumption beyond which one that closes it is not believed
-_TO_SETTLE = 1.0  # seconds at most in which a stopped run looks for its bracket
-_LARGE = 1500  # rows and columns beyond which factorisations of all kinds gain from threads
-
-
-STOPPED = (TimeUp, KeyboardInterrupt, StopIteration)  # what ends a run with what is known by then
+_BOUND_OPTIONS = ("tol", "callback", "progress", "time_limit", "parameters", "schedule", "iterations")
+_DISCRETE_OPTIONS = ("tol", "method", "x0", "callback", "progress", "time_limit", "target", "seed", "device", "beta")
 
 
 def minimize(
@@ -104,9 +76,10 @@ def minimize(
     **black_box
         For a callable: ``budget``, ``seed``, ``executor``, ``journal`` and the other options of
         `varopt.search.minimize_black_box`. For discrete variables: ``target``, a value to stop at, ``seed``, and
-        ``device``, to search on PyTorch, and ``beta``, the schedule of a free-energy search: from progress in [0, 1] to
-        the beta of ``<log p> + beta <f>``. For a bound: ``parameters``, the names of those that move (all by default),
-        ``schedule``, how its family is sharpened between descents, and ``iterations``.
+        ``device``, to search on PyTorch. For both: ``beta``, the schedule of a free-energy search: from progress in
+        [0, 1] to the beta of ``<log p> + beta <f>``, such as `varopt.solvers.Cooling`. For a bound: ``parameters``, the
+        names of those that move (all by default), ``schedule``, how its family is sharpened between descents, and
+        ``iterations``.
 
     Returns
     -------
@@ -140,104 +113,42 @@ def minimize(
     >>> vo.minimize(lambda x: abs(x[0] - 1) + x[1] ** 2, vo.Box(-5, 5, size=2), budget=1000, seed=0).x.round(4) + 0.0
     array([1., 0.])
     """
+    shared: dict[str, Any] = {"callback": callback, "progress": progress, "time_limit": time_limit}
     if isinstance(f, Bound):
         others = {"space": space, "x0": x0, "resume": resume, "subject_to": subject_to, "memory": memory,
                   "method": None if method == "auto" else method}  # fmt: skip
-        own = {"tol": tol, "callback": callback, "progress": progress, "time_limit": time_limit}
-        return _bound(f, others, {**own, **black_box})
+        return _bound(f, others, {"tol": tol, **shared, **black_box})
+    shared |= {"method": method, "x0": x0}
     if space is not None:
-        shared = {"method": method, "x0": x0, "callback": callback, "progress": progress, "time_limit": time_limit}
         return _black_box(space, "minimize", f, {**shared, **black_box}, tol, resume, subject_to)
     constraints = as_constraints(subject_to)
     objective = _admissible(f, constraints)
     if all(v.kind != "real" for v in _variables(objective, constraints)):
-        shared = {"method": method, "x0": x0, "callback": callback, "progress": progress, "time_limit": time_limit}
         return _discrete(objective, {"tol": tol, **shared, **black_box}, resume, constraints)
     if black_box:
         raise ValueError(f"{', '.join(map(repr, black_box))} applies to a black box only: give a callable and a space.")
     tol, time_limit = _check_options(tol, method, time_limit, callback)
-    if any(isinstance(block, LargestBlock) for block in objective.blocks):
-        from varopt.optimize._lifted import minimize_lifted  # which minimises what it makes of them
+    shared |= {"tol": tol, "time_limit": time_limit, "resume": resume}
+    if LargestEntries.suits(objective):
+        lifted = LargestEntries(objective, constraints)
+        shared["x0"] = lifted.start(x0)
+        return lifted.told(_real(lifted.objective, constraints, memory, shared))
+    return _real(objective, constraints, memory, shared)
 
-        return minimize_lifted(
-            objective, constraints, tol=tol, method=method, x0=x0, resume=resume, callback=callback, progress=progress,
-            time_limit=time_limit,
-        )  # fmt: skip
+
+def _real(objective: Objective, constraints: tuple[Constraint, ...], memory: Any, options: dict[str, Any]) -> Result:
+    """Hand over to what minimises in real variables: with constraints, with data elsewhere, or neither."""
     stored = any(block.stored for block in objective.blocks)
     if constraints:
         if stored:
             raise NotComposite("subject_to needs data in memory: the rows of this objective are elsewhere.")
-        from varopt.optimize.constrained import minimize_constrained  # most problems have none
+        from varopt.optimize.constrained import minimize_constrained  # most problems have none, and load sooner
 
-        return minimize_constrained(
-            objective, constraints, tol=tol, method=method, x0=x0, resume=resume, callback=callback, progress=progress,
-            time_limit=time_limit,
-        )  # fmt: skip
-    state = start(objective, x0, resume)
+        return minimize_constrained(objective, constraints, **options)
     if stored:
-        options = {"callback": callback, "progress": progress, "time_limit": time_limit, "memory": memory}
-        return _elsewhere([objective], [state], method, tol, **options)[0]
-    try:
-        problem = composite(objective)
-        solver = chosen(method, problem)
-    except (NotComposite, Refused) as refusal:
-        raise NotComposite(f"{refusal} See f.explain().") from None
-    before, state.unit, line = state.elapsed, problem.unit, Progress(progress)
-
-    descent, watched = Descent(objective, problem), watch(line, callback, time_limit, before)
-
-    def check(current: State) -> None:
-        descent.look(current)
-        watched(current)
-
-    status: Status | None = None
-    left = _TO_SETTLE
-    with threads(problem):
-        try:
-            if rests(problem, state.x):
-                state.see(state.x, float(objective(state.x)), 0.0)
-                state.record()
-            elif _is_unbounded(objective, problem):
-                state.falls = True
-                state.see(state.x, float(objective(state.x)))
-                state.record()
-            else:
-                with deadline(None if time_limit is None else time_limit - (state.elapsed - before)):
-                    solver.solve(problem, state, tol, check)
-        except Falls:
-            state.falls = True
-        except STOPPED as reason:
-            status = stopped(reason)
-            left = _TO_SETTLE if time_limit is None else min(_TO_SETTLE, 0.04 + 0.08 * time_limit)
-            settle(problem, state, left)
-        with deadline(None if status is None else left):
-            result = conclude(objective, problem, state, tol, status, " > ".join(state.ran) or "none")
-        line.end(final_line(result))
-        return result
-
-
-def watch(line: Progress, callback: Any, time_limit: float | None, before: float = 0.0) -> Callable[[State], None]:
-    """What sees the state after every level: shows progress, tells the caller, and ends the run when time is up."""
-
-    def check(current: State) -> None:
-        if line.shown:
-            line.show(progress_line(current))
-        if callback is not None:
-            callback(current)
-        if time_limit is not None and current.elapsed - before > time_limit:
-            raise TimeUp
-
-    return check
-
-
-def stopped(reason: BaseException) -> Status:
-    """How a run has ended that something has stopped."""
-    return Status.TIME_LIMIT if isinstance(reason, TimeUp) else Status.INTERRUPTED
-
-
-def threads(problem: Composite) -> Any:
-    """One thread for small problems, which lose by more."""
-    return nullcontext() if _is_large(problem) else one_thread()
+        state = start(objective, options.pop("x0"), options.pop("resume"))
+        return _elsewhere([objective], [state], options.pop("method"), memory=memory, **options)[0]
+    return minimize_composite(objective, **options)
 
 
 def minimize_together(
@@ -249,22 +160,7 @@ def minimize_together(
     admissible = [_admissible(f) for f in objectives]
     states = [start(objective, None, None) for objective in admissible]
     options = {"callback": None, "progress": progress, "time_limit": time_limit, "memory": memory}
-    return _elsewhere(admissible, states, "auto", tol, **options)
-
-
-def _is_unbounded(objective: Objective, problem: Composite) -> bool:
-    """Whether a direction shows it, where one is quickly found."""
-    if problem.not_convex:
-        return problem.indefinite and curves_down(objective) is not None
-    if floor(problem) > -math.inf:
-        return False
-    return falls_along(objective, -np.asarray(problem.vector)) or falls_for_ever(objective) is not None
-
-
-def _is_large(problem: Composite) -> bool:
-    """Whether whatever is done with the data, which are dense, gains from threads."""
-    parts = [r for r in (*problem.rows, *problem.squares) if r.single is None and r.linear.storage != "sparse"]
-    return min(sum(r.count for r in parts), problem.size) > _LARGE
+    return _elsewhere(admissible, states, "auto", tol=tol, **options)
 
 
 def maximize(f: Any, space: Any = None, **options: Any) -> Result:
@@ -278,13 +174,8 @@ def maximize(f: Any, space: Any = None, **options: Any) -> Result:
     return minimize(-as_objective(f), **options).mirrored()
 
 
-_BOUND_OPTIONS = ("tol", "callback", "progress", "time_limit", "parameters", "schedule", "iterations")
-
-
 def _bound(f: Bound, others: dict[str, Any], options: dict[str, Any]) -> Result:
     """Descend a bound in the parameters of its family."""
-    from varopt.optimize._bound_descent import minimize_bound
-
     unknown = [name for name, value in others.items() if value is not None]
     unknown += [name for name in options if name not in _BOUND_OPTIONS]
     if unknown:
@@ -313,30 +204,15 @@ def _black_box(
     return result
 
 
-def _elsewhere(
-    objectives: Sequence[Objective], states: Sequence[State], method: Any, tol: float, **options: Any
-) -> list[Result]:
-    """Hand over to what reads data part by part; it solves problems in memory by `minimize`."""
-    from varopt.optimize.anywhere import METHOD, minimize_stored
+def _elsewhere(objectives: Sequence[Objective], states: Sequence[State], method: Any, **options: Any) -> list[Result]:
+    """Hand over to what reads data part by part."""
+    from varopt.optimize.anywhere import METHOD, minimize_stored  # a tenth of the time to load, for few problems
 
     if method not in ("auto", METHOD):
         name = method if isinstance(method, str) else getattr(method, "name", type(method).__name__)
         where = next(block.stored[0].where for block in objectives[0].blocks if block.stored)
         raise NotComposite(f"method {name!r} does not take this objective: its rows are {where}; {METHOD!r} does.")
-    return minimize_stored(objectives, minimize, states, tol=tol, **options)
-
-
-class Refused(ValueError):
-    """A method does not take the problem; the message says why."""
-
-
-def chosen(method: str | Way | Auto, problem: Composite) -> Auto:
-    """What to begin with, and what goes on after it."""
-    solver = method if isinstance(method, Auto) else Auto(METHODS.get(method) if isinstance(method, str) else method)
-    if reason := solver.refusal(problem):
-        who = "No method takes" if solver.first is None else f"method {solver.first.name!r} does not take"
-        raise Refused(f"{who} this objective: {reason}")
-    return solver
+    return minimize_stored(objectives, states, **options)
 
 
 def _variables(objective: Objective, constraints: tuple[Constraint, ...]) -> tuple[Variable, ...]:
@@ -364,19 +240,15 @@ def _discrete(
 ) -> Result:
     """Hand over to the solver of bits and choices."""
     from varopt.optimize._discrete import minimize_discrete  # bits bring forty modules along
+    from varopt.optimize._discrete_constrained import minimize_constrained_bits  # likewise
 
     unknown = [name for name in options if name not in _DISCRETE_OPTIONS]
     if unknown or resume is not None:
         raise ValueError(f"{unknown[0] if unknown else 'resume'} does not apply to discrete variables.")
     _check_options(options["tol"], "auto", options["time_limit"], options["callback"])
     if constraints:
-        from varopt.optimize._discrete_constrained import minimize_constrained_bits
-
         return minimize_constrained_bits(objective, constraints, **options)
     return minimize_discrete(objective, **options)
-
-
-_DISCRETE_OPTIONS = ("tol", "method", "x0", "callback", "progress", "time_limit", "target", "seed", "device", "beta")
 
 
 def _check_options(tol: Any, method: Any, time_limit: Any, callback: Any) -> tuple[float, float | None]:
@@ -394,139 +266,3 @@ def _check_options(tol: Any, method: Any, time_limit: Any, callback: Any) -> tup
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
-
-
-def start(objective: Objective, x0: Any, resume: Any) -> State:
-    if resume is None:
-        if x0 is None:
-            return State(np.zeros(objective.size), objective=objective)
-        values = split(objective.variables, (x0,))
-        x = np.concatenate([as_finite("x0", values[v]).astype(np.float64) for v in objective.variables])
-        return State(x, objective=objective)
-    if x0 is not None:
-        raise ValueError("x0 and resume both say where to start; give one of them.")
-    state = resume.state if isinstance(resume, Result) else resume
-    if not isinstance(state, State):
-        raise ValueError(f"resume must be a Result or its state; got {type(resume).__name__}.")
-    if state.x.size != objective.size:
-        raise ValueError(f"resume has {state.x.size} coordinates, but the objective has {objective.size}.")
-    return state.resumed(objective)
-
-
-def conclude(
-    objective: Objective, problem: Composite, state: State, tol: float, status: Status | None, method: str
-) -> Result:
-    x = state.x
-    if not math.isfinite(state.upper) and state.latest is not None and np.all(np.isfinite(state.latest)):
-        x = state.latest
-    value = float(objective.at(x))  # as the user's own objective gives it, not as the reduced problem does
-    tidy = np.where(np.abs(x) <= 1e-11 * np.abs(x).max(initial=0.0), 0.0, x)  # zeros that are zeros but for rounding
-    if not np.array_equal(x, tidy) and (tidied := float(objective.at(tidy))) <= value:
-        x, value = tidy, tidied
-    x = x + 0.0  # no zero is negative
-    bracket = _bracket(objective, problem, state, x, value, tol)
-    lower, upper, assumption, proof, state.unit = bracket
-    if status is None:
-        status = _status(objective, problem, state, bracket, tol)
-        lower = -math.inf if status is Status.UNBOUNDED else lower
-    if objective.assumption:
-        assumption = "; ".join(part for part in (objective.assumption, assumption) if part)
-    certificate = proof(lower, upper, assumption) if math.isfinite(lower) else NoCertificate(lower, upper)
-    names = ("time", "steps", "sigma", "upper", "lower", "bound")
-    history = {name: np.array([row[name] for row in state.history]) for name in names}
-    return Result(
-        x, value, certificate, status, method, state.sigma, state.steps, state.elapsed, history, objective.slices,
-        state.evaluations, state,
-    )  # fmt: skip
-
-
-class _Bracket(NamedTuple):
-    """Bounds of the optimum, what they assume, and how they came about."""
-
-    lower: float
-    upper: float
-    assumption: str
-    proof: type[Certificate]
-    unit: float = 1.0
-
-    def within(self, tol: float) -> bool:
-        """Whether the bracket is within the relative tolerance."""
-        return math.isfinite(self.lower) and self.upper - self.lower <= tol * max(self.unit, abs(self.upper))
-
-
-def _bracket(objective: Objective, problem: Composite, state: State, x: Vector, value: float, tol: float) -> _Bracket:
-    """What is proved where that is enough, or all there is; else what the method claims, with its assumption."""
-    claimed = _claimed(problem, state, value)
-    if problem.not_convex or not math.isfinite(value):
-        return claimed
-    verifier = Verifier(objective, x)
-    # Where the method has closed its own gap, it is worth while to try more than one way to prove that.
-    gap = 0.5 * tol * max(state.unit, abs(value)) if claimed.within(tol) else math.inf
-    proved = _proved(verifier, state, value, state.dual, gap)
-    if proved.within(tol):
-        return proved
-    if claimed._replace(lower=floor(problem)).within(tol):
-        # Parts that are at their least values prove it without any subgradient.
-        at_rest = [np.zeros(r.count) for r in problem.rows]
-        at_rest += [np.zeros(int(g.sizes[g.weights > 0.0].sum())) for g in problem.groups if np.any(g.weights > 0.0)]
-        proved = max(proved, _proved(verifier, state, value, at_rest, gap), key=lambda b: b.lower)
-    # Of parts that cancel at x no digit may be left: then their own size is what the rounding is measured by.
-    unit = max(state.unit, _SHARE * _sizes(problem, x))
-    proved, claimed = proved._replace(unit=unit), claimed._replace(unit=unit)
-    if proved.within(tol) or (
-        not claimed.within(tol) and proved.upper - proved.lower <= _MUCH_WIDER * (claimed.upper - claimed.lower)
-    ):
-        return proved
-    if claimed.assumption and math.isfinite(proved.lower) and not proved.within(_DOUBTFUL) and _is_steep(problem):
-        return proved  # steep terms may hide a far optimum: the assumption is not believed
-    if claimed.lower > sum(verifier.value):
-        return proved  # since the value at x refutes what is claimed
-    upper = max(claimed.upper, proved.upper) if math.isfinite(proved.upper) else claimed.upper
-    return claimed._replace(upper=upper, assumption=claimed.assumption or ROUNDING)
-
-
-def _sizes(problem: Composite, x: Vector) -> float:
-    """The sizes of the parts at x, added up."""
-    rows = (abs(r.total(z)) for r, z in zip(problem.rows, problem.positions(x), strict=True))
-    return float(np.abs(problem.gradient_at_zero) @ np.abs(x)) + sum(rows)
-
-
-def _is_steep(problem: Composite) -> bool:
-    """Whether the gradients of some parts are many orders above those of others."""
-    sizes = np.concatenate([np.abs(problem.gradient_at_zero), *(r.largest_gradient for r in problem.rows)])
-    sizes = sizes[sizes > 0.0]
-    return bool(sizes.size and sizes.max() > _STEEP * sizes.min())
-
-
-def _claimed(problem: Composite, state: State, value: float) -> _Bracket:
-    """The bracket of the method, or of parts at their least values, but for rounding."""
-    # Within rounding a lower bound may come out above the value; farther above, the assumption behind it is refuted.
-    refuted = state.lower > value + 1e-9 * max(state.unit, abs(value))
-    lower = -math.inf if refuted else min(state.lower, value)
-    claimed = _Bracket(lower, value, state.assumption, state.proof, state.unit)
-    least = floor(problem)
-    return _Bracket(min(least, value), value, "", DualGap, state.unit) if least > claimed.lower else claimed
-
-
-def _proved(
-    verifier: Verifier, state: State, value: float, dual: Sequence[Vector | None] | None, gap: float
-) -> _Bracket:
-    """The bracket with all rounding charged; the value as the objective gives it is inside."""
-    lower, upper, _ = verifier.bracket(dual, gap)
-    return _Bracket(min(lower, value), max(upper, value), "", DualGap, state.unit)
-
-
-def _status(objective: Objective, problem: Composite, state: State, bracket: _Bracket, tol: float) -> Status:
-    """How a run that was not stopped has ended."""
-    if state.falls:
-        return Status.UNBOUNDED
-    if bracket.within(tol):
-        convex = not problem.not_convex
-        assumed = objective.assumption or (bracket.assumption and (convex or problem.indefinite))
-        return Status.ASSUMED if assumed else Status.OPTIMAL
-    if problem.not_convex:
-        return Status.LOCAL
-    # A lower bound that assumes nothing settles it.
-    bounded = math.isfinite(bracket.lower) and not bracket.assumption
-    falls = not bounded and (falls_along(objective, state.x) or falls_for_ever(objective, _MORE_ENTRIES) is not None)
-    return Status.UNBOUNDED if falls else Status.GAP_OPEN

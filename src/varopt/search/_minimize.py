@@ -24,7 +24,7 @@ from varopt.search._space import SpaceLayout, as_space
 from varopt.search.goals import Front
 from varopt.search.journal import is_blank
 from varopt.search.workers import Job, Workers, workers_for
-from varopt.solvers.natural_gradient import default_population
+from varopt.solvers.natural_gradient import CategoricalUpdate, default_population
 
 __all__ = ["SearchResult", "minimize_black_box"]
 
@@ -103,8 +103,9 @@ def minimize_black_box(
     noisy: bool = False, vectorized: bool = False, executor: Any = None, asynchronous: bool = False,
     timeout: float | None = None, time_limit: float | None = None, target: float | None = None,
     callback: Callable[[Search], Any] | None = None, progress: bool = False,
-    journal: str | Path | None = None, max_failures: int = 100, batch: int | None = None, objectives: int = 1,
-    constraints: int = 0, subject_to: Any = None, stop_early: Any = False,
+    journal: str | Path | None = None, max_failures: int = 100, batch: int | None = None,
+    beta: Callable[[float], float] | None = None, objectives: int = 1, constraints: int = 0, subject_to: Any = None,
+    stop_early: Any = False,
 ) -> SearchResult:  # fmt: skip
     """Minimise a black box: what `varopt.minimize` does when it is given a function and a space.
 
@@ -146,6 +147,9 @@ def minimize_black_box(
     batch : int, optional
         How many points are evaluated at once, by methods that do not need a whole generation (see `Search`): one by
         default, which needs the fewest, and as many as a usual generation has where there is an executor.
+    beta : callable, optional
+        Of method ``"free-energy"``: from the share of the budget that is used up, in [0, 1], to the beta of
+        ``<log p> + beta <f>``, such as `varopt.solvers.Cooling`; in units of one over f. A journal does not keep it.
     objectives : int
         How many values `f` returns. Of more than one the result has a `front`: the points that no other point is better
         than in all of them.
@@ -184,8 +188,11 @@ def minimize_black_box(
                 "constraints": constraints, "subject_to": subject_to, "stop_early": stop_early}  # fmt: skip
     if batch is None and (executor is not None or vectorized) and population is None and not asynchronous:
         batch = default_population(SpaceLayout(space).columns)  # whoever evaluates: the result depends on none of them
+    _check_beta(beta, method, journal, math.inf if budget is None and time_limit is not None else 0.0)
     search = _begin(space, journal, settings, {"budget": budget, "batch": batch})
     total = budget or (1000 * search._layout.columns if time_limit is None else math.inf)
+    if beta is not None and isinstance(search._model, CategoricalUpdate):
+        search._model.beta = lambda told: beta(min(told / total, 1.0))
     layout = search._layout
     try:
         workers = workers_for(
@@ -209,6 +216,19 @@ def minimize_black_box(
         search.close()
         line.end(_line(search, total, began))
     return _conclude(search, run.status, time.monotonic() - began)
+
+
+def _check_beta(beta: Any, method: str, journal: Any, endless: float) -> None:
+    if beta is None:
+        return
+    if not callable(beta):
+        raise ValueError(f"beta must be a function from progress in [0, 1] to a positive number; got {beta!r}.")
+    if method != "free-energy":
+        raise ValueError(f"beta applies to method 'free-energy' only; got method {method!r}.")
+    if journal is not None:
+        raise ValueError("beta is a function, which a journal cannot keep; give one of the two.")
+    if endless:
+        raise ValueError("beta is a function of the share of the budget that is used up; give a budget.")
 
 
 class _Run:

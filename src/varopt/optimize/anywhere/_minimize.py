@@ -13,10 +13,12 @@ from varopt._display import Progress, duration
 from varopt.certificates import DualGap, NoCertificate, floor
 from varopt.composite import composite
 from varopt.model import Objective
+from varopt.optimize._composite import minimize_composite
 from varopt.optimize._result import Result, Status, final_line
-from varopt.optimize.anywhere._engine import Minimize, RunOptions, run, value_of
+from varopt.optimize.anywhere._engine import RunOptions, run, value_of
 from varopt.optimize.anywhere._memory import bytes_of
 from varopt.optimize.anywhere._problem import Problem
+from varopt.places import OnDevice
 from varopt.solvers import State
 
 __all__ = ["METHOD", "enclosed_stored", "minimize_stored"]
@@ -35,10 +37,10 @@ class _Stop(BaseException):
 
 
 def minimize_stored(
-    objectives: Sequence[Objective], minimize: Minimize, states: Sequence[State], *, tol: float, memory: Any,
+    objectives: Sequence[Objective], states: Sequence[State], *, tol: float, memory: Any,
     callback: Callable[[State], Any] | None, progress: bool, time_limit: float | None, seed: int = 0,
 ) -> list[Result]:  # fmt: skip
-    """Minimise objectives on the same data together, each to its own bracket; `minimize` is that of data in memory."""
+    """Minimise objectives on the same data together, each to its own bracket."""
     problems = [Problem(objective) for objective in objectives]
     limit, line, passes = bytes_of(memory), Progress(progress), 0.0
     before = states[0].elapsed
@@ -62,7 +64,7 @@ def minimize_stored(
         """A problem in memory, in the time that is left."""
         if (seconds := left()) is not None and seconds <= 0.0:
             raise _Stop(Status.TIME_LIMIT)
-        result = minimize(objective, time_limit=seconds, **options)
+        result = minimize_composite(objective, time_limit=seconds, **options)
         if result.status in (Status.TIME_LIMIT, Status.INTERRUPTED):
             raise _Stop(result.status)
         return result
@@ -109,6 +111,7 @@ def _concluded(problem: Problem, state: State, tol: float, status: Status | None
     return Result(
         x + 0.0, min(fun, state.upper), certificate, status, " > ".join(state.ran), 0.0, state.steps, state.elapsed,
         history, objective.slices, state.evaluations, state, passes=passes,
+        place=problem.table.bring if isinstance(problem.table, OnDevice) else None,
     )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from varopt.certificates import (
     DualGap,
     Infeasible,
     NoCertificate,
+    Verified,
     Verifier,
     contradiction,
     falls_for_ever,
@@ -26,7 +28,8 @@ from varopt.certificates import (
 from varopt.composite import Composite, NotComposite
 from varopt.model import Constraint, Objective
 from varopt.model.points import flattened, unflatten
-from varopt.optimize._minimize import STOPPED, Refused, chosen, conclude, start, stopped, threads, watch
+from varopt.optimize._composite import STOPPED, Refused, chosen, start, stopped, threads, watch
+from varopt.optimize._conclude import conclude
 from varopt.optimize._result import Result, Status, final_line
 from varopt.optimize.constrained._penalty import Penalised
 from varopt.optimize.constrained._proofs import Contradiction, Ray
@@ -48,8 +51,9 @@ _BOUND = 1e-6  # share of its weight within which a multiplier is at it
 
 
 def minimize_constrained(
-    objective: Objective, constraints: Sequence[Constraint], *, tol: float, method: str | Way | Auto, x0: Any,
-    resume: State | Result | None, callback: Any, progress: bool, time_limit: float | None,
+    objective: Objective, constraints: Sequence[Constraint], *, tol: float = 1e-9, method: str | Way | Auto = "auto",
+    x0: Any = None, resume: State | Result | None = None, callback: Any = None, progress: bool = False,
+    time_limit: float | None = None,
 ) -> Result:  # fmt: skip
     """Minimise a composite objective subject to affine constraints; see `varopt.minimize`."""
     penalised = Penalised(objective, constraints)
@@ -267,7 +271,7 @@ class _Run:
         state = replace(state, dual=dual, lower=max(state.lower, self.lower), falls=False, objective=objective)
         state.upper = problem.value(state.x) if np.all(np.isfinite(state.x)) else math.inf
         result = conclude(objective, problem, state, self.tol, status, " > ".join(state.ran) or "none")
-        return self._finished(result, multipliers)
+        return self._finished(result, multipliers, partial(verified, objective, state.x, dual))
 
     def _multipliers(self) -> list[Vector]:
         """Those of the method, or what balances the gradient at the point."""
@@ -282,7 +286,7 @@ class _Run:
             return [np.full(w.size, np.nan) for w in self.weights]
         return [w * u for w, u in zip(self.weights, dual, strict=True)]
 
-    def _finished(self, result: Result, multipliers: Sequence[Vector]) -> Result:
+    def _finished(self, result: Result, multipliers: Sequence[Vector], proof: Callable[[], Verified]) -> Result:
         penalised, x = self.penalised, result.x
         own = flattened(penalised.f.variables, unflatten(tuple(result.slices), x))
         value, lower, upper, status = float(penalised.f.at(own)), result.lower, result.upper, result.status
@@ -296,10 +300,16 @@ class _Run:
             upper = max(upper, value)
             if status is Status.UNBOUNDED:  # of these weights only
                 status = Status.GAP_OPEN
-            if status is Status.GAP_OPEN and upper - lower <= self.tol * max(self.state.unit, abs(upper)):
+            if status is Status.GAP_OPEN and self._closes(lower, upper):
                 status = Status.ASSUMED if result.certificate.assumption else Status.OPTIMAL
+            if status is Status.ASSUMED and not self.problem.not_convex:
+                # The rounding of F is that of constraints times their weights, of which f has none.
+                apart = self._upper(own, value, x, multipliers)
+                if self._closes(least := proof().lower, apart):
+                    lower, upper, status = least, apart, Status.OPTIMAL
+                    result = replace(result, certificate=DualGap(lower, upper))
         least = floor(penalised.own)  # parts at their least values may prove it
-        if math.isfinite(upper) and upper - least <= self.tol * max(self.state.unit, abs(upper)):
+        if math.isfinite(upper) and self._closes(least, upper):
             lower, status = least, Status.OPTIMAL if status in (Status.GAP_OPEN, Status.ASSUMED) else status
             result = replace(result, certificate=DualGap(lower, upper))
         lower = min(lower, value)
@@ -309,6 +319,10 @@ class _Run:
             result, fun=value, certificate=bracket, status=status, violation=violation,
             multipliers=self._by_constraint(multipliers),
         )  # fmt: skip
+
+    def _closes(self, lower: float, upper: float) -> bool:
+        """Whether a bracket is within the tolerance."""
+        return math.isfinite(lower) and upper - lower <= self.tol * max(self.state.unit, abs(upper))
 
     def _upper(self, own: Vector, value: float, x: Vector, multipliers: Sequence[Vector]) -> float:
         """The value of f at the point with its rounding, and what the constraints are missed by, as they are worth."""

@@ -189,11 +189,12 @@ def _mattered(known: Known, told: list[Record]) -> dict[str, Any] | None:
     forest.fit(_one_hot(layout, rows), ranks)
     owners = np.repeat(np.arange(layout.columns), np.maximum(layout.options, 1))
     by_column = np.bincount(owners, forest.feature_importances_, minlength=layout.columns)
-    shares = {name or "x": float(by_column[layout.slices[name]].sum()) for name in layout.parts}
+    shares: list[tuple[str, float]] = [
+        (name or "x", float(by_column[layout.slices[name]].sum())) for name in layout.parts
+    ]
     if len(shares) == 1 and layout.columns > 1:
-        shares = {f"x[{i}]": float(share) for i, share in enumerate(by_column)}
-    ordered = sorted(shares.items(), key=lambda share: -share[1])
-    return {"shares": [list(share) for share in ordered[:30]], "score": float(forest.oob_score_)}
+        shares = [(f"x[{i}]", float(share)) for i, share in enumerate(by_column)]
+    return {"shares": sorted(shares, key=lambda share: -share[1])[:30], "score": float(forest.oob_score_)}
 
 
 def _one_hot(layout: SpaceLayout, rows: Array) -> Array:

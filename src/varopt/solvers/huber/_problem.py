@@ -7,6 +7,9 @@ convex in all three together [Hub81, Owe07]. Each row's cost is ``s + max_u u r 
 any such u that balance, ``sum_i c_i u_i = 0``, and for which the scale has nothing to gain,
 ``sum_i c_i (1 - u_i^2 / 4) >= 0``, prove the bound ``sum_i c_i u_i y_i - ||X'(c u)||^2 / (4 alpha)``.
 
+Under constraints ``g(w, b) <= 0`` with multipliers m the bound is that of the Lagrangian: what ``m'g`` adds is linear,
+so that its gradient is taken from ``X'(c u)`` and from ``sum_i c_i u_i``, and its constant is added.
+
 [Hub81] P. J. Huber, Robust Statistics, 1981.
 [Owe07] A. B. Owen, A robust hybrid of lasso and ridge regression, 2007.
 """
@@ -52,6 +55,8 @@ class HuberProblem:
     epsilon: float
     alpha: float
     intercept: bool
+    held: Vector | None = None  # the gradient of the constraints times their multipliers, in coefficients and intercept
+    held_at_zero: float = 0.0  # and their value at zero
 
     @cached_property
     def total(self) -> float:
@@ -96,9 +101,10 @@ class HuberProblem:
         value = self.value(x, residual)
         dual = np.clip(2.0 * residual / x[-1] if dual is None else dual, -bound, bound)
         if (free := self._without_penalty()) is not None:
-            dual = _balanced(free, self.weight, dual, bound)
-        dual = dual * min(1.0, math.sqrt(4.0 * self.total / max(float(self.weight @ dual**2), 1e-300)))
-        lower = float(self.weight @ (dual * self.y)) - self._conjugate(x[:-2], dual)
+            dual = _balanced(free, self.weight, dual, bound, self._balance())
+        share = min(1.0, math.sqrt(4.0 * self.total / max(float(self.weight @ dual**2), 1e-300)))
+        lower = float(self.weight @ (share * dual * self.y)) + share * self.held_at_zero
+        lower -= self._conjugate(x[:-2], share * dual, share)
         lower = min(lower, value) if lower > 0.0 else 0.0  # no value is negative
         return x, value, value - lower, _ASSUMPTION if lower > 0.0 else ""
 
@@ -111,16 +117,23 @@ class HuberProblem:
             return self.X
         return sp.hstack([self.X, ones], format="csr") if sp.issparse(self.X) else np.hstack([self.X, ones])
 
-    def _conjugate(self, coef: Vector, dual: Vector) -> float:
+    def _balance(self) -> Vector | float:
+        """What the gradients of the dual in the directions without a penalty have to be."""
+        if self.held is None:
+            return 0.0
+        return self.held[-1:] if self.alpha > 0.0 else self.held if self.intercept else self.held[:-1]
+
+    def _conjugate(self, coef: Vector, dual: Vector, share: float) -> float:
         """The conjugate of the ridge: what coefficients can gain at most, ``gradient^2 / (4 alpha)`` each.
 
         That is large where all but rounding has cancelled in a gradient, of data in large units, and the ridge is less.
         Such coefficients are taken to be at most twice as large as they came out. What has no ridge, and is not in
         balance, may gain without end.
         """
-        gradient = np.abs(self.X.T @ (self.weight * dual))
-        balanced = gradient <= _BALANCED * _absolute_product(self.X, self.weight * np.abs(dual))
-        lifts = self.intercept and abs(self.weight @ dual) > _BALANCED * (self.weight @ np.abs(dual))
+        held = np.zeros(coef.size + 1) if self.held is None else share * self.held
+        gradient = np.abs(self.X.T @ (self.weight * dual) - held[:-1])
+        balanced = gradient <= _BALANCED * (_absolute_product(self.X, self.weight * np.abs(dual)) + np.abs(held[:-1]))
+        lifts = self.intercept and abs(self.weight @ dual - held[-1]) > _BALANCED * (self.weight @ np.abs(dual))
         if lifts or (self.alpha == 0.0 and not np.all(balanced)):
             return math.inf
         size = np.abs(coef)
@@ -194,10 +207,10 @@ def _least(columns: Any, weight: Vector, wanted: Vector, bound: float) -> Vector
     return np.clip(position, -bound, bound)
 
 
-def _balanced(columns: Any, weight: Vector, dual: Vector, bound: float) -> Vector:
-    """Dual variables near the given ones, none beyond `bound`, whose gradient in all columns is zero, if there are."""
+def _balanced(columns: Any, weight: Vector, dual: Vector, bound: float, wanted: Vector | float) -> Vector:
+    """Dual variables near the given ones, none beyond `bound`, whose gradients in all columns are those wanted."""
     for _ in range(_CORRECTIONS):
-        gradient = columns.T @ (weight * dual)
+        gradient = columns.T @ (weight * dual) - wanted
         if np.all(np.abs(gradient) <= 1e-15 * _absolute_product(columns, weight * np.abs(dual))):
             break
         room = bound - np.abs(dual)

@@ -19,7 +19,7 @@ from varopt.solvers._state import Check, State
 from varopt.solvers.huber._joint_newton import JointNewton
 from varopt.solvers.huber._problem import HuberProblem, Overflow
 
-__all__ = ["AtScale", "solve_huber"]
+__all__ = ["AtScale", "solve_huber", "solve_huber_held"]
 
 Vector = NDArray[np.float64]
 #: The minimiser at a scale, coefficients and intercept, near a start if there is one; at a scale of zero, that of
@@ -51,10 +51,34 @@ def solve_huber(problem: HuberProblem, state: State, tol: float, check: Check, a
         vanishes = _together(problem, state, check)
         if not state.reached(tol):
             _one_by_one(problem, state, check, at_scale, vanishes)
+            _finished(problem, state, tol, check)
     finally:
         if state.latest is not None and np.all(np.isfinite(state.latest)):
             state.see(*problem.bracket(state.latest))
             state.record()
+
+
+def solve_huber_held(
+    problem: HuberProblem,
+    state: State,
+    tol: float,
+    check: Check,
+    at_scale: Callable[[float, Vector | None], tuple[Vector, HuberProblem]],
+) -> None:
+    """The same under constraints: `at_scale` keeps to them, and tells the problem with their multipliers.
+
+    One scale after the other: a Newton method in coefficients and scale would have to know which constraints hold.
+    """
+    search, start = _ScaleSearch(problem), None
+    for scale in search if problem.typical > 0.0 else iter([_PERFECT]):
+        start, held = at_scale(scale, start)
+        x = np.append(start, scale)
+        state.see(*held.bracket(x))
+        state.record()
+        check(state)
+        if state.reached(tol) or problem.typical == 0.0:
+            return
+        search.tell(held.residual(x))
 
 
 @one_thread()
@@ -64,7 +88,7 @@ def _together(problem: HuberProblem, state: State, check: Check) -> bool:
     Returns whether the scale fell to nothing.
     """
     n, p = problem.X.shape
-    if sp.issparse(problem.X) or p > min(_MOST_FEATURES, n):
+    if not _is_small(problem):
         return False
     x = np.append(state.x[:-1], problem.best_scale(problem.residual(state.x)) or problem.typical)
     part, least = max(1000, 20 * p), _ON_KINK * problem.typical
@@ -104,6 +128,25 @@ def _one_by_one(problem: HuberProblem, state: State, check: Check, at_scale: AtS
             if _without_scale(problem, state, at_scale):
                 return
         check(state)
+
+
+@one_thread()
+def _finished(problem: HuberProblem, state: State, tol: float, check: Check) -> None:
+    """The last digits, together: a fit at a scale is as good as its own objective asks, which outliers may dominate."""
+    if state.latest is None or not _is_small(problem):
+        return
+    state.see(*problem.bracket(state.latest))
+    if state.reached(tol):
+        return
+    newton = JointNewton(problem, state.latest)
+    if newton.descend(_ON_KINK * problem.typical, lambda: check(state)):
+        state.steps, state.latest = state.steps + newton.steps, newton.x
+
+
+def _is_small(problem: HuberProblem) -> bool:
+    """Whether there are few features, and more rows, in memory as they are."""
+    n, p = problem.X.shape
+    return not sp.issparse(problem.X) and p <= min(_MOST_FEATURES, n)
 
 
 class _ScaleSearch:

@@ -6,7 +6,8 @@ sums of sums of residuals have the dual point elsewhere (equation (1) of `_trend
 has the wrong sign is none; a place at which the dual point leaves its range becomes one. That is a primal-dual active
 set, which changes all that is wrong at once, and which may go on changing the same few for ever [HC15]: small
 programmes settle these, each of the duals of a few neighbours. The first guess is that of interior points with a knot
-at every eighth place, in the values there.
+at every eighth place, in the values there. Where constraints make the spline convex, or concave, knots only have to be
+added as long as there are any (`_convex_spline`).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from varopt.solvers._method import GaveUp, Nested, Solver
 from varopt.solvers._needs import convex, piecewise_quadratic, signal
 from varopt.solvers._state import Check, State
 from varopt.solvers.finish import box_by_active_set
+from varopt.solvers.signals._convex_spline import convex_spline
 from varopt.solvers.signals._linear_spline import LinearSpline
 from varopt.solvers.signals._trend_filtering import TrendFiltering, trend_filtering
 
@@ -99,6 +101,14 @@ def _settle(
     problem: Composite, signal: TrendFiltering, state: State, tol: float, check: Check, spacing: int, solver: Solver
 ) -> None:
     """Find the knots, or all but a few that matter less than the tolerance, whatever the units, if they settle."""
+
+    def seen() -> None:
+        state.steps += 1
+        check(state)
+
+    if (convex := convex_spline(signal, _peaks, seen)) is not None:
+        _show(problem, signal, state, *convex, held=True)
+        return
     sides = _kinked(signal, state.x)
     if sides is None:
         every = np.zeros(problem.size - 2, dtype=bool)
@@ -265,14 +275,20 @@ def _restricted(spline: LinearSpline) -> Composite:
     return Composite(matrix / unit, spline.gradient / unit, energy / unit, (kinks,))
 
 
-def _show(problem: Composite, signal: TrendFiltering, state: State, points: Vector, dual: Vector) -> None:
+def _show(
+    problem: Composite, signal: TrendFiltering, state: State, points: Vector, dual: Vector, *, held: bool = False
+) -> None:
     """Show `state` a spline (counted from the mean) with what its dual point proves, moved into its range.
 
-    Both arrays are given away.
+    Both arrays are given away. Where the kinks are constraints that are `held`, what rounding violates them by is not
+    charged with their weights, which are far above their multipliers.
     """
     points += signal.mean
     subgradients = signal.subgradients(np.clip(dual, signal.low, signal.high, out=dual))
     positions = problem.positions(points)
+    if held:
+        term = signal.rows.term
+        positions = [np.where(term.value(z) > 0.0, term.knots[0], z) for z in positions]
     gap, assumption = dual_gap(problem, points, positions, [subgradients])
     state.see(points, problem.value(points, positions), gap, assumption, dual=[subgradients])
     state.sigma = 0.0

@@ -13,6 +13,10 @@ a funnel whose apex is the last point that is certain [LP84]. Kinks of single va
 optimum without them [FHHT07]:
 
     x_i = argmin c_i (x - x_i')^2 / 2 + psi(x).                                                                     (4)
+
+Where one wall is R itself and the other is out of reach, as in monotone regression, the string is the greatest convex
+minorant of R or the least concave majorant. Its values are the means of neighbours that are pooled until they are in
+order [ABERS55].                                                                                                    (5)
 """
 
 from __future__ import annotations
@@ -102,11 +106,16 @@ def _solved(signal: TotalVariation) -> tuple[Vector, Vector]:
     targets -= signal.gradient
     top = np.cumsum(targets)  # (1): R, and the walls of the tube
     top[-1] = 0.0
-    bottom = top.copy()
-    top[:-1] += signal.high
-    bottom[:-1] += signal.low
-    knots, above = _taut(np.cumsum(weights), bottom, top)
-    del top, bottom
+    if side := _one_wall(signal, top):
+        knots = _pooled(targets, weights, side)
+        above = np.full(knots.size, side < 0)
+    else:
+        bottom = top.copy()
+        top[:-1] += signal.high
+        bottom[:-1] += signal.low
+        knots, above = _taut(np.cumsum(weights), bottom, top)
+        del bottom
+    del top
     # Between the knots, where it touches a wall, the string is straight.
     starts, inner = np.append(0, knots[:-1] + 1), knots[:-1]
     dual_at = np.append(np.where(above[:-1], signal.high[inner], signal.low[inner]), 0.0)
@@ -119,6 +128,25 @@ def _solved(signal: TotalVariation) -> tuple[Vector, Vector]:
     dual += np.repeat(before - np.append(0.0, dual[inner]), lengths)
     x += mean
     return x, np.clip(dual[:-1], signal.low, signal.high, out=dual[:-1])
+
+
+def _one_wall(signal: TotalVariation, sums: Vector) -> int:
+    """1 where the string can only touch the lower wall, which are the sums; -1 for the upper one; else 0.
+
+    A minorant or majorant that begins and ends with the sums is as far from them as their range, at most.
+    """
+    reach = max(float(sums.max()), 0.0) - min(float(sums.min()), 0.0)
+    if not np.any(signal.low) and float(signal.high.min(initial=np.inf)) > reach:
+        return 1
+    return -1 if not np.any(signal.high) and float(signal.low.max(initial=-np.inf)) < -reach else 0
+
+
+def _pooled(targets: Vector, weights: Vector, side: int) -> NDArray[np.intp]:
+    """(5): the last points of the pools; values fall where the lower wall is touched, and rise where the upper is."""
+    from scipy.optimize import isotonic_regression
+
+    values = isotonic_regression(targets / weights, weights=weights, increasing=side < 0).x
+    return np.append(np.flatnonzero(np.diff(values)), weights.size - 1)
 
 
 def _taut(abscissae: Vector, low: Vector, high: Vector) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
