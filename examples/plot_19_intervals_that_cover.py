@@ -39,8 +39,8 @@ pair = QuantileRegressor(quantile=[0.05, 0.95], alpha=0.0).fit(X, y)
 models = {
     "quantiles alone": pair.predict,
     "around the median": ConformalIntervals(LADRegressor()).fit(X, y).predict_interval,
-    "around the quantiles": ConformalIntervals().fit(X, y).predict_interval,
-    "the same, jackknife+": ConformalIntervals(method="jackknife+")
+    "quantiles, split": ConformalIntervals().fit(X, y).predict_interval,
+    "quantiles, jackknife+": ConformalIntervals(method="jackknife+")
     .fit(X, y)
     .predict_interval,
 }
@@ -55,8 +55,8 @@ grid = np.zeros((100, 11))
 grid[:, 0] = np.linspace(0.0, 20.0, 100)
 figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
 axes.plot(X[:, 0], y, ".", color="0.6", ms=4)
-shown = ["around the median", "the same, jackknife+"]
-for name, colour in zip(shown, ["C1", "C0"]):
+shown = ["around the median", "quantiles, jackknife+"]
+for name, colour in zip(shown, ["C1", "C0"], strict=True):
     low, high = models[name](grid).T
     axes.fill_between(grid[:, 0], low, high, alpha=0.2, lw=0, color=colour)
     axes.plot(grid[:, 0], np.column_stack([low, high]), color=colour, lw=1)
