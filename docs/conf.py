@@ -37,6 +37,7 @@ html_theme = "furo"
 html_title = f"varopt {release}"
 html_math_renderer = "mathml"
 html_static_path = ["_static"]
+html_favicon = "_static/favicon.svg"
 html_css_files = ["varopt.css"]
 viewcode_line_numbers = True
 

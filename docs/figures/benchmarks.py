@@ -108,12 +108,13 @@ def beside_others(axes):
     problem = "quantile regression 20000 x 50"
     named = {
         "scikit-learn QuantileRegressor": "scikit-learn",
+        "scikit-learn, highs-ipm": "scikit-learn, ipm",
         "statsmodels QuantReg": "statsmodels",
         "R quantreg pfn": "R quantreg",
     }
     names = [*named, "varopt"]
     seconds = [row(problem, name)["seconds"] for name in names]
-    drawn = axes.barh([named.get(n, n) for n in names], seconds, color=["C0", "C0", "C0", OURS])
+    drawn = axes.barh([named.get(n, n) for n in names], seconds, color=[*["C0"] * len(named), OURS])
     axes.bar_label(drawn, [f" {s:.2g} s" for s in seconds])
     axes.set(xscale="log", xlim=(0.01, 400), title="Quantile regression, 20,000 x 50", xlabel="seconds")
 

@@ -7,9 +7,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import varopt as vo
 from varopt.bounds import CompositeBound, MovingBound, PointNoise
-from varopt.composite import composite
+from varopt.composite import composite, shared_matrix
 from varopt.model import as_objective
-from varopt.solvers.descent import with_shared_matrix
 
 
 def problems():
@@ -82,14 +81,36 @@ def test_flat_coordinates_are_known():
     assert not curved("no quadratic")
 
 
-def test_a_form_of_the_matrix_of_the_rows_is_the_same_quadratic(rng):
-    problem = composite(as_objective(PROBLEMS["kernel"]))
-    shared = with_shared_matrix(problem)
-    assert shared.forms
-    mean = rng.normal(size=problem.size)
-    bounds = [MovingBound(p, PointNoise.of(p, 1.0)).value_and_gradient(mean, 0.3) for p in (problem, shared)]
-    assert_allclose(bounds[0][0], bounds[1][0], rtol=1e-13)
-    assert_allclose(bounds[0][1], bounds[1][1], rtol=1e-12, atol=1e-10)
+def test_the_kernel_is_recognised_and_nothing_else_is(rng):
+    K = rng.normal(size=(8, 8))
+    K = K @ K.T
+    beta, b = vo.Variable(8), vo.Variable()
+    y = np.where(np.arange(8) % 2, 1.0, -1.0)
+    hinges = vo.sum(vo.hinge(K @ beta + b * y))
+    for objective, found in (
+        (vo.quad_form(beta, K) + hinges, True),
+        (0.5 * vo.quad_form(beta, K) + hinges + 3.0 * vo.sum(beta) + 2.0, True),
+        (vo.quad_form(beta, K) + vo.sum(vo.hinge(K @ beta)), True),
+        (vo.norm1(beta) + vo.quad_form(beta, K) + hinges, True),
+        (vo.quad_form(beta, K + np.eye(8)) + hinges, False),
+        (vo.quad_form(beta, K) + 0.1 * vo.sum_squares(beta) + hinges, False),
+        (vo.quad_form(beta, K) + hinges + vo.sum_squares(b), False),
+        (3.0 * vo.quad_form(beta, K) + hinges, False),  # a multiple that rounds is not looked for
+    ):
+        problem = composite(as_objective(objective))
+        assert (shared_matrix(problem) is not None) is found
+        noise, mean = PointNoise.of(problem, 1.0), rng.normal(size=problem.size)
+        value, gradient = MovingBound(problem, noise).value_and_gradient(mean, 0.3)
+        bound = CompositeBound(problem, mean, noise.at(0.3))
+        assert_allclose(value, bound.value, rtol=1e-13)
+        assert_allclose(gradient, bound.mean_gradient, rtol=1e-11, atol=1e-11)
+
+
+def test_forms_that_are_not_multiplied_out_gain_what_their_matrix_does(rng):
+    f = as_objective(PROBLEMS["kernel"])
+    problems = composite(f), composite(f, multiplied=False)
+    assert problems[1].forms
     factor = np.tril(rng.normal(size=(31, 31)))
-    spreads = [PointNoise.of(p, 1.0, factor).spread for p in (problem, shared)]
-    assert_allclose(spreads[0], spreads[1], rtol=1e-13)
+    for own in (0.7, rng.uniform(size=31), factor):
+        spreads = [PointNoise.of(p, 1.0, own).spread for p in problems]
+        assert_allclose(spreads[0], spreads[1], rtol=1e-12)

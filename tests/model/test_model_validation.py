@@ -463,13 +463,11 @@ def test_operations_that_do_not_exist(write, message, w, x):
         write(w, x)
 
 
-@pytest.mark.parametrize("function", [np.sum, np.dot, np.diff, np.linalg.norm, np.concatenate])
-def test_numpy_functions_do_not_take_expressions(function, w):
+@pytest.mark.parametrize("function", [np.linalg.norm, np.median, np.cumsum, np.exp, np.sign])
+def test_other_numpy_functions_do_not_take_expressions(function, w):
     """Else some would loop over entries, and return an array of expressions."""
     with pytest.raises(TypeError, match=rf"numpy\.{function.__name__} does not take expressions: write X @ w"):
-        function(*((X, w) if function is np.dot else ([w, w],) if function is np.concatenate else (w,)))
-    with pytest.raises(TypeError, match="does not support ufuncs"):
-        np.abs(w)
+        function(w)
 
 
 # -- Large matrices ---------------------------------------------------------------------------------------------------

@@ -120,7 +120,7 @@ def total(values: NDArray[np.floating[Any]], size: float | None = None) -> tuple
     return rounded, error * SLACK
 
 
-def _by_blocks(values: Vector, size: float) -> tuple[float, float]:
+def _by_blocks(values: NDArray[np.floating[Any]], size: float) -> tuple[float, float]:
     """The sum of numbers by blocks whose rounding alone counts, and a bound of its error."""
     whole = values.size // _BLOCK * _BLOCK
     sums = np.append(values[:whole].reshape(-1, _BLOCK).sum(axis=1), values[whole:].sum())
@@ -138,10 +138,10 @@ def dot(a: Vector, b: Vector) -> tuple[float, float]:
         error += 2.0 * UNIT * size + products.size * TINY
         if error <= _FEW_DIGITS * abs(value):
             return value, error * SLACK
-    products = a.astype(np.longdouble, copy=False) * b
-    size = float(np.abs(products).sum()) * SLACK
-    value, error = total(products, size)
-    return value, (error + 2.0 * _LONG_UNIT * size + products.size * TINY) * SLACK
+    extended = a.astype(np.longdouble, copy=False) * b
+    size = float(np.abs(extended).sum()) * SLACK
+    value, error = total(extended, size)
+    return value, (error + 2.0 * _LONG_UNIT * size + a.size * TINY) * SLACK
 
 
 def weighted_columns(matrix: Vector, weights: Ball, norms: Vector | None = None) -> Ball:

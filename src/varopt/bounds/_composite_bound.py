@@ -20,7 +20,8 @@ from varopt._linalg import add
 from varopt.bounds._bound import Bound, Form, Gradient, Verdict, check_form
 from varopt.bounds._expectations import Expectations
 from varopt.bounds._noise import BoundNoise, RowNoise
-from varopt.composite import Composite, Congruence, Groups, Rows, as_dense
+from varopt.composite import Composite, Congruence, Groups, Rows, SharedMatrix, as_dense, shared_matrix
+from varopt.model.maps import Selection
 from varopt.terms import group_norm
 
 __all__ = ["CompositeBound", "MovingBound", "SmoothedGroups", "SmoothedRows"]
@@ -377,6 +378,7 @@ class MovingBound:
         self._start = problem.structure(_quadratic_diagonal)
         self._rows = [_MovingRows(r, length) for r, length in zip(problem.rows, noise.lengths, strict=True)]
         self._diagonal = np.empty(problem.size)
+        self._shared = problem.structure(shared_matrix)
 
     @property
     def always_curved(self) -> bool:
@@ -385,10 +387,15 @@ class MovingBound:
 
     def value_and_gradient(self, mean: Vector, sigma: float) -> tuple[float, Vector]:
         """E and its gradient in the mean."""
-        value, gradient = self._problem.quadratic_and_gradient(mean)
-        value += self._noise.at(sigma).excess(self._problem)
-        for rows in self._rows:
-            more, own = rows.value_and_gradient(mean, sigma)
+        problem, shared = self._problem, self._shared
+        if shared is None:
+            value, gradient = problem.quadratic_and_gradient(mean)
+        else:
+            value, gradient = problem.scalar + float(problem.vector @ mean), problem.vector
+        value += self._noise.at(sigma).excess(problem)
+        for block, rows in enumerate(self._rows):
+            kernel = shared if shared is not None and shared.block == block else None
+            more, own = rows.value_and_gradient(mean, sigma, kernel)
             value, gradient = value + more, gradient + own
         return value, gradient if self._rows else np.array(gradient)
 
@@ -409,20 +416,39 @@ class _MovingRows:
         self._term, self._linear, self._weights, self._length = rows.term, rows.linear, rows.weights, length
         self._offset = rows.offset if rows.offset.any() else None
         self._out = np.empty(rows.count), np.empty(rows.count)
+        self._direct = isinstance(rows.linear, Selection) and rows.linear.index is None  # the variables themselves
 
     def _locate(self, mean: Vector) -> Any:
         z = self._linear.apply(mean)
         return z if self._offset is None else z + self._offset
 
-    def value_and_gradient(self, mean: Vector, sigma: float) -> tuple[float, Any]:
+    def value_and_gradient(self, mean: Vector, sigma: float, shared: SharedMatrix | None) -> tuple[float, Any]:
+        if shared is not None:
+            return self._with_quadratic(mean, sigma, shared)
         value, first = self._term.value_and_slope(self._locate(mean), sigma * self._length, self._out)
         return float(self._weights @ value), self._linear.transpose_apply(self._weights * first)
+
+    def _with_quadratic(self, mean: Vector, sigma: float, shared: SharedMatrix) -> tuple[float, Any]:
+        """With the quadratic: of ``weight b'Kb`` and of terms of ``K b + ...`` both gradients are products with K."""
+        own = mean[shared.part]
+        image = shared.matrix.apply(own)
+        z = sum((inner.apply(mean[part]) for part, inner in shared.others), image)
+        z = z if self._offset is None else z + self._offset
+        value, first = self._term.value_and_slope(z, sigma * self._length, self._out)
+        first = self._weights * first
+        gradient = np.zeros(mean.size)
+        gradient[shared.part] = shared.matrix.apply(2.0 * shared.weight * own + first)
+        for part, inner in shared.others:
+            gradient[part] = inner.transpose_apply(first)
+        return shared.weight * float(own @ image) + float(self._weights @ value), gradient
 
     def gradient_and_diagonal(self, mean: Vector, sigma: float) -> tuple[Any, Any]:
         slopes, curvatures = self._term.slope_and_curvature(self._locate(mean), sigma * self._length, self._out)
         first, second = self._out
         np.multiply(slopes, self._weights, first)
         np.multiply(curvatures, self._weights, second)
+        if self._direct:
+            return first, second
         return self._linear.transpose_apply(first), self._linear.gram_diagonal(second)
 
 

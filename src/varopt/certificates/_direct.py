@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from varopt._verified import SLACK, TINY, UNIT, Ball, down, total
-from varopt.certificates._conjugate import conjugate_above
-from varopt.certificates._dual_point import DualRows
-from varopt.certificates._enclosure import Norms, entries
+from varopt.certificates.enclosures import DualRows, Norms, conjugate_above, entries
 from varopt.terms import PiecewisePolynomial
 
 __all__ = ["direct_lower", "has_own_rows", "is_own"]
@@ -157,7 +155,7 @@ def _value(
     scalar: float,
 ) -> float:  # fmt: skip
     """The value of the dual point: ``v d`` minus conjugates."""
-    parts = [np.array([scalar], dtype=np.longdouble)]
+    parts: list[NDArray[Any]] = [np.array([scalar], dtype=np.longdouble)]
     sizes, lost = abs(scalar), 0.0
     for b, (r, v) in enumerate(zip(others, duals, strict=True)):
         above = conjugate_above(r.term, np.asarray(r.weights, dtype=np.float64), v)

@@ -12,12 +12,21 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from varopt._verified import SLACK, UNIT, Ball, dot, down, exact_sum, total, up
+from varopt._verified import SLACK, UNIT, Ball, dot, down, exact_sum, is_double, total, up
 from varopt.certificates._direct import direct_lower, has_own_rows
-from varopt.certificates._dual_point import DualQuadratic, DualRows
 from varopt.certificates._dual_value import Proof, verified_lower
-from varopt.certificates._enclosure import Norms, NotEnclosed, coordinates, entries, transposed
-from varopt.certificates._value import applied, enclosed_terms, enclosed_value
+from varopt.certificates.enclosures import (
+    DualQuadratic,
+    DualRows,
+    Norms,
+    NotEnclosed,
+    applied,
+    coordinates,
+    enclosed_terms,
+    enclosed_value,
+    entries,
+    transposed,
+)
 from varopt.composite import Groups, QuadraticForm, Rows, composite
 from varopt.model import Objective
 from varopt.model.blocks import AffineBlock, Block, TermBlock
@@ -365,7 +374,7 @@ def _quadratic(form: QuadraticForm, x: Vector) -> DualQuadratic:
         raise NotEnclosed(f"the entries of {form.matrix} are not known.")
     matrix, factor = form.matrix.explicit(), 2.0 * form.weight
     if matrix.dtype != np.float64:
-        if matrix.dtype.itemsize > 8 or (matrix.dtype.kind in "iu" and matrix.dtype.itemsize > 4):
+        if not is_double(matrix):
             raise NotEnclosed(f"entries of dtype {matrix.dtype} are not those of double precision.")
         matrix = matrix.astype(np.float64)
     if not _is_symmetric(matrix):

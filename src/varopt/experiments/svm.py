@@ -20,8 +20,6 @@ from varopt.experiments._tasks import Experiment, ExperimentTask, Plan, Row
 from varopt.experiments.report import Agreement, Column, Section, number
 from varopt.experiments.statistics import Growth, growth, mean, opposite, ratio
 from varopt.model import as_objective
-from varopt.model.maps import kept_products
-from varopt.solvers.descent import with_shared_matrix
 
 __all__ = ["SupportVectors"]
 
@@ -356,13 +354,11 @@ def _newton(problem: problems.KernelMachine, h: float) -> dict[str, Any]:
 
 def _gradient_seconds(problem: problems.KernelMachine, method: str) -> float:
     """Of one value and gradient, as the descents ask for them, around the common start at the first smoothing."""
-    shared = with_shared_matrix(composite(as_objective(problem.objective())))
-    ours = MovingBound(shared, PointNoise.of(shared, 1.0)).value_and_gradient
+    form = composite(as_objective(problem.objective()))
+    ours = MovingBound(form, PointNoise.of(form, 1.0)).value_and_gradient
     huber = partial(rivals.huber_objective, problem.K, problem.y, problem.cost)
     smoothed = partial(ours, sigma=math.sqrt(1e-3)) if method == OURS else partial(huber, h=10.0)
-    with kept_products():  # of one point: K beta serves the quadratic and the hinges
-        points = (problem.start * (1.0 + 1e-6 * k) for k in range(GRADIENTS))
-        return min(timed(partial(smoothed, point))[1] for point in points)
+    return min(timed(partial(smoothed, problem.start))[1] for _ in range(GRADIENTS))
 
 
 def _race(problem: problems.KernelMachine, method: str, target: float, budget: int) -> tuple[float | None, float, int]:

@@ -15,12 +15,11 @@ from sklearn.metrics import d2_pinball_score
 import varopt.model as vo
 from varopt.certificates import DualGap
 from varopt.learn._base import Clock, Fit, Lines, Solved
+from varopt.learn._data import DataMemory, StoredRows, WeightedRows
 from varopt.learn._least_squares import ordinary
 from varopt.learn._linear import LinearRegressor
 from varopt.learn._parameters import BOOLEAN, LEVEL, RIDGE_OR_L1, SHARE, STRENGTH, UNUSED, Rule, one_of, parameter
 from varopt.learn._problem import LinearProblem, penalty
-from varopt.learn._rows import DataMemory, WeightedRows
-from varopt.learn._stored import StoredRows
 from varopt.solvers.quantile import ProcessFit, quantile_process, vertices_along
 
 __all__ = ["LEVELS", "QuantileRegressor", "QuantileScore"]

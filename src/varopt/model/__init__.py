@@ -8,7 +8,7 @@
 (2.0, 'CONVEX')
 """
 
-from varopt.model import _scipy
+from varopt.model import _numpy, _scipy  # noqa: F401  (registers what NumPy's functions are)
 from varopt.model._affine import Affine, Binary, Categorical, Expression, Variable, diff
 from varopt.model._constraint import Constraint, as_constraints
 from varopt.model._functions import (

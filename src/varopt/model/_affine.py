@@ -66,8 +66,7 @@ class Expression(metaclass=_Sealed):
             raise AttributeError(f"{type(self).__name__} is immutable: {name} cannot be set; build a new expression.")
         super().__setattr__(name, value)
 
-    # NumPy and scipy.sparse then leave mixed operators to us instead of looping over elements.
-    __array_ufunc__ = None
+    _own_operators = True  # frames and parameters leave mixed operators to us
     __pandas_priority__ = 5000  # and pandas: above that of its frames
     __iter__ = None  # else Python would index from 0 until an IndexError
     shape: tuple[int, ...]
@@ -159,12 +158,16 @@ class Expression(metaclass=_Sealed):
         if isinstance(other, Parametric):
             return NotImplemented
         if isinstance(other, Expression):
-            if self.shape == () or other.shape != self.shape:
-                raise ValueError(f"@ needs vectors of one length; got shapes {self.shape} and {other.shape}.")
+            both = [getattr(e, "dimensions", e.shape) for e in (self, other)]
+            if self.shape == () or other.shape != self.shape or min(map(len, both)) > 1:
+                raise ValueError(
+                    f"@ needs vectors of one length; got shapes {both[0]} and {both[1]}. The sum of products of the"
+                    " entries of two matrices is vo.sum(A * B)."
+                )
             return generic.multiply(self, other, summed=True).total()
         if isinstance(other, (list, tuple)):
             other = as_real("the array after @", other)
-        return self._multiplied(other.T if len(getattr(other, "shape", ())) == 2 else other, "after")
+        return self._multiplied(other, "after")
 
     def __rmatmul__(self, other: Any) -> Any:
         return self._multiplied(other, "before")
@@ -172,14 +175,19 @@ class Expression(metaclass=_Sealed):
     def _multiplied(self, other: Any, side: str) -> Any:
         if self.shape == ():
             raise ValueError(f"@ needs a vector, and {self} is a number; use *.")
+        if (
+            len(getattr(self, "dimensions", ())) == 2
+            and (made := generic.matrix_product(self, other, side)) is not None
+        ):
+            return made
         if not (sp.issparse(other) or hasattr(other, "matvec")):
             other = as_real(f"the array {side} @", other)
         if len(other.shape) not in (1, 2):
             raise ValueError(f"the array {side} @ must be a matrix or a vector; got shape {other.shape}.")
         if len(other.shape) == 2:
-            outer = as_map(f"the matrix {side} @", other)
+            outer = as_map(f"the matrix {side} @", other if side == "before" else other.T)
             if outer.shape[1] != self.rows:
-                columns, got = ("columns", other.shape) if side == "before" else ("rows", other.shape[::-1])
+                columns, got = ("columns" if side == "before" else "rows"), other.shape
                 raise ValueError(
                     f"the matrix {side} @ must have {self.rows} {columns} to match {self}; got shape {tuple(got)}."
                 )
@@ -234,8 +242,19 @@ class Expression(metaclass=_Sealed):
                 return NotImplemented
         return generic.compare(self, other, sign)
 
-    def __array_function__(self, function: Any, *_: Any) -> Any:
-        raise TypeError(f"numpy.{function.__name__} does not take expressions: write X @ w, or use varopt's functions.")
+    # NumPy leaves mixed operators to us too, instead of looping over elements.
+    def __array_ufunc__(self, function: Any, method: str, *operands: Any, **options: Any) -> Any:
+        known = generic.UFUNCS.get(function) if method == "__call__" and not options else None
+        return self._by_numpy(known, function.__name__)(*operands)
+
+    def __array_function__(self, function: Any, types: Any, operands: Any, options: Any) -> Any:
+        return self._by_numpy(generic.FUNCTIONS.get(function), function.__name__)(*operands, **options)
+
+    @staticmethod
+    def _by_numpy(known: Any, name: str) -> Any:
+        if known is None:
+            raise TypeError(f"numpy.{name} does not take expressions: write X @ w, or use varopt's functions.")
+        return known
 
     # -- Facts --------------------------------------------------------------------------------------------------------
 
@@ -319,10 +338,22 @@ class Offset(NamedTuple):
 class Affine(Expression):
     """``sum_v A_v v + offset``: a vector, or a scalar, that depends affinely on variables."""
 
-    def __init__(self, maps: Mapping[Variable, Map], offset: Any, shape: tuple[int, ...]) -> None:
+    def __init__(
+        self, maps: Mapping[Variable, Map], offset: Any, shape: tuple[int, ...], dimensions: tuple[int, ...] = ()
+    ) -> None:
         self.maps = {v: maps[v] for v in ordered(maps)}
         self.constant = Offset.of(offset)
         self.shape = shape
+        self.dimensions = dimensions or shape  # those of a matrix, whose rows follow each other
+
+    def as_matrix(self, dimensions: tuple[int, ...]) -> Affine:
+        """The same entries, as those of a matrix row by row."""
+        return Affine(self.maps, self.constant, self.shape, dimensions)
+
+    @property
+    def T(self) -> Affine:
+        """The transpose of a matrix; a vector is its own."""
+        return generic.transposed(self)
 
     @property
     def variables(self) -> tuple[Variable, ...]:
@@ -355,31 +386,48 @@ class Affine(Expression):
         maps = {v: _product(Selection.repeat(shape[0]), m) for v, m in self.maps.items()}
         return Affine(maps, self.constant, shape)
 
+    def flat(self, name: str, array: Any) -> Any:
+        """An array, as the entries of a matrix where this is one; NumPy's rules make it as large."""
+        if len(self.dimensions) < 2 or is_number(array) or isinstance(array, Stored) or np.shape(array) == self.shape:
+            return array
+        try:
+            return np.ravel(np.broadcast_to(as_real(name, array), self.dimensions))
+        except ValueError:
+            raise ValueError(
+                f"{name} must be a number or an array that fits the shape {self.dimensions} of {self}; got shape "
+                f"{np.shape(array)}."
+            ) from None
+
     def scale(self, factor: Any) -> Affine:
-        factor = as_vector("the factor", factor)
+        factor = as_vector("the factor", self.flat("the factor", factor))
         if factor.ndim == 0:
             number = float(factor)
             if number == 1.0:
                 return self
-            return Affine(
-                {v: _scaled(number, m) for v, m in self.maps.items()}, self.constant.scaled(number), self.shape
-            )
+            scaled = {v: _scaled(number, m) for v, m in self.maps.items()}
+            return Affine(scaled, self.constant.scaled(number), self.shape, self.dimensions)
         wide = self.broadcast(self._common_shape("the factor", factor.shape))
-        return Affine({v: Scaled(factor, m) for v, m in wide.maps.items()}, wide.constant.scaled(factor), wide.shape)
+        scaled = {v: Scaled(factor, m) for v, m in wide.maps.items()}
+        return Affine(scaled, wide.constant.scaled(factor), wide.shape, wide.dimensions)
 
     def add(self, other: Any) -> Any:
         if isinstance(other, Expression) and not isinstance(other, Affine):
             return other.add(self)
         if not isinstance(other, Affine):
-            constant = as_vector("the constant", other)
+            constant = as_vector("the constant", self.flat("the constant", other))
             wide = self.broadcast(self._common_shape("the constant", constant.shape))
-            return Affine(wide.maps, wide.constant.plus(Offset.of(constant)), wide.shape)
+            return Affine(wide.maps, wide.constant.plus(Offset.of(constant)), wide.shape, wide.dimensions)
+        if len(self.dimensions) == 1 and len(other.dimensions) == 2:
+            return other.add(self)
+        if len(self.dimensions) == 2 and other.shape and other.shape != self.shape:
+            other = generic.spread(other, self.dimensions)
         shape = self._common_shape(str(other), other.shape)
         left, right = self.broadcast(shape), other.broadcast(shape)
         maps = dict(left.maps)
         for variable, linear in right.maps.items():
             maps[variable] = _sum(maps[variable], linear) if variable in maps else linear
-        return Affine(maps, left.constant.plus(right.constant), shape)
+        whole = max((self.dimensions, other.dimensions), key=len)
+        return Affine(maps, left.constant.plus(right.constant), shape, whole)
 
     def __sub__(self, other: Any) -> Any:
         if isinstance(other, Parametric):
@@ -424,10 +472,24 @@ class Affine(Expression):
         return Affine({v: map_at(m, part) for v, m in self.maps.items()}, self.constant.at(part), (part.count,))
 
     def __getitem__(self, index: Any) -> Affine:
+        if len(self.dimensions) == 2:
+            return self._entries(index)
         kept, shape = select(self, index)
         constant = self.constant.rows(kept)
         maps = {v: m.rows(kept) for v, m in self.maps.items()}
         return Affine(maps, constant if shape or constant.array is None else float(constant.value[0]), shape)
+
+    def _entries(self, index: Any) -> Affine:
+        """Rows, columns or entries of a matrix."""
+        try:
+            kept = np.arange(self.rows).reshape(self.dimensions)[index]
+        except IndexError as error:
+            raise ValueError(f"the index {index!r} is outside {self!r}: {error}.") from None
+        places, shape = select(self, int(kept) if np.ndim(kept) == 0 else np.ravel(kept))
+        constant = self.constant.rows(places)
+        maps = {v: m.rows(places) for v, m in self.maps.items()}
+        offset = constant if shape or constant.array is None else float(constant.value[0])
+        return Affine(maps, offset, shape, kept.shape if np.ndim(kept) == 2 else ())
 
     def __str__(self) -> str:
         parts = [linear.of(str(variable)) for variable, linear in self.maps.items()]
@@ -437,7 +499,7 @@ class Affine(Expression):
         return signed_sum(parts)
 
     def __repr__(self) -> str:
-        return f"<affine expression of shape {self.shape}: {self}>"
+        return f"<affine expression of shape {self.dimensions}: {self}>"
 
 
 class _Order:
@@ -491,16 +553,6 @@ class Variable(Affine):
             raise ValueError(f"size must be a number, or two of them for a matrix; got {size!r}.")
         self._declare(tuple(positive("size", one) for one in sizes), name)
 
-    def __getitem__(self, index: Any) -> Affine:
-        if len(self.dimensions) < 2:
-            return super().__getitem__(index)
-        table = np.arange(self.size).reshape(self.dimensions)
-        try:
-            kept = table[index]
-        except IndexError as error:
-            raise ValueError(f"the index {index!r} is outside {self!r}: {error}.") from None
-        return super().__getitem__(int(kept) if np.ndim(kept) == 0 else np.ravel(kept))
-
     def _declare(self, dimensions: tuple[int, ...], name: str | None) -> None:
         if name is not None and not isinstance(name, str):
             raise ValueError(f"name must be a string; got {name!r}.")
@@ -508,12 +560,11 @@ class Variable(Affine):
         self._restore(dimensions, name, (_order.take(), uuid.uuid4().hex))
 
     def _restore(self, dimensions: tuple[int, ...], name: str | None, order: tuple[int, str]) -> None:
-        self.dimensions = dimensions
         self.size = int(np.prod(dimensions))
         self.name = name
         self.order = order  # of creation; the second entry tells apart what two processes created
         _alive[order[1]] = self
-        super().__init__({self: Selection(None, self.size)}, 0.0, (self.size,) if dimensions else ())
+        super().__init__({self: Selection(None, self.size)}, 0.0, (self.size,) if dimensions else (), dimensions)
 
     def __copy__(self) -> Variable:
         return self

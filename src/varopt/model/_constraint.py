@@ -122,12 +122,23 @@ def _compare(left: Expression, right: Any, sense: str) -> Any:
     """A comparison as a constraint, or an error that says why it is none."""
     if sense in _ADVICE:
         raise TypeError(f"{left} {sense} {_side(right)} is no constraint: {_ADVICE[sense]}.")
-    sides = [_affine(side, sense) for side in (left, right)]
+    matrices = [side for side in (left, right) if isinstance(side, Affine) and len(side.dimensions) == 2]
+    whole = matrices[0] if matrices else None
+    sides = [_affine(_fitted(whole, side), sense) for side in (left, right)]
     shapes = {side.shape for side in sides if side.shape}
     if len(shapes) > 1:
         lengths = " and ".join(str(side.rows) for side in sides)
         raise ValueError(f"both sides of {sense} must have one length, or be numbers; got {lengths}.")
     return Constraint(sides[0], sides[1], sense)  # type: ignore[arg-type]
+
+
+def _fitted(whole: Affine | None, side: Any) -> Any:
+    """A side as large as the matrix on the other."""
+    if whole is None or side is whole:
+        return side
+    if not isinstance(side, Expression):
+        return whole.flat("the side of a comparison", side)
+    return side if side.shape in ((), whole.shape) else generic.spread(side, whole.dimensions)
 
 
 def _affine(side: Any, sense: str) -> Affine:

@@ -1,8 +1,8 @@
 """Let ``DataFrame @ expression`` reach us.
 
 pandas turns the operand of its ``@`` into an array and fails on it. Once pandas is loaded, `install` makes it return
-``NotImplemented`` for operands that set ``__array_ufunc__ = None``, as NumPy does, so that Python tries
-``__rmatmul__``; all other operands see its own method, unchanged.
+``NotImplemented`` for expressions and parameters, so that Python tries ``__rmatmul__``; all other operands see its own
+method, unchanged.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def install() -> None:
 def _deferring(original: Any) -> Any:
     @wraps(original)
     def matmul(self: Any, other: Any) -> Any:
-        return NotImplemented if getattr(other, "__array_ufunc__", self) is None else original(self, other)
+        return NotImplemented if hasattr(other, "_own_operators") else original(self, other)
 
     matmul._varopt = True  # type: ignore[attr-defined]
     return matmul

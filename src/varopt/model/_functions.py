@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from varopt import terms
 from varopt.model import _generic as generic
 from varopt.model._affine import Affine, Expression, diff, is_number, positive
+from varopt.model._matrix import summed_along
 from varopt.model._objective import Elementwise, Objective
 from varopt.model._parameter import lifted
 from varopt.model._polynomial import Polynomial, as_polynomial
@@ -232,23 +233,35 @@ def piecewise(expression: Any, knots: Sequence[Any], pieces: Sequence[Sequence[A
 
 
 @lifted
-def sum(expression: Any) -> Objective:
-    """The sum of the entries of an expression, as an objective."""
+def sum(expression: Any, axis: int | None = None) -> Any:
+    """The sum of the entries of an expression, as an objective; along an axis of a matrix, a vector of sums.
+
+    Examples
+    --------
+    >>> import numpy as np, varopt as vo
+    >>> W = vo.Variable((2, 3), name="W")
+    >>> vo.sum(W)(np.arange(6.0)), vo.sum(W, axis=0)(np.arange(6.0))
+    (15.0, array([3., 5., 7.]))
+    """
     if not isinstance(expression, Expression):
         raise ValueError(f"sum needs an expression of variables; got {type(expression).__name__}.")
-    return expression.total()
+    if axis is None:
+        return expression.total()
+    if not isinstance(expression, Affine):
+        raise ValueError(f"axis={axis!r} needs a matrix of variables, as vo.Variable((n, k)); got {expression}.")
+    return summed_along(expression, axis)
 
 
 @lifted
 def sum_squares(expression: Any) -> Objective:
     """``sum_k z_k^2``: least squares, ridge penalties."""
-    return sum(square(expression))
+    return square(expression).total()
 
 
 @lifted
 def norm1(expression: Any) -> Objective:
     """``sum_k |z_k|``: the lasso's penalty."""
-    return sum(abs(expression))
+    return abs(expression).total()
 
 
 @lifted
@@ -373,7 +386,7 @@ def concatenate(expressions: Sequence[Any]) -> Affine:
 
 
 @lifted
-def norm2(expression: Any, groups: Any = None, weights: Any = 1.0) -> Objective:
+def norm2(expression: Any, groups: Any = None, weights: Any = 1.0, *, axis: int | None = None) -> Objective:
     """The Euclidean norm, or the weighted sum of the norms of groups of entries: the group lasso's penalty.
 
     Parameters
@@ -384,6 +397,8 @@ def norm2(expression: Any, groups: Any = None, weights: Any = 1.0) -> Objective:
         may overlap. Without it, the whole vector is one group.
     weights : float or array, optional
         A number, or one per group: often the square root of its size.
+    axis : int, optional
+        Of a matrix of variables: 1 makes every row a group, as the multi-task lasso does, 0 every column.
 
     Notes
     -----
@@ -402,7 +417,9 @@ def norm2(expression: Any, groups: Any = None, weights: Any = 1.0) -> Objective:
     if not isinstance(expression, Affine):
         raise ValueError(f"norm2 needs an affine expression of variables; got {_called(expression)}.")
     rows = expression.rows
-    if groups is None:
+    if axis is not None:
+        parts = _lines(expression, axis, groups)
+    elif groups is None:
         parts = [np.arange(rows)]
     elif is_number(groups):
         size = positive("groups", groups.item() if isinstance(groups, np.ndarray) else groups)
@@ -418,6 +435,16 @@ def norm2(expression: Any, groups: Any = None, weights: Any = 1.0) -> Objective:
         raise ValueError(f"weights must be a number or one per group, {len(parts)}; got {factors.size}.")
     factor = factors.astype(np.float64, copy=False) if factors.ndim else float(factors)
     return Objective([NormBlock(expression, tuple(parts), factor)])
+
+
+def _lines(expression: Affine, axis: int, groups: Any) -> list[Any]:
+    """The places of the rows of a matrix, or of its columns."""
+    if len(expression.dimensions) != 2 or axis not in (0, 1, -1, -2) or groups is not None:
+        raise ValueError(
+            f"axis must be 0 or 1, of a matrix of variables, in place of groups; got axis={axis!r} of {expression}."
+        )
+    table = np.arange(expression.rows).reshape(expression.dimensions)
+    return list(table if axis in (1, -1) else table.T)
 
 
 def _group(group: Any, rows: int) -> Any:

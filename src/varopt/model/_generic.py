@@ -6,6 +6,7 @@ built on affine expressions, and cannot be imported by them. Each registers here
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,15 @@ if TYPE_CHECKING:
     from varopt.model._objective import Objective
     from varopt.model._polynomial import Polynomial
 
-__all__ = ["absolute", "as_affine", "as_polynomial", "compare", "multiply", "power", "total"]
+__all__ = [
+    "FUNCTIONS", "UFUNCS", "absolute", "as_affine", "as_polynomial", "compare", "matrix_product", "multiply", "power",
+    "spread", "total", "transposed",
+]  # fmt: skip
+
+
+#: What NumPy's functions of expressions are, by function: elementwise ones, and others.
+UFUNCS: dict[Any, Callable[..., Any]] = {}
+FUNCTIONS: dict[Any, Callable[..., Any]] = {}
 
 
 @singledispatch
@@ -39,6 +48,24 @@ def as_polynomial(expression: Any) -> Polynomial | None:
 def compare(left: Any, right: Any, sense: str) -> Any:
     """A comparison of expressions, as a `Constraint`."""
     raise TypeError(f"comparisons are of expressions; got {type(left).__name__}.")
+
+
+@singledispatch
+def matrix_product(expression: Any, other: Any, side: str) -> Affine | None:
+    """The product of a matrix of variables with an array before or after it; None where shapes do not match."""
+    return None
+
+
+@singledispatch
+def spread(expression: Any, dimensions: tuple[int, ...]) -> Affine:
+    """A vector as every row of a matrix."""
+    raise TypeError(f"rows of a matrix are affine expressions; got {type(expression).__name__}.")
+
+
+@singledispatch
+def transposed(expression: Any) -> Affine:
+    """The transpose of a matrix of variables."""
+    raise TypeError(f"only affine expressions have a transpose; got {type(expression).__name__}.")
 
 
 @singledispatch

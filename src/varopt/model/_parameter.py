@@ -24,6 +24,7 @@ class Parametric:
     """What an expression becomes once a parameter occurs in it: ``f.given({lam: 0.1})`` fills the parameters in."""
 
     __array_ufunc__ = None  # NumPy then leaves mixed operators to us
+    _own_operators = True  # as frames do
 
     def __init__(self, function: Callable[..., Any], *operands: Any) -> None:
         self._function, self._operands = function, operands
@@ -87,7 +88,7 @@ class Parametric:
     __hash__ = object.__hash__  # parameters are keys of mappings, each itself
 
     def __eq__(self, other: object) -> Any:
-        if getattr(other, "__array_ufunc__", other) is None and not isinstance(other, Parametric):
+        if hasattr(other, "_own_operators") and not isinstance(other, Parametric):
             return Parametric(operator.eq, self, other)  # a constraint
         return self._compared(other)
 

@@ -1,9 +1,8 @@
 """Let ``LinearOperator @ expression`` reach us.
 
-NumPy and scipy.sparse leave ``X @ w`` to an operand that sets ``__array_ufunc__ = None``. SciPy's `LinearOperator` does
-not ask: it turns its operand into an array and fails. `install` makes its ``@`` return ``NotImplemented`` for our
-expressions, so that Python tries ``__rmatmul__`` as it does for every other matrix; all other operands see SciPy's own
-method, unchanged.
+NumPy and scipy.sparse leave ``X @ w`` to our expressions. SciPy's `LinearOperator` does not ask: it turns its operand
+into an array and fails. `install` makes its ``@`` return ``NotImplemented`` for our expressions, so that Python tries
+``__rmatmul__`` as it does for every other matrix; all other operands see SciPy's own method, unchanged.
 """
 
 from __future__ import annotations

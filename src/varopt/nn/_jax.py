@@ -29,7 +29,8 @@ def cumulative_max(x: Array, axis: int) -> Array:
 
 def dtypes(given: Sequence[Any]) -> tuple[Any, Any]:
     """The floating dtype to compute in, and that of the result."""
-    floating = [d for d in given if xp.issubdtype(d, xp.floating)]
+    # Arrays of NumPy have float64 where JAX knows float32 only.
+    floating = [jax.dtypes.canonicalize_dtype(d) for d in given if xp.issubdtype(d, xp.floating)]
     result = xp.result_type(*floating) if floating else xp.result_type(float)
     return xp.promote_types(xp.float32, result), result
 
@@ -109,6 +110,8 @@ def as_rng(rng: Any, seed: int) -> Any:
     """A key in a list, so that draws can replace it."""
     if rng is None:
         raise ValueError("key must be given with JAX arrays: twin(x, key=jax.random.key(0)).")
+    if not isinstance(rng, jax.Array):
+        raise ValueError(f"key must be a key of JAX, such as jax.random.key(0); got {type(rng).__name__}.")
     return [rng]
 
 

@@ -40,6 +40,8 @@ class _Rows:
         self.n = int(self.x.shape[-1])
         require(self.n > 0, f"x must not be empty along axis {axis}.")
         batch = tuple(self.x.shape[:-1])
+        if s.ndim == x.ndim and s.shape[self._axis] == 1:  # as `std(axis, keepdims=True)` gives it
+            s = self._moved(s, self._axis, s.ndim - 1)[..., 0]
         try:
             s = self.xp.broadcast_to(s, batch)
         except (RuntimeError, ValueError):
@@ -50,12 +52,15 @@ class _Rows:
         self.x = self.xp.reshape(self.x, (-1, self.n)) if math.prod(batch) else self.x.reshape((0, self.n))
         self.sigma = self.xp.reshape(s, (-1, 1)) if math.prod(batch) else s.reshape((0, 1))
         self.bytes = 8 if "64" in str(self.x.dtype) else 4
+        # What an infinity masks ties with others that are masked: differences in units of sigma stay finite.
+        last = 0.25 * float(self.xp.finfo(x.dtype).max) * self.xp.clip(self.lib.hold(self.sigma), None, 1.0)
+        self.x = self.xp.minimum(self.xp.maximum(self.x, -last), last)
 
     def standardized(self, origin: Array) -> Array:
         """``(x - origin) / sigma`` with the origin held; far beyond what matters it is cut, so that it stays finite."""
-        far = 1e4
-        v = (self.x - self.lib.hold(origin)) / self.sigma
-        return self.xp.clip(v, -far, far)
+        far = 1e4 * self.lib.hold(self.sigma)
+        offset = self.x - self.lib.hold(origin)
+        return self.xp.minimum(self.xp.maximum(offset, -far), far) / self.sigma
 
     def given_back(self, result: Array) -> Array:
         """Rows as they came."""
@@ -384,4 +389,5 @@ def sort(x: Array, sigma: Array, axis: int = -1) -> Array:
         return xp.permute_dims(integral, (1, 0)) + both[:, n:]
 
     size = max(1, _LIMIT // (n * n * t.shape[0]))
-    return rows.given_back(moved + rows.sigma * lib.chunked(averages, size, xp.concat([v, near], axis=-1), t))
+    result = moved + rows.sigma * lib.chunked(averages, size, xp.concat([v, near], axis=-1), t)
+    return rows.given_back(result)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -193,130 +194,147 @@ def scan(step: Callable[[Array, Array], Array], start: Array, along: Array) -> A
 def selected(function: Callable[..., Array], size: int, v: Array, ends: Array, grid: Array, k: int) -> Array:
     """``function(v, ends, grid, k)``, in place and with a gradient written out where it is the last one.
 
-    A recursion of many small steps: through autograd it takes twice as long. Where rows are at most `size`, what was
-    counted is kept for the gradient, else it is counted again. On a processor they are taken in blocks.
+    A recursion of many small steps: through autograd it takes twice as long. Rows are taken in blocks, and the gradient
+    counts again: to keep what was counted takes fresh pages of memory, and longer.
     """
     if torch.compiler.is_compiling():
         return function(v, ends, grid, k)
-    keep = len(v) <= size
     if v.device.type == "cpu":
-        row = 2 * v.shape[1] * (k + 1) * len(grid) * v.element_size()
-        size = max(1, min(size, _BLOCK // row))
+        size = min(size, _BLOCK // _Counts.bytes_of_row(k, grid, v))
+    size = -(-len(v) // max(1, -(-len(v) // max(1, size))))  # blocks of one size
     pairs = zip(v.split(size), ends.split(size), strict=True)
-    parts = [_Selected.apply(function, k, keep, e, grid, rows)[0] for rows, e in pairs]
+    parts = [_Selected.apply(function, k, e, grid, rows) for rows, e in pairs]
     return torch.cat(parts) if len(parts) > 1 else parts[0]
 
 
-_BLOCK = 2**24  # bytes of a table that stay in the cache, and that the C library reuses: fresh pages take longer
-
-
 class _Selected(torch.autograd.Function):
-    """See `_order._selected`; names are as there, in arrays (entries, ..., rows times nodes)."""
+    """See `_order._selected`."""
 
     @staticmethod
-    def forward(function: Any, k: int, keep: bool, ends: Array, grid: Array, v: Array) -> tuple[Array, ...]:
-        chances, own, kept = _counted(k, ends, grid, v)
-        return chances, *((own, *kept) if keep else ())
+    def forward(function: Any, k: int, ends: Array, grid: Array, v: Array) -> Array:
+        return _Counts(k, ends, grid, v).chances()
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
         ctx.function, ctx.k = inputs[:2]
-        ctx.kept = len(output) - 1
-        ctx.mark_non_differentiable(*output[1:])
-        ctx.save_for_backward(*inputs[3:], *output[1:])
-        ctx.save_for_forward(*inputs[3:])
+        ctx.save_for_backward(*inputs[2:])
+        ctx.save_for_forward(*inputs[2:])
 
     @staticmethod
     def differentiable(ctx: Any) -> tuple[Callable[[Array], Array], Array]:
         """The same through operations that can be differentiated."""
-        ends, grid, v = ctx.saved_tensors[:3]
+        ends, grid, v = ctx.saved_tensors
         return lambda v: ctx.function(v, ends, grid, ctx.k), v
 
     @staticmethod
-    def backward(ctx: Any, gradient: Array, *_: Any) -> Any:
-        nothing = (None,) * 5
+    def backward(ctx: Any, gradient: Array) -> Any:
+        nothing = (None,) * 4
         if torch.is_grad_enabled():  # it will be differentiated again
             function, v = _Selected.differentiable(ctx)
             return (*nothing, torch.func.vjp(function, v)[1](gradient)[0])
-        ends, grid, v, *kept = ctx.saved_tensors
-        if not kept:
-            _, own, counted = _counted(ctx.k, ends, grid, v)
-            kept = [own, *counted]
-        own, density, above, table = kept
-        # dP_i / dv_j = -int phi_i phi_j P(k - 1 of all but these two lie above) dt, and the sum over j is zero
-        shape = (len(density), *gradient.shape[:1], len(grid))
-        weight = (density.view(shape) * (gradient.T * _spacing(ends, grid))[:, :, None]).view_as(density)
-        return (*nothing, gradient * own - (density * _changed(table, above, weight)).view(shape).sum(-1).T)
+        return (*nothing, _Counts(ctx.k, *ctx.saved_tensors).pullback(gradient))
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Any:
         function, v = _Selected.differentiable(ctx)
-        return _pushforward(function, (v,), (tangents[-1],)), *(None,) * ctx.kept
+        return _pushforward(function, (v,), (tangents[-1],))
 
     @staticmethod
-    def vmap(
-        info: Any, in_dims: Any, function: Any, k: int, keep: bool, ends: Array, grid: Array, v: Array
-    ) -> tuple[tuple[Array], tuple[int]]:
+    def vmap(info: Any, in_dims: Any, function: Any, k: int, ends: Array, grid: Array, v: Array) -> tuple[Array, int]:
         rows = [
             a.movedim(d, 0) if d is not None else a.expand(info.batch_size, *a.shape)
-            for a, d in ((ends, in_dims[3]), (v, in_dims[5]))
+            for a, d in ((ends, in_dims[2]), (v, in_dims[4]))
         ]
         ends, v = (a.reshape(-1, a.shape[-1]) for a in rows)
-        flat = _Selected.apply(function, k, False, ends, grid, v)[0]
-        return (flat.reshape(info.batch_size, -1, v.shape[-1]),), (0,)
+        return _Selected.apply(function, k, ends, grid, v).reshape(info.batch_size, -1, v.shape[-1]), 0
 
 
-def _spacing(ends: Array, grid: Array) -> Array:
-    return (ends[:, 1] - ends[:, 0]) / (len(grid) - 1.0)
+class _Counts:
+    """A block of rows, with the names of `_order._selected`: arrays (entries, ..., rows times nodes) in a `_room`."""
+
+    def __init__(self, k: int, ends: Array, grid: Array, v: Array) -> None:
+        self.k, self.shape = k, (v.shape[1], len(v), len(grid))
+        self.h = (ends[:, 1] - ends[:, 0]) / (len(grid) - 1.0)
+        n, m = v.shape[1], len(v) * len(grid)
+        # Of 2 n blocks the first n are for the entries before each, the others for those after it: one recursion runs
+        # from both ends. A block has the chances that 0 to k - 1 of them lie above, behind a zero.
+        parts = _room(v, *[(n, m)] * 4, *[(2 * n, 1, m)] * 2, *[(2 * n, k + 1, m)] * 2)
+        self.u, self.density, self.at, self.spare, above, self.weight, self.table, self.marked = parts
+        t = torch.addcmul(ends[:, :1], ends[:, 1:] - ends[:, :1], grid)
+        torch.sub(v.T[:, :, None], t, out=self.u.view(self.shape))
+        torch.mul(self.u, self.u, out=self.density).mul_(-0.5).exp_().mul_(1.0 / math.sqrt(2.0 * math.pi))
+        self.a = torch.special.ndtr(self.u, out=above[:n, 0])
+        above[n:, 0] = self.a
+        self.above = _ends(above)
+        self.table[:, 0] = 0.0
+        here, below = _ends(self.table[:, 1:]), _ends(self.table[:, :-1])
+        here[0][:, 0] = 1.0
+        here[0][:, 1:] = 0.0
+        for j in range(n - 1):
+            torch.lerp(here[j], below[j], self.above[j], out=here[j + 1])
+        self.counts = here
+        self._paired(self.table[:n], self.table[n:], self.at.zero_()).mul_(self.density)
+        self.total = self.at.sum(0)
+
+    @staticmethod
+    def bytes_of_row(k: int, grid: Array, v: Array) -> int:
+        """The room that a row takes."""
+        return int(v.shape[1]) * (4 * (k + 1) + 8) * len(grid) * int(v.element_size())
+
+    def _paired(self, before: Array, after: Array, result: Array) -> Array:
+        """Add to each entry the chance that k - 1 of those before and after it lie above."""
+        for m in range(1, self.k + 1):
+            result.addcmul_(before[:, m], after[:, self.k + 1 - m])
+        return result
+
+    def _integral(self, values: Array) -> Array:
+        return (values.view(self.shape).sum(-1) * self.h).T
+
+    def chances(self) -> Array:
+        """``int a_i (R + r_i) dt``."""
+        torch.add(self.at, self.total, out=self.spare)
+        return self._integral(self.spare.mul_(self.a))
+
+    def pullback(self, gradient: Array) -> Array:
+        """dP_i / dv_j = -int phi_i phi_j P(k - 1 of all but these two lie above) dt, and the sum over j is zero."""
+        n = len(self.u)
+        torch.mul(self.density, self.total, out=self.spare)
+        own = self._integral(self.spare.addcmul_(self.u.mul_(self.a), self.at, value=-1.0))
+        # The recursion once more with one entry left out, which carries its weight: none or one was left out so far.
+        for half in self.weight.split(n):
+            torch.mul(self.density.view(self.shape), gradient.T[:, :, None], out=half.view(self.shape))
+        self.marked[:, 0] = 0.0
+        here, below, carried = _ends(self.marked[:, 1:]), _ends(self.marked[:, :-1]), _ends(self.weight)
+        here[0].zero_()
+        for j in range(n - 1):
+            torch.lerp(here[j], below[j], self.above[j], out=here[j + 1])
+            here[j + 1].addcmul_(self.counts[j], carried[j])
+        changed = self._paired(self.table[:n], self.marked[n:], self.spare.zero_())
+        changed = self._paired(self.marked[:n], self.table[n:], changed)
+        return gradient * own - self._integral(changed.mul_(self.density))
 
 
-def _counted(k: int, ends: Array, grid: Array, v: Array) -> tuple[Array, Array, tuple[Array, ...]]:
-    """The chances, how each changes with its own entry, and what the gradient needs."""
-    h = _spacing(ends, grid)
-    u = v.T.contiguous()[:, :, None] - torch.addcmul(ends[:, :1], ends[:, 1:] - ends[:, :1], grid)
-    shape, u = u.shape, u.reshape(len(u), -1)
-    density, a = _density(u), ndtr(u)
-    above = torch.stack([a, a.flip(0)], 1)[:, :, None]
-    table = u.new_empty((len(u), 2, k + 1, u.shape[1]))
-    table[:, :, 0] = 0.0
-    table[0, :, 1] = 1.0
-    table[0, :, 2:] = 0.0
-    # Chances that 0 to k - 1 of the entries before each, and of those after its mirror, lie above, behind a zero
-    here, below, chance = table[:, :, 1:].unbind(0), table[:, :, :-1].unbind(0), above.unbind(0)
-    for j in range(len(u) - 1):
-        torch.lerp(here[j], below[j], chance[j], out=here[j + 1])
-    before, after = table[:, 0], table[:, 1].flip(0)
-    at = before[:, 1] * after[:, k]
-    for m in range(2, k + 1):
-        at.addcmul_(before[:, m], after[:, k + 1 - m])
-    at.mul_(density)
-    total = at.sum(0)
-    chances = torch.addcmul(a * total, a, at).view(shape).sum(-1)
-    own = torch.addcmul(density * total, u.mul_(a), at, value=-1.0).view(shape).sum(-1)
-    return (chances * h).T, (own * h).T, (density, above, table)
+def _ends(table: Array) -> list[Array]:
+    """The first and the last block, the second and the last but one, and so on to the middle."""
+    count = len(table)
+    return [table[j : count - j : count - 1 - 2 * j] for j in range(count // 2)]
 
 
-def _changed(table: Array, above: Array, weight: Array) -> Array:
-    """The chance that k - 1 of all but two lie above t: one of them each entry, the other, weighted, any other."""
-    # The recursion of `_counted` with one entry left out, which carries its weight: none or one was left out so far.
-    k = table.shape[2] - 1
-    marked = torch.empty_like(table)
-    marked[:, :, 0] = 0.0
-    marked[0] = 0.0
-    here, below, chance = marked[:, :, 1:].unbind(0), marked[:, :, :-1].unbind(0), above.unbind(0)
-    counts, w = table[:, :, 1:].unbind(0), torch.stack([weight, weight.flip(0)], 1)[:, :, None].unbind(0)
-    for j in range(len(table) - 1):
-        torch.lerp(here[j], below[j], chance[j], out=here[j + 1])
-        here[j + 1].addcmul_(counts[j], w[j])
-    before, after, marked_before, marked_after = table[:, 0], table[:, 1].flip(0), marked[:, 0], marked[:, 1].flip(0)
-    changed = torch.zeros_like(weight)
-    for m in range(1, k + 1):
-        changed.addcmul_(before[:, m], marked_after[:, k + 1 - m]).addcmul_(marked_before[:, m], after[:, k + 1 - m])
-    return changed
+_BLOCK = 2**25  # bytes: larger blocks are fewer calls, smaller ones stay in the cache
+_rooms = threading.local()
 
 
-def _density(u: Array) -> Array:
-    return torch.exp(u * u * -0.5).mul_(1.0 / math.sqrt(2.0 * math.pi))
+def _room(like: Array, *shapes: tuple[int, ...]) -> list[Array]:
+    """Arrays without values, on a processor always the same ones: fresh pages of memory take longer than sums."""
+    sizes = [math.prod(shape) for shape in shapes]
+    own = vars(_rooms)  # of this thread
+    flat = own.get(like.dtype)
+    if type(like) is not torch.Tensor or like.device.type != "cpu" or sum(sizes) * like.element_size() > _BLOCK:
+        flat = like.new_empty(sum(sizes))
+    elif flat is None or len(flat) < sum(sizes):
+        with torch.inference_mode(False):  # what is made in that mode can be changed in it only
+            flat = own[like.dtype] = torch.empty(sum(sizes), dtype=like.dtype)
+    return [part.view(shape) for part, shape in zip(flat[: sum(sizes)].split(sizes), shapes, strict=True)]
 
 
 # -- For `smooth` -----------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from varopt.search._coding import Coding
 from varopt.search._space import SpaceLayout, as_space, space_from_json
 from varopt.search.journal import Course, Journal, Record, damaged
 
-__all__ = ["Kept"]
+__all__ = ["Kept", "Replay"]
 
 Array = NDArray[np.float64]
 
@@ -147,27 +147,51 @@ class Kept:
         return cls(space, x0=points, journal=path, subject_to=subject_to, **settings)
 
     def _replay(self, batches: list[tuple[int, int]], records: list[Record]) -> None:
-        places: list[tuple[Batch, int]] = []
-        upcoming = deque(batches)
-        for record in [*records, None]:
-            while upcoming and upcoming[0][1] <= self.evaluations:
-                size, _ = upcoming.popleft()
-                self._draw(size)
-                batch, start, stop = self._queue.pop()
-                places.extend((batch, position) for position in range(start, stop))
-            if record is None:
-                break
-            if record.candidate < 0:
-                self._use(record, None, -1)
-                continue
-            batch, position = places[record.candidate]
-            if record.row.size != self._layout.columns:
-                raise ValueError(f"evaluation {record.number} has {record.row.size} numbers")
-            if batch.rows[position].tobytes() != record.row.tobytes():  # another machine rounds differently
-                batch.rows[position] = record.row
-                if position < batch.fresh:
-                    batch.latent[position] = self._coding.latent(record.row[None])[0]
-            self._use(record, batch, position)
+        replay = Replay(self)
+        replay.advance(batches, records)
         # What was handed out and never told is handed out again, in the order in which it was drawn.
         told = {record.candidate for record in records}
-        self._queue.extend(Stretch(b, i, i + 1) for number, (b, i) in enumerate(places) if number not in told)
+        self._queue.extend(Stretch(b, i, i + 1) for number, (b, i) in enumerate(replay.places) if number not in told)
+
+
+class Replay:
+    """A search that is told again what it was told once, as far as that is known.
+
+    Parameters
+    ----------
+    search : Search
+        A search with the settings of a journal, and nothing told.
+    """
+
+    def __init__(self, search: Kept) -> None:
+        self.search = search
+        self.places: list[tuple[Batch, int]] = []  # of every candidate
+        self._batches = 0
+
+    def advance(self, batches: list[tuple[int, int]], records: list[Record]) -> None:
+        """Go on to the end of what is known now: all batches and records from the first on."""
+        for record in [*records[self.search.evaluations :], None]:
+            while self._batches < len(batches) and batches[self._batches][1] <= self.search.evaluations:
+                self._draw(batches[self._batches][0])
+            if record is not None:
+                self._tell(record)
+
+    def _draw(self, size: int) -> None:
+        self._batches += 1
+        self.search._draw(size)
+        batch, start, stop = self.search._queue.pop()
+        self.places.extend((batch, position) for position in range(start, stop))
+
+    def _tell(self, record: Record) -> None:
+        search = self.search
+        if record.row.size != search._layout.columns:
+            raise ValueError(f"evaluation {record.number} has {record.row.size} numbers")
+        if record.candidate < 0:
+            search._use(record, None, -1)
+            return
+        batch, position = self.places[record.candidate]
+        if batch.rows[position].tobytes() != record.row.tobytes():  # another machine rounds differently
+            batch.rows[position] = record.row
+            if position < batch.fresh:
+                batch.latent[position] = search._coding.latent(record.row[None])[0]
+        search._use(record, batch, position)

@@ -12,7 +12,7 @@ from scipy.stats import qmc
 
 from varopt.search._coding import Coding
 from varopt.search._space import SpaceLayout
-from varopt.search.goals import Archive, Constrained, FrontUpdate, Ruled, Rules
+from varopt.search.goals import Archive, ConstrainedUpdate, FrontUpdate, Ruled, Rules
 from varopt.search.models import ExpectedImprovement, Given, Handover
 from varopt.solvers.natural_gradient import (
     CMA,
@@ -174,7 +174,7 @@ def _sampled(base: str, plan: SearchPlan, population: int | None, batch: int, kn
         return _several(base, plan, population, known)
     if not plan.constraints:
         return _single(base, plan, population, batch, known)
-    return Constrained(_single(base, plan, population, batch, None), plan.constraints)
+    return ConstrainedUpdate(_single(base, plan, population, batch, None), plan.constraints)
 
 
 def _several(base: str, plan: SearchPlan, population: int | None, known: Known | None) -> Update:

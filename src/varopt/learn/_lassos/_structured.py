@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 import varopt.model as vo
 from varopt.certificates import DualGap
 from varopt.learn._base import Clock, Fit, Lines, Solved
+from varopt.learn._data import DataMemory, WeightedRows
 from varopt.learn._least_squares import Squares, fit_tasks, ordinary
 from varopt.learn._linear import ElasticNet, LinearRegressor
 from varopt.learn._parameters import LEVEL, NON_NEGATIVE, RANDOM_STATE, SHARE, STRENGTH, Rule, as_in, one_of, parameter
 from varopt.learn._problem import ANY_PENALTY, REGRESSION_LOSSES, LinearProblem, differences, penalty, squared_error
-from varopt.learn._rows import DataMemory, WeightedRows
 from varopt.solvers import duals_along
 
 __all__ = [

@@ -1,6 +1,7 @@
 """Linear maps between coordinate spaces: the matrices of an objective, held by reference."""
 
 from varopt.model.maps._base import Map
+from varopt.model.maps._columnwise import Columnwise
 from varopt.model.maps._combinations import Composition, HStack, Scaled, Sum
 from varopt.model.maps._dense import Matrix
 from varopt.model.maps._kept_products import kept_products, products_are_kept
@@ -11,6 +12,7 @@ from varopt.model.maps._stored import StoredMatrix, map_at, stored_in
 from varopt.model.maps._text import signed_sum, times
 
 __all__ = [
+    "Columnwise",
     "Composition",
     "Difference",
     "HStack",

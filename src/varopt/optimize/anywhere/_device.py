@@ -115,7 +115,9 @@ class DeviceRows:
 
     def _blocks(self, every: int = 1) -> Iterator[_Rows]:
         count, width = self.X.shape[0], self.X.shape[1]
-        pieces, unit = math.ceil(_VECTORS / (_ROOM * width * every)), _SUM * every
+        double = self.X.dtype == self.xp.float64
+        share = _VECTORS / width if double else 2.0 * (_VECTORS / width + 1.0)  # a block in double precision as well
+        pieces, unit = math.ceil(share / (_ROOM * every)), _SUM * every
         rows = max(math.ceil(count / pieces), min(count, every * _BLOCK // width))
         rows = math.ceil(rows / unit) * unit
         constant = self.block.argument.constant

@@ -1,6 +1,6 @@
 """What a search is after besides one number: constraints, several objectives, and evaluations not worth finishing."""
 
-from varopt.search.goals._constrained import Constrained, violations
+from varopt.search.goals._constrained import ConstrainedUpdate, violations
 from varopt.search.goals._front import Archive, Front, FrontUpdate
 from varopt.search.goals._halving import Halving, Rungs, as_halving
 from varopt.search.goals._hypervolume import hypervolume
@@ -8,7 +8,7 @@ from varopt.search.goals._rules import Ruled, Rules
 
 __all__ = [
     "Archive",
-    "Constrained",
+    "ConstrainedUpdate",
     "Front",
     "FrontUpdate",
     "Halving",

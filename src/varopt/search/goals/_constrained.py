@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from varopt.solvers.natural_gradient import Update
 
-__all__ = ["Constrained", "violations"]
+__all__ = ["ConstrainedUpdate", "violations"]
 
 Array = NDArray[np.float64]
 
@@ -29,7 +29,7 @@ def violations(measured: Array, objectives: int = 1) -> Array:
     return np.where(np.isfinite(measured[..., 0]), excess, np.inf)
 
 
-class Constrained(Update):
+class ConstrainedUpdate(Update):
     """An update that is told ``f + sum_k max(l_k + w_k g_k, 0)^2 / (2 w_k) - l_k^2 / (2 w_k)`` for f and g.
 
     Parameters

@@ -2,7 +2,7 @@
 
 from varopt.solvers.descent._diagonal_newton import DiagonalNewton
 from varopt.solvers.descent._group_newton import GroupNewton
-from varopt.solvers.descent._lbfgs import LBFGS, with_shared_matrix
+from varopt.solvers.descent._lbfgs import LBFGS
 from varopt.solvers.descent._loop import Path, follow
 from varopt.solvers.descent._newton import Newton
 from varopt.solvers.descent._newton_level import typical_lengths
@@ -23,5 +23,4 @@ __all__ = [
     "Schedule",
     "follow",
     "typical_lengths",
-    "with_shared_matrix",
 ]

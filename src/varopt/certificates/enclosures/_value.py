@@ -9,10 +9,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from varopt._verified import SLACK, TINY, UNIT, Ball, dot, gamma, length, total, unit_of
-from varopt.certificates._dual_point import DualQuadratic, DualRows
-from varopt.certificates._enclosure import Norms, NotEnclosed
-from varopt.model.maps import Composition, Difference, HStack, Map, Matrix, Scaled, Selection, Sparse, Sum, as_map
+from varopt._verified import SLACK, TINY, UNIT, Ball, dot, gamma, is_double, length, total, unit_of
+from varopt.certificates.enclosures._dual_point import DualQuadratic, DualRows
+from varopt.certificates.enclosures._enclosure import Norms, NotEnclosed
+from varopt.model.maps import (
+    Columnwise,
+    Composition,
+    Difference,
+    HStack,
+    Map,
+    Matrix,
+    Scaled,
+    Selection,
+    Sparse,
+    Sum,
+    as_map,
+)
 from varopt.terms import PiecewisePolynomial
 
 __all__ = ["applied", "enclosed_terms", "enclosed_value"]
@@ -148,7 +160,7 @@ def applied(linear: Map, point: Ball, norms: Norms) -> Ball:
 @applied.register
 def _(linear: Matrix, point: Ball, norms: Norms) -> Ball:
     array = linear.array
-    if array.dtype.itemsize > 8 or (array.dtype.kind in "iu" and array.dtype.itemsize > 4):
+    if not is_double(array):
         raise NotEnclosed(f"entries of dtype {array.dtype} are not those of double precision.")
     dense = array.astype(np.float64, copy=False)
     if point.middle.dtype == np.longdouble or dense.size <= _EXTENDED:
@@ -175,6 +187,8 @@ def _(linear: Matrix, point: Ball, norms: Norms) -> Ball:
 
 @applied.register
 def _(linear: Sparse, point: Ball, norms: Norms) -> Ball:
+    if not is_double(linear.array):
+        raise NotEnclosed(f"entries of dtype {linear.array.dtype} are not those of double precision.")
     entries = linear.array.astype(point.middle.dtype)
     longest = int(np.max(np.diff(entries.tocsr().indptr), initial=1))
     sizes, middle = abs(entries), np.asarray(entries @ point.middle)
@@ -184,7 +198,7 @@ def _(linear: Sparse, point: Ball, norms: Norms) -> Ball:
 
 @applied.register
 def _(linear: Difference, point: Ball, norms: Norms) -> Ball:
-    middle = linear.apply(point.middle)  # entries are whole numbers, and each pass of differences rounds once
+    middle: Any = linear.apply(point.middle)  # entries are whole numbers, and each pass of differences rounds once
     count, sizes = gamma(linear.order, unit_of(middle)), np.abs(point.middle)
     error = np.zeros(middle.size)
     for start, entry in enumerate(linear.row):
@@ -206,6 +220,16 @@ def _(linear: Scaled, point: Ball, norms: Norms) -> Ball:
 @applied.register
 def _(linear: Composition, point: Ball, norms: Norms) -> Ball:
     return applied(linear.outer, applied(linear.inner, point, norms), norms)
+
+
+@applied.register
+def _(linear: Columnwise, point: Ball, norms: Norms) -> Ball:
+    middle = np.empty(linear.shape[0], dtype=point.middle.dtype)
+    radius = np.empty(linear.shape[0])
+    for k in range(linear.count):
+        every = slice(k, None, linear.count)
+        middle[every], radius[every] = applied(linear.inner, Ball(point.middle[every], point.radius[every]), norms)
+    return Ball(middle, radius)
 
 
 @applied.register

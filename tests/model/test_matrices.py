@@ -1,0 +1,178 @@
+"""Matrices of variables, and NumPy's functions of expressions: what they are at points is what NumPy says."""
+
+import itertools
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.optimize import nnls
+from scipy.sparse.linalg import aslinearoperator
+from sklearn.linear_model import MultiTaskLasso
+
+import varopt as vo
+from varopt.model.maps import Columnwise, as_map
+
+RNG = np.random.default_rng(5)
+X, Y, A = RNG.standard_normal((3, 4)), RNG.standard_normal((3, 2)), RNG.standard_normal((2, 5))
+ROW = np.array([1.0, 2.0])
+
+MATRICES = {
+    "product": lambda W, b: X @ W,
+    "sparse": lambda W, b: sp.csr_array(X) @ W,
+    "operator": lambda W, b: aslinearoperator(X) @ W,
+    "after": lambda W, b: W @ A,
+    "both": lambda W, b: X @ W @ A,
+    "transpose": lambda W, b: W.T,
+    "transpose of a product": lambda W, b: (X @ W).T @ X,
+    "row": lambda W, b: W[0],
+    "last row": lambda W, b: W[-1],
+    "column": lambda W, b: W[:, 1],
+    "entry": lambda W, b: W[2, 1],
+    "rows": lambda W, b: W[1:3],
+    "rows and columns": lambda W, b: (X @ W)[1:, ::-1],
+    "chosen rows": lambda W, b: W[[3, 0]] @ A,
+    "mask": lambda W, b: W[np.arange(8).reshape(4, 2) > 3],
+    "residual": lambda W, b: Y - X @ W,
+    "intercepts": lambda W, b: Y - X @ W - b,
+    "intercepts first": lambda W, b: b + X @ W,
+    "scaled": lambda W, b: 2.0 * W / 4.0,
+    "elementwise": lambda W, b: np.arange(8.0).reshape(4, 2) * W,
+    "scaled columns": lambda W, b: ROW * W,
+    "scaled rows": lambda W, b: np.arange(4.0)[:, None] * W,
+    "vector before": lambda W, b: np.arange(4.0) @ W,
+    "vector after": lambda W, b: W @ ROW,
+    "sum of two": lambda W, b: W + 3.0 * W,
+    "numpy": lambda W, b: np.matmul(X, W) - np.ones((3, 2)),
+    "numpy transpose": lambda W, b: np.transpose(W),
+}
+
+
+@pytest.mark.parametrize("name", MATRICES)
+def test_matrices(name):
+    W, b = vo.Variable((4, 2), name="W"), vo.Variable(2, name="b")
+    at = {W: RNG.standard_normal((4, 2)), b: RNG.standard_normal(2)}
+    if name == "operator":
+        expected = X @ at[W]
+    else:
+        rule = MATRICES[name]
+        expected = rule(at[W], at[b]) if name != "sparse" else X @ at[W]
+    made = MATRICES[name](W, b)
+    assert made.dimensions == np.shape(expected)
+    assert made({v: at[v] for v in made.variables}) == pytest.approx(np.ravel(expected), rel=1e-13)
+
+
+UFUNCS = {
+    "abs": np.abs,
+    "fabs": np.fabs,
+    "square": np.square,
+    "negative": np.negative,
+    "positive": np.positive,
+    "maximum": lambda z: np.maximum(z, 0.5),
+    "maximum first": lambda z: np.maximum([1.0, 2.0, -3.0], z),
+    "minimum": lambda z: np.minimum(z, 2.0),
+    "add": lambda z: np.add(z, 1.0),
+    "subtract": lambda z: np.ones(3) - z,
+    "multiply": lambda z: np.multiply([1.0, 2.0, 3.0], z),
+    "scalar": lambda z: np.float64(3.0) * z,
+    "divide": lambda z: np.divide(z, 2.0),
+    "power": lambda z: np.power(z, 2),
+    "matmul": lambda z: np.matmul(np.ones((2, 3)), z),
+    "dot": lambda z: np.dot(np.ones(3), z),
+    "sum": np.sum,
+    "diff": np.diff,
+    "second": lambda z: np.diff(z, n=2),
+    "concatenate": lambda z: np.concatenate([z, np.ones(2)]),
+    "nested": lambda z: np.maximum(np.abs(z) - 1.0, 0.0),
+}
+
+
+@pytest.mark.parametrize("name", UFUNCS)
+def test_functions_of_numpy(name):
+    w, at = vo.Variable(3, name="w"), np.array([1.25, -2.0, 3.5])
+    if name == "nested":  # of terms, as a term
+        assert vo.sum(vo.pos(np.abs(w) - 1.0))(at) == np.sum(UFUNCS[name](at))
+        return
+    assert UFUNCS[name](w)(at) == pytest.approx(UFUNCS[name](at), rel=1e-14)
+
+
+def test_comparisons_are_constraints_on_either_side():
+    W = vo.Variable((4, 2), name="W")
+    for made in (np.zeros((4, 2)) <= W, W >= ROW, np.ones((4, 1)) >= W, W.T @ X.T >= 0, vo.sum(W, axis=1) == 1):
+        assert isinstance(made, vo.Constraint if hasattr(vo, "Constraint") else type(W >= 0))
+    assert (W >= ROW).violation(np.tile(ROW, 4)) == 0.0
+    assert (W >= ROW).violation(np.zeros(8)) == 2.0
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (lambda W, w: np.exp(w), "numpy.exp does not take expressions"),
+        (lambda W, w: np.add.reduce(w), "numpy.add does not take expressions"),
+        (lambda W, w: np.median(w), "numpy.median does not take expressions"),
+        (lambda W, w: np.abs(w, out=np.zeros(3)), "numpy.absolute does not take expressions"),
+        (lambda W, w: np.ones(4) + W, r"fits the shape \(4, 2\) of W; got shape \(4,\)"),
+        (lambda W, w: w + W, r"must be a matrix of shape \(4, 2\), one row of it, or a number"),
+        (lambda W, w: W @ W, r"is vo.sum\(A \* B\)"),
+        (lambda W, w: W @ X, "the matrix after @ must have 8 rows to match W"),
+        (lambda W, w: W[7], "is outside"),
+        (lambda W, w: vo.sum(w, axis=0), "axis=0 needs a matrix of variables"),
+        (lambda W, w: vo.sum(W, axis=2), "axis must be 0 or 1"),
+        (lambda W, w: vo.norm2(w, axis=1), "axis must be 0 or 1, of a matrix"),
+    ],
+)
+def test_what_is_wrong_is_said(wrong, says):
+    with pytest.raises((TypeError, ValueError), match=says):
+        wrong(vo.Variable((4, 2), name="W"), vo.Variable(3, name="w"))
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_array])
+def test_the_map_of_all_columns(kind):
+    """The Kronecker product with an identity, which it stands for."""
+    whole, linear = np.kron(X, np.eye(3)), Columnwise(as_map("X", kind(X)), 3)
+    weights, index = RNG.uniform(0.5, 2.0, 9), np.array([1, 4, 8])
+
+    def dense(matrix):
+        return matrix.toarray() if sp.issparse(matrix) else matrix
+
+    assert dense(linear.explicit()) == pytest.approx(whole)
+    points, values = RNG.standard_normal((2, 12)), RNG.standard_normal((2, 9))
+    assert linear.apply(points) == pytest.approx(points @ whole.T)
+    assert linear.transpose_apply(values) == pytest.approx(values @ whole)
+    assert linear.rows(index).dense() == pytest.approx(whole[index])
+    assert linear.rows(slice(2, 7)).dense() == pytest.approx(whole[2:7])
+    assert linear.columns(np.array([0, 5, 11])).dense() == pytest.approx(whole[:, [0, 5, 11]])
+    assert dense(linear.gram(weights)) == pytest.approx(whole.T @ (weights[:, None] * whole))
+    assert linear.gram_diagonal(weights) == pytest.approx(weights @ whole**2)
+    assert linear.row_variance(np.arange(12.0)) == pytest.approx(whole**2 @ np.arange(12.0) ** 2)
+
+
+def test_several_outputs_in_one_objective(rng):
+    n, p, k = 60, 8, 3
+    X = rng.standard_normal((n, p))
+    Y = X @ np.vstack([rng.standard_normal((3, k)), np.zeros((p - 3, k))]) + 0.1 * rng.standard_normal((n, k))
+    W = vo.Variable((p, k), name="W")
+    r = vo.minimize(0.5 / n * vo.sum_squares(Y - X @ W) + 0.1 * vo.norm2(W, axis=1))
+    other = MultiTaskLasso(alpha=0.1, fit_intercept=False, tol=1e-12, max_iter=100_000).fit(X, Y)
+    assert r.status.name == "OPTIMAL"
+    assert r[W] == pytest.approx(other.coef_.T, abs=1e-9)
+    r = vo.minimize(vo.sum_squares(Y - X @ W), subject_to=[W >= 0])
+    assert r[W] == pytest.approx(np.array([nnls(X, y)[0] for y in Y.T]).T, abs=1e-12)
+    b = vo.Variable(k, name="b")
+    r = vo.minimize(vo.sum(np.abs(Y - X @ W - b)) + vo.norm1(W), subject_to=[vo.sum(W, axis=1) == 0])
+    assert r.status.name == "OPTIMAL"
+    assert np.abs(r[W].sum(axis=1)).max() <= 1e-12
+    separate = vo.minimize(vo.sum(vo.abs(Y - X @ W - b)) + vo.norm1(W))
+    each = [vo.minimize(vo.sum(vo.abs(y - X @ W[:, 0] - b[0])) + vo.norm1(W[:, 0])).fun for y in Y.T]
+    assert separate.fun == pytest.approx(sum(each), rel=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["binary", "categorical"])
+def test_a_quadratic_assignment(kind, rng):
+    F, D = (np.triu(rng.integers(0, 9, (5, 5)), 1) for _ in range(2))
+    F, D = F + F.T, D + D.T
+    x = vo.Binary((5, 5)) if kind == "binary" else vo.Categorical(5, 5)
+    once = [vo.sum(x, axis=0) == 1, vo.sum(x, axis=1) == 1]
+    r = vo.minimize(vo.sum((F @ x @ D) * x), subject_to=once if kind == "binary" else once[:1])
+    best = min(np.sum(F * D[np.ix_(p, p)]) for p in itertools.permutations(range(5)))
+    assert r.status.name == "PROVED"
+    assert r.fun == best
