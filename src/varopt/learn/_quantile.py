@@ -137,6 +137,8 @@ class QuantileRegressor(QuantileScore, LinearRegressor):
     def _is_process(self, rows: WeightedRows, levels: list[float]) -> bool:
         """Whether there are levels close to one another, many rows for the features, and no penalty."""
         n, p = rows.X.shape
+        if self._constrained_by:
+            return False
         close = len(set(levels)) == len(levels) > 2 and float(np.max(np.diff(np.sort(levels)))) <= _CLOSE
         return close and not sp.issparse(rows.X) and n >= _TALL * p and (self.alpha == 0.0 or self.penalty is None)
 
@@ -195,6 +197,8 @@ class QuantileRegressor(QuantileScore, LinearRegressor):
     def _along(
         self, path: Sequence[Mapping[str, float]], data: tuple[Any, Any, Vector], memory: DataMemory, clock: Clock
     ) -> Lines | None:
+        if self._constrained_by:
+            return None
         rows = memory.rows(*data)
         (n, p), several = rows.X.shape, np.size(self.quantile) > 1
         if several or sp.issparse(rows.X) or n * p * p > _VERTICES or self.penalty not in ("l1", None):
