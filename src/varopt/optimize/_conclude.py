@@ -16,16 +16,14 @@ from varopt.certificates import (
     DualGap,
     NoCertificate,
     Verifier,
-    exact_minimum,
     falls_along,
     falls_for_ever,
     floor,
-    is_small,
 )
 from varopt.composite import Composite
 from varopt.model import Objective
 from varopt.optimize._result import Result, Status
-from varopt.solvers import State, goes_on
+from varopt.solvers import State, exact_minimum, goes_on, is_small
 
 __all__ = ["conclude"]
 

@@ -9,11 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import KFold
 
+from varopt.learn._lassos import AdditiveModel, FusedLasso, GroupLasso, TrendFilter, strongest
 from varopt.learn._least_squares import checked, gradient_at_zero, grid
 from varopt.learn._parameters import Rule, as_in, parameter
 from varopt.learn._paths._search import GRID, LENGTH, Path, RegressorCV, SearchCV
-from varopt.learn._structured import FusedLasso, GroupLasso
-from varopt.learn._trend import AdditiveModel, TrendFilter, strongest
 
 __all__ = ["FusedLassoCV", "GroupLassoCV", "TrendFilterCV"]
 

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from varopt._verified import SLACK, TINY, UNIT, Ball, dot, gamma, is_double, length, total, unit_of
-from varopt.certificates._dual_point import DualQuadratic, DualRows
-from varopt.certificates._enclosure import Norms, NotEnclosed
+from varopt.certificates.enclosures._dual_point import DualQuadratic, DualRows
+from varopt.certificates.enclosures._enclosure import Norms, NotEnclosed
 from varopt.model.maps import (
     Columnwise,
     Composition,
