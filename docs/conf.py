@@ -37,6 +37,7 @@ html_theme = "furo"
 html_title = f"varopt {release}"
 html_math_renderer = "mathml"
 html_static_path = ["_static"]
+html_favicon = "_static/favicon.svg"
 html_css_files = ["varopt.css"]
 viewcode_line_numbers = True
 
@@ -60,7 +61,7 @@ sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "gallery",
     "filename_pattern": r"/plot_",
-    "ignore_pattern": r"/(?!plot_)\w+\.py$",  # those that take minutes: scripts alone, pictured in the guides
+    "ignore_pattern": r"(?:^|/)(?!plot_)\w+\.py$",  # those that take minutes: scripts alone, pictured in the guides
     "within_subsection_order": "FileNameSortKey",
     "matplotlib_animations": (True, "jshtml"),
     "abort_on_example_error": True,

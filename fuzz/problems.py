@@ -315,6 +315,32 @@ def _random_block(rng: np.random.Generator, size: int, extreme: bool, convex: bo
     return Block(term, weight, where, matrix, intercept, scale, offset if offset.any() else 0.0, parameters)
 
 
+def is_convex(problem: Problem) -> bool:
+    """Whether no quadratic form is negative anywhere, in exact arithmetic: products that were rounded may be."""
+    for block in problem.blocks:
+        if block.term == "quad_form":
+            matrix = np.asarray(block.parameters).reshape(problem.size, problem.size)
+            if not _is_semidefinite([[Fraction(a) + Fraction(b) for a, b in zip(*rows, strict=True)]
+                                     for rows in zip(matrix.tolist(), matrix.T.tolist(), strict=True)]):  # fmt: skip
+                return False
+    return True
+
+
+def _is_semidefinite(rows: list[list[Fraction]]) -> bool:
+    """Symmetric elimination, the largest pivot first."""
+    left = set(range(len(rows)))
+    while left:
+        pivot = max(left, key=lambda i: rows[i][i])
+        if rows[pivot][pivot] <= 0:
+            return all(not rows[i][j] for i in left for j in left)
+        left.remove(pivot)
+        for i in left:
+            share = rows[i][pivot] / rows[pivot][pivot]
+            for j in left:
+                rows[i][j] -= share * rows[pivot][j]
+    return True
+
+
 def _random_quadratic(rng: np.random.Generator, size: int) -> Any:
     """Definite, singular, or barely definite."""
     factor = _rounded(rng, rng.standard_normal((int(rng.integers(1, size + 2)), size)))

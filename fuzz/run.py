@@ -15,7 +15,7 @@ import numpy as np
 
 import varopt as vo
 from fuzz.oracle import clarabel_point, complaints
-from fuzz.problems import Problem, random_problem
+from fuzz.problems import Problem, is_convex, random_problem
 from fuzz.report import Finding, Report
 from varopt.composite import NotComposite
 from varopt.composite import composite as convert
@@ -95,6 +95,7 @@ def check(problem: Problem, method: str, seed: int, rival: Any = _UNKNOWN) -> tu
         found.append((text.split(":")[0].split(" with ")[0].split(",")[0], text))
     if result.status.name in ("GAP_OPEN", "TIME_LIMIT"):
         kind = "gap open" if result.status.name == "GAP_OPEN" else "time limit"
+        kind = kind if is_convex(problem) else "curved down by rounding"
         found.append((kind, f"gap {result.gap:.2g} at {result.fun:.6g}"))
     return found, result.status.name
 

@@ -17,6 +17,7 @@ import varopt
 from varopt._version import __version__  # it is stated once
 
 ROOT = Path(__file__).resolve().parents[1]
+LENIENT = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 OPTIONAL_MODULES = {
     "dimod",
@@ -31,6 +32,12 @@ def read(name):
     return (ROOT / name).read_text(encoding="utf-8")
 
 
+def shown_blocks(text):
+    """The Python of a page, and what it is shown to print: the block of text right below, if there is one."""
+    pattern = r"^```python\n(.*?)^```$(?:\n\n```text\n(.*?)^```$)?"
+    return re.findall(pattern, text, flags=re.MULTILINE | re.DOTALL)
+
+
 def blocks(text, language):
     return re.findall(rf"^```{language}\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
 
@@ -39,23 +46,22 @@ PAGES_WITH_SNIPPETS = [page for page in PAGES if blocks(page.read_text("utf-8"),
 
 
 @pytest.mark.parametrize("page", PAGES_WITH_SNIPPETS, ids=lambda page: page.name)
-def test_snippets_run_in_order(page, tmp_path, monkeypatch):
+def test_snippets_run_in_order_and_print_what_is_shown(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)  # a snippet that writes a file leaves nothing behind
     namespace = {"__name__": "snippet"}
-    for number, block in enumerate(blocks(page.read_text("utf-8"), "python"), start=1):
+    for number, (block, shown) in enumerate(shown_blocks(page.read_text("utf-8")), start=1):
+        capsys.readouterr()
         try:
             exec(compile(block, f"{page.name}, snippet {number}", "exec"), namespace)
         except ModuleNotFoundError as error:
             if error.name in OPTIONAL_MODULES:
                 pytest.skip(f"{page.name} needs {error.name}, which is not installed")
             raise
+        printed = capsys.readouterr().out
+        assert not shown or doctest.OutputChecker().check_output(shown, printed, LENIENT), printed
 
 
-README_SNIPPETS = re.findall(
-    r"^```python\n(.*?)^```\n\n```text\n(.*?)^```$",
-    (ROOT / "README.md").read_text("utf-8"),
-    flags=re.MULTILINE | re.DOTALL,
-)
+README_SNIPPETS = [(snippet, shown) for snippet, shown in shown_blocks(read("README.md")) if shown]
 
 
 @pytest.mark.parametrize(("snippet", "shown"), README_SNIPPETS)
@@ -63,7 +69,7 @@ def test_readme_snippet_runs_alone_and_prints_what_is_shown(snippet, shown, tmp_
     monkeypatch.chdir(tmp_path)
     exec(compile(snippet, "README.md", "exec"), {"__name__": "snippet"})
     printed = capsys.readouterr().out
-    assert doctest.OutputChecker().check_output(shown, printed, doctest.ELLIPSIS), printed
+    assert doctest.OutputChecker().check_output(shown, printed, LENIENT), printed
 
 
 def test_every_readme_snippet_shows_its_output():

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-__all__ = ["TimeUp", "deadline", "tick"]
+__all__ = ["TimeUp", "deadline", "left", "tick"]
 
 _RATE = 1e10  # operations in a second, at most: what is sure to end too late is not begun
 _LATE = 0.1  # seconds after the deadline that count as in time
@@ -45,3 +45,8 @@ def tick(operations: float = 0.0) -> None:
     left = _END.get() - time.perf_counter()
     if left < 0.0 or operations / _RATE > left + _LATE:
         raise TimeUp
+
+
+def left() -> float:
+    """Seconds until time is up, for what cannot look at the clock itself; infinite where there is no deadline."""
+    return max(_END.get() - time.perf_counter(), 0.0)

@@ -106,7 +106,7 @@ def bracket_drawing(lower: float, upper: float) -> str:
             marks += [f'<path d="M{x} {13 if known else 25}{"v24" if known else end}" {stroke} stroke-width="2"/>']
             marks += [f'<text x="{x}" y="50" {text}>{f"{value:.6g}" if known else "?"}</text>']
     label = escape(bracket_words(lower, upper))
-    return f'<svg width="{_WIDTH}" height="58" role="img" aria-label="the optimum is {label}">{"".join(marks)}</svg>'
+    return f'<svg width="{_WIDTH}" height="58" role="img" aria-label="the optimum is {label}">{" ".join(marks)}</svg>'
 
 
 def curves(x: Any, lines: Mapping[str, Any]) -> str:

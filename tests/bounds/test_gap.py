@@ -178,7 +178,9 @@ def test_verdicts_on_convexity(rng):
     assert convex
     assert convex.holds
     assert str(convex) == "yes: Theorem 1: f is convex and the family is expectation affine"
-    for f in (-vo.norm1(w), vo.sum(vo.step(w)), vo.norm1(w) - vo.sum_squares(w)):
+    assert str(vo.bound(-vo.norm1(w), p).convex) == "not known: f is concave, and so is its bound: see E.concave"
+    assert str(vo.bound(vo.norm1(w), p).concave) == "not known: f is convex, and so is its bound: see E.convex"
+    for f in (vo.sum(vo.step(w)), vo.norm1(w) - vo.sum_squares(w)):
         verdict = vo.bound(f, p).convex
         assert not verdict
         assert "see f.explain()" in verdict.reason

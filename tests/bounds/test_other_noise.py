@@ -143,14 +143,19 @@ def test_rows_under_different_noise(rng):
 def test_uniform_has_no_score():
     w = vo.Variable(2, name="w")
     f = vo.norm1(w)
-    S = vo.bound(f, vo.Uniform([0.1, 0.2], 0.5), method="sampled", seed=0)
+    p = vo.Uniform([0.1, 0.2], 0.5)
+    S = vo.bound(f, p, method="sampled", seed=0, estimator="score")
     assert S.value > 0.0
+    R = vo.bound(f, p, method="sampled", seed=0)  # what there is
+    np.testing.assert_array_equal(
+        R.gradient["mean"], vo.bound(f, p, method="sampled", seed=0, estimator="reparameterized").gradient["mean"]
+    )
     with pytest.raises(ValueError, match=r"score of Uniform does not exist.*estimator='reparameterized'\."):
         _ = S.gradient
     u = vo.Variable(name="u")
     p = vo.Product({w: vo.Gaussian([0.1, 0.2], 0.5), u: vo.Uniform(0.0, 1.0)})
     with pytest.raises(ValueError, match="score of Uniform does not exist"):
-        _ = vo.bound(f + vo.abs(u), p, method="sampled", seed=0).gradient
+        _ = vo.bound(f + vo.abs(u), p, method="sampled", seed=0, estimator="score").gradient
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -13,6 +13,7 @@ import threading
 import numpy as np
 import pytest
 from sklearn.datasets import dump_svmlight_file
+from sklearn.metrics import mean_pinball_loss
 
 from varopt import learn
 from varopt.cli import _tables, main
@@ -180,6 +181,8 @@ def refusal(arguments, capsys):
             "there is no column 'cost'; the columns are rooms, age, tax, area, price",
         ),
         (["--model", "lad", "--target", "price", "--features", "room"], "there is no column 'room'"),
+        (["--model", "lad", "--target", "price", "--features", "tax,price"], "column 'price' is the target"),
+        (["--model", "lad", "--target", "price", "--features", "tax,age,tax"], "column 'tax' is named twice"),
         (["--model", "lad", "--target", "price", "--drop", "deer"], "there is no column 'deer'"),
         (["--model", "lad", "--target", "price"], "line 2: column 'dear' has to be a number; got "),
         (["--model", "lad", *REGRESSION, "--set", "alfa=1"], "model lad has no parameter 'alfa'; it has alpha"),
@@ -330,6 +333,45 @@ def test_decimal_commas(tmp_path, capsys):
     model = fitted([*fit[1:], "--decimal", ","], tmp_path / "m.json")
     path.write_text("a;price\n1.5;2\n2.5;4\n1003.5;6.5\n")
     assert model.coef == fitted(fit[1:], tmp_path / "n.json").coef
+
+
+def test_decimal_commas_between_quotes_and_commas(tmp_path):
+    (tmp_path / "d.csv").write_text('"a, in m","price"\n"1,5","2"\n"2,5","4"\n"1.003,5","6,5"\n')
+    fit = [tmp_path / "d.csv", "--model", "lad", "--target", "price", "--decimal", ","]
+    model = fitted(fit, tmp_path / "m.json")
+    (tmp_path / "d.csv").write_text('"a, in m";"price"\n1,5;2\n2,5;4\n1003,5;6,5\n')
+    assert model.features == ["a, in m"]
+    assert model.coef == fitted(fit, tmp_path / "n.json").coef
+
+
+@pytest.mark.parametrize("large", [0, 1e9])
+def test_rows_with_more_cells_than_columns(large, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(_tables, "_LARGE", large)  # pyarrow, or NumPy
+    path = tmp_path / "d.csv"
+    fit = ["fit", path, "--model", "lad", "--target", "price"]
+    path.write_text("a,price\n1,5,2,0\n2,5,4,0\n")
+    assert "line 2: there are 4 cells, and 2 columns. Decimal commas cannot be told" in refusal(fit, capsys)
+    path.write_text("a,b,price\n1,5,2\n2,5,4,7\n3,1\n")
+    assert "line 3: there are 4 cells, and 3 columns. Put text" in refusal(fit, capsys)
+    path.write_text('name,a,price\n"x, y",1,2,\n"z",2,4,\nw,3,6.5\n')  # nothing behind the last comma
+    assert fitted([*fit[1:], "--drop", "name"], tmp_path / "m.json").rows == 3
+
+
+def test_several_quantiles_have_names(prices, data, tmp_path, capsys):
+    several = [prices, "--model", "quantile", *REGRESSION, "--set", "quantile=[0.1,0.9]"]
+    model = fitted([*several, "--coefficients", tmp_path / "c.csv", "--cv", "3"], tmp_path / "m.json")
+    assert " of quantile 0.9; the optimum is" in capsys.readouterr().out
+    assert (tmp_path / "c.csv").read_text().splitlines()[0] == "feature,quantile 0.1,quantile 0.9"
+    assert main(["predict", str(tmp_path / "m.json"), str(prices)]) == 0
+    printed = capsys.readouterr()
+    header, *rows = printed.out.splitlines()
+    assert header == "quantile 0.1,quantile 0.9"
+    X, y = data
+    estimator = learn.QuantileRegressor(quantile=[0.1, 0.9], alpha=0.0).fit(X, y)
+    np.testing.assert_allclose([[*map(float, row.split(","))] for row in rows], estimator.predict(X), rtol=1e-9)
+    loss = np.mean([mean_pinball_loss(y, p, alpha=q) for q, p in zip([0.1, 0.9], estimator.predict(X).T, strict=True)])
+    assert f"mean pinball loss {loss:.6g} over 80 rows" in printed.err
+    assert model.predict(X).shape == (80, 2)
 
 
 def test_files_without_a_header(data, tmp_path):

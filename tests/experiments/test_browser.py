@@ -1,24 +1,13 @@
 """The report in a real browser: no error, no request, tables that sort, figures that are drawn, phone and dark."""
 
 import html
-import json
 import re
-import shutil
-import subprocess
 
 import pytest
 
-CHROMIUM = next(
-    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
-)
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="needs a Chromium to open the report in, and none is installed"
-)
+from tests.browser import looked_at, needs_chromium
 
-FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--hide-scrollbars", "--enable-logging=stderr",
-)  # fmt: skip
+pytestmark = needs_chromium
 
 # The report runs in a frame of the width of a phone or a desk; what it shows is written into the page around it.
 HARNESS = """<!DOCTYPE html><meta charset="utf-8"><pre id="found"></pre>
@@ -62,20 +51,8 @@ frame.addEventListener("load", () => {
 
 def look(report, width, folder, *flags):
     """What a browser finds in the report, and what it logs."""
-    page = folder / "harness.html"
-    content = {"width": width, "report": html.escape(report.read_text("utf-8"))}
-    page.write_text(HARNESS.replace("%(width)d", str(width)).replace("%(report)s", content["report"]), encoding="utf-8")
-    for attempt in range(3):  # on a busy machine a browser may fail to start, or end before its page is there
-        profile = f"--user-data-dir={folder / f'profile-{attempt}'}"
-        run = subprocess.run(
-            [CHROMIUM, *FLAGS, *flags, profile, "--dump-dom", page.as_uri()],
-            capture_output=True, text=True, timeout=120, check=False,
-        )  # fmt: skip
-        found = re.search(r'<pre id="found">(.+?)</pre>', run.stdout, flags=re.DOTALL)
-        if found:
-            console = [line for line in run.stderr.splitlines() if ":CONSOLE" in line]
-            return json.loads(html.unescape(found[1])), console
-    pytest.fail(f"the browser showed nothing: {run.stderr[-2000:]}")
+    text = html.escape(report.read_text("utf-8"))
+    return looked_at(HARNESS.replace("%(width)d", str(width)).replace("%(report)s", text), folder, *flags)
 
 
 @pytest.fixture(scope="module")

@@ -118,6 +118,16 @@ def test_dual_qp_and_its_lower_bound(machine, machine_optimum):
     assert machine_optimum * (1 - 1e-6) <= lower <= machine_optimum * (1 + 1e-9)
 
 
+def test_a_looser_tolerance_ends_the_qp_sooner(machine, machine_optimum):
+    """The gap's tolerance too, which would decide alone: runs at all tolerances would then be one."""
+    values = [
+        machine.value(rivals.dual_qp(machine.K, machine.y, machine.cost, tol)) for tol in (1e-1, 1e-3, 1e-5, 1e-8)
+    ]
+    errors = np.array(values) / machine_optimum - 1.0
+    assert np.all(np.diff(errors) < 0.0)
+    assert errors[0] > 1e-4
+
+
 def test_dual_value_is_a_lower_bound_wherever_it_is_taken(machine, machine_optimum, rng):
     for beta in 3.0 * rng.standard_normal((20, machine.y.size)):
         assert dual_value(beta, machine.K, machine.y, machine.cost) <= machine_optimum

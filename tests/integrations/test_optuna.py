@@ -14,7 +14,7 @@ optuna.logging.set_verbosity(optuna.logging.WARNING)
 
 
 class TestVariationalSampler(
-    cases.BasicSamplerTestCase, cases.RelativeSamplerTestCase, cases.SingleOnlySamplerTestCase
+    cases.BasicSamplerTestCase, cases.RelativeSamplerTestCase, cases.MultiObjectiveSamplerTestCase
 ):
     @pytest.fixture
     def sampler(self):
@@ -115,3 +115,37 @@ def test_sampler_can_be_sent_to_another_process():
     study.sampler = pickle.loads(pickle.dumps(study.sampler))
     study.optimize(mixed, n_trials=20)
     assert len(study.trials) == 40
+
+
+def test_constraints_are_met_and_kept_where_optuna_looks():
+    def objective(trial):
+        x, y = (trial.suggest_float(name, -5, 5) for name in "xy")
+        trial.set_user_attr("constraint", [1.0 - x - y])
+        return x * x + y * y
+
+    sampler = VariationalSampler(seed=0, budget=None, constraints_func=lambda trial: trial.user_attrs["constraint"])
+    study = optuna.create_study(sampler=sampler)
+    study.optimize(objective, n_trials=250)
+    assert study.best_trial.system_attrs["constraints"][0] <= 0.0  # the best that Optuna names satisfies them
+    assert 0.5 <= study.best_value < 0.52
+
+
+def test_constraints_that_cannot_be_told_fail_the_trial_as_with_other_samplers():
+    study = optuna.create_study(sampler=VariationalSampler(seed=0, constraints_func=lambda trial: [float("nan")]))
+    with pytest.raises(ValueError, match="constraints_func must not give NaN"):
+        study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=2)
+
+
+@pytest.mark.parametrize("budget", [None, 40])
+def test_fronts_in_both_directions(budget):
+    def objective(trial):
+        x, y = trial.suggest_float("x", -5, 5), trial.suggest_float("y", -5, 5)
+        return (x - 1) ** 2 + y**2, -((x + 1) ** 2) - y**2
+
+    sampler = VariationalSampler(seed=0, budget=budget)
+    study = optuna.create_study(directions=["minimize", "maximize"], sampler=sampler)
+    study.optimize(objective, n_trials=300 if budget is None else 40)
+    front = [trial for trial in study.best_trials if trial.values[0] <= 4 and trial.values[1] >= -4]
+    assert len(front) >= 8
+    assert max(abs(trial.params["y"]) for trial in front) < 1.0
+    assert min(trial.params["x"] for trial in front) < -0.3 < 0.3 < max(trial.params["x"] for trial in front)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from varopt.learn import LassoCV
-from varopt.learn._rows import DataMemory, distinct_rows  # equal rows against a sort
+from varopt.learn._data import DataMemory, distinct_rows  # equal rows against a sort
 from varopt.model.maps import Matrix, kept_products
 from varopt.model.maps._kept_products import _KEPT  # what is kept is looked at
 
@@ -68,7 +68,7 @@ def test_sparse_rows_stay_sparse_unless_they_are_full(rng):
 
 
 def test_very_large_data_without_equal_rows_are_not_copied(rng, monkeypatch):
-    monkeypatch.setattr("varopt.learn._rows._HUGE", 50)
+    monkeypatch.setattr("varopt.learn._data._rows._HUGE", 50)
     X, y, weight = rng.standard_normal((20, 3)), rng.standard_normal(20), np.ones(20)
     rows = distinct_rows(X, y, weight)
     assert rows.X is X

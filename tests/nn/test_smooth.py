@@ -245,6 +245,34 @@ def test_pytrees_in_and_out_and_other_arguments():
         vo.smooth(fn, sigma=(1.0, 1.0, 1.0))(x, 0.1)
 
 
+def test_named_arguments_reach_the_function():
+    twin = vo.smooth(lambda v, weight=1.0: weight * (v > 0).sum(), samples=8)
+    assert_allclose(twin(torch.ones(3), weight=2.0), 6.0)
+    assert_allclose(twin(jnp.ones(3), weight=2.0, key=jax.random.key(0)), 6.0)
+
+
+def test_more_numbers_than_sobol_points_have():
+    x = torch.zeros(21_300, requires_grad=True)
+    value = vo.smooth(lambda v: (v > 0).float().mean(-1), 1.0, 16, batched=True)(x)
+    assert_allclose(value.item(), 0.5, atol=0.02)
+    assert torch.isfinite(torch.autograd.grad(value, x)[0]).all()
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: vo.smooth(lambda v: None)(torch.ones(2)), "fn must return an array, .*; got None"),
+        (lambda: vo.smooth(lambda v: v.sum(), batched=True)(torch.ones(2)), r"one result per sample .* got shape \(\)"),
+        (lambda: vo.smooth(torch.sum, noise="bernoulli")(torch.tensor([0.5, 1.2])), "x must be probabilities; got 1.2"),
+        (lambda: vo.smooth(torch.sum, noise="categorical")(torch.tensor([0.5, -1.0])), "probabilities; got -1"),
+        (lambda: vo.smooth(jnp.sum)(jnp.ones(2), key=0), "key must be a key of JAX, .*; got int"),
+    ],
+)
+def test_refused_in_a_sentence(call, says):
+    with pytest.raises(ValueError, match=says):
+        call()
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @pytest.mark.parametrize("control", CONTROLS)
 @pytest.mark.parametrize("noise", ["gaussian", "uniform", "bernoulli"])

@@ -76,6 +76,18 @@ def test_no_gradient_of_any_order_is_nan(name, row, dtype):
                 break  # a third derivative of 1e36 is too large for float32, and no NaN
 
 
+@pytest.mark.parametrize("name", ORDERED)
+def test_no_gradient_is_nan_behind_a_mask(name):
+    inf = float("inf")
+    for row in ([-inf, 1.0, 2.0, -inf, 0.0], [-inf] * 4 + [1.0], [-inf] * 5, [1.0, inf, 0.0, -inf, 2.0]):
+        x, s = torch.tensor(row, requires_grad=True), torch.tensor(0.5, requires_grad=True)
+        value = (ORDERED[name](x, s).clamp(-10.0, 10.0) * torch.tensor([0.3, -1.0, 0.7, 0.2, 1.1])).sum()
+        first = torch.autograd.grad(value, (x, s), create_graph=True)
+        second = torch.autograd.grad((first[0] * torch.arange(5.0)).sum() + first[1], (x, s))
+        for g in (value, *first, *second):
+            assert torch.isfinite(g).all(), row
+
+
 @pytest.mark.parametrize("name", LAYERS)
 def test_single_precision_gradients_follow_double(name):
     for row in ("spread", "tied", "pairs"):

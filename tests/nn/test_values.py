@@ -101,6 +101,13 @@ def test_expect_knows_every_named_term(name):
     assert_allclose(nn.expect(name, x, 0.7), terms.REGISTRY[name].build().expectation(x, 0.7), rtol=1e-15)
 
 
+def test_expect_knows_the_names_of_layers():
+    x = np.linspace(-1.0, 1.0, 5)
+    assert_allclose(nn.expect("sign", x, 0.3), nn.sign(x, 0.3))
+    assert_allclose(nn.expect("relu", x, 0.3), nn.relu(x, 0.3))
+    assert_allclose(nn.gap("sign", 0.1), 1.0)
+
+
 def test_expect_takes_terms_with_parameters_by_row():
     levels = np.array([0.1, 0.5, 0.9])
     both = nn.expect(terms.pinball(levels), np.zeros((2, 3)), 1.0)
@@ -123,6 +130,41 @@ def test_topk_sums_to_k_and_is_fair(n, k, dtype, rng):
     for x in (np.zeros(n), rng.standard_normal(n), 30.0 * rng.standard_normal(n)):
         assert_allclose(nn.topk(x.astype(dtype), k, 1.0).sum(), k, rtol=tolerance)
     assert_allclose(nn.topk(np.zeros(n, dtype), k, 1.0), k / n, rtol=10 * tolerance)
+
+
+def hard_rows(n, k, rng):
+    """Equal numbers, random ones, clusters that part at, before and after the k-th: what is hardest to integrate."""
+    rows = [np.zeros(n), *(scale * rng.standard_normal(n) for scale in (0.3, 1.0, 3.0, 10.0))]
+    for first in {max(1, k - 1), k, min(n - 1, k + 1), n // 2}:
+        rows += [np.where(np.arange(n) < first, 0.0, -gap) for gap in (1.0, 2.0, 3.0, 4.0, 8.0, 40.0)]
+    rows += [np.where(np.arange(n) < k - 1, gap, np.where(np.arange(n) < k, 0.0, -gap)) for gap in (2.0, 4.0, 1e3)]
+    return np.stack(rows)
+
+
+@pytest.mark.parametrize(("n", "k"), [(2, 1), (3, 1), (5, 2), (20, 1), (20, 5), (20, 13), (60, 30), (200, 2)])
+def test_topk_is_the_sum_over_places(n, k, rng):
+    """Another integral, with nodes of its own, sums the chances of the first k places; that of argmax is a third."""
+    x = hard_rows(n, k, rng)
+    exact = nn.average_of_rank(x, np.ones(k), 1.0)
+    assert_allclose(nn.topk(x, k, 1.0), exact, rtol=0, atol=2e-12)
+    assert_allclose(nn.topk(x.astype(np.float32), k, np.float32(1.0)), exact, rtol=0, atol=3e-6)
+    if k == 1:
+        assert_allclose(nn.topk(x, 1, 1.0), nn.argmax(x, 1.0), rtol=0, atol=5e-13)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_infinities_are_masks(dtype):
+    inf = np.inf
+    one, two = np.array([-inf, 1.0, 1.0], dtype), np.array([-inf, -inf, 2.0], dtype)
+    assert_allclose(nn.argmax(one, 0.5), [0.0, 0.5, 0.5], atol=1e-6)
+    assert_allclose(nn.argmax(two, 0.5), [0.0, 0.0, 1.0], atol=1e-6)
+    assert_allclose(nn.topk(one, 2, 0.5), [0.0, 1.0, 1.0], atol=1e-6)
+    assert_allclose(nn.topk(two, 2, 0.5), [0.5, 0.5, 1.0], atol=1e-6)
+    assert_allclose(nn.rank(one, 0.5), [1.0, 2.5, 2.5], rtol=1e-6)
+    assert_allclose(nn.rank(two, 0.5), [1.5, 1.5, 3.0], rtol=1e-6)
+    assert_allclose(nn.average_of_rank(two, [1.0, 0.5], 0.5), [0.25, 0.25, 1.0], rtol=1e-6)
+    assert_allclose(nn.sort(one, 0.5)[1:], nn.sort(one[1:], 0.5), rtol=1e-6)
+    assert_allclose(nn.argmax(np.array([1.0, inf], dtype), 0.5), [0.0, 1.0], atol=1e-6)
 
 
 def test_order_layers_agree_with_samples(rng):
@@ -159,6 +201,7 @@ def test_axis_and_sigma_by_row(name, rng):
     sigma = np.array([0.1, 0.5, 2.0])
     rows = np.stack([layer(row, s) for row, s in zip(x, sigma, strict=True)])
     assert_allclose(layer(x, sigma), rows, rtol=1e-11, atol=1e-13)
+    assert_allclose(layer(x, sigma[:, None]), rows, rtol=1e-11, atol=1e-13)  # as std(-1, keepdims=True) gives it
     along = {"argmax": nn.argmax, "rank": nn.rank, "sort": nn.sort}.get(name)
     if along:
         assert_allclose(along(x.T, sigma, axis=0), rows.T, rtol=1e-11, atol=1e-13)
@@ -245,6 +288,7 @@ X = np.array([1.0, 2.0, 3.0])
         (lambda: nn.round(X, 1.0, grid=0.0), "grid must be positive and finite; got 0."),
         (lambda: nn.average_of_rank(X, np.ones(4), 1.0), "discount must be a vector of 1 to 3 numbers"),
         (lambda: nn.zero_one_loss(X, np.array([1, 1, 0]), 1.0, reduction="avg"), "reduction must be one of mean"),
+        (lambda: nn.zero_one_loss(X, np.array([1, 2, 0]), 1.0), r"target must be 0 or 1 \(or -1 and 1\)"),
         (lambda: nn.zero_one_loss(X[None], np.array([3]), 1.0), "target must be classes from 0 to 2"),
         (lambda: nn.topk_error(X[None], np.array([1, 2]), 1, 1.0), "target must have one class per row"),
         (lambda: nn.ndcg(X, X, 1.0, k=4), "k must be an integer between 1 and 3; got 4."),

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.stats
 from numpy.testing import assert_allclose, assert_array_equal
 
 import varopt as vo
@@ -158,3 +159,47 @@ def test_a_value_that_is_not_finite_ends_the_descent_and_loses_nothing():
     assert r.status.name == "FAILURES"
     assert r.fun < 16.0
     assert -3.0 < r.family.mean[0] < -1.5
+
+
+SCHEDULES = {
+    "geometric": vo.solvers.Geometric(1.0, 0.2),
+    "every": vo.solvers.Every(steps=8, start=1.0, factor=0.2),
+    "adaptive": vo.solvers.Adaptive(),
+    "own": lambda path: 0.2 * path.sigma,
+}
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES.values(), ids=SCHEDULES)
+@pytest.mark.parametrize("moving", [None, "mean"])
+def test_any_schedule_for_any_kind_of_function(schedule, moving, rng):
+    X, y = rng.normal(size=(20, 2)), rng.normal(size=20)
+    w, x = vo.Variable(2), vo.Binary(4)
+    f = vo.norm1(y - X @ w) + vo.norm1(w)
+    r = vo.minimize(vo.bound(f, vo.Gaussian([0.0, 0.0], 1.0)), schedule=schedule, parameters=moving)
+    best = vo.minimize(f).fun
+    assert r.lower <= best + 1e-9
+    assert best - 1e-9 <= r.fun <= best + 1e-3
+    assert r.family.sigma < 1e-3
+
+    def kinked(v):
+        return abs(v[0] - 1.0) + np.floor(abs(v[0] + 2.0) / 2.0)
+
+    r = vo.minimize(vo.bound(kinked, vo.Gaussian([0.4], 0.5), method="quadrature"), schedule=schedule,
+                    parameters=moving)  # fmt: skip
+    assert r.fun < kinked([0.4])
+    assert r.family.sigma < 0.05
+    if moving is None:
+        polynomial = vo.quad_form(x, rng.normal(size=(4, 4))) + 3.0 * x[0] * x[1] * x[2]
+        r = vo.minimize(vo.bound(polynomial, vo.Bernoulli(np.full(4, 0.5))), schedule=schedule)
+        assert r.lower <= vo.minimize(polynomial).fun <= r.fun <= r.bound.value + 1e-9
+
+
+def test_noise_without_a_score_moves_by_the_gradient_of_the_function(rng):
+    X, y = rng.normal(size=(20, 2)), rng.normal(size=20)
+    w = vo.Variable(2)
+    f = vo.norm1(y - X @ w)
+    skewed = AffineFamily(np.zeros(2), 0.5, scipy.stats.gamma(2.0))
+    E = vo.bound(f, skewed, method="sampled", samples=64, seed=0)
+    r = vo.minimize(E, iterations=200)
+    assert r.lower <= vo.minimize(f).fun <= r.fun < f(np.zeros(2))
+    assert r.bound.value < E.value

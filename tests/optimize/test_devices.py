@@ -58,6 +58,16 @@ def test_torch_gives_the_bracket_of_memory(name, data):
     assert far.fun == pytest.approx(near.fun, rel=1e-10)
 
 
+def test_results_are_where_the_data_are(data):
+    torch = pytest.importorskip("torch")
+    r = vo.minimize(OBJECTIVES["pinball"](**torch_columns(data)))
+    assert isinstance(r[w], torch.Tensor)
+    assert isinstance(r.x, np.ndarray)
+    np.testing.assert_array_equal(r[w].numpy(), r.x[r.slices[w]])
+    assert isinstance(r[b], float)
+    assert "w = [" in str(r)
+
+
 def test_single_precision_is_certified_in_double(data):
     torch = pytest.importorskip("torch")
     single = {**data, "X": data["X"].astype(np.float32).astype(np.float64)}

@@ -31,6 +31,10 @@ def test_both_ways_agree_with_fifty_digits(term, rng):
         exact = [left * mpmath.ncdf(-v) + right * mpmath.ncdf(v) for v in u]
     size = np.array([float(abs(left) * mpmath.ncdf(-v) + abs(right) * mpmath.ncdf(v)) for v in u])
     assert np.all(np.abs(first - np.array(exact, dtype=float)) <= digits * size + 1e-300)
+    value, again = term.value_and_slope(mean, sigma)
+    assert_array_equal(again, first)
+    parts = np.abs(term.value(knot)) + np.abs(mean - knot) * size + sigma**2 * np.abs(second)
+    assert np.all(np.abs(value - term.expectation(mean, sigma)) <= digits * parts + 1e-300)
 
 
 @pytest.mark.parametrize("term", LINES.values(), ids=LINES)

@@ -19,15 +19,19 @@ Vector = NDArray[np.float64]
 def _scikit_learn(X: Vector, y: Vector, level: float) -> Fit:
     from sklearn.linear_model import QuantileRegressor
 
-    def fit() -> Vector:
-        model = QuantileRegressor(quantile=level, alpha=0.0, solver="highs").fit(X, y)
+    def fit(solver: str) -> Vector:
+        model = QuantileRegressor(quantile=level, alpha=0.0, solver=solver).fit(X, y)
         return np.append(model.coef_, model.intercept_)
 
     return fit
 
 
 SCIKIT_LEARN = Rival(
-    "scikit-learn QuantileRegressor, HiGHS", _scikit_learn, modules=("sklearn",), packages=("scikit-learn",)
+    "scikit-learn QuantileRegressor, HiGHS",
+    _scikit_learn,
+    ladder=({"solver": "highs-ipm"}, {"solver": "highs"}),  # the second is the default, and the slower
+    modules=("sklearn",),
+    packages=("scikit-learn",),
 )
 
 

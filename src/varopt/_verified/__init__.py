@@ -21,7 +21,7 @@ from varopt._verified._arithmetic import (
     up,
     weighted_columns,
 )  # fmt: skip
-from varopt._verified._exact import difference_is_zero, equal_products, exact_sum, is_exact_product
+from varopt._verified._exact import difference_is_zero, equal_products, exact_sum, is_double, is_exact_product
 from varopt._verified._linear_system import NearlySingular, enclosed_solution, inverse_size
 from varopt._verified._semidefinite import Definiteness, definiteness, smallest_eigenvalue_bound
 
@@ -43,6 +43,7 @@ __all__ = [
     "exact_sum",
     "gamma",
     "inverse_size",
+    "is_double",
     "is_exact_product",
     "length",
     "smallest_eigenvalue_bound",

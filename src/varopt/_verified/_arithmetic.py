@@ -19,6 +19,8 @@ TINY = float(np.finfo(np.float64).tiny)  # below it products lose digits: charge
 SLACK = 1.0 + 2.0**-20
 _LONG_UNIT = float(np.finfo(np.longdouble).eps) / 2.0  # where it is no longer than double, bounds are only wider
 _AT_ONCE = 1024  # numbers that are added up without blocks
+_MANY = 1 << 13  # numbers beyond which extended precision is spent only where digits cancel
+_FEW_DIGITS = 1e-12  # relative error of a sum in double precision that is good enough
 _SMALL = 1 << 13  # entries of a matrix up to which all is
 FEW_COLUMNS = 4  # columns up to which every sum is taken in extended precision
 _BLOCK = 256  # rows whose products are added up by BLAS, in whatever order
@@ -46,6 +48,11 @@ class Ball(NamedTuple):
         middle = self.middle + other.middle
         lost = unit_of(middle) * np.abs(middle) * ((self.middle != 0.0) & (other.middle != 0.0))  # zero adds nothing
         return Ball(middle, np.asarray(self.radius + other.radius + lost) * SLACK)
+
+    def shifted(self, values: Vector) -> Ball:
+        """Plus numbers that are known."""
+        middle = self.middle + values
+        return Ball(middle, np.asarray(self.radius + unit_of(middle) * np.abs(middle)) * SLACK)
 
     def scaled(self, factor: Any) -> Ball:
         """Times numbers that are known."""
@@ -89,14 +96,19 @@ def down(value: Any) -> Any:
 def total(values: NDArray[np.floating[Any]], size: float | None = None) -> tuple[float, float]:
     """The sum of numbers, and a bound of its error.
 
-    Summed in extended precision where there is one, in about sqrt(n) blocks, so that the error is that of 2 sqrt(n)
-    additions and not of n. `size` is a bound of the sum of absolute values, where it is known.
+    Of many numbers blocks are added up in double precision, and if that has cost more than a few digits, all in
+    extended precision where there is one, in about sqrt(n) blocks, so that the error is that of 2 sqrt(n) additions and
+    not of n. `size` is a bound of the sum of absolute values, where it is known.
     """
     count = values.size
     if count == 0:
         return 0.0, 0.0
-    long = values.astype(np.longdouble, copy=False)
     size = float(np.abs(values).sum()) * SLACK if size is None else size
+    if count > _MANY and values.dtype == np.float64:
+        rounded, error = _by_blocks(values, size)
+        if error <= _FEW_DIGITS * abs(rounded):
+            return rounded, error
+    long = values.astype(np.longdouble, copy=False)
     additions = count
     if count > _AT_ONCE:
         width = math.isqrt(count)
@@ -108,12 +120,28 @@ def total(values: NDArray[np.floating[Any]], size: float | None = None) -> tuple
     return rounded, error * SLACK
 
 
+def _by_blocks(values: NDArray[np.floating[Any]], size: float) -> tuple[float, float]:
+    """The sum of numbers by blocks whose rounding alone counts, and a bound of its error."""
+    whole = values.size // _BLOCK * _BLOCK
+    sums = np.append(values[:whole].reshape(-1, _BLOCK).sum(axis=1), values[whole:].sum())
+    rounded = float(sums.sum(dtype=np.longdouble))
+    error = (gamma(_BLOCK) + gamma(sums.size, _LONG_UNIT)) * size + UNIT * abs(rounded) + 5e-324
+    return rounded, error * SLACK
+
+
 def dot(a: Vector, b: Vector) -> tuple[float, float]:
     """The sum of products, and a bound of its error."""
-    products = a.astype(np.longdouble, copy=False) * b
-    size = float(np.abs(products).sum()) * SLACK
-    value, error = total(products, size)
-    return value, (error + 2.0 * _LONG_UNIT * size + products.size * TINY) * SLACK
+    if a.size > _MANY and a.dtype == b.dtype == np.float64:
+        products = a * b
+        size = float(np.abs(products).sum()) * SLACK
+        value, error = _by_blocks(products, size)
+        error += 2.0 * UNIT * size + products.size * TINY
+        if error <= _FEW_DIGITS * abs(value):
+            return value, error * SLACK
+    extended = a.astype(np.longdouble, copy=False) * b
+    size = float(np.abs(extended).sum()) * SLACK
+    value, error = total(extended, size)
+    return value, (error + 2.0 * _LONG_UNIT * size + a.size * TINY) * SLACK
 
 
 def weighted_columns(matrix: Vector, weights: Ball, norms: Vector | None = None) -> Ball:

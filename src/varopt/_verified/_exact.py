@@ -7,9 +7,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["difference_is_zero", "equal_products", "exact_sum", "is_exact_product"]
+__all__ = ["difference_is_zero", "equal_products", "exact_sum", "is_double", "is_exact_product"]
 
 Vector = NDArray[np.float64]
+
+
+def is_double(array: Any) -> bool:
+    """Whether the entries of an array, dense or sparse, are numbers of double precision, whatever they are kept in."""
+    kind, size = array.dtype.kind, array.dtype.itemsize
+    if kind not in "iu" or size <= 4:
+        return kind == "b" or kind in "iu" or (kind == "f" and size <= 8)
+    entries = array.data if hasattr(array, "nnz") else array  # of a sparse one
+    return array.size == 0 or max(abs(int(entries.min(initial=0))), int(entries.max(initial=0))) <= 2**53
 
 
 def exact_sum(a: Vector, b: Vector) -> Vector | None:

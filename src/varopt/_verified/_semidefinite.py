@@ -14,6 +14,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from varopt._verified._arithmetic import SLACK, TINY, UNIT, gamma
+from varopt._verified._exact import is_double
 
 __all__ = ["Definiteness", "definiteness", "smallest_eigenvalue_bound"]
 
@@ -73,7 +74,7 @@ def _symmetric(matrix: Any) -> tuple[Any, bool]:
     whole = given.astype(np.float64)
     differing = whole != whole.T
     is_symmetric = (differing.nnz if sp.issparse(differing) else np.count_nonzero(differing)) == 0
-    converted = given.dtype.kind == "f" and given.dtype.itemsize > 8
+    converted = not is_double(given)
     return whole + whole.T, converted or not is_symmetric  # a number added to itself is exact
 
 

@@ -19,11 +19,12 @@ from numpy.typing import NDArray
 from varopt._linalg import add
 from varopt.bounds._bound import Bound, Form, Gradient, Verdict, check_form
 from varopt.bounds._expectations import Expectations
-from varopt.bounds._noise import BoundNoise
-from varopt.composite import Composite, Congruence, Groups, Rows, as_dense
+from varopt.bounds._noise import BoundNoise, RowNoise
+from varopt.composite import Composite, Congruence, Groups, Rows, SharedMatrix, as_dense, shared_matrix
+from varopt.model.maps import Selection
 from varopt.terms import group_norm
 
-__all__ = ["CompositeBound", "SmoothedGroups", "SmoothedRows"]
+__all__ = ["CompositeBound", "MovingBound", "SmoothedGroups", "SmoothedRows"]
 
 Vector = NDArray[np.float64]
 
@@ -34,11 +35,8 @@ _MOST_ROWS = 0.6  # share of the rows from which on a Gram matrix of all is chea
 class SmoothedRows:
     """The average of one block of rows around their positions z, each row with a deviation of its own."""
 
-    def __init__(
-        self, block: int, rows: Rows, z: Vector, noise: BoundNoise, derivatives: bool = True, valued: bool = True
-    ) -> None:
-        self.block, self.rows, self.z, self.noise = block, rows, z, noise
-        self.derivatives, self.valued = derivatives, valued
+    def __init__(self, block: int, rows: Rows, z: Vector, noise: BoundNoise, derivatives: bool = True) -> None:
+        self.block, self.rows, self.z, self.noise, self.derivatives = block, rows, z, noise, derivatives
 
     @cached_property
     def deviation(self) -> Any:
@@ -48,15 +46,13 @@ class SmoothedRows:
     @cached_property
     def expectations(self) -> Expectations:
         """Expectation and derivatives of every row."""
-        return self.noise.expectations(self.block, self.rows, self.z, self.deviation, self.valued)
+        return self.noise.expectations(self.block, self.rows, self.z, self.deviation)
 
     @cached_property
     def value(self) -> float:
         """The weighted sum of the expectations."""
         if self.derivatives or "expectations" in self.__dict__:  # what the next step needs comes with the value
-            known = self.expectations.value
-            if known is not None:
-                return float(self.rows.weights @ known)
+            return float(self.rows.weights @ self.expectations.value)
         return float(self.rows.weights @ self.rows.term.expectation(self.z, self.deviation))
 
     @cached_property
@@ -186,25 +182,23 @@ class CompositeBound(Bound):
         ``A x + d`` of the rows at the mean, where they are known already.
     derivatives : bool
         Whether those of the rows will be asked for: they cost little more than the value, together with it.
-    valued : bool
-        Whether the value will be asked for, and not the derivatives alone.
     """
 
     method = "closed_form"
 
     def __init__(
         self, problem: Composite, mean: Vector, noise: BoundNoise, *, positions: Sequence[Vector] | None = None,
-        derivatives: bool = True, valued: bool = True,
+        derivatives: bool = True,
     ) -> None:  # fmt: skip
         self.problem, self.mean, self.noise = problem, mean, noise
-        self._positions, self._derivatives, self._valued = positions, derivatives, valued
+        self._positions, self._derivatives = positions, derivatives
 
     @cached_property
     def rows(self) -> list[SmoothedRows]:
         """The rows, block by block."""
         positions = self._locate() if self._positions is None else self._positions
         return [
-            SmoothedRows(b, r, z, self.noise, self._derivatives, self._valued)
+            SmoothedRows(b, r, z, self.noise, self._derivatives)
             for b, (r, z) in enumerate(zip(self.problem.rows, positions, strict=True))
         ]
 
@@ -362,6 +356,100 @@ class Line:
         return CompositeBound(
             bound.problem, bound.mean + length * self.step, bound.noise, positions=positions, derivatives=derivatives
         )
+
+
+class MovingBound:
+    """The bound at one mean after another, for a descent that asks for little and asks often.
+
+    The same numbers as those of `CompositeBound`, for rows alone, in arrays that are made once: on a few hundred
+    variables making objects and arrays at every step would take longer than the step. Each call writes over what the
+    last returned.
+
+    Parameters
+    ----------
+    problem : Composite
+        Without norms.
+    noise : RowNoise
+    """
+
+    def __init__(self, problem: Composite, noise: RowNoise) -> None:
+        self._problem, self._noise = problem, noise
+        self._quadratic = problem.gradient_function()
+        self._start = problem.structure(_quadratic_diagonal)
+        self._rows = [_MovingRows(r, length) for r, length in zip(problem.rows, noise.lengths, strict=True)]
+        self._diagonal = np.empty(problem.size)
+        self._shared = problem.structure(shared_matrix)
+
+    @property
+    def always_curved(self) -> bool:
+        """Whether the quadratic alone curves up along every variable, so that with convex rows E does."""
+        return bool(np.all(self._start > 0.0))
+
+    def value_and_gradient(self, mean: Vector, sigma: float) -> tuple[float, Vector]:
+        """E and its gradient in the mean."""
+        problem, shared = self._problem, self._shared
+        if shared is None:
+            value, gradient = problem.quadratic_and_gradient(mean)
+        else:
+            value, gradient = problem.scalar + float(problem.vector @ mean), problem.vector
+        value += self._noise.at(sigma).excess(problem)
+        for block, rows in enumerate(self._rows):
+            kernel = shared if shared is not None and shared.block == block else None
+            more, own = rows.value_and_gradient(mean, sigma, kernel)
+            value, gradient = value + more, gradient + own
+        return value, gradient if self._rows else np.array(gradient)
+
+    def gradient_and_diagonal(self, mean: Vector, sigma: float) -> tuple[Vector, Vector]:
+        """The gradient in the mean, and the diagonal of the Hessian."""
+        gradient, diagonal = self._quadratic(mean), self._start
+        for rows in self._rows:
+            first, second = rows.gradient_and_diagonal(mean, sigma)
+            gradient = np.add(gradient, first, gradient)
+            diagonal = np.add(diagonal, second, self._diagonal)
+        return gradient, diagonal
+
+
+class _MovingRows:
+    """What one block of rows adds."""
+
+    def __init__(self, rows: Rows, length: Any) -> None:
+        self._term, self._linear, self._weights, self._length = rows.term, rows.linear, rows.weights, length
+        self._offset = rows.offset if rows.offset.any() else None
+        self._out = np.empty(rows.count), np.empty(rows.count)
+        self._direct = isinstance(rows.linear, Selection) and rows.linear.index is None  # the variables themselves
+
+    def _locate(self, mean: Vector) -> Any:
+        z = self._linear.apply(mean)
+        return z if self._offset is None else z + self._offset
+
+    def value_and_gradient(self, mean: Vector, sigma: float, shared: SharedMatrix | None) -> tuple[float, Any]:
+        if shared is not None:
+            return self._with_quadratic(mean, sigma, shared)
+        value, first = self._term.value_and_slope(self._locate(mean), sigma * self._length, self._out)
+        return float(self._weights @ value), self._linear.transpose_apply(self._weights * first)
+
+    def _with_quadratic(self, mean: Vector, sigma: float, shared: SharedMatrix) -> tuple[float, Any]:
+        """With the quadratic: of ``weight b'Kb`` and of terms of ``K b + ...`` both gradients are products with K."""
+        own = mean[shared.part]
+        image = shared.matrix.apply(own)
+        z = sum((inner.apply(mean[part]) for part, inner in shared.others), image)
+        z = z if self._offset is None else z + self._offset
+        value, first = self._term.value_and_slope(z, sigma * self._length, self._out)
+        first = self._weights * first
+        gradient = np.zeros(mean.size)
+        gradient[shared.part] = shared.matrix.apply(2.0 * shared.weight * own + first)
+        for part, inner in shared.others:
+            gradient[part] = inner.transpose_apply(first)
+        return shared.weight * float(own @ image) + float(self._weights @ value), gradient
+
+    def gradient_and_diagonal(self, mean: Vector, sigma: float) -> tuple[Any, Any]:
+        slopes, curvatures = self._term.slope_and_curvature(self._locate(mean), sigma * self._length, self._out)
+        first, second = self._out
+        np.multiply(slopes, self._weights, first)
+        np.multiply(curvatures, self._weights, second)
+        if self._direct:
+            return first, second
+        return self._linear.transpose_apply(first), self._linear.gram_diagonal(second)
 
 
 def _quadratic_diagonal(problem: Composite) -> Vector:

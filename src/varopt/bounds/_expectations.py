@@ -25,17 +25,15 @@ _QUADRATURE_PIECE = 1 << 18  # numbers of a temporary
 class Expectations(NamedTuple):
     """Expectation and derivatives of every row."""
 
-    value: Vector | None  # None where it was not asked for
+    value: Vector
     first: Vector  # derivatives in the mean
     second: Vector
     sigma: Vector | None = None  # derivative in s; None where it is s times the second derivative
     gap: Vector | None = None  # expectation minus value at the mean, where it comes for free
 
 
-def closed_form_rows(term: PiecewisePolynomial, mean: Vector, sigma: Vector, *, value: bool = True) -> Expectations:
+def closed_form_rows(term: PiecewisePolynomial, mean: Vector, sigma: Vector) -> Expectations:
     """Gaussian rows, or a quadratic under any noise: only mean and variance matter then."""
-    if not value:
-        return Expectations(None, *term.slope_and_curvature(mean, sigma))
     return Expectations(*term.derivatives(mean, sigma))
 
 

@@ -46,8 +46,9 @@ def bound(f: Any, family: Family, *, method: str | None = None, **options: Any) 
     **options
         Of quadrature: ``nodes``, the Gauss nodes of each panel (24 for rows; 20, 10, 5 in a product rule over 2, 3, 4).
 
-        Of sampling: ``samples`` (4096); ``seed``; ``estimator``, "score" or "reparameterized" (of lower variance, for
-        continuous f); ``antithetic``; ``quasi``, scrambled Sobol points in 16 independent replicates.
+        Of sampling: ``samples`` (4096); ``seed``; ``estimator``, "score" (the default where the family has one) or
+        "reparameterized" (of lower variance, for continuous f); ``antithetic``; ``quasi``, scrambled Sobol points in
+        16 independent replicates.
 
         Of callables: ``vectorized``, where f takes all points at once, an array of shape (points, coordinates); and
         ``gradient``, a function that returns the gradient of f, for the reparameterised estimator.

@@ -50,8 +50,8 @@ class BoundNoise(Protocol):
         """By how much the average of the quadratic exceeds its value at the mean."""
         ...
 
-    def expectations(self, block: int, rows: Rows, z: Vector, s: Any, value: bool = True) -> Expectations:
-        """Expectations of the rows of a block around z, with derivatives; perhaps these alone."""
+    def expectations(self, block: int, rows: Rows, z: Vector, s: Any) -> Expectations:
+        """Expectations of the rows of a block around z, with derivatives."""
         ...
 
 
@@ -83,9 +83,9 @@ class RowNoise:
         """Zero: a quadratic of x has no noise."""
         return 0.0
 
-    def expectations(self, block: int, rows: Rows, z: Vector, s: Any, value: bool = True) -> Expectations:
+    def expectations(self, block: int, rows: Rows, z: Vector, s: Any) -> Expectations:
         """In closed form."""
-        return closed_form_rows(rows.term, z, s, value=value)
+        return closed_form_rows(rows.term, z, s)
 
 
 @dataclass(frozen=True)
@@ -120,11 +120,13 @@ def _spread(problem: Composite, factor: Vector) -> float:
     if problem.is_multiplied and problem.hessian is not None and factor.ndim < 2:
         return float(np.sum(problem.hessian.diagonal() * factor**2))
     total = sum((float(r.curvature @ r.linear.row_variance(factor)) for r in problem.squares), 0.0)
-    if problem.matrix is None:
-        return total
     if factor.ndim < 2:
-        return total + float(np.sum(problem.matrix.diagonal() * factor**2))
-    return total + float(np.sum(factor * np.asarray(problem.matrix @ factor)))
+        diagonals = [form.curvature.diagonal for form in problem.forms]
+        diagonals += [] if problem.matrix is None else [problem.matrix.diagonal()]
+        return total + float(sum(np.sum(diagonal * factor**2) for diagonal in diagonals))
+    matrices = [form.curvature.matrix() for form in problem.forms]
+    matrices += [] if problem.matrix is None else [problem.matrix]
+    return total + float(sum(np.sum(factor * np.asarray(matrix @ factor)) for matrix in matrices))
 
 
 # -- The noise of a family --------------------------------------------------------------------------------------------
@@ -165,11 +167,11 @@ class FamilyNoise:
         own = form.curvature.of_columns(c.part)
         return 0.0 if own is None else 0.5 * float(np.sum(c.factor * (own.matrix() @ c.factor)))
 
-    def expectations(self, block: int, rows: Rows, z: Vector, s: Any, value: bool = True) -> Expectations:
+    def expectations(self, block: int, rows: Rows, z: Vector, s: Any) -> Expectations:
         """In closed form, or by the quadrature of the block's rules."""
         rule = self.rules[block]
         if rule is None:
-            return closed_form_rows(rows.term, z, s, value=value)
+            return closed_form_rows(rows.term, z, s)
         if len(rule) == 1:
             return quadrature_rows(rows.term, z, s, rule[0][0], self.nodes)
         whole = [np.empty(z.shape) for _ in Expectations._fields]

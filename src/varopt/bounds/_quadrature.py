@@ -88,9 +88,7 @@ def product_rule_bound(target: Target, nodes: int | None) -> Bound:
         weights = np.repeat(weights, copies) * np.tile(mass, rows)
         kept = weights > _NEGLIGIBLE * weights.max()
         points, weights = points[kept], weights[kept]
-    no_score = not all(c.family.has_score for c in target.components)
-    estimator = "reparameterized" if no_score and not discrete and target.gradients is not None else "score"
-    return PointsBound(target, "quadrature", points, weights / weights.sum(), 0, estimator)
+    return PointsBound(target, "quadrature", points, weights / weights.sum(), 0, target.estimator)
 
 
 def _component_rule(c: Component, dimensions: int, nodes: int) -> tuple[Vector, Vector]:

@@ -25,7 +25,7 @@ class SamplingOptions:
 
     samples: Any = 4096
     seed: Any = None
-    estimator: str = "score"
+    estimator: str | None = None  # what there is: the score, else the gradient of f
     antithetic: bool = False
     quasi: bool = False
 
@@ -33,7 +33,7 @@ class SamplingOptions:
         n = self.samples
         if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 2:
             raise ValueError(f"samples must be an integer of at least 2; got {n!r}.")
-        if self.estimator not in _ESTIMATORS:
+        if self.estimator is not None and self.estimator not in _ESTIMATORS:
             raise ValueError(f"estimator must be 'score' or 'reparameterized'; got {self.estimator!r}.")
         for name in ("antithetic", "quasi"):
             if not isinstance(getattr(self, name), (bool, np.bool_)):
@@ -64,7 +64,7 @@ def sampled_bound(target: Target, options: SamplingOptions) -> PointsBound:
         if options.antithetic:
             unit = 2
             points = np.stack([points[: n // 2], points[n // 2 :]], axis=1).reshape(n, -1)  # pairs side by side
-    return PointsBound(target, "sampled", target.reorder(points), None, unit, options.estimator)
+    return PointsBound(target, "sampled", target.reorder(points), None, unit, options.estimator or target.estimator)
 
 
 def _quasi_random(target: Target, per_replicate: int, seed: Any) -> NDArray[np.float64]:

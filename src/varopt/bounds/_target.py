@@ -64,6 +64,13 @@ class Target:
         """Number of coordinates."""
         return int(self.components[-1].part.stop)
 
+    @property
+    def estimator(self) -> str:
+        """How gradients are had of points: by the score where there is one, else by the gradient of f."""
+        if self.gradients is None or any(c.is_discrete or c.is_own for c in self.components):
+            return "score"
+        return "score" if all(c.family.has_score for c in self.components) else "reparameterized"
+
     def reorder(self, samples: Vector) -> Vector:
         """Points in the order of the function from points in the order of the family."""
         return samples if self.layout is None else self.layout.reorder(samples)
@@ -94,6 +101,9 @@ class Target:
         known = objective.curvature
         if known.is_convex if wanted is Curvature.CONVEX else known.is_concave:
             return Verdict(True, f"Theorem 1: f is {wanted.description} and the family is expectation affine")
+        if known.is_convex or known.is_concave:  # the other of the two
+            other = Curvature.CONCAVE if wanted is Curvature.CONVEX else Curvature.CONVEX
+            return Verdict(False, f"f is {other.description}, and so is its bound: see E.{other.description}")
         return Verdict(False, f"f is {known.description}: see f.explain()")
 
 

@@ -37,8 +37,15 @@ from varopt._verified import (
     inverse_size,
     smallest_eigenvalue_bound,
 )
-from varopt.certificates._dual_point import DualQuadratic, DualRows
-from varopt.certificates._enclosure import AT_ONCE, Norms, annihilates, entries_times, transposed
+from varopt.certificates.enclosures import (
+    AT_ONCE,
+    DualQuadratic,
+    DualRows,
+    Norms,
+    annihilates,
+    entries_times,
+    transposed,
+)
 from varopt.model.maps import as_map
 
 __all__ = ["ENOUGH", "PLENTY", "Balance", "DualMove", "NoProof", "Private"]
@@ -203,9 +210,11 @@ class Balance:
         dear = np.flatnonzero(cost > _DEAR * sum((_products(r, v) for r, v in pairs), TINY))
         few = np.flatnonzero(cost > 4.0 * max(float(cost.mean()), TINY))
         few = few if few.size <= 4 < self.size else few[:0]
-        chosen = np.union1d(few, dear) if dear.size * sum(v.size for v in duals) <= _EXTENDED else few
-        if not chosen.size:
+        if dear.size * sum(v.size for v in duals) > _EXTENDED:
+            dear = dear[:0]
+        if not few.size and not dear.size:
             return residual
+        chosen = np.union1d(few, dear)
         middle, radius = residual.middle.copy(), residual.radius.copy()
         for start in range(0, chosen.size, FEW_COLUMNS):
             part = chosen[start : start + FEW_COLUMNS]
@@ -243,7 +252,7 @@ class Balance:
         """Moves that balance some equations exactly and leave others as they are, and what all of them come to."""
         if core.size > _LARGEST:
             raise NoProof(f"{core.size} equations are too many to be solved with proof; at most {_LARGEST} are.")
-        columns = np.union1d(core, still)
+        columns = np.union1d(core, still) if still.size else core
         chosen, room, wide = self._candidates(duals, private, core, columns)
         if still.size:
             other = np.searchsorted(columns, still)

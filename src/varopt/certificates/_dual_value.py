@@ -20,9 +20,7 @@ from varopt._clock import TimeUp, tick
 from varopt._linalg import solve_definite
 from varopt._verified import SLACK, TINY, UNIT, Ball, dot, down, total
 from varopt.certificates._balance import ENOUGH, PLENTY, Balance, DualMove, NoProof
-from varopt.certificates._conjugate import conjugate_above
-from varopt.certificates._dual_point import DualQuadratic, DualRows
-from varopt.certificates._enclosure import Norms, NotEnclosed
+from varopt.certificates.enclosures import DualQuadratic, DualRows, Norms, NotEnclosed, conjugate_above
 
 __all__ = ["Proof", "verified_lower"]
 
@@ -30,6 +28,8 @@ Vector = NDArray[np.float64]
 
 _SMALL = 1 << 25  # operations that an interior point of our own may take
 _LEAST = 1e-14  # share of another dual point that is mixed in first
+_DEAR = 1e-14  # relative rounding of the dual value beyond which it is added up row by row
+_LARGE, _FEW_DIGITS = 1 << 14, 1e-12  # the same where there are more rows
 _MANY = 16  # coordinates without room that are solved for together
 _LITTLE = 1e-6  # share of one that is only guessed that is mixed in last
 
@@ -230,7 +230,33 @@ def _value(balance: Balance, duals: list[Vector], residual: Ball, corrections: l
     along, error = dot(residual.middle, balance.x)
     error += float(residual.radius @ np.abs(balance.x))
     lost = (c.cost if c.rows is None else _lost(c, c.rows, duals[c.block]) for c in corrections)
-    parts = [np.array([balance.base, along, *(-cost for cost in lost)])]
+    parts = [balance.base, along, *(-cost for cost in lost)]
+    value, rounding = _summed(balance, duals, parts)
+    if rounding > (_DEAR if sum(v.size for v in duals) < _LARGE else _FEW_DIGITS) * abs(value):
+        value, rounding = _summed_in_one(balance, duals, parts)
+    error += rounding
+    lower = value - error * SLACK
+    if not math.isfinite(lower):
+        raise NoProof("numbers overflow.")
+    return float(down(lower))
+
+
+def _summed(balance: Balance, duals: list[Vector], parts: list[float]) -> tuple[float, float]:
+    """Numbers, and the dual values of all rows, added up block by block; and a bound of the error."""
+    parts, error = list(parts), 0.0
+    for r, v in zip(balance.rows, duals, strict=True):
+        above = conjugate_above(r.term, np.asarray(r.weights, dtype=np.float64), v)
+        value, lost = dot(v, r.offset)
+        cost, more = total(above) if above.any() else (0.0, 0.0)
+        parts += [value, -cost]
+        error += lost + more
+    value, rounding = total(np.array(parts))
+    return value, (error + rounding) * SLACK
+
+
+def _summed_in_one(balance: Balance, duals: list[Vector], numbers: list[float]) -> tuple[float, float]:
+    """The same in extended precision, row by row: what cancels there is not lost."""
+    parts = [np.array(numbers)]
     sizes = float(np.abs(parts[0]).sum()) * SLACK
     for r, v in zip(balance.rows, duals, strict=True):
         above = conjugate_above(r.term, np.asarray(r.weights, dtype=np.float64), v)
@@ -238,11 +264,7 @@ def _value(balance: Balance, duals: list[Vector], residual: Ball, corrections: l
         sizes += 2.0 * float(np.abs(v) @ np.abs(r.offset) + np.abs(above).sum()) * SLACK
     whole = np.concatenate([np.asarray(p, dtype=np.longdouble) for p in parts])
     value, rounding = total(whole, sizes)
-    error += rounding + 4.0 * float(np.finfo(np.longdouble).eps) * sizes + TINY * whole.size
-    lower = value - error * SLACK
-    if not math.isfinite(lower):
-        raise NoProof("numbers overflow.")
-    return float(down(lower))
+    return value, rounding + 4.0 * float(np.finfo(np.longdouble).eps) * sizes + TINY * whole.size
 
 
 def _lost(c: DualMove, r: DualRows, dual: Vector) -> float:

@@ -22,9 +22,8 @@ import scipy.linalg
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from varopt._verified import SLACK, UNIT, Ball, dot
-from varopt.certificates._enclosure import NotEnclosed, coordinates, transposed
-from varopt.certificates._value import applied
+from varopt._verified import SLACK, UNIT, Ball, dot, is_double
+from varopt.certificates.enclosures import NotEnclosed, applied, coordinates, transposed
 from varopt.composite import Composite, composite
 from varopt.model import Objective
 from varopt.model.blocks import AffineBlock
@@ -173,9 +172,9 @@ def entries_of(linear: Map) -> tuple[Vector, Vector, bool]:
     if isinstance(linear, HStack):
         return _stacked(linear)
     if isinstance(linear, (Difference, Matrix, Sparse, Selection)):
-        dense = np.asarray(linear.dense())
-        if dense.dtype.itemsize > 8:
+        if isinstance(linear, (Matrix, Sparse)) and not is_double(linear.array):
             raise Undecided
+        dense = np.asarray(linear.dense())
         return np.ones(1), dense.astype(np.float64), True
     raise Undecided
 

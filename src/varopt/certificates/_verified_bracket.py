@@ -12,11 +12,21 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from varopt._verified import SLACK, UNIT, Ball, dot, down, exact_sum, total, up
-from varopt.certificates._dual_point import DualQuadratic, DualRows
+from varopt._verified import SLACK, UNIT, Ball, dot, down, exact_sum, is_double, total, up
+from varopt.certificates._direct import direct_lower, has_own_rows
 from varopt.certificates._dual_value import Proof, verified_lower
-from varopt.certificates._enclosure import Norms, NotEnclosed, coordinates, entries, transposed
-from varopt.certificates._value import applied, enclosed_terms, enclosed_value
+from varopt.certificates.enclosures import (
+    DualQuadratic,
+    DualRows,
+    Norms,
+    NotEnclosed,
+    applied,
+    coordinates,
+    enclosed_terms,
+    enclosed_value,
+    entries,
+    transposed,
+)
 from varopt.composite import Groups, QuadraticForm, Rows, composite
 from varopt.model import Objective
 from varopt.model.blocks import AffineBlock, Block, TermBlock
@@ -32,6 +42,7 @@ ROUNDING = "rounding, which could not be enclosed, has changed the bounds by les
 _INWARD = 1e-11  # share of its ball by which a dual is moved inwards: room for what rounding leaves, at that price
 _FAINT = 1e-250  # weights of norms below which rounding of their squares is no longer relative
 _FEW_ENTRIES = 1 << 14  # of a map, up to which it is made a matrix
+_CLOSE = 1e-12  # relative gap that is close enough for small problems, where the tolerance is wider
 _RESTS = 1e-11  # share of the largest coordinate by which one that rests may be off its knot
 
 
@@ -60,6 +71,7 @@ class Verifier:
         self.objective, self.x = objective, x
         self._radius, self._error = radius, error
         self._norms: Norms = {}
+        self._allowed = 0.0  # error of the value that does not matter
 
     @cached_property
     def _parts(self) -> _Parts:
@@ -69,12 +81,16 @@ class Verifier:
         line = Ball(parts.vector.middle, (parts.vector.radius + self._radius) * SLACK)
         return parts._replace(vector=line, error=(parts.error + self._error) * SLACK)
 
+    @property
+    def _is_small(self) -> bool:
+        return sum(r.linear.shape[0] for r in self._parts.rows) * self.x.size <= _FEW_ENTRIES
+
     @cached_property
     def value(self) -> tuple[float, float]:
         """The value at x, and what its rounding is below; infinite where that is not known."""
         with np.errstate(all="ignore"):
             try:
-                return _value(self._parts, self.x, self._norms)
+                return _value(self._parts, self.x, self._norms, self._allowed)
             except NotEnclosed:
                 return math.nan, math.inf
 
@@ -97,14 +113,22 @@ class Verifier:
         gap : float
             Corrections of the dual are tried until the gap is no wider; by default the first will do.
         """
+        self._allowed = gap / 16.0 if math.isfinite(gap) else 0.0
         with np.errstate(all="ignore"):
             try:
-                parts = _with_dual(self._parts, self.x, dual, self._norms)
-                enough = self.value[0] - gap
-                lower, why = _lower(parts, self.x, dual, self._norms, enough)
+                lower, why = _directly(self._parts, self.x, dual, self._norms), ""
+                parts = None if lower > -math.inf else _with_dual(self._parts, self.x, dual, self._norms)
+                for r in parts.rows if parts is not None else ():
+                    r.gradient(r.clipped(r.dual), self._norms)  # which finds the lengths of columns, for the value too
+                value, error = self.value
+                # Of small problems it costs little to look for a closer bound.
+                close = min(gap, _CLOSE * abs(value)) if self._is_small and math.isfinite(gap) else gap
+                if lower < value - close or parts is not None:
+                    parts = _with_dual(self._parts, self.x, dual, self._norms) if parts is None else parts
+                    proof = _lower(parts, self.x, dual, self._norms, value - gap)
+                    lower, why = max(lower, proof.lower), "" if lower > -math.inf else proof.reason
             except NotEnclosed as reason:
                 return Verified(-math.inf, math.inf, str(reason))
-        value, error = self.value
         upper = float(up(value + error)) if math.isfinite(error) else math.inf
         return Verified(lower, upper, why or ("" if upper < math.inf else "numbers overflow."))
 
@@ -124,8 +148,8 @@ def _plain(r: Rows) -> Rows:
     return r if matrix.radius.any() else Rows(Matrix(matrix.middle), r.offset, r.term, r.weights)
 
 
-def _value(parts: _Parts, x: Vector, norms: Norms) -> tuple[float, float]:
-    value, spread = enclosed_value(parts.rows, parts.vector, parts.scalar, x, parts.quadratics, norms)
+def _value(parts: _Parts, x: Vector, norms: Norms, allowed: float) -> tuple[float, float]:
+    value, spread = enclosed_value(parts.rows, parts.vector, parts.scalar, x, parts.quadratics, norms, allowed)
     for group in parts.groups:
         more, error = _enclosed_norms(group, x)
         value, spread = value + more, spread + error + 2.0 * UNIT * (abs(value) + more)
@@ -186,20 +210,41 @@ def _parts(objective: Objective, x: Vector) -> _Parts:
     return _Parts(rows, quadratics, form.groups, vector, whole, error + rounding, form.rows)
 
 
+def _directly(parts: _Parts, x: Vector, dual: Sequence[Vector | None] | None, norms: Norms) -> float:
+    """What is proved without a correction, where every variable has a row of its own."""
+    if parts.groups or parts.quadratics or (own := has_own_rows(parts.rows, x.size)) is None:
+        return -math.inf
+    given = _given(parts, dual)
+    rows = []
+    for r, u, mine in zip(parts.rows, given, own, strict=True):
+        if not mine:
+            u = r.term.derivative(r.linear.apply(x) + r.offset) if u is None else u
+            r = replace(r, dual=u)
+        rows.append(r)
+    return float(down(direct_lower(rows, own, parts.vector, parts.scalar, norms) - parts.error * SLACK))
+
+
+def _given(parts: _Parts, dual: Sequence[Vector | None] | None) -> list[Vector | None]:
+    """The subgradients that are given, of the rows that count."""
+    known = iter(dual if dual is not None and _fits(parts.given, dual) else ())
+    result = []
+    for given, r in zip(parts.given, parts.rows, strict=True):
+        u = next(known, None) if _has_dual(given) else None
+        if u is not None:
+            if r.offset.size < given.count:
+                u = np.broadcast_to(u, (given.count,))[np.flatnonzero(given.weights)]
+            u = -np.asarray(u) if given.weights.min(initial=0.0) < 0.0 else np.asarray(u)
+        result.append(u)
+    return result
+
+
 def _with_dual(parts: _Parts, x: Vector, dual: Sequence[Vector | None] | None, norms: Norms) -> _Parts:
     """With the subgradients that are given, and derivatives at x of rows that have none."""
-    known = iter(dual if dual is not None and _fits(parts.given, dual) else ())
     rows, unknown = [], []
-    for b, (given, r) in enumerate(zip(parts.given, parts.rows, strict=True)):
-        u = next(known, None) if _has_dual(given) else None
+    for b, (r, u) in enumerate(zip(parts.rows, _given(parts, dual), strict=True)):
         if u is None and r.term.knots:
             unknown.append(b)
-        if u is None:
-            rows.append(replace(r, dual=r.term.derivative(r.linear.apply(x) + r.offset)))
-            continue
-        live = slice(None) if r.offset.size == given.count else np.flatnonzero(given.weights)
-        sign = -1.0 if np.any(given.weights < 0.0) else 1.0
-        rows.append(replace(r, dual=sign * np.broadcast_to(u, (given.count,))[live]))
+        rows.append(replace(r, dual=r.term.derivative(r.linear.apply(x) + r.offset) if u is None else u))
     return _settled(parts._replace(rows=rows), x, unknown, norms)
 
 
@@ -329,7 +374,7 @@ def _quadratic(form: QuadraticForm, x: Vector) -> DualQuadratic:
         raise NotEnclosed(f"the entries of {form.matrix} are not known.")
     matrix, factor = form.matrix.explicit(), 2.0 * form.weight
     if matrix.dtype != np.float64:
-        if matrix.dtype.itemsize > 8 or (matrix.dtype.kind in "iu" and matrix.dtype.itemsize > 4):
+        if not is_double(matrix):
             raise NotEnclosed(f"entries of dtype {matrix.dtype} are not those of double precision.")
         matrix = matrix.astype(np.float64)
     if not _is_symmetric(matrix):

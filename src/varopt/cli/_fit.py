@@ -179,7 +179,7 @@ def _check_folds(folds: int | None, table: DataTable) -> int | None:
 def _cross_validated(estimator: Any, table: DataTable, folds: int) -> dict[str, Any]:
     """The error on rows that a fit did not see, by fold."""
     from sklearn.base import clone
-    from sklearn.metrics import make_scorer, mean_absolute_error, mean_pinball_loss, zero_one_loss
+    from sklearn.metrics import make_scorer, mean_absolute_error, zero_one_loss
     from sklearn.model_selection import KFold, StratifiedKFold, cross_val_score
 
     measure, options = "mean absolute error", {}
@@ -189,7 +189,7 @@ def _cross_validated(estimator: Any, table: DataTable, folds: int) -> dict[str, 
         measure, score = "share of rows classified wrongly", zero_one_loss
         splits = StratifiedKFold(folds, shuffle=True, random_state=0)
     elif hasattr(estimator, "quantile"):
-        measure, score, options = "mean pinball loss", mean_pinball_loss, {"alpha": estimator.quantile}
+        measure, score, options = "mean pinball loss", _pinball, {"quantile": estimator.quantile}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the fit to all rows has told
         errors = cross_val_score(clone(estimator), table.X, table.y, cv=splits, scoring=make_scorer(score, **options))
@@ -205,9 +205,11 @@ def predict(options: argparse.Namespace) -> int:
     file = sys.stdout if options.output is None else options.output.open("w", newline="", encoding="utf-8")
     try:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["prediction"])
-        values = iter(predicted.tolist())
-        writer.writerows([next(values) if kept else ""] for kept in table.kept)  # a line for each row of the data
+        header = ["prediction"] if predicted.ndim == 1 else model.outputs
+        writer.writerow(header)
+        values = iter(predicted.reshape(-1, len(header)).tolist())
+        absent = [""] * len(header)
+        writer.writerows(next(values) if kept else absent for kept in table.kept)  # a line for each row of the data
     finally:
         if options.output is not None:
             file.close()
@@ -234,21 +236,29 @@ def _error(model: FittedModel, y: Any, predicted: Any) -> str:
     if model.classes is not None:
         wrong = float(np.mean(np.asarray(y).astype(str) != predicted.astype(str)))
         return f"{wrong:.2%} of {len(predicted)} rows are classified wrongly."
+    if "quantile" in model.parameters:
+        return f"mean pinball loss {_pinball(y, predicted, model.parameters['quantile']):.6g} over {len(y)} rows."
     return f"mean absolute error {np.mean(np.abs(y - predicted)):.6g} over {len(predicted)} rows."
+
+
+def _pinball(y: Any, predicted: Any, quantile: Any) -> float:
+    """The mean pinball loss, also over several quantiles."""
+    residual = np.asarray(y)[:, None] - np.reshape(predicted, (len(y), -1))
+    return float(np.mean(np.maximum(np.multiply(quantile, residual), np.subtract(quantile, 1.0) * residual)))
 
 
 def _summary(
     model: FittedModel, source: Source, table: DataTable, seconds: float, validated: dict[str, Any] | None
 ) -> str:
     parameters = ", ".join(f"{name}={value}" for name, value in model.parameters.items())
-    dropped = f" ({table.dropped} more lack a value)" if table.dropped else ""
+    dropped = f" ({table.dropped} more {'lacks' if table.dropped == 1 else 'lack'} a value)" if table.dropped else ""
     lines = [
         f"model        {model.model} ({MODELS[model.model].estimator}{', ' + parameters if parameters else ''})",
         f"data         {source.name}: {model.rows} rows{dropped}, {len(model.features)} features, "
         f"target {model.target}",
     ]
     for k, (objective, lower) in enumerate(zip(model.objective, model.lower, strict=True)):
-        which = "" if len(model.objective) == 1 else f" of class {model.classes[k] if model.classes else k}"
+        which = "" if len(model.objective) == 1 else f" of {model.outputs[k]}"
         lines.append(f"objective    {objective:.12g}{which}; the optimum is {bracket_words(lower, objective)}")
     lines += [f"proof        {model.certificate.partition(';')[0]}", f"time         {duration(seconds)}"]
     if validated is not None:
@@ -261,6 +271,8 @@ def _summary(
     zeros = int(np.count_nonzero(coef == 0.0))
     lines += ["", f"coefficients ({coef.size}, {zeros} of them zero)"]
     width = max(len("intercept"), *(len(name) for name in model.features))
+    if len(model.outputs) > 1:
+        lines.append("  " + " " * width + "  " + "  ".join(f"{name:>12}" for name in model.outputs))
     rows = [("intercept", model.intercept), *zip(model.features, coef.T.tolist(), strict=True)]
     order = sorted(rows[1:], key=lambda row: -max(map(abs, row[1])))[:_SHOWN]
     for name, values in [rows[0], *(row for row in rows[1:] if row in order)]:
@@ -297,7 +309,7 @@ def _check_writable(path: Path | None) -> None:
 
 
 def _write_coefficients(model: FittedModel, path: Path) -> None:
-    outputs = ["coefficient"] if len(model.coef) == 1 else [str(c) for c in model.classes or range(len(model.coef))]
+    outputs = ["coefficient"] if len(model.coef) == 1 else model.outputs
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["feature", *outputs])
@@ -326,8 +338,7 @@ def _plot(model: FittedModel, table: DataTable, path: Path) -> None:
     largest = np.argsort(-np.abs(coef).max(axis=0), kind="stable")[:_SHOWN][::-1]
     height = 0.8 / coef.shape[0]
     for k, row in enumerate(coef):
-        label = None if model.classes is None or coef.shape[0] == 1 else str(model.classes[k])
-        left.barh(np.arange(largest.size) + k * height, row[largest], height, label=label)
+        left.barh(np.arange(largest.size) + k * height, row[largest], height, label=model.outputs[k])
     left.set_yticks(np.arange(largest.size), [model.features[i] for i in largest])
     left.axvline(0.0, color="0.5", lw=0.8)
     left.set(title="coefficients" if largest.size == coef.shape[1] else f"the {largest.size} largest coefficients")
@@ -335,7 +346,7 @@ def _plot(model: FittedModel, table: DataTable, path: Path) -> None:
         left.legend()
     decision, y = model.decision(table.X), np.asarray(table.y)
     if model.classes is None:
-        right.plot(y, decision[:, 0], ".", ms=3, alpha=min(1.0, 2000 / y.size))
+        right.plot(y, decision, ".", ms=3, alpha=min(1.0, 2000 / y.size))
         ends = [float(min(y.min(), decision.min())), float(max(y.max(), decision.max()))]
         right.plot(ends, ends, color="0.5", lw=0.8)
         right.set(xlabel=model.target, ylabel="prediction", title="fit")

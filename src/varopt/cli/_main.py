@@ -12,6 +12,7 @@ from pathlib import Path
 
 import varopt
 from varopt.cli._fit import FIT, PREDICT, add_fit, add_predict
+from varopt.cli._report import REPORT, add_report
 from varopt.cli._solve import SOLVE, add_solve
 
 __all__ = ["main"]
@@ -31,6 +32,7 @@ examples:
   varopt fit prices.csv --model quantile --target price --set quantile=0.9 --save p90.json
   varopt predict p90.json tomorrow.csv --output forecast.csv
   varopt solve G22.txt.gz --time-limit 20
+  varopt report run.db --watch                        follow a search in a browser
   varopt bench --suite composite --quick
 
 files:
@@ -109,6 +111,8 @@ def _parser() -> argparse.ArgumentParser:
     add_predict(commands.add_parser("predict", help=text, description=PREDICT, formatter_class=_Manual))
     text = "solve a file of bits: cuts, QUBOs, MAX-SAT"
     add_solve(commands.add_parser("solve", help=text, description=SOLVE, formatter_class=_Manual))
+    text = "make a page of the journal of a search"
+    add_report(commands.add_parser("report", help=text, description=REPORT, formatter_class=_Manual))
     _add_bench(commands)
     return parser
 

@@ -114,15 +114,24 @@ class FittedModel:
             version=varopt.__version__,
         )
 
+    @property
+    def outputs(self) -> list[str]:
+        """What each row of `coef` is for: a class, a quantile, or the prediction."""
+        if len(self.coef) == 1:
+            return ["prediction"]
+        if self.classes is not None:
+            return [f"class {label}" for label in self.classes]
+        return [f"quantile {level:g}" for level in self.parameters["quantile"]]
+
     def decision(self, X: Any) -> Vector:
         """``X w + b``, a column for each output."""
         return np.asarray(X @ np.array(self.coef).T + np.array(self.intercept))
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The prediction for each row."""
+        """The prediction for each row; a column for each quantile where there are several."""
         values = self.decision(X)
         if self.classes is None:
-            return values[:, 0]
+            return values[:, 0] if values.shape[1] == 1 else values
         index = (values[:, 0] > 0.0).astype(np.intp) if values.shape[1] == 1 else np.argmax(values, axis=1)
         return np.asarray(np.array(self.classes)[index])
 

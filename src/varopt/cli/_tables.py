@@ -138,10 +138,10 @@ class Source:
 
     @cached_property
     def delimiter(self) -> str:
-        """What the first line is separated by most: a comma, a semicolon or a tab."""
-        first = self.text.partition("\n")[0]
-        candidates = ";\t" if self.decimal == "," else ",;\t"
-        return max(candidates, key=first.count)
+        """What the first line is separated by most, outside quotes: a comma, a semicolon or a tab."""
+        first = re.sub(r'"[^"]*"', "", self.text.partition("\n")[0])
+        unlike_decimals = self.decimal == "," and (";" in first or "\t" in first)
+        return max(";\t" if unlike_decimals else ",;\t", key=first.count)
 
     @cached_property
     def columns(self) -> list[str]:
@@ -169,8 +169,28 @@ class Source:
         if self.header:
             next(reader, None)
         for row in reader:
+            if any(cell.strip() for cell in row[len(self.columns) :]):
+                raise ValueError(self._too_long(reader.line_num, row))
             if row:
                 yield reader.line_num, row
+
+    def _too_long(self, line: int, row: list[str]) -> str:
+        """What to say of a row with more cells than there are columns."""
+        hint = "Put text that holds the separator in quotes."
+        if self.delimiter == "," and len(row) > 1.5 * len(self.columns):
+            hint = (
+                "Decimal commas cannot be told from commas between cells: separate the cells by semicolons, or put "
+                "them in quotes, and say --decimal ,"
+            )
+        return f"{self.name}, line {line}: there are {len(row)} cells, and {len(self.columns)} columns. {hint}"
+
+    @property
+    def _ragged(self) -> bool:
+        """Whether some line has more separators than it takes; they may stand in quotes, or before nothing."""
+        content = np.frombuffer(self.text.encode(), dtype=np.uint8)
+        ends = np.append(np.flatnonzero(content == ord("\n")), content.size)
+        before = np.searchsorted(np.flatnonzero(content == ord(self.delimiter)), ends)
+        return bool(np.any(np.diff(before, prepend=0) >= len(self.columns)))
 
     def numbers(self, chosen: list[str]) -> Vector:
         """Columns of numbers; NaN where there is no value, if these are to be dropped or filled."""
@@ -192,7 +212,7 @@ class Source:
 
     def _fast_numbers(self, chosen: list[str]) -> Vector | None:
         """C reads all at once, pyarrow's where it is installed and there is much to read; None where it stumbles."""
-        if self.decimal != ".":
+        if self.decimal != "." or self._ragged:
             return None
         large = len(self.content) > _LARGE and importlib.util.find_spec("pyarrow") is not None
         with warnings.catch_warnings():
@@ -289,6 +309,10 @@ def read_table(
     for name in [*(features or []), *drop, *([target] if target else [])]:
         if name not in names:
             raise ValueError(f"{source.name}: there is no column {name!r}; the columns are {_listed(names)}.")
+    if features and target in features:
+        raise ValueError(f"{source.name}: column {target!r} is the target; it cannot be a feature as well.")
+    if features and (twice := [name for name in features if features.count(name) > 1]):
+        raise ValueError(f"{source.name}: column {twice[0]!r} is named twice among the features.")
     chosen = list(features) if features else [name for name in names if name != target and name not in drop]
     if not chosen:
         raise ValueError(f"{source.name}: no feature is left; the columns are {_listed(names)}.")

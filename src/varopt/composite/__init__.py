@@ -9,6 +9,7 @@ from varopt.composite._quadratic_form import QuadraticForm
 from varopt.composite._restriction import Restriction, restricted
 from varopt.composite._rows import Rows, single_variables
 from varopt.composite._separable import Balls, Kinks, ridge_form, scaled_gap, separable_kinks
+from varopt.composite._shared_matrix import SharedMatrix, shared_matrix
 
 __all__ = [
     "Balls",
@@ -21,6 +22,7 @@ __all__ = [
     "QuadraticForm",
     "Restriction",
     "Rows",
+    "SharedMatrix",
     "as_dense",
     "bounded",
     "columns_of",
@@ -32,6 +34,7 @@ __all__ = [
     "rows_of",
     "scaled_gap",
     "separable_kinks",
+    "shared_matrix",
     "shared_rows",
     "sharing",
     "single_variables",

@@ -18,6 +18,7 @@ from varopt.composite._rows import Rows
 from varopt.model import Objective
 from varopt.model.blocks import AffineBlock, Block, NormBlock, QuadraticBlock, TermBlock
 from varopt.model.maps import Map, products_are_kept
+from varopt.terms import abs_
 
 __all__ = ["NotComposite", "composite", "rows_of", "shared_rows", "sharing"]
 
@@ -71,7 +72,11 @@ def composite(objective: Objective, *, multiplied: bool = True, blocks: Sequence
                 smooth = start.freeze([part.offset], [np.zeros(part.count, dtype=bool)])
                 matrix, vector, scalar = smooth.matrix, smooth.vector, smooth.scalar
         elif isinstance(block, NormBlock):
-            groups.append(groups_of(*_affine(block, variables), block.groups, block.weights))
+            norms = groups_of(*_affine(block, variables), block.groups, block.weights)
+            if np.all(norms.sizes == 1):  # absolute values
+                rows.append(Rows(norms.linear, norms.offset, abs_(), norms.weights))
+            else:
+                groups.append(norms)
         else:
             raise NotComposite(f"{block.describe()} is no piecewise linear-quadratic term of an affine map.")
     vector = vector if vector.any() else np.broadcast_to(0.0, (size,))  # zeros in no memory

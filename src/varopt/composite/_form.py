@@ -156,6 +156,13 @@ class Composite:
             return self.quadratic_and_gradient(x)[1]
         return self.gradient_at_zero if self.hessian is None else np.asarray(self.gradient_at_zero + self.hessian @ x)
 
+    def gradient_function(self) -> Callable[[Vector], Vector]:
+        """`quadratic_gradient` for many calls, each of which writes over what the last returned."""
+        if self._as_squares or not isinstance(self.hessian, np.ndarray):
+            return lambda x: np.array(self.quadratic_gradient(x))
+        matrix, start, out = self.hessian, self.gradient_at_zero, np.empty(self.size)
+        return lambda x: np.add(matrix.dot(x, out), start, out)
+
     def quadratic_and_gradient(self, x: Vector) -> tuple[float, Vector]:
         """Value and gradient of the smooth part, which share their products; the gradient is not to be written to."""
         if self._as_squares:
@@ -179,7 +186,7 @@ class Composite:
         cheap = not self.is_multiplied or all(r.single is not None for r in self.squares)
         return bool(self.forms) or (bool(self.squares) and cheap)
 
-    @property
+    @cached_property
     def _explicit(self) -> Composite:
         """What of the quadratic is no square."""
         return Composite(self.matrix, self.vector, self.scalar, ())

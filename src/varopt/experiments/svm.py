@@ -12,11 +12,14 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 import varopt as vo
+from varopt.bounds import MovingBound, PointNoise
+from varopt.composite import composite
 from varopt.experiments import problems, rivals
 from varopt.experiments._measure import Race, timed
 from varopt.experiments._tasks import Experiment, ExperimentTask, Plan, Row
 from varopt.experiments.report import Agreement, Column, Section, number
 from varopt.experiments.statistics import Growth, growth, mean, opposite, ratio
+from varopt.model import as_objective
 
 __all__ = ["SupportVectors"]
 
@@ -350,16 +353,12 @@ def _newton(problem: problems.KernelMachine, h: float) -> dict[str, Any]:
 
 
 def _gradient_seconds(problem: problems.KernelMachine, method: str) -> float:
-    """Of one value and gradient of the smoothed objective at the common start, at the paper's first smoothing."""
-    f = problem.objective()
-
-    def ours() -> Any:
-        E = vo.bound(f, vo.Gaussian(problem.start, math.sqrt(1e-3)))
-        return E.value, np.asarray(E.gradient)
-
-    huber = partial(rivals.huber_objective, problem.K, problem.y, problem.cost, problem.start, 10.0)
-    run: Callable[[], Any] = ours if method == OURS else huber
-    return min(timed(run)[1] for _ in range(GRADIENTS))
+    """Of one value and gradient, as the descents ask for them, around the common start at the first smoothing."""
+    form = composite(as_objective(problem.objective()))
+    ours = MovingBound(form, PointNoise.of(form, 1.0)).value_and_gradient
+    huber = partial(rivals.huber_objective, problem.K, problem.y, problem.cost)
+    smoothed = partial(ours, sigma=math.sqrt(1e-3)) if method == OURS else partial(huber, h=10.0)
+    return min(timed(partial(smoothed, problem.start))[1] for _ in range(GRADIENTS))
 
 
 def _race(problem: problems.KernelMachine, method: str, target: float, budget: int) -> tuple[float | None, float, int]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
@@ -16,6 +17,7 @@ from varopt.search import Box, Choice, Dimension, Integer, Search, Space
 
 __all__ = ["VariationalSampler"]
 
+CONSTRAINTS = "constraints"  # Optuna's name for them
 _FINISHED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
 
 
@@ -35,12 +37,16 @@ class VariationalSampler(BaseSampler):
         For parameters that not all trials have, and for the first trial; random by default.
     budget : int, optional
         About how many trials there will be: up to 500, the first of them are proposed by a model of the objective.
+    constraints_func : callable, optional
+        From a finished trial to a sequence of numbers, each at most zero where a constraint holds, as for Optuna's own
+        samplers. Constraints that trials set themselves are used as well.
 
     Notes
     -----
-    The sampler keeps nothing in the storage. A process learns from all finished trials of the study, whoever ran them:
-    those that were there before are told as points from elsewhere. Failed trials rank last; a pruned one counts with
-    its last intermediate value. Parameters under a condition go to `independent_sampler`.
+    Studies may have several directions: `study.best_trials` is then the front that is sought. Of the storage the
+    sampler uses nothing but Optuna's attribute for constraints. A process learns from all finished trials of the study,
+    whoever ran them: those that were there before are told as points from elsewhere. Failed trials rank last; a pruned
+    one counts with its last intermediate value. Parameters under a condition go to `independent_sampler`.
 
     Examples
     --------
@@ -56,12 +62,15 @@ class VariationalSampler(BaseSampler):
     def __init__(
         self, *, method: str = "auto", seed: int | None = None, population: int | None = None,
         independent_sampler: BaseSampler | None = None, budget: int | None = 200,
+        constraints_func: Callable[[FrozenTrial], Sequence[float]] | None = None,
     ) -> None:  # fmt: skip
+        self._constraints_func = constraints_func
         self._options: dict[str, Any] = {"method": method, "seed": seed, "population": population, "budget": budget}
         self._independent = RandomSampler(seed=seed) if independent_sampler is None else independent_sampler
         self._intersection = IntersectionSearchSpace(include_pruned=True)
         self._lock = threading.RLock()
         self._space: dict[str, BaseDistribution] = {}
+        self._about: Any = None  # space, directions and number of constraints of the search
         self._search: Search | None = None
         self._told: set[int] = set()
 
@@ -85,16 +94,19 @@ class VariationalSampler(BaseSampler):
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
         """Values for the parameters of `search_space`, after learning from what was finished meanwhile."""
-        self._raise_error_if_multi_objective(study)
         space = {name: distribution for name, distribution in search_space.items() if not distribution.single()}
         if not space:
             return {}
         with self._lock:
-            if self._search is None or space != self._space:
-                maximize = study.direction == StudyDirection.MAXIMIZE
+            maximize = [direction == StudyDirection.MAXIMIZE for direction in study.directions]
+            about = (dict(space), maximize, self._count(study))
+            if self._search is None or about != self._about:
                 parts = {name: _dimension(distribution) for name, distribution in space.items()}
-                self._search = Search(Space(parts), asynchronous=True, maximize=maximize, **self._options)
-                self._space, self._told = dict(space), set()
+                self._search = Search(
+                    Space(parts), asynchronous=True, maximize=maximize, objectives=len(maximize),
+                    constraints=about[2], **self._options,
+                )  # fmt: skip
+                self._space, self._about, self._told = dict(space), about, set()
             self._learn(study)
             self._search.reseed(self._search.seed, trial.number)
             (point,) = self._search.ask(1)
@@ -104,8 +116,25 @@ class VariationalSampler(BaseSampler):
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
         """A value for a parameter that not all trials have."""
-        self._raise_error_if_multi_objective(study)
         return self._independent.sample_independent(study, trial, param_name, param_distribution)
+
+    def after_trial(self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None) -> None:
+        """Ask for the constraints of a trial, and keep them where Optuna looks for them."""
+        if self._constraints_func is not None and state in (TrialState.COMPLETE, TrialState.PRUNED):
+            found: tuple[float, ...] | None = None
+            try:
+                found = tuple(map(float, self._constraints_func(trial)))
+                if any(math.isnan(number) for number in found):
+                    found = None
+                    raise ValueError("constraints_func must not give NaN.")
+            finally:
+                study._storage.set_trial_system_attr(trial._trial_id, CONSTRAINTS, found)
+        self._independent.after_trial(study, trial, state, values)
+
+    def _count(self, study: Study) -> int:
+        """How many constraints trials have."""
+        trials = study.get_trials(deepcopy=False, states=_FINISHED)
+        return max((len(_constraints(trial)) for trial in trials), default=0)
 
     def _learn(self, study: Study) -> None:
         """Tell the search about finished trials that have all of its parameters, within their ranges."""
@@ -117,7 +146,25 @@ class VariationalSampler(BaseSampler):
             self._told.add(trial.number)
             point = _internal(self._space, trial.params)
             if point is not None:
-                self._search.tell([point], [_value(trial)])
+                self._search.tell([point], [_numbers(trial, self._about[2])])
+
+
+def _constraints(trial: FrozenTrial) -> tuple[float, ...]:
+    """What a trial's constraints came to: of a function of the sampler's, or as the trial set them one by one."""
+    found = trial.system_attrs.get(CONSTRAINTS)
+    if found is not None:
+        return tuple(found)
+    own = sorted((key, value) for key, value in trial.system_attrs.items() if key.startswith(f"{CONSTRAINTS}:"))
+    return tuple(float(value) for _, value in own)
+
+
+def _numbers(trial: FrozenTrial, constraints: int) -> Any:
+    """Objectives and constraints, or ``None`` where some are missing."""
+    values = [_value(trial)] if trial.values is None or len(trial.values) == 1 else trial.values
+    found = _constraints(trial) if constraints else ()
+    if any(value is None for value in values) or len(found) != constraints:
+        return None
+    return values[0] if len(values) == 1 and not constraints else [*values, *found]
 
 
 def _value(trial: FrozenTrial) -> float | None:

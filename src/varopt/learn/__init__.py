@@ -15,26 +15,46 @@ from varopt.learn._certify import certify
 from varopt.learn._classification import CompositeClassifier, LinearSVC
 from varopt.learn._huber import HuberRegressor
 from varopt.learn._inference import Inference, JointTest, inference
+from varopt.learn._intervals import ConformalIntervals
 from varopt.learn._kernel import SVC, SVR
+from varopt.learn._lassos import (
+    CompositeRegressor,
+    FusedLasso,
+    GeneralizedLasso,
+    GroupLasso,
+    MultiTaskElasticNet,
+    MultiTaskLasso,
+    TrendFilter,
+)
 from varopt.learn._linear import ElasticNet, LADRegressor, Lasso, LinearSVR
 from varopt.learn._nonconvex import RampClassifier, ZeroOneClassifier
-from varopt.learn._paths import ElasticNetCV, FusedLassoCV, LassoCV, LinearSVCCV, QuantileRegressorCV
+from varopt.learn._paths import (
+    ElasticNetCV,
+    FusedLassoCV,
+    GroupLassoCV,
+    HuberRegressorCV,
+    LassoCV,
+    LinearSVCCV,
+    QuantileRegressorCV,
+    TrendFilterCV,
+)
 from varopt.learn._quantile import QuantileRegressor
-from varopt.learn._structured import CompositeRegressor, FusedLasso, GeneralizedLasso, GroupLasso
-from varopt.learn._trend import TrendFilter
 
 __all__ = [
     "SVC",
     "SVR",
     "CompositeClassifier",
     "CompositeRegressor",
+    "ConformalIntervals",
     "ElasticNet",
     "ElasticNetCV",
     "FusedLasso",
     "FusedLassoCV",
     "GeneralizedLasso",
     "GroupLasso",
+    "GroupLassoCV",
     "HuberRegressor",
+    "HuberRegressorCV",
     "Inference",
     "JointTest",
     "LADRegressor",
@@ -43,10 +63,13 @@ __all__ = [
     "LinearSVC",
     "LinearSVCCV",
     "LinearSVR",
+    "MultiTaskElasticNet",
+    "MultiTaskLasso",
     "QuantileRegressor",
     "QuantileRegressorCV",
     "RampClassifier",
     "TrendFilter",
+    "TrendFilterCV",
     "ZeroOneClassifier",
     "certify",
     "inference",

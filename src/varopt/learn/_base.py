@@ -9,7 +9,7 @@ import math
 import sys
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import FrameType
 from typing import Any, NoReturn
@@ -22,10 +22,9 @@ from sklearn.exceptions import ConvergenceWarning
 from varopt.certificates import Certificate
 from varopt.learn._compat import _check_sample_weight, followers, to_numpy, validate_data
 from varopt.learn._constraints import Constrained
+from varopt.learn._data import DataMemory, StoredProblem, StoredRows, solve_together, stored_rows
 from varopt.learn._parameters import BOOLEAN, COUNT, NON_NEGATIVE, POSITIVE, Declared, Rule, parameter
 from varopt.learn._problem import LinearProblem
-from varopt.learn._rows import DataMemory
-from varopt.learn._stored import StoredProblem, StoredRows, solve_together, stored_rows
 from varopt.model import Constraint, Objective, Variable
 from varopt.optimize import Status, minimize
 from varopt.solvers import State
@@ -37,14 +36,14 @@ __all__ = [
     "CertifiedLinear",
     "Clock",
     "Fit",
-    "Line",
+    "Lines",
     "OutOfTime",
     "Solved",
     "frames_of_ours",
 ]
 
 Vector = NDArray[np.float64]
-Line = tuple[Vector, float]  # coefficients and intercept
+Lines = tuple[Vector, Vector]  # coefficients, and intercepts, of many fits, one a row
 
 #: The gap is relative to the objective, but never to less than this share of the objective without a model: an exact
 #: fit has an objective of zero, and no number is accurate relative to zero.
@@ -227,6 +226,10 @@ class Certified(Declared, BaseEstimator):
         multipliers = {c: unit * np.asarray(y) for c, y in (result.multipliers or {}).items()}
         return Solved(value, certificate, max(1, result.nit), result.history["sigma"], values, multipliers=multipliers)
 
+    def _allowed(self, objective: Any, null: float) -> Any:
+        """The gap that an objective may have, or each of many, where that without a model is `null`."""
+        return np.maximum(self.tol * np.maximum(objective, SMALLEST_SHARE * null), _NEGLIGIBLE * null)
+
     def _refuse(self) -> NoReturn:
         raise ValueError(
             f"{type(self).__name__} iterations resulted in non-finite parameter values. The input data may contain"
@@ -245,6 +248,15 @@ class Certified(Declared, BaseEstimator):
             ConvergenceWarning,
             stacklevel=frames_of_ours() + 1,
         )
+
+    def _along(
+        self, path: Sequence[Mapping[str, float]], data: tuple[Any, Any, Vector], memory: DataMemory, clock: Clock
+    ) -> Lines | None:
+        """Coefficients and intercepts for all settings of a path, where they come cheaper together; else None.
+
+        They are NaN for settings that have to be fitted on their own, and after the end of the time.
+        """
+        return None
 
     def _keep(self, X: Any, arrays: dict[str, Any]) -> None:
         """Set fitted attributes, in the namespace and on the device of X."""
@@ -333,7 +345,8 @@ class CertifiedLinear(Constrained, Certified):
                 unit = result.state.unit if result.state else 1.0
                 wanted = self.tol * max(abs(result.fun), unit)
                 self._warn(result.fun, result.gap, wanted, result.status, False)
-            values = {variable: result[variable] for variable in result.slices}
+            host = replace(result, place=None)
+            values = {variable: host[variable] for variable in result.slices}
             steps, path = max(1, result.nit), result.history["sigma"]
             solved = Solved(result.fun, result.certificate, steps, path, values, result.passes)
             fits.append(self._fit(problem, solved, 0.0))
@@ -350,15 +363,6 @@ class CertifiedLinear(Constrained, Certified):
             return [None] * count
         intercepts = np.broadcast_to(np.ravel(getattr(self, "intercept_", 0.0)), (count,))
         return [(row.astype(np.float64), float(b)) for row, b in zip(coef, intercepts, strict=True)]
-
-    def _along(
-        self, path: Sequence[Mapping[str, float]], X: Any, y: Any, weight: Vector, memory: DataMemory
-    ) -> Iterator[Line | None]:
-        """Coefficients and intercepts for one setting after the other, where they come cheaper together; else None.
-
-        They are exact but for rounding, without a bracket. What is None is fitted before the next is asked for.
-        """
-        yield from [None] * len(path)
 
     def _objective(self, problem: LinearProblem, **options: Any) -> Any:
         raise NotImplementedError

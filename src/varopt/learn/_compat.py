@@ -17,12 +17,12 @@ from sklearn.svm._base import BaseLibSVM
 from sklearn.utils import _array_api
 from sklearn.utils._array_api import get_namespace_and_device
 from sklearn.utils._metadata_requests import _raise_for_params, _routing_enabled
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 __all__ = [
-    "PROBABILITY", "BaseLibSVM", "Interval", "LinearClassifierMixin", "LinearModel", "SparseCoefMixin", "StrOptions",
-    "_check_sample_weight", "_raise_for_params", "_routing_enabled", "compute_class_weight",
+    "PROBABILITY", "BaseLibSVM", "HasMethods", "Interval", "LinearClassifierMixin", "LinearModel", "SparseCoefMixin",
+    "StrOptions", "_check_sample_weight", "_raise_for_params", "_routing_enabled", "compute_class_weight",
     "followers", "get_namespace_and_device", "move_to", "to_numpy", "validate_data",
 ]  # fmt: skip
 

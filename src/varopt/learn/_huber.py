@@ -17,12 +17,11 @@ from sklearn.exceptions import ConvergenceWarning
 import varopt.model as vo
 from varopt.certificates import DualGap
 from varopt.learn._base import SMALLEST_SHARE, Clock, Fit, Solved
-from varopt.learn._compat import Interval, followers
+from varopt.learn._compat import Interval
+from varopt.learn._data import StoredRows, WeightedRows
 from varopt.learn._linear import LinearRegressor
 from varopt.learn._parameters import STRENGTH, Rule, parameter
 from varopt.learn._problem import LinearProblem, penalty
-from varopt.learn._rows import WeightedRows
-from varopt.learn._stored import StoredRows
 from varopt.model import Constraint
 from varopt.optimize import Status
 from varopt.solvers import State
@@ -55,11 +54,11 @@ class HuberRegressor(LinearRegressor):
 
     Attributes
     ----------
-    coef_ : ndarray of shape (n_features,)
-    intercept_ : float
-    scale_ : float
+    coef_ : ndarray of shape (n_features,) or (n_targets, n_features)
+    intercept_ : float or ndarray of shape (n_targets,)
+    scale_ : float or ndarray of shape (n_targets,)
         sigma, so that ``y / c`` is fitted with ``scale_ / c``.
-    outliers_ : ndarray of bool of shape (n_samples,)
+    outliers_ : ndarray of bool of shape (n_samples,) or (n_samples, n_targets)
         Which residuals exceed ``epsilon * scale_``.
     {fitted}
 
@@ -167,10 +166,11 @@ class HuberRegressor(LinearRegressor):
 
     def _publish_linear(self, fits: list[Fit], many: bool, X: Any, data: Any, targets: Any) -> None:
         super()._publish_linear(fits, many, X, data, targets)
-        (fit,) = fits
-        self.scale_ = fit.scale if isinstance(fit, _ScaledFit) else 1.0
-        residual = np.abs(targets - data @ fit.coef - fit.intercept)
-        self.outliers_ = followers(X, {"outliers_": residual > self.epsilon * self.scale_})["outliers_"]
+        scales = np.array([fit.scale if isinstance(fit, _ScaledFit) else 1.0 for fit in fits])
+        fitted = np.stack([data @ fit.coef + fit.intercept for fit in fits], axis=1)
+        outliers = np.abs(targets.reshape(fitted.shape) - fitted) > self.epsilon * scales
+        self._keep(X, {"outliers_": outliers if many else outliers[:, 0]})
+        self.scale_ = scales if many else float(scales[0])
 
 
 def _lagrangian(problem: LinearProblem, multipliers: Mapping[Constraint, Any]) -> tuple[Vector, float]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,10 @@ from numpy.typing import NDArray
 from sklearn.base import MultiOutputMixin, RegressorMixin
 
 import varopt.model as vo
-from varopt.composite import composite
-from varopt.learn._base import CertifiedLinear, Clock, Fit, Line, frames_of_ours
+from varopt.learn._base import CertifiedLinear, Clock, Fit, Lines, frames_of_ours
 from varopt.learn._compat import LinearModel, followers
+from varopt.learn._data import DataMemory, StoredRows, WeightedRows
+from varopt.learn._least_squares import Squares, ordinary, strengths, task_path
 from varopt.learn._parameters import (
     BOOLEAN,
     NON_NEGATIVE,
@@ -39,9 +41,6 @@ from varopt.learn._problem import (
     squared_epsilon_insensitive,
     squared_error,
 )
-from varopt.learn._rows import DataMemory, WeightedRows
-from varopt.learn._stored import StoredRows
-from varopt.solvers import pivoted_along
 
 __all__ = ["ElasticNet", "LADRegressor", "Lasso", "LeastSquaresOptions", "Liblinear", "LinearRegressor", "LinearSVR"]
 
@@ -61,12 +60,11 @@ _PENALIZED = Rule(
 )
 
 
-class LinearRegressor(RegressorMixin, CertifiedLinear, LinearModel):
+class LinearRegressor(MultiOutputMixin, RegressorMixin, CertifiedLinear, LinearModel):
     """A linear model of one target, or of several, each on its own. Subclasses state the objective."""
 
     def _fit_data(self, X: Any, y: Any, sample_weight: Any, clock: Clock, memory: DataMemory) -> Any:
-        several = self.__sklearn_tags__().target_tags.multi_output
-        data, targets, weight = self._read(X, y, sample_weight, memory, y_numeric=True, multi_output=several)
+        data, targets, weight = self._read(X, y, sample_weight, memory, y_numeric=True, multi_output=True)
         rows = memory.rows(data, targets, weight)
         fits = self._fits(rows, clock)
         self._publish_linear(fits, len(fits) > 1, X, data, targets)
@@ -120,7 +118,7 @@ class LeastSquaresOptions(Declared):
         return self.gap_  # type: ignore[attr-defined]
 
 
-class ElasticNet(MultiOutputMixin, LeastSquaresOptions, LinearRegressor):
+class ElasticNet(LeastSquaresOptions, LinearRegressor):
     """Least squares with L1 and squared L2 penalties, and a certified gap.
 
     Minimises::
@@ -170,39 +168,112 @@ class ElasticNet(MultiOutputMixin, LeastSquaresOptions, LinearRegressor):
         """The coefficients as a sparse matrix."""
         return sp.csr_matrix(np.atleast_2d(self.coef_))
 
+    @staticmethod
+    def path(
+        X: Any, y: Any, *, l1_ratio: float = 0.5, eps: float = 1e-3, n_alphas: Any = None, alphas: Any = 100,
+        precompute: Any = "auto", Xy: Any = None, copy_X: bool = True, coef_init: Any = None, verbose: Any = False,
+        return_n_iter: bool = False, positive: bool = False, check_input: bool = True, **params: Any,
+    ) -> tuple[Any, ...]:  # fmt: skip
+        """The coefficients for many strengths of the penalty, without an intercept, each with a certified gap.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Training data.
+        y : array-like of shape (n_samples,) or (n_samples, n_targets)
+            Targets. Coefficients of several vanish together, as in `MultiTaskElasticNet`.
+        l1_ratio : float, default=0.5
+            The share of the L1 penalty; 1 for the lasso, for `Lasso.path` too, as in scikit-learn.
+        eps : float, default=1e-3
+            The length of an automatic grid, its smallest strength by its largest.
+        alphas : int or array-like, default=100
+            Strengths, or the number of them; `n_alphas` is an older name of that.
+        return_n_iter : bool, default=False
+            Whether to return the numbers of steps.
+        positive : bool, default=False
+            Whether coefficients must not be negative.
+        n_alphas, precompute, Xy, copy_X, coef_init, verbose, check_input
+            Accepted for compatibility: the path starts where all coefficients vanish, and data are checked.
+        **params
+            `tol`, the relative gap, by default 1e-9; `sample_weight`; `max_iter`, `random_state` and `selection` are
+            accepted for compatibility.
+
+        Returns
+        -------
+        alphas : ndarray of shape (n_alphas,)
+            Falling.
+        coefs : ndarray of shape (n_features, n_alphas) or (n_targets, n_features, n_alphas)
+        dual_gaps : ndarray of shape (n_alphas,)
+            How far each objective is above its optimum at most, rounding included.
+        n_iters : list of int
+            Only with `return_n_iter`.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_diabetes
+        >>> from varopt.learn import Lasso
+        >>> alphas, coefs, gaps = Lasso.path(*load_diabetes(return_X_y=True), l1_ratio=1.0, alphas=20)
+        >>> coefs.shape, (coefs != 0).sum(axis=0).tolist()[::5], bool(gaps.max() < 1e-6)
+        ((10, 20), [0, 4, 7, 10], True)
+        """
+        tol, weight = params.pop("tol", 1e-9), params.pop("sample_weight", None)
+        unknown = sorted(set(params) - {"max_iter", "random_state", "selection", "do_screening"})
+        if unknown:
+            raise ValueError(f"path takes tol, sample_weight and max_iter beside its own parameters; got {unknown}.")
+        model = ElasticNet(
+            l1_ratio=l1_ratio, positive=positive, fit_intercept=False, tol=tol, max_iter=params.get("max_iter", 1000),
+            warm_start=True,
+        )  # fmt: skip
+        path = _path(model, X, y, weight, n_alphas if isinstance(n_alphas, Integral) else alphas, eps)
+        return path if return_n_iter else path[:3]
+
     def _objective(self, problem: LinearProblem, **options: Any) -> Any:
         loss = problem.mean(squared_error(problem.residual))
         return loss + penalty("elasticnet", problem.w, self.alpha, self.l1_ratio)
 
     def _along(
-        self, path: Sequence[Mapping[str, float]], X: Any, y: Any, weight: Vector, memory: DataMemory
-    ) -> Iterator[Line | None]:
-        yield None  # the first checks the data
-        rows = memory.rows(*self._read(X, y, weight, memory))
-        plain = not sp.issparse(rows.X) and not self._constrained_by and self.alpha > 0.0
-        if not plain or not rows.X.shape[1] <= min(_GRAM, rows.X.shape[0]):
-            yield from [None] * (len(path) - 1)
-            return
-        problem, shift = self._problem(rows, rows.y)
-        if problem.unit != 1.0:
-            yield from [None] * (len(path) - 1)
-            return
-        loss = problem.mean(squared_error(problem.residual))
-        place = {variable: loss.slices[variable] for variable in loss.variables}
-        start, free = np.zeros(loss.size), np.ones(loss.size, dtype=bool)
-        start[place[problem.scaled]], free[place[problem.scaled]] = self.coef_, False
-        strengths = [
-            (settings["alpha"] * ratio, settings["alpha"] * (1.0 - ratio))
-            for settings in path[1:]
-            for ratio in [settings.get("l1_ratio", self.l1_ratio)]
-        ]
-        for x, (l1, l2) in zip(pivoted_along(composite(loss), free, strengths, start), strengths, strict=True):
-            if x is None or l1 + l2 == 0.0:
-                yield None
-                continue
-            coef = x[place[problem.scaled]]
-            intercept = 0.0 if problem.b is None else shift + float(x[place[problem.b]][0]) - problem.moved(coef)
-            yield coef.astype(rows.X.dtype), intercept
+        self, path: Sequence[Mapping[str, float]], data: tuple[Any, Any, Vector], memory: DataMemory, clock: Clock
+    ) -> Lines | None:
+        if set(self._constrained_by) - {"positive=True"}:
+            return None
+        rows = memory.rows(*data)
+        squares = Squares(rows.X, rows.y, rows.weight, self.fit_intercept)
+        alphas = np.array([settings["alpha"] for settings in path])
+        ratio = np.array([settings.get("l1_ratio", self.l1_ratio) for settings in path])
+        coefs, _ = self._certified(squares, alphas * ratio, alphas * (1.0 - ratio), clock)
+        return coefs, squares.levels(coefs)
+
+    def _certified(self, squares: Squares, l1: Vector, l2: Vector, clock: Clock) -> tuple[Vector, Vector]:
+        """Coefficients for each pair of strengths and their gaps; NaN where a gap is above the tolerance."""
+        if squares.X.shape[1] > _GRAM or not ordinary(squares.X, squares.y):
+            return np.full((l1.size, squares.X.shape[1]), np.nan), np.full(l1.size, np.nan)
+        coefs = squares.minimisers(l1, l2, self.positive, lambda: clock.is_up)
+        values, gaps = squares.brackets(coefs, l1, l2, self.positive)
+        wrong = ~(gaps <= self._allowed(values, squares.null))
+        coefs[wrong], gaps[wrong] = np.nan, np.nan
+        return coefs, gaps
+
+
+def _path(
+    model: ElasticNet, X: Any, y: Any, sample_weight: Any, alphas: Any, eps: float
+) -> tuple[Vector, Vector, Vector, list[int]]:
+    """Strengths, coefficients, the last axis along the path, gaps, and numbers of steps."""
+    model._validate_params()
+    X, y, weight = model._check(X, y, sample_weight, y_numeric=True, multi_output=True)
+    squares = Squares(X, y, weight, False)
+    alphas = strengths(squares, model.l1_ratio, alphas, eps, model.positive)
+    l1, l2 = alphas * model.l1_ratio, alphas * (1.0 - model.l1_ratio)
+    if y.ndim > 1:
+        if model.positive:
+            raise ValueError("positive=True is not allowed for multi-output: y has several columns.")
+        coefs, gaps, steps = task_path(squares, l1, l2, lambda value: model._allowed(value, squares.null))
+    else:
+        coefs, gaps = model._certified(squares, l1, l2, model._clock())
+        steps = [1] * alphas.size
+        for k in np.flatnonzero(np.isnan(gaps)):
+            model.set_params(alpha=float(alphas[k])).fit(X, y, weight)
+            coefs[k], gaps[k], steps[k] = model.coef_, model.gap_, model.n_iter_
+    return alphas, np.moveaxis(coefs, 0, -1).astype(X.dtype), gaps, steps
 
 
 class Lasso(ElasticNet):
@@ -283,8 +354,8 @@ class LinearSVR(Liblinear, LinearRegressor):
 
     Attributes
     ----------
-    coef_ : ndarray of shape (n_features,)
-    intercept_ : ndarray of shape (1,), or 0.0 without an intercept
+    coef_ : ndarray of shape (n_features,) or (n_targets, n_features)
+    intercept_ : ndarray of shape (1,) or (n_targets,), or 0.0 without an intercept
     {fitted}
 
     Examples
@@ -308,5 +379,5 @@ class LinearSVR(Liblinear, LinearRegressor):
     def _publish_linear(self, fits: list[Fit], many: bool, X: Any, data: Any, targets: Any) -> None:
         super()._publish_linear(fits, many, X, data, targets)
         if self.fit_intercept:
-            intercept = np.array([fits[0].intercept], dtype=data.dtype)
+            intercept = np.array([fit.intercept for fit in fits], dtype=data.dtype)
             self.intercept_ = followers(X, {"intercept_": intercept})["intercept_"]

@@ -148,6 +148,10 @@ _FITTED = (
     "feature_names_in_ : ndarray of str\n    Names of the features, where X has them."
 )
 _LINE = "coef_ : ndarray of shape (n_features,)\nintercept_ : float"
+_TARGETS = (
+    "coef_ : ndarray of shape (n_features,) or (n_targets, n_features)\n"
+    "intercept_ : float or ndarray of shape (n_targets,)"
+)
 _LINES = (
     "coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)\n"
     "intercept_ : ndarray of shape (1,) or (n_classes,), or 0.0 without an intercept\n"
@@ -157,7 +161,7 @@ _COMMON = {
     "fitted": _FITTED,
     "line": f"{_LINE}\n{_FITTED}",
     "lines": f"{_LINES}\n{_FITTED}",
-    "regressor": _section("Attributes", [_LINE, _FITTED]),
+    "regressor": _section("Attributes", [_TARGETS, _FITTED]),
     "classifier": _section("Attributes", [_LINES, _FITTED]),
     "certified": (
         "objective_, lower_bound_, gap_ : float, or ndarray with an entry per machine\n    The objective, a number"

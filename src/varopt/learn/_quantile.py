@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.metrics import d2_pinball_score
 
 import varopt.model as vo
-from varopt.learn._base import Clock, Fit, Solved
+from varopt.certificates import DualGap
+from varopt.learn._base import Clock, Fit, Lines, Solved
+from varopt.learn._data import DataMemory, StoredRows, WeightedRows
+from varopt.learn._least_squares import ordinary
 from varopt.learn._linear import LinearRegressor
 from varopt.learn._parameters import BOOLEAN, LEVEL, RIDGE_OR_L1, SHARE, STRENGTH, UNUSED, Rule, one_of, parameter
 from varopt.learn._problem import LinearProblem, penalty
-from varopt.learn._rows import WeightedRows
-from varopt.learn._stored import StoredRows
+from varopt.solvers.quantile import ProcessFit, quantile_process, vertices_along
 
 __all__ = ["LEVELS", "QuantileRegressor", "QuantileScore"]
 
 Vector = NDArray[np.float64]
 
 LEVELS = Rule("The level, in (0, 1), or several.", LEVEL, "array-like", type="float or array-like of float")
+_CLOSE = 0.05  # levels that are farther apart are fitted each from the last
+_TALL = 200  # rows a feature from which on few rows are near the plane of a neighbour
+_VERTICES = 10**7  # n p^2 up to which fits along strengths go from vertex to vertex
 _NON_CROSSING = Rule(
     "Whether the quantiles of several levels must be in order at every training row. All levels are then one problem,"
     " the sum of their objectives; what is in order at rows is in order everywhere between them.",
@@ -60,8 +67,8 @@ class QuantileRegressor(QuantileScore, LinearRegressor):
 
     Attributes
     ----------
-    coef_ : ndarray of shape (n_features,) or (n_quantiles, n_features)
-    intercept_ : float or ndarray of shape (n_quantiles,)
+    coef_ : ndarray of shape (n_features,), (n_quantiles, n_features) or (n_targets, n_features)
+    intercept_ : float or ndarray of shape (n_quantiles,) or (n_targets,)
     {fitted}
 
     Notes
@@ -107,10 +114,77 @@ class QuantileRegressor(QuantileScore, LinearRegressor):
     def _fits(self, rows: WeightedRows, clock: Clock) -> list[Fit]:
         fits: list[Fit] = []
         levels = self._levels()
-        for level, start in zip(levels, self._starts(len(levels), rows.X.shape[1]), strict=True):
+        if np.ndim(rows.y) > 1 and rows.y.shape[1] == 1:
+            rows = replace(rows, y=rows.y[:, 0])
+        elif np.ndim(rows.y) > 1:
+            if np.ndim(self.quantile):
+                raise ValueError(
+                    f"quantile must be one level where y has several targets, {rows.y.shape[1]} here; got"
+                    f" {len(levels)} levels. Fit one target after the other for more."
+                )
+            starts = self._starts(rows.y.shape[1], rows.X.shape[1])
+            return [
+                self._fit_target(rows, y, start, clock, level=levels[0])
+                for y, start in zip(rows.y.T, starts, strict=True)
+            ]
+        if self._is_process(rows, levels):
+            fits = self._process(rows, levels, clock)
+        for level, start in zip(levels[len(fits) :], self._starts(len(levels), rows.X.shape[1]), strict=False):
             start = start or ((fits[-1].coef, fits[-1].intercept) if fits else None)
             fits.append(self._fit_target(rows, rows.y, start, clock, level=level))
         return self._in_order(rows, levels, fits, clock) if self.non_crossing and len(levels) > 1 else fits
+
+    def _is_process(self, rows: WeightedRows, levels: list[float]) -> bool:
+        """Whether there are levels close to one another, many rows for the features, and no penalty."""
+        n, p = rows.X.shape
+        if self._constrained_by:
+            return False
+        close = len(set(levels)) == len(levels) > 2 and float(np.max(np.diff(np.sort(levels)))) <= _CLOSE
+        return close and not sp.issparse(rows.X) and n >= _TALL * p and (self.alpha == 0.0 or self.penalty is None)
+
+    def _process(self, rows: WeightedRows, levels: list[float], clock: Clock) -> list[Fit]:
+        """The level next to the median first, then one neighbour after the other, up and down."""
+        problem, shift = self._problem(rows, rows.y)
+        first = min(range(len(levels)), key=lambda k: abs(levels[k] - 0.5))
+        fits = {first: self._fit_problem(problem, None, clock, shift, level=levels[first])}
+        by_level = sorted(range(len(levels)), key=lambda k: levels[k])
+        place = by_level.index(first)
+        for ahead in (by_level[place + 1 :], by_level[:place][::-1]):
+            here = first
+            while ahead:  # from each that the last does not lead on to, anew
+                values = fits[here].solved.values
+                for found in self._neighbours(problem, levels[here], values, [levels[k] for k in ahead], clock):
+                    before, here = fits[here], ahead.pop(0)
+                    start = before.coef, before.intercept
+                    solved = self._proved(problem, levels[here], found)
+                    fits[here] = (
+                        self._fit_problem(problem, start, clock, shift, level=levels[here])
+                        if solved is None
+                        else self._fit(problem, solved, shift)
+                    )
+        return [fits[k] for k in range(len(levels))]
+
+    def _neighbours(
+        self, problem: LinearProblem, level: float, values: Mapping[Any, Any], levels: list[float], clock: Clock
+    ) -> Iterator[ProcessFit | None]:
+        """The fits of levels beside one whose values are known, as far as one leads on to the next."""
+        X, at = np.asarray(problem.X, dtype=np.float64), np.asarray(values[problem.scaled])
+        if problem.b is not None:
+            X, at = np.hstack([X, np.ones((len(X), 1))]), np.append(at, values[problem.b])
+        share = problem.weight / problem.weight.sum()
+        return quantile_process(X, problem.y, share, levels, (level, at), lambda: clock.is_up)
+
+    def _proved(self, problem: LinearProblem, level: float, found: ProcessFit | None) -> Solved | None:
+        """A fit whose bracket is within the tolerance."""
+        if found is None:
+            return None
+        null = float(np.average(np.maximum(level * problem.y, (level - 1.0) * problem.y), weights=problem.weight))
+        if not found.gap <= self._allowed(found.value, null):
+            return None
+        p = problem.X.shape[1]
+        values = {problem.scaled: found.coef[:p]} | ({} if problem.b is None else {problem.b: found.coef[p]})
+        certificate = DualGap(found.value - found.gap, found.value)
+        return Solved(found.value, certificate, 1, np.zeros(0), values)
 
     def _fit_stored(self, data: StoredRows, clock: Clock) -> Any:
         levels = self._levels()
@@ -119,6 +193,31 @@ class QuantileRegressor(QuantileScore, LinearRegressor):
         fits = self._fits_stored(data, [data.y] * len(levels), clock, [{"level": level} for level in levels])
         self._publish_linear(fits, len(fits) > 1, data.home, data, data)
         return self
+
+    def _along(
+        self, path: Sequence[Mapping[str, float]], data: tuple[Any, Any, Vector], memory: DataMemory, clock: Clock
+    ) -> Lines | None:
+        if self._constrained_by:
+            return None
+        rows = memory.rows(*data)
+        (n, p), several = rows.X.shape, np.size(self.quantile) > 1
+        if several or sp.issparse(rows.X) or n * p * p > _VERTICES or self.penalty not in ("l1", None):
+            return None
+        if not ordinary(rows.X, rows.y):
+            return None
+        share, level = rows.weight / rows.total, self._levels()[0]
+        center = share @ rows.X * float(self.fit_intercept)
+        X = np.hstack([rows.X - center, np.ones((n, int(self.fit_intercept)))])
+        free = np.arange(X.shape[1]) >= p
+        start = np.append(np.zeros(p), [_quantile(rows.y, share, level)] * int(self.fit_intercept))
+        strengths = np.array([settings["alpha"] if self.penalty else 0.0 for settings in path])
+        lines = np.full((len(path), X.shape[1]), np.nan)
+        for line, x in zip(lines, vertices_along(X, rows.y, share, level, strengths, free, start), strict=True):
+            if x is not None:
+                line[:] = x
+            if clock.is_up:
+                break
+        return lines[:, :p], lines[:, p:].sum(axis=1) - lines[:, :p] @ center
 
     def _objective(self, problem: LinearProblem, **options: Any) -> Any:
         loss = problem.mean(vo.pinball(problem.residual, options["level"]))
@@ -169,12 +268,20 @@ class QuantileRegressor(QuantileScore, LinearRegressor):
         return [replace(fit, intercept=b, solved=solved) for fit, b in zip(fits, raised, strict=True)]
 
     def _publish_linear(self, fits: list[Fit], many: bool, X: Any, data: Any, targets: Any) -> None:
-        many = np.ndim(self.quantile) > 0
-        if many and len(fits) > 1 and self.non_crossing and self.fit_intercept:
+        levels = np.ndim(self.quantile) > 0
+        many = levels or many
+        if levels and len(fits) > 1 and self.non_crossing and self.fit_intercept:
             fits = self._apart(fits, data)
         super()._publish_linear(fits, many, X, data, targets)
-        if many and self.non_crossing:
+        if levels and self.non_crossing:
             self._publish([fits[0].solved], False, X)
+
+
+def _quantile(y: Vector, share: Vector, level: float) -> float:
+    """That of weighted values."""
+    order = np.argsort(y)
+    place = int(np.searchsorted(np.cumsum(share[order]), level))
+    return float(y[order[min(place, y.size - 1)]])
 
 
 def _joined(solves: list[Solved]) -> Solved:

@@ -15,10 +15,15 @@ from varopt.terms import REGISTRY, PiecewisePolynomial, piecewise
 __all__ = ["clip", "expect", "gap", "hinge", "pinball", "relu", "round", "sign", "step", "zero_one"]
 
 
+_SIGN = piecewise([0.0], [[-1.0], [1.0]], name="sign")
+_ALSO = {"sign": "sign", "relu": "pos"}  # names of layers that are no names of terms
+
+
 def _as_term(term: Any, *arrays: Array) -> Any:
     if isinstance(term, str):
-        require(term in REGISTRY, f"term must be one of {', '.join(sorted(REGISTRY))}; got {term!r}.")
-        return library(*arrays).named(term)
+        known = {*REGISTRY, *_ALSO}
+        require(term in known, f"term must be one of {', '.join(sorted(known))}; got {term!r}.")
+        return _SIGN if term == "sign" else library(*arrays).named(_ALSO.get(term, term))
     if not isinstance(term, PiecewisePolynomial):
         raise ValueError(f"term must be a name or a term such as varopt.terms.hinge(); got {type(term).__name__}.")
     return term
@@ -30,8 +35,8 @@ def expect(term: str | PiecewisePolynomial, mean: Array, sigma: Array) -> Array:
     Parameters
     ----------
     term : str or PiecewisePolynomial
-        A name of `varopt.terms.REGISTRY` (its parameters at their defaults), a term such as ``varopt.terms.huber(2.0)``
-        or one of your own: ``varopt.terms.piecewise(knots, pieces)``.
+        A name of `varopt.terms.REGISTRY` (its parameters at their defaults), ``"sign"`` or ``"relu"``, a term such as
+        ``varopt.terms.huber(2.0)`` or one of your own: ``varopt.terms.piecewise(knots, pieces)``.
     mean, sigma : array or number
         Of PyTorch, JAX or NumPy; they broadcast. Sigma is positive, and may be learned.
 
@@ -62,9 +67,6 @@ def _expect(declared: Any, mean: Array, sigma: Array) -> Array:
     if declared.shape:
         nu = lib.xp.broadcast_to(nu, np.broadcast_shapes(tuple(nu.shape), declared.shape))
     return restored(lib.elementwise(Expectation(declared), nu, s))
-
-
-_SIGN = piecewise([0.0], [[-1.0], [1.0]], name="sign")
 
 
 def step(x: Array, sigma: Array) -> Array:

@@ -29,7 +29,8 @@ def cumulative_max(x: Array, axis: int) -> Array:
 
 def dtypes(given: Sequence[Any]) -> tuple[Any, Any]:
     """The floating dtype to compute in, and that of the result."""
-    floating = [d for d in given if xp.issubdtype(d, xp.floating)]
+    # Arrays of NumPy have float64 where JAX knows float32 only.
+    floating = [jax.dtypes.canonicalize_dtype(d) for d in given if xp.issubdtype(d, xp.floating)]
     result = xp.result_type(*floating) if floating else xp.result_type(float)
     return xp.promote_types(xp.float32, result), result
 
@@ -66,15 +67,13 @@ def chunked(function: Callable[..., Array], size: int, split: Array, *shared: Ar
     return jax.lax.map(one, split, batch_size=size)
 
 
-def counted(
-    average: Callable[..., Array], size: int, v: Array, discount: Array, t: Array, h: float, middle: Array
-) -> Array:
-    """``average(...)`` of the rows of v and their middles, `size` of them at a time."""
+def selected(function: Callable[..., Array], size: int, v: Array, ends: Array, grid: Array, k: int) -> Array:
+    """``function(v, ends, grid, k)``, `size` rows at a time."""
 
-    def both(rows: Array, discount: Array, t: Array) -> Array:
-        return average(rows[:, :-1], discount, t, h, rows[:, -1:])
+    def of_rows(rows: Array, grid: Array) -> Array:
+        return function(rows[:, :-2], rows[:, -2:], grid, k)
 
-    return chunked(both, size, xp.concat([v, middle], axis=-1), discount, t)
+    return chunked(of_rows, size, xp.concat([v, ends], axis=-1), grid)
 
 
 def scan(step: Callable[[Array, Array], Array], start: Array, along: Array) -> Array:
@@ -111,6 +110,8 @@ def as_rng(rng: Any, seed: int) -> Any:
     """A key in a list, so that draws can replace it."""
     if rng is None:
         raise ValueError("key must be given with JAX arrays: twin(x, key=jax.random.key(0)).")
+    if not isinstance(rng, jax.Array):
+        raise ValueError(f"key must be a key of JAX, such as jax.random.key(0); got {type(rng).__name__}.")
     return [rng]
 
 

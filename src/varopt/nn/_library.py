@@ -16,7 +16,7 @@ import numpy as np
 from varopt._array import Array, is_jax, is_torch, is_traced
 from varopt.terms import REGISTRY, PiecewisePolynomial
 
-__all__ = ["facts", "is_count", "library", "named", "needed", "numbers", "positive", "prepared", "require"]
+__all__ = ["facts", "is_count", "known", "library", "named", "needed", "numbers", "positive", "prepared", "require"]
 
 _PACKAGES = {"torch": "PyTorch", "jax": "JAX"}
 
@@ -85,14 +85,16 @@ def prepared(*values: Any) -> tuple[Any, tuple[Array, ...], Callable[[Array], Ar
     return lib, tuple(lib.as_array(v, dtype, arrays) for v in values), restored
 
 
-def positive(name: str, value: Any) -> None:
-    """Refuse a number or an array that is not positive everywhere; what is only traced cannot be asked.
+def known(value: Any) -> bool:
+    """Whether numbers can be looked at: not what is only traced, nor what lies on a GPU, which would be waited for."""
+    return not (is_traced(value) or "cuda" in str(getattr(value, "device", "")))
 
-    Nor is what lies on a GPU: the question would make the processor wait for it.
-    """
+
+def positive(name: str, value: Any) -> None:
+    """Refuse a number or an array that is not positive everywhere, where it is known."""
     if isinstance(value, (bool, str)) or value is None:
         raise ValueError(f"{name} must be a positive number or an array of them; got {value!r}.")
-    if is_traced(value) or "cuda" in str(getattr(value, "device", "")):
+    if not known(value):
         return
     if isinstance(value, (int, float)):
         good, worst = 0.0 < value < float("inf"), value

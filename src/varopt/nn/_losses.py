@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from varopt._array import Array, is_traced
+from varopt._array import Array
 from varopt.nn._elementwise import pinball, zero_one
-from varopt.nn._library import is_count, library, prepared, require
+from varopt.nn._library import is_count, known, library, prepared, require
 from varopt.nn._order import argmax, average_of_rank, rank, topk
 
 __all__ = ["ndcg", "quantile_loss", "spearman", "topk_error", "zero_one_loss"]
@@ -31,7 +31,7 @@ def _of_target(scores: Array, probabilities: Array, target: Array) -> Array:
         tuple(labels.shape) == tuple(scores.shape[:-1]),
         f"target must have one class per row, shape {tuple(scores.shape[:-1])}; got shape {tuple(labels.shape)}.",
     )
-    if not is_traced(labels) and "cuda" not in str(getattr(labels, "device", "")):
+    if known(labels):
         require(
             bool(lib.xp.all((labels >= 0) & (labels < n))), f"target must be classes from 0 to {n - 1}; got others too."
         )
@@ -61,6 +61,11 @@ def zero_one_loss(scores: Array, target: Array, sigma: Array, reduction: str = "
     shape = tuple(getattr(target, "shape", np.shape(target)))
     if shape == tuple(s.shape):
         labels = lib.as_array(target, s.dtype, [s])
+        if known(labels):
+            bits = (labels == 0) | (lib.xp.abs(labels) == 1)
+            require(
+                bool(lib.xp.all(bits)), "target must be 0 or 1 (or -1 and 1) in the shape of scores; got others too."
+            )
         return _reduced(lib, zero_one(lib.xp.where(labels > 0, s, -s), sigma), reduction)
     return _reduced(lib, 1.0 - _of_target(s, argmax(s, sigma), target), reduction)
 

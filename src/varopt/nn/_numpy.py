@@ -67,15 +67,13 @@ def chunked(function: Callable[..., Array], size: int, split: Array, *shared: Ar
     return np.concatenate([function(split[i : i + size], *shared) for i in range(0, len(split), size)])
 
 
-def counted(
-    average: Callable[..., Array], size: int, v: Array, discount: Array, t: Array, h: float, middle: Array
-) -> Array:
-    """``average(...)`` of the rows of v and their middles, `size` of them at a time."""
+def selected(function: Callable[..., Array], size: int, v: Array, ends: Array, grid: Array, k: int) -> Array:
+    """``function(v, ends, grid, k)``, `size` rows at a time."""
 
-    def both(rows: Array, discount: Array, t: Array) -> Array:
-        return average(rows[:, :-1], discount, t, h, rows[:, -1:])
+    def of_rows(rows: Array, grid: Array) -> Array:
+        return function(rows[:, :-2], rows[:, -2:], grid, k)
 
-    return chunked(both, size, xp.concat([v, middle], axis=-1), discount, t)
+    return chunked(of_rows, size, xp.concat([v, ends], axis=-1), grid)
 
 
 def scan(step: Callable[[Array, Array], Array], start: Array, along: Array) -> Array:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from varopt._array import Array, is_jax, is_torch
-from varopt.nn._library import is_count, library, positive, require
+from varopt.nn._library import is_count, known, library, numbers, positive, require
 from varopt.nn._noise import (
     DISCRETE,
     NOISES,
@@ -31,6 +31,7 @@ from varopt.nn._noise import (
 __all__ = ["Smoothed", "smooth"]
 
 CONTROLS = ("quasi", "antithetic", "leave-one-out", "value", "none")
+_MOST_SOBOL = 21_201  # dimensions that SciPy has directions for; further ones are plain samples
 _REPLICATES = 4  # independent shifts of a quasi-random rule: their spread is the standard error
 
 
@@ -127,12 +128,15 @@ class Smoothed:
         for leaf in _leaves(self.sigma):
             positive("sigma", leaf)
 
-    def __call__(self, x: Any, *args: Any, sigma: Any = None, generator: Any = None, key: Any = None) -> Any:
-        """The average of ``fn(x + sigma z, *args)``, or a pair with its standard error."""
+    def __call__(
+        self, x: Any, *args: Any, sigma: Any = None, generator: Any = None, key: Any = None, **options: Any
+    ) -> Any:
+        """The average of ``fn(x + sigma z, *args, **options)``, or a pair with its standard error."""
         arrays = [a for a in _leaves(x) if is_torch(a) or is_jax(a)]
         if not arrays:
             raise ValueError("x must be a PyTorch tensor, a JAX array, or a pytree of them.")
-        return _Run(self, library(*arrays), x, args, sigma, generator if generator is not None else key).result()
+        rng = generator if generator is not None else key
+        return _Run(self, library(*arrays), x, (args, options), sigma, rng).result()
 
     def rng(self, lib: Any, given: Any) -> Any:
         """The generator of a call: the caller's, or the twin's own."""
@@ -158,8 +162,9 @@ def _leaves(tree: Any) -> Iterator[Any]:
 class _Run:
     """One call of a twin: parameters as one vector, points, values, and the estimate."""
 
-    def __init__(self, twin: Smoothed, lib: Any, x: Any, args: Any, sigma: Any, rng: Any) -> None:
-        self.twin, self.lib, self.xp, self.args = twin, lib, lib.xp, args
+    def __init__(self, twin: Smoothed, lib: Any, x: Any, others: Any, sigma: Any, rng: Any) -> None:
+        self.twin, self.lib, self.xp = twin, lib, lib.xp
+        self.args, self.options = others
         leaves, self.rebuild = lib.flatten(x)
         given = [a.dtype for a in leaves if hasattr(a, "dtype")]
         self.dtype, _ = lib.dtypes(given)
@@ -207,8 +212,11 @@ class _Run:
         """Uniform numbers, one row a sample, arranged as `control` says."""
         lib, xp, n = self.lib, self.xp, self.twin.samples
         if self.twin.control == "quasi":
-            sets = _REPLICATES if self.twin.with_error else 1
-            return clipped(lib, shifted_sobol(lib, lib.uniform(self.rng, (sets, d), self.theta), n // sets))
+            sets, regular = _REPLICATES if self.twin.with_error else 1, min(d, _MOST_SOBOL)
+            points = shifted_sobol(lib, lib.uniform(self.rng, (sets, regular), self.theta), n // sets)
+            if d > regular:
+                points = xp.concat([points, lib.uniform(self.rng, (n, d - regular), self.theta)], axis=-1)
+            return clipped(lib, points)
         if self.twin.control == "antithetic":
             u = clipped(lib, lib.uniform(self.rng, (n // 2, d), self.theta))
             return clipped(lib, xp.concat([u, 1.0 - u]))
@@ -227,22 +235,33 @@ class _Run:
         if self.twin.host:
             return self._host_values(leaves)
         if self.twin.batched:
-            return self._flat(self.twin.fn(self.rebuild(leaves), *self.args))
+            return self._all_samples(self._flat(self._call(leaves)), rows)
         one = self.lib.over_samples
-        return list(one(lambda parts: self._flat(self.twin.fn(self.rebuild(parts), *self.args)), leaves))
+        return list(one(lambda parts: self._flat(self._call(parts)), leaves))
+
+    def _call(self, leaves: list[Array]) -> Any:
+        result = self.twin.fn(self.rebuild(leaves), *self.args, **self.options)
+        require(result is not None, "fn must return an array, a number or a pytree of them; got None.")
+        return result
 
     def _flat(self, result: Any) -> list[Array]:
         leaves, self.rebuild_result = self.lib.flatten(result)
         return [self.lib.as_array(r, self.dtype, self.leaves) for r in leaves]
 
+    def _all_samples(self, results: list[Array], rows: int) -> list[Array]:
+        for r in results:
+            require(
+                r.ndim > 0 and r.shape[0] == rows,
+                f"fn must give one result per sample along a first axis of {rows} where batched=True; "
+                f"got shape {tuple(r.shape)}.",
+            )
+        return results
+
     def _host_values(self, leaves: list[Array]) -> list[Array]:
         def whole(arrays: list[Any]) -> list[Any]:
             if self.twin.batched:
-                return self._flat_host(self.twin.fn(self.rebuild(arrays), *self.args))
-            each = [
-                self._flat_host(self.twin.fn(self.rebuild([a[i] for a in arrays]), *self.args))
-                for i in range(len(arrays[0]))
-            ]
+                return self._all_samples(self._flat_host(self._call(arrays)), len(arrays[0]))
+            each = [self._flat_host(self._call([a[i] for a in arrays])) for i in range(len(arrays[0]))]
             return [np.stack(parts) for parts in zip(*each, strict=True)]
 
         trial = whole([np.zeros((1, *shape)) for shape in self.shapes])
@@ -300,6 +319,10 @@ class _Run:
             require(
                 len(widths) == 1 and 0 not in widths, "x must have its classes along the last axis, as many in each."
             )
+        if known(self.theta):
+            p, most = numbers(self.theta), 1.0 if bits else np.inf
+            wrong = p[~((p >= 0.0) & (p <= most))]
+            require(not wrong.size, f"x must be probabilities; got {wrong[0] if wrong.size else 0.0:g}.")
         classes = 2 if bits else self.shapes[0][-1]
         n = sum(self.sizes) // (1 if bits else classes)
         # p: (n, classes)

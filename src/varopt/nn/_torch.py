@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -190,110 +191,127 @@ def scan(step: Callable[[Array, Array], Array], start: Array, along: Array) -> A
     return torch.stack(states)
 
 
-def counted(
-    average: Callable[..., Array], size: int, v: Array, discount: Array, t: Array, h: float, middle: Array
-) -> Array:
-    """``average(...)`` with discounts of one, in place and with a gradient written out where it is the last one.
+def selected(function: Callable[..., Array], size: int, v: Array, ends: Array, grid: Array, k: int) -> Array:
+    """``function(v, ends, grid, k)``, in place and with a gradient written out where it is the last one.
 
-    A recursion of many small steps: through autograd it takes twice as long. Rows are taken `size` at a time, fewer on
-    a processor; where that is all of them, what was counted is kept for the gradient, else it is counted again.
+    A recursion of many small steps: through autograd it takes twice as long. Rows are taken in blocks, and the gradient
+    counts again: to keep what was counted takes fresh pages of memory, and longer.
     """
     if torch.compiler.is_compiling():
-        return average(v, discount, t, h, middle)
+        return function(v, ends, grid, k)
     if v.device.type == "cpu":
-        row = 4 * v.shape[1] * (len(discount) + 1) * len(t) * v.element_size()
-        size = max(1, min(size, _BLOCK // row))
-    keep = len(v) <= size
-    pairs = zip(v.split(size), middle.split(size), strict=True)
-    parts = [_Counted.apply(average, h, keep, discount, t, m, rows)[0] for rows, m in pairs]
+        size = min(size, _BLOCK // _Counts.bytes_of_row(k, grid, v))
+    size = -(-len(v) // max(1, -(-len(v) // max(1, size))))  # blocks of one size
+    pairs = zip(v.split(size), ends.split(size), strict=True)
+    parts = [_Selected.apply(function, k, e, grid, rows) for rows, e in pairs]
     return torch.cat(parts) if len(parts) > 1 else parts[0]
 
 
-_BLOCK = 2**24  # bytes that stay in the cache, and that the C library reuses: fresh pages take longer than the sums
-
-
-class _Counted(torch.autograd.Function):
-    """See `_order._average`, here with discounts of one: the chance that at most k - 1 of the others lie above t."""
+class _Selected(torch.autograd.Function):
+    """See `_order._selected`."""
 
     @staticmethod
-    def forward(
-        average: Any, h: float, keep: bool, discount: Array, t: Array, middle: Array, v: Array
-    ) -> tuple[Array, ...]:
-        u, above, table = _counts(discount.shape[0], t, v)
-        mean = _at_most(table[0], middle, t)
-        integral = h * (_density(u) * mean).sum(-1)
-        kept = (u, above, table, mean) if keep else ()
-        return integral.T + ndtr((v - middle) * math.sqrt(2.0 / 3.0)), *kept
+    def forward(function: Any, k: int, ends: Array, grid: Array, v: Array) -> Array:
+        return _Counts(k, ends, grid, v).chances()
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        ctx.average, ctx.h = inputs[:2]
-        ctx.kept = len(output) - 1
-        ctx.mark_non_differentiable(*output[1:])
-        ctx.save_for_backward(*inputs[3:], *output[1:])
-        ctx.save_for_forward(*inputs[3:])
+        ctx.function, ctx.k = inputs[:2]
+        ctx.save_for_backward(*inputs[2:])
+        ctx.save_for_forward(*inputs[2:])
 
     @staticmethod
-    def function(ctx: Any) -> tuple[Callable[[Array], Array], Array]:
+    def differentiable(ctx: Any) -> tuple[Callable[[Array], Array], Array]:
         """The same through operations that can be differentiated."""
-        discount, t, middle, v = ctx.saved_tensors[:4]
-        return lambda v: ctx.average(v, discount, t, ctx.h, middle), v
+        ends, grid, v = ctx.saved_tensors
+        return lambda v: ctx.function(v, ends, grid, ctx.k), v
 
     @staticmethod
-    def backward(ctx: Any, gradient: Array, *_: Any) -> Any:
-        nothing = (None,) * 6
+    def backward(ctx: Any, gradient: Array) -> Any:
+        nothing = (None,) * 4
         if torch.is_grad_enabled():  # it will be differentiated again
-            function, v = _Counted.function(ctx)
+            function, v = _Selected.differentiable(ctx)
             return (*nothing, torch.func.vjp(function, v)[1](gradient)[0])
-        discount, t, middle, v, *kept = ctx.saved_tensors
-        if not kept:
-            kept = [*_counts(discount.shape[0], t, v)]
-            kept.append(_at_most(kept[-1][0], middle, t))
-        u, above, table, mean = kept
-        density = _density(u)
-        weight = (ctx.h * gradient.T)[:, :, None] * density
-        room = table[1].data  # written anew by each gradient, so that it may change
-        changed = _changed(above, table[0], room, weight)  # by one more above t, over all others: a density of the k-th
-        by_v = density.mul_(changed).addcmul_(u.mul(weight), mean).sum(-1).T
-        normal = torch.exp((v - middle) ** 2 * (-1.0 / 3.0)) * (1.0 / math.sqrt(3.0 * math.pi))
-        return (*nothing, gradient * normal - by_v)
+        return (*nothing, _Counts(ctx.k, *ctx.saved_tensors).pullback(gradient))
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Any:
-        function, v = _Counted.function(ctx)
-        return _pushforward(function, (v,), (tangents[-1],)), *(None,) * ctx.kept
+        function, v = _Selected.differentiable(ctx)
+        return _pushforward(function, (v,), (tangents[-1],))
 
     @staticmethod
-    def vmap(
-        info: Any, in_dims: Any, average: Any, h: float, keep: bool, discount: Array, t: Array, middle: Array, v: Array
-    ) -> tuple[tuple[Array], tuple[int]]:
+    def vmap(info: Any, in_dims: Any, function: Any, k: int, ends: Array, grid: Array, v: Array) -> tuple[Array, int]:
         rows = [
             a.movedim(d, 0) if d is not None else a.expand(info.batch_size, *a.shape)
-            for a, d in ((middle, in_dims[5]), (v, in_dims[6]))
+            for a, d in ((ends, in_dims[2]), (v, in_dims[4]))
         ]
-        middle, v = (a.reshape(-1, a.shape[-1]) for a in rows)
-        flat = _Counted.apply(average, h, keep, discount, t, middle, v)[0]
-        return (flat.reshape(info.batch_size, -1, v.shape[-1]),), (0,)
+        ends, v = (a.reshape(-1, a.shape[-1]) for a in rows)
+        return _Selected.apply(function, k, ends, grid, v).reshape(info.batch_size, -1, v.shape[-1]), 0
 
 
-def _counts(k: int, t: Array, v: Array) -> tuple[Array, Array, Array]:
-    """How far each entry is above t, the chance that it is, and the chances that 0 to k - 1 of its neighbours are.
+class _Counts:
+    """A block of rows, with the names of `_order._selected`: arrays (entries, ..., rows times nodes) in a `_room`."""
 
-    Of 2 n blocks the first n are for the entries before each, the others for those after it, with a zero in front: one
-    recursion runs from both ends of the table, so that there are few and large operations. Beside the table is room
-    for that of the gradient.
-    """
-    u = v.T[:, :, None] - t
-    above = torch.erfc(u * -math.sqrt(0.5)).mul_(0.5).repeat(2, 1, 1)
-    both = u.new_empty((2, len(above), k + 1, *u.shape[1:]))
-    table = both[0]
-    table[:, 0] = 0.0
-    here, below, a = _ends(table[:, 1:]), _ends(table[:, :-1]), _ends(above[:, None])
-    here[0][:, 0] = 1.0
-    here[0][:, 1:] = 0.0
-    for j in range(len(a) - 1):
-        torch.lerp(here[j], below[j], a[j], out=here[j + 1])
-    return u, above, both
+    def __init__(self, k: int, ends: Array, grid: Array, v: Array) -> None:
+        self.k, self.shape = k, (v.shape[1], len(v), len(grid))
+        self.h = (ends[:, 1] - ends[:, 0]) / (len(grid) - 1.0)
+        n, m = v.shape[1], len(v) * len(grid)
+        # Of 2 n blocks the first n are for the entries before each, the others for those after it: one recursion runs
+        # from both ends. A block has the chances that 0 to k - 1 of them lie above, behind a zero.
+        parts = _room(v, *[(n, m)] * 4, *[(2 * n, 1, m)] * 2, *[(2 * n, k + 1, m)] * 2)
+        self.u, self.density, self.at, self.spare, above, self.weight, self.table, self.marked = parts
+        t = torch.addcmul(ends[:, :1], ends[:, 1:] - ends[:, :1], grid)
+        torch.sub(v.T[:, :, None], t, out=self.u.view(self.shape))
+        torch.mul(self.u, self.u, out=self.density).mul_(-0.5).exp_().mul_(1.0 / math.sqrt(2.0 * math.pi))
+        self.a = torch.special.ndtr(self.u, out=above[:n, 0])
+        above[n:, 0] = self.a
+        self.above = _ends(above)
+        self.table[:, 0] = 0.0
+        here, below = _ends(self.table[:, 1:]), _ends(self.table[:, :-1])
+        here[0][:, 0] = 1.0
+        here[0][:, 1:] = 0.0
+        for j in range(n - 1):
+            torch.lerp(here[j], below[j], self.above[j], out=here[j + 1])
+        self.counts = here
+        self._paired(self.table[:n], self.table[n:], self.at.zero_()).mul_(self.density)
+        self.total = self.at.sum(0)
+
+    @staticmethod
+    def bytes_of_row(k: int, grid: Array, v: Array) -> int:
+        """The room that a row takes."""
+        return int(v.shape[1]) * (4 * (k + 1) + 8) * len(grid) * int(v.element_size())
+
+    def _paired(self, before: Array, after: Array, result: Array) -> Array:
+        """Add to each entry the chance that k - 1 of those before and after it lie above."""
+        for m in range(1, self.k + 1):
+            result.addcmul_(before[:, m], after[:, self.k + 1 - m])
+        return result
+
+    def _integral(self, values: Array) -> Array:
+        return (values.view(self.shape).sum(-1) * self.h).T
+
+    def chances(self) -> Array:
+        """``int a_i (R + r_i) dt``."""
+        torch.add(self.at, self.total, out=self.spare)
+        return self._integral(self.spare.mul_(self.a))
+
+    def pullback(self, gradient: Array) -> Array:
+        """dP_i / dv_j = -int phi_i phi_j P(k - 1 of all but these two lie above) dt, and the sum over j is zero."""
+        n = len(self.u)
+        torch.mul(self.density, self.total, out=self.spare)
+        own = self._integral(self.spare.addcmul_(self.u.mul_(self.a), self.at, value=-1.0))
+        # The recursion once more with one entry left out, which carries its weight: none or one was left out so far.
+        for half in self.weight.split(n):
+            torch.mul(self.density.view(self.shape), gradient.T[:, :, None], out=half.view(self.shape))
+        self.marked[:, 0] = 0.0
+        here, below, carried = _ends(self.marked[:, 1:]), _ends(self.marked[:, :-1]), _ends(self.weight)
+        here[0].zero_()
+        for j in range(n - 1):
+            torch.lerp(here[j], below[j], self.above[j], out=here[j + 1])
+            here[j + 1].addcmul_(self.counts[j], carried[j])
+        changed = self._paired(self.table[:n], self.marked[n:], self.spare.zero_())
+        changed = self._paired(self.marked[:n], self.table[n:], changed)
+        return gradient * own - self._integral(changed.mul_(self.density))
 
 
 def _ends(table: Array) -> list[Array]:
@@ -302,36 +320,21 @@ def _ends(table: Array) -> list[Array]:
     return [table[j : count - j : count - 1 - 2 * j] for j in range(count // 2)]
 
 
-def _at_most(table: Array, middle: Array, t: Array) -> Array:
-    """The chance that at most k - 1 of the entries before and after lie above t, less a normal one around `middle`."""
-    before, after = table.tensor_split(2)
-    so_far = after[:, 1].clone()
-    chance = before[:, -1] * so_far
-    for m in range(2, table.shape[1]):
-        so_far += after[:, m]
-        chance.addcmul_(before[:, -m], so_far)
-    return chance.sub_(ndtr((t - middle) * math.sqrt(2.0)))
+_BLOCK = 2**25  # bytes: larger blocks are fewer calls, smaller ones stay in the cache
+_rooms = threading.local()
 
 
-def _changed(above: Array, table: Array, marked: Array, weight: Array) -> Array:
-    """The chance that k - 1 of all but two lie above t: one of them each entry, the other, weighted, any other."""
-    # The recursion of `_counts` with one entry left out, which carries its weight: no or one entry was left out so far.
-    marked[:, 0] = 0.0
-    here, below, a = _ends(marked[:, 1:]), _ends(marked[:, :-1]), _ends(above[:, None])
-    counts, w = _ends(table[:, 1:]), _ends(weight.repeat(2, 1, 1)[:, None])
-    here[0].zero_()
-    for j in range(len(a) - 1):
-        torch.lerp(here[j], below[j], a[j], out=here[j + 1])
-        here[j + 1].addcmul_(counts[j], w[j])
-    (before, after), (marked_before, marked_after) = table.tensor_split(2), marked.tensor_split(2)
-    changed = torch.zeros_like(weight)
-    for m in range(1, table.shape[1]):
-        changed.addcmul_(before[:, m], marked_after[:, -m]).addcmul_(marked_before[:, m], after[:, -m])
-    return changed
-
-
-def _density(u: Array) -> Array:
-    return torch.exp(-0.5 * u * u).mul_(1.0 / math.sqrt(2.0 * math.pi))
+def _room(like: Array, *shapes: tuple[int, ...]) -> list[Array]:
+    """Arrays without values, on a processor always the same ones: fresh pages of memory take longer than sums."""
+    sizes = [math.prod(shape) for shape in shapes]
+    own = vars(_rooms)  # of this thread
+    flat = own.get(like.dtype)
+    if type(like) is not torch.Tensor or like.device.type != "cpu" or sum(sizes) * like.element_size() > _BLOCK:
+        flat = like.new_empty(sum(sizes))
+    elif flat is None or len(flat) < sum(sizes):
+        with torch.inference_mode(False):  # what is made in that mode can be changed in it only
+            flat = own[like.dtype] = torch.empty(sum(sizes), dtype=like.dtype)
+    return [part.view(shape) for part, shape in zip(flat[: sum(sizes)].split(sizes), shapes, strict=True)]
 
 
 # -- For `smooth` -----------------------------------------------------------------------------------------------------

@@ -1,8 +1,7 @@
 r"""`minimize` of a bound: E(theta) is descended in the parameters themselves, the dispersion among them.
 
-Theorem 1 of [SB12] is about all parameters jointly. Each is written in coordinates that know no ends: a positive number
-by its logarithm, a probability by its logit, those of a choice by a softmax, the diagonal of a Cholesky factor by its
-logarithms. Bounds in closed form or by quadrature are descended by L-BFGS, sampled ones by Adam on fresh samples.
+Theorem 1 of [SB12] is about all parameters jointly, each in coordinates that know no ends (`_free_parameters`). Bounds
+in closed form or by quadrature are descended by L-BFGS, sampled ones by Adam on fresh samples.
 
 Kingma and Ba, *Adam: a method for stochastic optimization*, 2015. SB12: J. Staines and D. Barber, *Variational
 Optimization*, arXiv:1212.4507, 2012.
@@ -12,7 +11,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -20,11 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from varopt._display import Progress
-from varopt.bounds import Bound, NotFinite, PointsBound
-from varopt.certificates import Certificate, NoCertificate, Relaxation, Sampled
-from varopt.composite import NotComposite, composite
-from varopt.families import OneHotCategorical, OwnFamily
+from varopt.bounds import Bound, CompositeBound, NotFinite, PointNoise, PointsBound
+from varopt.certificates import Certificate, NoCertificate, Relaxation, Sampled, bracket
+from varopt.composite import Composite, NotComposite, composite
+from varopt.families import OwnFamily
 from varopt.optimize._conclude import conclude
+from varopt.optimize._free_parameters import FreeParameters
 from varopt.optimize._result import Result, Status, final_line, progress_line
 from varopt.solvers import State, settle
 
@@ -32,7 +32,6 @@ __all__ = ["BoundPath", "BoundResult", "minimize_bound"]
 
 Vector = NDArray[np.float64]
 
-_SURE = 1e-12  # distance from 0 and 1 of a probability that still moves
 _FLOOR = 1e-9  # share of the first dispersion at which a schedule has nothing more to shrink
 _ITERATIONS = {True: 400, False: 1000}  # of a sampled bound, and of others
 _RATE = 0.05  # of Adam, in standard deviations of the family as it was given
@@ -102,7 +101,8 @@ def minimize_bound(
     tol : float
         Relative: of the gap that is called optimal, and of the change of E that ends a descent.
     iterations : int, optional
-        Most steps of one descent.
+        Most steps of one descent; by default 1000, 400 of a sampled bound, or what a schedule such as
+        `varopt.solvers.Every` counts.
     callback : callable, optional
         Called with the path after every descent, and after every tenth step of a sampled one; it may raise
         `StopIteration`.
@@ -116,6 +116,7 @@ def minimize_bound(
     BoundResult
     """
     _check_options(schedule, iterations)
+    iterations = iterations or getattr(schedule, "steps", None)  # of a schedule that counts them
     run = _Run(bound, FreeParameters.of(bound, parameters), tol, iterations, callback, time_limit, Progress(progress))
     status: Status | None = None
     try:
@@ -143,153 +144,6 @@ def _check_options(schedule: Any, iterations: Any) -> None:
         raise ValueError(f"iterations must be an integer of at least 1; got {iterations!r}.")
 
 
-# -- Coordinates without ends ------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Coordinate:
-    """One parameter of a family, in numbers that may be anything."""
-
-    key: Any  # of a Product; None otherwise
-    name: Any
-    kind: str  # "real", "positive", "cholesky", "probability" or "choice"
-    shape: tuple[int, ...]
-    unit: float = 1.0  # of a step of Adam
-
-    @property
-    def size(self) -> int:
-        """How many numbers."""
-        return self.shape[0] * (self.shape[0] + 1) // 2 if self.kind == "cholesky" else math.prod(self.shape)
-
-    def free(self, value: Vector) -> Vector:
-        """The numbers of a value."""
-        value = np.asarray(value, dtype=np.float64)
-        if self.kind == "positive":
-            return np.log(np.ravel(value))
-        if self.kind == "probability":
-            p = np.clip(np.ravel(value), _SURE, 1.0 - _SURE)
-            return np.asarray(np.log(p) - np.log1p(-p))
-        if self.kind == "choice":
-            return np.ravel(np.log(np.maximum(value, _SURE)))
-        if self.kind == "cholesky":
-            return np.asarray((value + np.diag(np.log(np.diag(value)) - np.diag(value)))[np.tril_indices(len(value))])
-        return np.ravel(value)
-
-    def value(self, free: Vector) -> Vector:
-        """The value of numbers."""
-        if self.kind == "positive":
-            return np.exp(np.clip(free, -700.0, 700.0)).reshape(self.shape)
-        if self.kind == "probability":
-            return np.asarray(1.0 / (1.0 + np.exp(-np.clip(free, -700.0, 700.0)))).reshape(self.shape)
-        if self.kind == "choice":
-            logits = free.reshape(self.shape)
-            weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
-            return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
-        if self.kind == "cholesky":
-            factor = np.zeros(self.shape)
-            factor[np.tril_indices(self.shape[0])] = free
-            diagonal = np.diag_indices(self.shape[0])
-            factor[diagonal] = np.exp(np.clip(factor[diagonal], -700.0, 700.0))
-            return factor
-        return free.reshape(self.shape)
-
-    def pullback(self, value: Vector, gradient: Vector) -> Vector:
-        """The gradient in the numbers, from that in the value."""
-        gradient = np.asarray(gradient, dtype=np.float64)
-        if self.kind == "positive":
-            return np.ravel(gradient * value)
-        if self.kind == "probability":
-            return np.ravel(gradient * value * (1.0 - value))
-        if self.kind == "choice":
-            return np.ravel(value * (gradient - (value * gradient).sum(axis=-1, keepdims=True)))
-        if self.kind == "cholesky":
-            scaled = gradient.copy()
-            diagonal = np.diag_indices(len(value))
-            scaled[diagonal] *= value[diagonal]
-            return np.asarray(scaled[np.tril_indices(len(value))])
-        return np.ravel(gradient)
-
-
-@dataclass(frozen=True)
-class FreeParameters:
-    """The parameters that move, laid end to end."""
-
-    parts: tuple[Coordinate, ...]
-
-    @classmethod
-    def of(cls, bound: Bound, parameters: Any) -> FreeParameters:
-        """The chosen parameters of a bound's family."""
-        available = {}
-        for c in bound._target.components:
-            unit = 1.0 if c.is_discrete or c.is_own else float(np.sqrt(np.mean(c.family.variance)))
-            for name, value in c.family.parameters.items():
-                kind = _kind(c, name, np.asarray(value))
-                part = Coordinate(c.key, name, kind, np.shape(value), unit if kind == "real" else 1.0)
-                available[name if c.key is None else (c.key, name)] = part
-        if not available:
-            raise ValueError(f"the family {bound.family!r} tells no parameters to minimise over.")
-        chosen = (
-            list(available) if parameters is None else [parameters] if isinstance(parameters, str) else [*parameters]
-        )
-        wanted = {name for name in chosen if isinstance(name, Hashable)}  # not a list: variables compare as they like
-        unknown = [name for name in chosen if not isinstance(name, Hashable) or name not in available]
-        if unknown or not chosen:
-            known = ", ".join(map(repr, available))
-            raise ValueError(f"parameters must name some of {known}; got {unknown[0]!r}." if unknown
-                             else f"parameters must name at least one of {known}.")  # fmt: skip
-        return cls(tuple(available[name] for name in available if name in wanted))
-
-    @property
-    def units(self) -> Vector:
-        """The length of a step of Adam in every number."""
-        return np.concatenate([np.full(part.size, part.unit) for part in self.parts])
-
-    def free(self, family: Any) -> Vector:
-        """The numbers of a family."""
-        return np.concatenate([part.free(self._parameter(family, part)) for part in self.parts])
-
-    def family(self, start: Any, free: Vector) -> Any:
-        """The family of numbers; what does not move is that of `start`."""
-        changed: dict[Any, Any] = {}
-        for part, own in zip(self.parts, self._split(free), strict=True):
-            holder = changed if part.key is None else changed.setdefault(part.key, {})
-            holder[part.name] = part.value(own)
-        return start.replace(changed)
-
-    def gradient(self, bound: Bound, family: Any) -> Vector:
-        """The gradient of a bound in the numbers."""
-        gradient: Mapping[Any, Any] = bound.gradient
-        return np.concatenate([
-            part.pullback(
-                self._parameter(family, part), (gradient if part.key is None else gradient[part.key])[part.name]
-            )
-            for part in self.parts
-        ])  # fmt: skip
-
-    @staticmethod
-    def _parameter(family: Any, part: Coordinate) -> Vector:
-        told = family.parameters if part.key is None else family.parameters[part.key]
-        return np.asarray(told[part.name], dtype=np.float64)
-
-    def _split(self, free: Vector) -> list[Vector]:
-        return np.split(free, np.cumsum([part.size for part in self.parts])[:-1])
-
-
-def _kind(c: Any, name: Any, value: Vector) -> str:
-    """What a parameter may be."""
-    if c.is_own:
-        domain = getattr(c.family.inner, "domains", {}).get(name)
-        return "positive" if domain is not None and getattr(domain, "low", -math.inf) == 0.0 else "real"
-    if c.is_discrete:
-        return "choice" if isinstance(c.family, OneHotCategorical) else "probability"
-    if name == "mean":
-        return "real"
-    return "positive" if value.ndim < 2 else "cholesky" if c.is_triangular else "real"
-
-
-# -- The descent ------------------------------------------------------------------------------------------------------
-
-
 class _Run:
     """A descent: the bound where it stands, and what is known of the optimum."""
 
@@ -306,6 +160,7 @@ class _Run:
         self.state = State(np.zeros(bound._target.size))
         self.evaluations = 0
         self.converged = False
+        self.problem = _problem(bound)
 
     def at(self, free: Vector) -> Bound:
         """The bound at other parameters."""
@@ -371,10 +226,14 @@ class _Run:
         """Go to the next dispersion of a schedule; whether there is one."""
         path = self.path
         path.sigma = _spread(path.family)
-        following = float(schedule(path))
+        counts = getattr(schedule, "steps", None)
+        # A descent that has converged has no use for the steps that are left to it.
+        seen = replace(path, steps=counts, level_steps=counts) if counts and self.converged else path
+        following = float(schedule(seen))
         if not (math.isfinite(following) and following > 0.0):
             raise ValueError(f"schedule must return a positive dispersion; got {following!r}.")
-        if following <= _FLOOR * self.first or self.state.reached(self.tol):
+        stuck = following >= path.sigma and not path.level_steps
+        if stuck or following <= _FLOOR * self.first or self.state.reached(self.tol):
             return False
         if following < path.sigma:
             path.bound = self.start.at(_sharpened(path.bound._target.family, following / path.sigma))
@@ -393,6 +252,9 @@ class _Run:
             x = np.concatenate([np.ravel(c.centre) for c in bound._target.components])
             state.see(x, float(bound._target.values(x[None, :])[0]))
             state.latest = x
+            if self.problem is not None:  # where E is stationary, its derivatives by row are a dual point
+                noise = PointNoise.of(self.problem, 1.0, _factor(bound._target.components, x.size))
+                state.see(*bracket(CompositeBound(self.problem, x, noise)))
         state.record(bound.value)
         self.line.show(progress_line(state))
         if self.callback is not None:
@@ -404,7 +266,7 @@ class _Run:
         if not state.history:
             self.callback = None
             self.report()
-        result = _certified(bound, state, self.tol, status) or self._seen(bound, status)
+        result = _certified(bound, self.problem, state, self.tol, status) or self._seen(bound, status)
         method = f"bound descent ({'adam' if self.sampled else 'lbfgs'})"
         fields = {**result.__dict__, "method": method}
         return BoundResult(**fields, family=bound.family, bound=bound)
@@ -425,7 +287,38 @@ class _Run:
         )  # fmt: skip
 
 
-def _certified(bound: Bound, state: State, tol: float, status: Status | None) -> Result | None:
+def _problem(bound: Bound) -> Composite | None:
+    """The canonical form of an objective that has a bracket by duality."""
+    layout = bound._target.layout
+    if layout is None or any(v.kind != "real" for v in layout.objective.variables):
+        return None
+    try:
+        problem = composite(layout.objective)
+    except NotComposite:
+        return None
+    return None if problem.not_convex or problem.not_quadratic else problem
+
+
+def _factor(components: Iterable[Any], size: int) -> Vector:
+    """C of the covariance CC' of real components: a vector, or a matrix where one of them has a matrix."""
+    parts = [(c.part, np.asarray(c.factor)) for c in components]
+    if all(own.ndim < 2 for _, own in parts):
+        scales = np.empty(size)
+        for part, own in parts:
+            scales[part] = own
+        return scales
+    columns = []
+    for part, own in parts:
+        wide = own if own.ndim == 2 else np.diag(np.broadcast_to(own, part.stop - part.start))
+        whole = np.zeros((size, wide.shape[1]))
+        whole[part] = wide
+        columns.append(whole)
+    return np.hstack(columns)
+
+
+def _certified(
+    bound: Bound, problem: Composite | None, state: State, tol: float, status: Status | None
+) -> Result | None:
     """The result with a proved bracket, of objectives that have one."""
     layout = bound._target.layout
     if layout is None or not math.isfinite(state.upper):
@@ -434,12 +327,16 @@ def _certified(bound: Bound, state: State, tol: float, status: Status | None) ->
     kinds = {v.kind == "real" for v in objective.variables}
     if kinds != {True}:
         return _bits(objective, layout.mean, state, status) if kinds == {False} else None
-    try:
-        problem = composite(objective)
-    except NotComposite:
-        return None
+    if problem is None:
+        try:
+            problem = composite(objective)
+        except NotComposite:
+            return None
     state.unit, state.objective = problem.unit, objective
-    settle(problem, state)
+    if not state.reached(tol):  # other dispersions than the family's may prove more
+        other = State(state.x, latest=state.latest)
+        settle(problem, other)
+        state.see(other.x, other.upper, other.upper - other.lower, other.assumption, other.dual, other.proof)
     return conclude(objective, problem, state, tol, status, "")
 
 

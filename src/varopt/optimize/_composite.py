@@ -70,7 +70,9 @@ def minimize_composite(
             status = stopped(reason)
             left = _TO_SETTLE if time_limit is None else min(_TO_SETTLE, 0.04 + 0.08 * time_limit)
             settle(problem, state, left)
-        with deadline(None if status is None else left):
+        if status is None and time_limit is not None:
+            left = max(time_limit - (state.elapsed - before), 0.0) + max(0.05, 0.1 * time_limit)
+        with deadline(None if status is None and time_limit is None else left):
             result = conclude(objective, problem, state, tol, status, " > ".join(state.ran) or "none")
         line.end(final_line(result))
         return result

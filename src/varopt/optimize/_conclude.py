@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from varopt._clock import deadline
 from varopt.certificates import (
     ROUNDING,
     Certificate,
@@ -22,7 +23,7 @@ from varopt.certificates import (
 from varopt.composite import Composite
 from varopt.model import Objective
 from varopt.optimize._result import Result, Status
-from varopt.solvers import State
+from varopt.solvers import State, exact_minimum, goes_on, is_small
 
 __all__ = ["conclude"]
 
@@ -32,6 +33,7 @@ _MUCH_WIDER = 2.0  # times the gap that is claimed under an assumption, up to wh
 _MORE_ENTRIES = 400_000  # of all rows, up to which a direction is looked for where a run has ended without a bound
 _STEEP = 1e5  # ratio of gradients beyond which steep terms may hide what others do far away
 _SHARE = 2.0**-12  # of the sizes of parts that counts as their unit, here as at zero
+_EXACT = 1.0  # seconds at most for the exact optimum of few variables, where nothing else has closed the gap
 _DOUBTFUL = 1e-3  # relative gap without an assumption beyond which one that closes it is not believed
 
 
@@ -47,7 +49,12 @@ def conclude(
         x, value = tidy, tidied
     x = x + 0.0  # no zero is negative
     bracket = _bracket(objective, problem, state, x, value, tol)
+    is_open = bracket.assumption or not bracket.within(tol)
+    if is_open and not state.falls and goes_on(state.ran) and is_small(problem):
+        x, value, bracket = _exact(objective, x, value, bracket)
     lower, upper, assumption, proof, state.unit = bracket
+    if status is Status.TIME_LIMIT and bracket.within(tol):
+        status = None  # there was time enough
     if status is None:
         status = _status(objective, problem, state, bracket, tol)
         lower = -math.inf if status is Status.UNBOUNDED else lower
@@ -105,6 +112,19 @@ def _bracket(objective: Objective, problem: Composite, state: State, x: Vector, 
         return proved  # since the value at x refutes what is claimed
     upper = max(claimed.upper, proved.upper) if math.isfinite(proved.upper) else claimed.upper
     return claimed._replace(upper=upper, assumption=claimed.assumption or ROUNDING)
+
+
+def _exact(objective: Objective, x: Vector, value: float, bracket: _Bracket) -> tuple[Vector, float, _Bracket]:
+    """The exact optimum of few variables, rounded, and its value as a lower bound; or what is known without it."""
+    with deadline(_EXACT):
+        found = exact_minimum(objective, x)
+    if found is None or not math.isfinite(found.lower):
+        return x, value, bracket
+    point, lower, upper = found
+    best = float(objective.at(point))
+    if max(upper, best) < bracket.upper:  # rounded, it may lie higher on steep terms than another point
+        return point, best, _Bracket(min(lower, best), max(upper, best), "", DualGap, bracket.unit)
+    return x, value, _Bracket(min(lower, value), bracket.upper, "", DualGap, bracket.unit)
 
 
 def _sizes(problem: Composite, x: Vector) -> float:

@@ -68,16 +68,18 @@ def minimize(
         Seconds after which the best so far is returned with its bracket.
     subject_to : constraint, or list of them, optional
         Comparisons of affine expressions, such as ``[w >= 0, vo.sum(w) == 1, A @ w <= b]``. The result has
-        ``multipliers`` and says by how much rounding violates them (``violation``).
+        ``multipliers`` and says by how much rounding violates them (``violation``). Of a black box: functions of the
+        point, true or at most zero where it is allowed.
     memory : int or str, optional
         Bytes that a run on data that are not in memory (`varopt.rows`, `numpy.memmap`) may take beyond what the caller
         holds, or text such as ``"2GB"``; by default a quarter of what is free.
     **black_box
         For a callable: ``budget``, ``seed``, ``executor``, ``journal`` and the other options of
         `varopt.search.minimize_black_box`. For discrete variables: ``target``, a value to stop at, ``seed``, and
-        ``device``, to search on PyTorch, and ``beta``, the schedule of a free-energy search: from progress in [0, 1] to
-        the beta of ``<log p> + beta <f>``. For a bound: ``parameters``, the names of those that move (all by default),
-        ``schedule``, how its family is sharpened between descents, and ``iterations``.
+        ``device``, to search on PyTorch. For both: ``beta``, the schedule of a free-energy search: from progress in
+        [0, 1] to the beta of ``<log p> + beta <f>``, such as `varopt.solvers.Cooling`. For a bound: ``parameters``, the
+        names of those that move (all by default), ``schedule``, how its family is sharpened between descents, and
+        ``iterations``.
 
     Returns
     -------
@@ -191,10 +193,7 @@ def _black_box(
 ) -> Result:  # fmt: skip
     """Hand over to the space, which knows how to be searched: a layer above may be asked, but not imported."""
     if subject_to is not None:
-        raise ValueError(
-            "subject_to does not apply to a black box: bounds belong into the space, as in vo.Box(low, high); for "
-            "other constraints return math.inf where a point breaks them, or write the objective with vo.Variable."
-        )
+        options["subject_to"] = subject_to
     if isinstance(space, Mapping) and callable(f) and not isinstance(f, Objective):
         space = importlib.import_module("varopt.search").Space(space)
     if not hasattr(space, sense) or isinstance(f, Objective):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from html import escape
@@ -97,6 +97,8 @@ class Result:
         objective is unbounded on them, the direction.
     passes : int
         How often data that are not in memory were read; 0 where all are.
+    place : callable or None
+        What takes an array to the device of the data, where they are on one: ``r[w]`` is there, and `x` on the host.
     """
 
     x: Vector
@@ -116,6 +118,7 @@ class Result:
     proof: Any = None
     passes: int = 0
     pool: Any = None
+    place: Callable[[Any], Any] | None = field(default=None, repr=False, compare=False)
 
     @property
     def lower(self) -> float:
@@ -193,6 +196,11 @@ class Result:
     def __getitem__(self, variable: Variable) -> Any:
         if variable not in self.slices:
             raise KeyError(f"{variable!r} does not occur in the objective")
+        part = self._here(variable)
+        return part if self.place is None or isinstance(part, float) else self.place(part)
+
+    def _here(self, variable: Variable) -> Any:
+        """The value of a variable, on the host."""
         part = self.x[self.slices[variable]]
         return float(part[0]) if variable.dimensions == () else part.reshape(variable.dimensions)
 
@@ -212,7 +220,7 @@ class Result:
 
     @property
     def _way(self) -> str:
-        steps = f", {self.nit} steps" if self.nit else ""
+        steps = f", {self.nit} step{'s' * (self.nit > 1)}" if self.nit else ""
         passes = f", {self.passes} pass{'es' * (self.passes > 1)}" if self.passes else ""
         return f"{self.method}{steps}{passes}, {duration(self.time)}"
 
@@ -331,7 +339,7 @@ def final_line(result: Result) -> str:
 
 def _in_short(result: Result) -> str:
     """The point: short values of variables by name, of long ones the length."""
-    named = {str(variable): result[variable] for variable in result.slices}
+    named = {str(variable): result._here(variable) for variable in result.slices}
     if not named:
         return _value(result.x)
     shown = [f"{name} = {_value(value)}" for name, value in list(named.items())[:4]]

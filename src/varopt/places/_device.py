@@ -63,6 +63,10 @@ class OnDevice(Table):
             index = slice(start, min(start + rows, self.count))
             yield lambda index=index: self._brought(columns, index)  # type: ignore[misc]
 
+    def bring(self, array: Any) -> Any:
+        """An array of NumPy, on the device."""
+        return self.xp.asarray(array, device=self.device)
+
     def _brought(self, columns: Sequence[DataColumn], index: Any) -> DataPart:
         return DataPart(index, {c.key: to_host(c.array[index]) for c in columns if isinstance(c, DeviceColumn)})
 

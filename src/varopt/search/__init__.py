@@ -6,6 +6,7 @@ from varopt.search._methods import METHODS
 from varopt.search._minimize import SearchResult, minimize_black_box
 from varopt.search._search import Search
 from varopt.search._space import Space
+from varopt.search.goals import Front, Halving, hypervolume
 
 __all__ = [
     "METHODS",
@@ -14,10 +15,13 @@ __all__ = [
     "Box",
     "Choice",
     "Dimension",
+    "Front",
+    "Halving",
     "Integer",
     "Permutation",
     "Search",
     "SearchResult",
     "Space",
+    "hypervolume",
     "minimize_black_box",
 ]

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from varopt.search.journal import Record
+from varopt.search.journal import Course, Record
 
-__all__ = ["UNKNOWN", "Batch", "Span", "Stretch", "Told"]
+__all__ = ["UNKNOWN", "Batch", "Stretch", "Told"]
 
 Array = NDArray[np.float64]
-Span = tuple[float, float, str]
-"""When an evaluation began, how long it took, and who did it."""
-UNKNOWN: Span = (math.nan, math.nan, "")
+UNKNOWN = Course()
 
 
 @dataclass(eq=False)
@@ -29,11 +26,14 @@ class Batch:
     rows: Array
     fresh: int  # how many are samples of the distribution; the rest are re-evaluations
     epoch: int  # the run of the restarts that drew it
+    width: int = 1  # numbers that an evaluation gives
+    limits: Mapping[int, float] = field(default_factory=dict)  # at which steps which values are too high to go on
     values: Array = field(init=False)
     missing: int = field(init=False)
+    stopped: set[int] = field(default_factory=set)  # which were stopped early
 
     def __post_init__(self) -> None:
-        self.values = np.full(len(self.rows), np.nan)
+        self.values = np.full(len(self.rows) if self.width == 1 else (len(self.rows), self.width), np.nan)
         self.missing = len(self.rows)
 
 
@@ -63,12 +63,12 @@ class Told(NamedTuple):
     rows: Array
     values: list[float]
     time: float
-    spans: Sequence[Span] | None = None
+    courses: Sequence[Course] | None = None
 
     def records(self) -> list[Record]:
         """One record for each."""
-        spans = self.spans or [UNKNOWN] * len(self.values)
+        courses = self.courses or [UNKNOWN] * len(self.values)
         return [
-            Record(self.first + k, self.candidate + k, row, value, None, self.time, *span)
-            for k, (row, value, span) in enumerate(zip(self.rows, self.values, spans, strict=True))
+            Record(self.first + k, self.candidate + k, row, value, None, self.time, *course)
+            for k, (row, value, course) in enumerate(zip(self.rows, self.values, courses, strict=True))
         ]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["as_value", "as_values", "positive", "whole"]
+__all__ = ["Measured", "as_value", "as_values", "positive", "whole"]
 
 
 def whole(name: str, value: Any, least: int | None = None) -> int:
@@ -33,24 +33,47 @@ def positive(name: str, value: Any, meaning: str) -> float:
     return number
 
 
-def as_values(ys: Any, count: int, errors: Any) -> tuple[list[float], list[str | None]]:
-    """Values of `count` points as floats, and what is wrong with each; a `ValueError` if there are more or fewer."""
-    plain = errors is None and isinstance(ys, np.ndarray) and ys.dtype == np.float64 and ys.shape == (count,)
-    if plain and np.isfinite(ys).all():
-        return ys.tolist(), [None] * count
+class Measured(NamedTuple):
+    """What an evaluation gave: its value, what is wrong with it, other numbers, and the values on its way."""
+
+    value: float
+    error: str | None = None
+    others: tuple[float, ...] = ()
+    reports: tuple[float, ...] = ()
+    stopped: bool = False
+
+    @classmethod
+    def of(cls, y: Any, width: int = 1) -> Measured:
+        """Whatever a function returned, as `width` numbers."""
+        if width == 1:
+            return cls(*as_value(y))
+        if y is None or isinstance(y, BaseException):
+            return cls(*as_value(y))
+        numbers = [as_value(number) for number in _flat(y)]
+        if len(numbers) != width:
+            return cls(math.nan, f"the function must give {width} numbers; got {len(numbers)}")
+        wrong = next((f"number {i}: {text}" for i, (_, text) in enumerate(numbers) if text is not None), None)
+        first, *others = (number for number, _ in numbers)
+        return cls(math.nan, wrong) if wrong else cls(first, None, tuple(others))
+
+
+def _flat(y: Any) -> list[Any]:
+    """Numbers, lists of numbers and so on, in their order."""
+    if isinstance(y, (str, bytes)) or not hasattr(y, "__iter__") or getattr(y, "ndim", 1) == 0:
+        return [y]
+    return [number for part in y for number in _flat(part)]
+
+
+def as_values(ys: Any, count: int, errors: Any, width: int = 1) -> list[Measured]:
+    """What `count` points gave, and what is wrong with each; a `ValueError` if there are more or fewer."""
     given = list(ys) if hasattr(ys, "__len__") else [ys]
     if len(given) != count:
         raise ValueError(f"ys must have one value for each of the {count} points; got {len(given)}.")
     notes = [None] * count if errors is None else list(errors)
     if len(notes) != count:
         raise ValueError(f"errors must have one entry for each of the {count} points; got {len(notes)}.")
-    values: list[float] = []
-    texts: list[str | None] = []
-    for y, note in zip(given, notes, strict=True):
-        value, text = as_value(y)
-        values.append(value)
-        texts.append(text if note is None else note)
-    return values, texts
+    found = [Measured.of(y, width) for y in given]
+    return [m if note is None else m._replace(error=note) for m, note in zip(found, notes, strict=True)]
 
 
 def as_value(y: Any) -> tuple[float, str | None]:

@@ -53,7 +53,7 @@ class Coding:
             rows[:, numeric] = np.clip(values, layout.low[numeric], layout.high[numeric])
         for where in layout.permutations:
             rows[:, where] = np.argsort(latent[:, where], axis=1, kind="stable")
-        return rows
+        return layout.settled(rows)
 
     def latent(self, rows: Array) -> Array:
         """Latent vectors that stand for these rows: the middle of a cell, equally spaced keys of an order."""

@@ -24,22 +24,25 @@ class Best:
     ----------
     x : point
         An array for a Box, a dictionary for a Space.
-    fun : float
-        Its value. If the search is noisy, the average of those of its evaluations that took no part in choosing it:
-        an estimate without bias.
+    fun : float, or array of shape (m,)
+        Its value, or its values where there are several objectives. If the search is noisy, the average of those of its
+        evaluations that took no part in choosing it: an estimate without bias.
     standard_error : float
         Of that average; zero where values are exact, infinite while no evaluation is left for it.
     evaluations : int
         How often it was evaluated.
     freedom : float
         Degrees of freedom of the standard error.
+    violation : float
+        By how much it breaks the constraints that are measured, in all; zero if it satisfies them.
     """
 
     x: Any
-    fun: float
+    fun: Any
     standard_error: float
     evaluations: int
     freedom: float = math.inf
+    violation: float = 0.0
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """Where the true value of `x` lies with this probability, by Student's t.
@@ -103,17 +106,25 @@ class Contender:
 
 
 class Lowest:
-    """The point with the lowest value; of equals the one drawn first, in whatever order their values come."""
+    """The point with the lowest value; of equals the one drawn first, in whatever order their values come.
+
+    What breaks a constraint is behind all that breaks it less.
+    """
 
     def __init__(self) -> None:
         self.best: Contender | None = None
-        self._value, self._drawn = math.inf, 0
+        self._key = (math.inf, math.inf, 0)
 
-    def see(self, row: Array, value: float, drawn: int) -> None:
+    @property
+    def violation(self) -> float:
+        """By how much it breaks constraints."""
+        return 0.0 if self.best is None else self._key[0]
+
+    def see(self, row: Array, value: float, drawn: int, violation: float = 0.0) -> None:
         """Take note of an evaluation that did not fail."""
-        if value < self._value or (value == self._value and drawn < self._drawn):
-            self.best = Contender.of(row, value)
-            self._value, self._drawn = value, drawn
+        key = (violation, value, drawn)
+        if key < self._key:
+            self.best, self._key = Contender.of(row, value), key
 
 
 class Averaged:

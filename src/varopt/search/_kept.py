@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from varopt.search._batch import Batch, Span, Stretch
+from varopt.search._batch import Batch, Stretch
 from varopt.search._coding import Coding
-from varopt.search._space import SpaceLayout, as_space, space_from_json
-from varopt.search.journal import Journal, Record, damaged
+from varopt.search._dimensions import Dimension
+from varopt.search._space import Space, SpaceLayout, as_space, space_from_json
+from varopt.search.journal import Course, Journal, Record, damaged
 
-__all__ = ["Kept"]
+__all__ = ["Kept", "Replay", "starting_points"]
 
 Array = NDArray[np.float64]
 
@@ -41,7 +42,7 @@ class Kept:
         def _draw(self, count: int | None) -> None: ...
         def _use(self, record: Record, batch: Batch | None, position: int) -> None: ...
         def _tell_rows(
-            self, rows: Array, values: list[float], errors: list[str | None], spans: list[Span] | None = None
+            self, rows: Array, values: list[float], errors: list[str | None], courses: list[Course] | None = None
         ) -> None: ...
 
     def save(self, path: str | Path) -> None:
@@ -61,7 +62,7 @@ class Kept:
             journal.close()
 
     @classmethod
-    def load(cls, path: str | Path, space: Any = None, *, read_only: bool = False) -> Self:
+    def load(cls, path: str | Path, space: Any = None, *, read_only: bool = False, subject_to: Any = None) -> Self:
         """Go on with a search from its journal, exactly where it stopped; further evaluations are appended to it.
 
         Parameters
@@ -72,6 +73,8 @@ class Kept:
             Needed where options of a `Choice` are neither numbers nor strings; checked against the journal otherwise.
         read_only : bool
             Look at it only: nothing is appended, and another process may be writing.
+        subject_to : callable, or list of them, optional
+            The constraints known in advance that it was begun with, which no file can keep.
 
         Notes
         -----
@@ -79,7 +82,7 @@ class Kept:
         """
         journal = Journal.open(Path(path), read_only=read_only)
         try:
-            search = cls._from_meta(journal, space)
+            search = cls._from_meta(journal, space, subject_to=subject_to)
             batches, records = journal.batches(), journal.records()
             with damaged(journal.path):
                 search._replay(batches, records)
@@ -93,7 +96,7 @@ class Kept:
         return search
 
     @classmethod
-    def salvage(cls, path: str | Path, new: str | Path, space: Any = None) -> Self:
+    def salvage(cls, path: str | Path, new: str | Path, space: Any = None, *, subject_to: Any = None) -> Self:
         """Begin a new search, with a journal of its own, from whatever is sound in a damaged one.
 
         Parameters
@@ -102,6 +105,8 @@ class Kept:
             The damaged journal, which is only read, and the new one, which must not exist yet.
         space : space, optional
             Needed where not even its description is sound.
+        subject_to : callable, or list of them, optional
+            As in `load`.
 
         Notes
         -----
@@ -110,18 +115,21 @@ class Kept:
         """
         journal = Journal.open(Path(path), read_only=True)
         try:
-            search = cls._from_meta(journal, None, new) if space is None else cls(space, journal=new)
+            if space is None:
+                search = cls._from_meta(journal, None, new, subject_to=subject_to)
+            else:
+                search = cls(space, journal=new, subject_to=subject_to)
             records = [record for record in journal.sound() if record.row.size == search._layout.columns]
             for record in records:
-                search._tell_rows(
-                    record.row[None], [record.value], [record.error], [(record.began, record.seconds, record.worker)]
-                )
+                search._tell_rows(record.row[None], [record.value], [record.error], [record.course])
         finally:
             journal.close()
         return search
 
     @classmethod
-    def _from_meta(cls, journal: Journal, space: Any, path: str | Path | None = None) -> Self:
+    def _from_meta(
+        cls, journal: Journal, space: Any, path: str | Path | None = None, *, subject_to: Any = None
+    ) -> Self:
         """A search with the settings of a journal, and nothing told."""
         meta = journal.meta()
         with damaged(journal.path):
@@ -129,32 +137,69 @@ class Kept:
         space = space_from_json(described) if space is None else as_space(space)
         if space.describe() != described:
             raise ValueError(f"space differs from the one in {journal.path}: {json.dumps(described)}.")
-        start = settings.pop("x0")
-        start = None if start is None else SpaceLayout(space).point(np.array(start))
-        return cls(space, x0=start, journal=path, **settings)
+        points = starting_points(space, settings.pop("x0"))
+        rules = settings.pop("subject_to", 0)
+        if rules and subject_to is None:
+            raise ValueError(
+                f"subject_to must be given: the search in {journal.path} was begun with {rules} constraints known in "
+                "advance, which are functions and no file keeps them."
+            )
+        return cls(space, x0=points, journal=path, subject_to=subject_to, **settings)
 
     def _replay(self, batches: list[tuple[int, int]], records: list[Record]) -> None:
-        places: list[tuple[Batch, int]] = []
-        upcoming = deque(batches)
-        for record in [*records, None]:
-            while upcoming and upcoming[0][1] <= self.evaluations:
-                size, _ = upcoming.popleft()
-                self._draw(size)
-                batch, start, stop = self._queue.pop()
-                places.extend((batch, position) for position in range(start, stop))
-            if record is None:
-                break
-            if record.candidate < 0:
-                self._use(record, None, -1)
-                continue
-            batch, position = places[record.candidate]
-            if record.row.size != self._layout.columns:
-                raise ValueError(f"evaluation {record.number} has {record.row.size} numbers")
-            if batch.rows[position].tobytes() != record.row.tobytes():  # another machine rounds differently
-                batch.rows[position] = record.row
-                if position < batch.fresh:
-                    batch.latent[position] = self._coding.latent(record.row[None])[0]
-            self._use(record, batch, position)
+        replay = Replay(self)
+        replay.advance(batches, records)
         # What was handed out and never told is handed out again, in the order in which it was drawn.
         told = {record.candidate for record in records}
-        self._queue.extend(Stretch(b, i, i + 1) for number, (b, i) in enumerate(places) if number not in told)
+        self._queue.extend(Stretch(b, i, i + 1) for number, (b, i) in enumerate(replay.places) if number not in told)
+
+
+def starting_points(space: Space | Dimension, kept: list[Any] | None) -> list[Any] | None:
+    """The points to begin with that a journal keeps."""
+    if kept is None:
+        return None
+    rows = kept if isinstance(kept[0], list) else [kept]  # format 2 had one point at most
+    return [SpaceLayout(space).point(np.array(row)) for row in rows]
+
+
+class Replay:
+    """A search that is told again what it was told once, as far as that is known.
+
+    Parameters
+    ----------
+    search : Search
+        A search with the settings of a journal, and nothing told.
+    """
+
+    def __init__(self, search: Kept) -> None:
+        self.search = search
+        self.places: list[tuple[Batch, int]] = []  # of every candidate
+        self._batches = 0
+
+    def advance(self, batches: list[tuple[int, int]], records: list[Record]) -> None:
+        """Go on to the end of what is known now: all batches and records from the first on."""
+        for record in [*records[self.search.evaluations :], None]:
+            while self._batches < len(batches) and batches[self._batches][1] <= self.search.evaluations:
+                self._draw(batches[self._batches][0])
+            if record is not None:
+                self._tell(record)
+
+    def _draw(self, size: int) -> None:
+        self._batches += 1
+        self.search._draw(size)
+        batch, start, stop = self.search._queue.pop()
+        self.places.extend((batch, position) for position in range(start, stop))
+
+    def _tell(self, record: Record) -> None:
+        search = self.search
+        if record.row.size != search._layout.columns:
+            raise ValueError(f"evaluation {record.number} has {record.row.size} numbers")
+        if record.candidate < 0:
+            search._use(record, None, -1)
+            return
+        batch, position = self.places[record.candidate]
+        if batch.rows[position].tobytes() != record.row.tobytes():  # another machine rounds differently
+            batch.rows[position] = record.row
+            if position < batch.fresh:
+                batch.latent[position] = search._coding.latent(record.row[None])[0]
+        search._use(record, batch, position)

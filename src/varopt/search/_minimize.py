@@ -17,12 +17,14 @@ from varopt._display import Progress, curves, duration, table
 from varopt.optimize import Result, Status
 from varopt.search._checks import positive, whole
 from varopt.search._dimensions import Searchable
-from varopt.search._plot import plot_history
+from varopt.search._incumbent import Contender
+from varopt.search._plot import plot_history, plot_search
 from varopt.search._search import Search
 from varopt.search._space import SpaceLayout, as_space
+from varopt.search.goals import Front
 from varopt.search.journal import is_blank
-from varopt.search.workers import Workers, workers_for
-from varopt.solvers.natural_gradient import default_population
+from varopt.search.workers import Job, Workers, workers_for
+from varopt.solvers.natural_gradient import CategoricalUpdate, default_population
 
 __all__ = ["SearchResult", "minimize_black_box"]
 
@@ -33,6 +35,7 @@ class SearchResult(Result):
 
     `Result` with ``x`` an array for a Box and a dictionary for a Space; ``certificate`` is `Sampled`, and ``history``
     has ``evaluations``, ``best``, ``mean``, ``standard_error``, ``samples``, ``sigma``, ``time`` of every generation.
+    Of several objectives ``x`` is a compromise, ``fun`` an array of its values, and ``front`` has all the others.
 
     Attributes
     ----------
@@ -51,12 +54,26 @@ class SearchResult(Result):
         """Whether it ended as it was meant to: by its budget or its target."""
         return self.status in (Status.BUDGET, Status.TARGET)
 
+    @property
+    def front(self) -> Front:
+        """Of several objectives: the points that no other point is better than in all of them."""
+        if self.search is None:
+            raise ValueError("front is for the result of a search.")
+        return self.search.front
+
     def __repr__(self) -> str:
-        rows = [("value", f"{self.fun:.12g}"), *self._rows()]
+        rows = [("value", self._value), *self._rows()]
         return "\n".join([f"{self.status.name}: {self.message}", *(f"  {name:<8} {text}" for name, text in rows)])
 
+    @property
+    def _value(self) -> str:
+        if isinstance(self.fun, float):
+            return f"{self.fun:.12g}"
+        return f"{_short(self.fun)}, a compromise; {len(self.front)} points on the front"
+
     def _rows(self) -> list[tuple[str, str]]:
-        rows = [("x", _short(self.x)), ("method", self._way)]
+        broken = [("broken", f"constraints, by {self.violation:.3g}")] if self.violation else []
+        rows = [("x", _short(self.x)), *broken, ("method", self._way)]
         return rows + [("failed", error) for error in self.errors[-1:]]
 
     @property
@@ -67,24 +84,28 @@ class SearchResult(Result):
         shown = {name: self.history[name] for name in ("evaluations", "best", "mean", "sigma", "time")}
         return curves(shown["evaluations"], {"best": shown["best"]}) + table(shown)
 
-    def plot(self, axes: Any = None) -> Any:
-        """Best value, bound and spread against evaluations. Needs Matplotlib (the extra `plot`); returns the axes.
+    def plot(self, axes: Any = None, *, kind: str | None = None) -> Any:
+        """Draw the search, as `Search.plot` does. Needs Matplotlib (the extra `plot`); returns the axes.
 
         Parameters
         ----------
-        axes : pair of Matplotlib axes, optional
+        axes : Matplotlib axes, optional
             Where to draw.
+        kind : str, optional
+            What to draw.
         """
-        return plot_history(self.history, axes)
+        return plot_history(self.history, axes) if self.search is None else plot_search(self.search, axes, kind)
 
 
 def minimize_black_box(
     f: Callable[[Any], Any], space: Any, *, budget: int | None = None, method: str = "auto", seed: int | None = None,
-    population: int | None = None, x0: Any = None, sigma: float | None = None, maximize: bool = False,
+    population: int | None = None, x0: Any = None, sigma: float | None = None, maximize: Any = False,
     noisy: bool = False, vectorized: bool = False, executor: Any = None, asynchronous: bool = False,
     timeout: float | None = None, time_limit: float | None = None, target: float | None = None,
     callback: Callable[[Search], Any] | None = None, progress: bool = False,
     journal: str | Path | None = None, max_failures: int = 100, batch: int | None = None,
+    beta: Callable[[float], float] | None = None, objectives: int = 1, constraints: int = 0, subject_to: Any = None,
+    stop_early: Any = False,
 ) -> SearchResult:  # fmt: skip
     """Minimise a black box: what `varopt.minimize` does when it is given a function and a space.
 
@@ -126,6 +147,21 @@ def minimize_black_box(
     batch : int, optional
         How many points are evaluated at once, by methods that do not need a whole generation (see `Search`): one by
         default, which needs the fewest, and as many as a usual generation has where there is an executor.
+    beta : callable, optional
+        Of method ``"free-energy"``: from the share of the budget that is used up, in [0, 1], to the beta of
+        ``<log p> + beta <f>``, such as `varopt.solvers.Cooling`; in units of one over f. A journal does not keep it.
+    objectives : int
+        How many values `f` returns. Of more than one the result has a `front`: the points that no other point is better
+        than in all of them.
+    constraints : int
+        How many numbers `f` returns after its values, each at most zero where a constraint that is measured holds.
+    subject_to : callable, or list of them, optional
+        Constraints known in advance: functions of the point, true or at most zero where it is allowed. `f` is never
+        evaluated elsewhere.
+    stop_early : bool or Halving
+        Stop evaluations that are not worth finishing. `f` is then a function that yields a value again and again, as a
+        training does after every epoch; its last one counts. An evaluation is stopped at step 1, 3, 9, ... if what it
+        yields there is not among the better third of what others did.
 
     Returns
     -------
@@ -139,21 +175,30 @@ def minimize_black_box(
     timeout = None if timeout is None else positive("timeout", timeout, "a positive number of seconds")
     if target is not None and not (isinstance(target, numbers.Real) and math.isfinite(target)):
         raise ValueError(f"target must be a finite number; got {target!r}.")
+    if target is not None and objectives != 1:
+        raise ValueError("target is for one objective.")
+    if vectorized and stop_early:
+        raise ValueError("stop_early needs one evaluation at a time; vectorized=True hands over a batch.")
     if callback is not None and not callable(callback):
         raise ValueError(f"callback must be a function of the search; got {callback!r}.")
     max_failures = whole("max_failures", max_failures, 1)
     budget = None if budget is None else whole("budget", budget, 1)
     settings = {"method": method, "seed": seed, "population": population, "x0": x0, "sigma": sigma,
-                "maximize": maximize, "noisy": noisy, "asynchronous": asynchronous}  # fmt: skip
+                "maximize": maximize, "noisy": noisy, "asynchronous": asynchronous, "objectives": objectives,
+                "constraints": constraints, "subject_to": subject_to, "stop_early": stop_early}  # fmt: skip
     if batch is None and (executor is not None or vectorized) and population is None and not asynchronous:
         batch = default_population(SpaceLayout(space).columns)  # whoever evaluates: the result depends on none of them
+    _check_beta(beta, method, journal, math.inf if budget is None and time_limit is not None else 0.0)
     search = _begin(space, journal, settings, {"budget": budget, "batch": batch})
     total = budget or (1000 * search._layout.columns if time_limit is None else math.inf)
+    if beta is not None and isinstance(search._model, CategoricalUpdate):
+        search._model.beta = lambda told: beta(min(told / total, 1.0))
     layout = search._layout
     try:
         workers = workers_for(
-            f, executor, timeout=timeout, vectorized=vectorized, decode=layout.point, assemble=layout.decode
-        )
+            f, executor, timeout=timeout, vectorized=vectorized, decode=layout.point, assemble=layout.decode,
+            width=search._width, sign=search._sign,
+        )  # fmt: skip
     except BaseException:
         search.close()
         raise
@@ -171,6 +216,19 @@ def minimize_black_box(
         search.close()
         line.end(_line(search, total, began))
     return _conclude(search, run.status, time.monotonic() - began)
+
+
+def _check_beta(beta: Any, method: str, journal: Any, endless: float) -> None:
+    if beta is None:
+        return
+    if not callable(beta):
+        raise ValueError(f"beta must be a function from progress in [0, 1] to a positive number; got {beta!r}.")
+    if method != "free-energy":
+        raise ValueError(f"beta applies to method 'free-energy' only; got method {method!r}.")
+    if journal is not None:
+        raise ValueError("beta is a function, which a journal cannot keep; give one of the two.")
+    if endless:
+        raise ValueError("beta is a function of the share of the budget that is used up; give a budget.")
 
 
 class _Run:
@@ -193,8 +251,10 @@ class _Run:
             if outcomes:
                 outcomes.sort()
                 rows = np.array([self._flying.pop(number) for number, _ in outcomes])
-                values, errors, *spans, _ = zip(*(evaluated for _, evaluated in outcomes), strict=True)
-                self.search._tell_rows(rows, list(values), list(errors), list(zip(*spans, strict=True)))
+                found = [evaluated for _, evaluated in outcomes]
+                self.search._tell_rows(
+                    rows, [e.value for e in found], [e.error for e in found], [e.course for e in found]
+                )
             if self.search.generation > generation:
                 generation = self.search.generation
                 yield
@@ -213,10 +273,11 @@ class _Run:
             if not self.search._queue:
                 self.search._draw(None)
             room = min(room, self.search._queued)
-        for row in self.search._ask_rows(int(room)):
-            self._flying[self._started] = row
-            self.workers.start(self._started, row)
-            self._started += 1
+        for stretch in self.search._take(int(room)):
+            for row in stretch.rows:
+                self._flying[self._started] = row
+                self.workers.start(self._started, Job(row, stretch.batch.limits))
+                self._started += 1
 
     def _ended(self) -> Status | None:
         search = self.search
@@ -226,18 +287,27 @@ class _Run:
         if time.monotonic() >= self.deadline:
             return Status.TIME_LIMIT
         best = search._incumbent
-        if between and self.target is not None and best is not None and best.value <= search._sign * self.target:
+        if between and self.target is not None and best is not None and not self._misses(best, self.target):
             return Status.TARGET
-        if search.evaluations >= self.budget:
-            return Status.BUDGET if best is not None else Status.NO_VALUE
-        return None
+        return self._spent() if search.evaluations >= self.budget else None
+
+    def _misses(self, best: Contender, target: float) -> bool:
+        return self.search._lowest.violation > 0.0 or best.value > self.search._sign * target
+
+    def _spent(self) -> Status:
+        """How a run that used up its budget ended."""
+        search = self.search
+        if all(record.error is not None for record in search.records):
+            return Status.NO_VALUE
+        best = search.best
+        return Status.BUDGET if best is not None and best.violation == 0.0 else Status.NOT_FOUND
 
 
 def _begin(space: Any, journal: str | Path | None, settings: dict[str, Any], hints: dict[str, Any]) -> Search:
     """A new search, or the one in the journal, which keeps the hints that it was begun with."""
     if journal is None or is_blank(Path(journal)):
         return Search(space, journal=journal, **settings, **hints)
-    search = Search.load(journal, space)
+    search = Search.load(journal, space, subject_to=settings["subject_to"])
     fresh = Search(space, **{**settings, "seed": search.seed if settings["seed"] is None else settings["seed"]})
     differing = [name for name in settings if search.settings[name] != fresh.settings[name]]
     if differing:
@@ -254,6 +324,7 @@ def _conclude(search: Search, status: Status, seconds: float) -> SearchResult:
     best, history = search.best, search.history
     return SearchResult(
         x=None if best is None else best.x, fun=search._sign * math.inf if best is None else best.fun,
+        violation=0.0 if best is None else best.violation,
         certificate=search.bound, status=status, method=search.method, sigma=search._model.spread,
         nit=search.generation, time=seconds, history=history, slices={}, nfev=search.evaluations, search=search,
         errors=tuple(record.error for record in search.records if record.error is not None)[-10:],
@@ -265,7 +336,7 @@ def _line(search: Search, budget: float, began: float) -> str:
     best, bound = search.best, search.bound
     share = min(1.0, search.evaluations / budget)
     bar = ("#" * round(20 * share)).ljust(20, ".")
-    value = "none yet" if best is None else f"{best.fun:.6g}"
+    value = "none yet" if best is None else f"{best.fun:.6g}" if isinstance(best.fun, float) else _short(best.fun)
     average = f"  average {bound.mean:.4g} +- {bound.standard_error:.1g}" if bound.samples > 1 else ""
     of = f"/{budget}" if math.isfinite(budget) else ""
     return f"[{bar}] {search.evaluations}{of}  best {value}{average}  {duration(time.monotonic() - began)}"

@@ -13,27 +13,27 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from varopt._display import card, curves, fold, table
 from varopt._threads import one_thread
 from varopt._version import __version__
-from varopt.certificates import Sampled
-from varopt.search._batch import UNKNOWN, Batch, Span, Stretch, Told
+from varopt.search._batch import UNKNOWN, Batch, Stretch, Told
 from varopt.search._checks import as_values, positive, whole
 from varopt.search._coding import Coding
 from varopt.search._dimensions import Box, Dimension
-from varopt.search._incumbent import Averaged, Best, Contender, Lowest
+from varopt.search._incumbent import Averaged, Lowest
 from varopt.search._kept import Kept
 from varopt.search._methods import SearchPlan, build
-from varopt.search._plot import plot_history
-from varopt.search._space import Space, SpaceLayout, as_space
-from varopt.search.journal import Journal, Record
+from varopt.search._shown import Shown
+from varopt.search._space import Space, SpaceLayout, as_space, starting_rows
+from varopt.search.goals import Archive, Rules, Rungs, as_halving, violations
+from varopt.search.journal import Course, Journal, Record
+from varopt.solvers.natural_gradient import Update
 
 __all__ = ["Search"]
 
 Array = NDArray[np.float64]
 
 
-class Search(Kept):
+class Search(Kept, Shown):
     """Optimise a black box by asking for points and telling their values.
 
     Parameters
@@ -47,12 +47,13 @@ class Search(Kept):
     population : int, optional
         Samples of a generation. By default what the method chooses, or as many as the first `ask` asks for, if that is
         more.
-    x0 : point, optional
-        Where to start; the middle of the space by default.
+    x0 : point, or list of points, optional
+        What to evaluate first; the search starts at the best of them, in the middle of the space by default. Of a
+        Space, a point may have some of the parts only: the others are in the middle.
     sigma : float, optional
         The first standard deviation, as a fraction of the width of the box; 0.2 by default.
-    maximize : bool
-        Whether larger values are better.
+    maximize : bool, or sequence of bool
+        Whether larger values are better; of several objectives, of each.
     noisy : bool
         Whether values are noisy: promising points are evaluated again, and the best is the best on average.
     asynchronous : bool
@@ -66,6 +67,16 @@ class Search(Kept):
         many as the first `ask` asks for.
     journal : path, optional
         An SQLite file to which every evaluation is appended before it is used. It must not exist yet; see `load`.
+    objectives : int
+        How many values an evaluation gives. Of more than one a front is sought: see `front`.
+    constraints : int
+        How many numbers follow the values, each at most zero where a constraint that is measured holds.
+    subject_to : callable, or list of them, optional
+        Constraints that are known in advance: functions of the point, true or at most zero where it is allowed. No
+        other point is proposed.
+    stop_early : bool or Halving
+        Whether evaluations that report values on their way are stopped if these are not among the better third of what
+        was reported so far: see `stops`, and `minimize_black_box` for who reports.
 
     Notes
     -----
@@ -88,9 +99,10 @@ class Search(Kept):
 
     def __init__(
         self, space: Any, *, method: str = "auto", seed: int | None = None, population: int | None = None,
-        x0: Any = None, sigma: float | None = None, maximize: bool = False, noisy: bool = False,
+        x0: Any = None, sigma: float | None = None, maximize: bool | Sequence[bool] = False, noisy: bool = False,
         asynchronous: bool = False, budget: int | None = None, batch: int | None = None,
-        journal: str | Path | None = None,
+        journal: str | Path | None = None, objectives: int = 1, constraints: int = 0, subject_to: Any = None,
+        stop_early: Any = False,
     ) -> None:  # fmt: skip
         self.space: Space | Dimension = as_space(space)
         self._layout = SpaceLayout(self.space)
@@ -98,18 +110,37 @@ class Search(Kept):
         self.seed = _check_seed(seed)
         population = None if population is None else whole("population", population, 2)
         sigma = None if sigma is None else positive("sigma", sigma, "a positive fraction of the box")
-        start = None if x0 is None else self._layout.row(x0)
+        starts = self._starts = starting_rows(self._layout, x0)
         self.noisy, self.asynchronous = bool(noisy), bool(asynchronous)
-        self._sign = -1.0 if maximize else 1.0
+        objectives, constraints = whole("objectives", objectives, 1), whole("constraints", constraints, 0)
+        self._signs = _signs(maximize, objectives)
+        self._sign = float(self._signs[0]) if objectives == 1 else 1.0
+        self._width = objectives + constraints
+        halving = as_halving(stop_early)
+        if self._width > 1 and (self.noisy or halving is not None):
+            raise ValueError("noisy and stop_early are for one objective without measured constraints.")
+        self._rungs = None if halving is None else Rungs(halving)
+        self._rules = None if subject_to is None else Rules(subject_to, self._coding, self._descent)
+        self._archive = Archive(objectives) if objectives > 1 else None
         self.settings: dict[str, Any] = {
             "method": method, "seed": self.seed, "population": population,
-            "x0": None if start is None else start.tolist(), "sigma": sigma,
-            "maximize": bool(maximize), "noisy": self.noisy, "asynchronous": self.asynchronous,
+            "x0": None if starts is None else starts.tolist(), "sigma": sigma,
+            "maximize": maximize if isinstance(maximize, bool) else (self._signs < 0.0).tolist(),
+            "noisy": self.noisy, "asynchronous": self.asynchronous,
             "budget": None if budget is None else whole("budget", budget, 1),
             "batch": None if batch is None else whole("batch", batch, 1),
+            "objectives": objectives, "constraints": constraints,
+            "subject_to": 0 if self._rules is None else len(self._rules.functions),
+            "stop_early": None if halving is None else [halving.first, halving.factor],
         }  # fmt: skip
-        latent = None if start is None else self._coding.latent(start[None])[0]
-        self._plan = SearchPlan(method, self._layout, self._coding, latent, sigma, budget, self.noisy)
+        latent = None if starts is None else self._coding.latent(starts)
+        self._plan = SearchPlan(
+            method, self._layout, self._coding, latent, sigma=sigma, budget=budget, noisy=self.noisy,
+            objectives=objectives, constraints=constraints, rules=self._rules,
+        )  # fmt: skip
+        for number, row in enumerate(() if starts is None or self._rules is None else starts):
+            if self._rules is not None and self._rules.violation(row) > 0.0:
+                raise ValueError(f"x0[{number}] must satisfy subject_to; it does not.")
         self.method, self._model = build(self._plan, population, batch or population or 1)
         self._rng = np.random.default_rng(self.seed)
 
@@ -119,8 +150,8 @@ class Search(Kept):
         self._queue: deque[Stretch] = deque()  # drawn, and not handed out
         self._handed: deque[Stretch] = deque()  # handed out, to be recognised if told as they were asked for
         self._pending: dict[bytes, list[tuple[Batch, int]]] = {}  # handed out, by row
-        self._arrived: list[tuple[Array, float]] = []  # asynchronous samples, to be used by the next update
-        self._own: list[tuple[Array, float]] = []  # points from elsewhere, to be used by it too
+        self._arrived: list[tuple[Array, Any]] = []  # asynchronous samples, to be used by the next update
+        self._own: list[tuple[Array, Any]] = []  # points from elsewhere, to be used by it too
         self._drawn = 0
         self._evaluations = 0
         self._records: list[Record] = []
@@ -132,6 +163,11 @@ class Search(Kept):
         self._journal: Journal | None = None
         if journal is not None:
             self._journal = Journal.create(Path(journal), self._meta())
+
+    def _descent(self, latent: Array) -> Update:
+        """What goes to points that the rules allow, where hardly any are."""
+        numbers = self._layout.real.size + self._layout.integer.size
+        return build(SearchPlan("cma" if numbers else "auto", self._layout, self._coding, start=latent))[1]
 
     # Ask and tell --------------------------------------------------------------------------------------------------
 
@@ -163,6 +199,11 @@ class Search(Kept):
         return sum(stretch.size for stretch in self._queue)
 
     def _ask_rows(self, count: int | None) -> Array:
+        taken = self._take(count)
+        return taken[0].rows if len(taken) == 1 else np.concatenate([stretch.rows for stretch in taken])
+
+    def _take(self, count: int | None) -> list[Stretch]:
+        """Hand out candidates, drawing what is missing."""
         if not self._queue:
             self._draw(count)
         missing = self._queued if count is None else count
@@ -177,7 +218,7 @@ class Search(Kept):
             missing -= stop - start
             taken.append(Stretch(batch, start, stop))
         self._handed.extend(taken)
-        return taken[0].rows if len(taken) == 1 else np.concatenate([stretch.rows for stretch in taken])
+        return taken
 
     def _draw(self, count: int | None) -> None:
         free = self._drawn == 0 and self.settings["population"] is None and not self.asynchronous
@@ -188,9 +229,11 @@ class Search(Kept):
         with one_thread():
             latent = self._model.sample(self._rng, size)
         rows = self._coding.rows(latent)
+        if self._starts is not None and (given := self._starts[self._drawn : self._drawn + size]).size:
+            rows[: len(given)] = given  # to the last digit
         if self._averaged is not None and (again := self._averaged.doubtful()):
             rows = np.vstack((rows, again))
-        batch = Batch(self._drawn, latent, rows, size, self._model.epoch)
+        batch = Batch(self._drawn, latent, rows, size, self._model.epoch, self._width, self._limits())
         self._batches.append((len(rows), self._evaluations))
         if self._journal is not None:
             self._journal.add_batch(len(self._batches) - 1, *self._batches[-1])
@@ -198,7 +241,10 @@ class Search(Kept):
         self._open.append(batch)
         self._queue.append(Stretch(batch, 0, len(rows)))
 
-    def tell(self, xs: Any, ys: Any, *, errors: Sequence[str | None] | None = None) -> None:
+    def tell(
+        self, xs: Any, ys: Any, *, errors: Sequence[str | None] | None = None,
+        reports: Sequence[Sequence[float]] | None = None, stopped: Sequence[bool] | None = None,
+    ) -> None:  # fmt: skip
         """Learn what points cost.
 
         Parameters
@@ -206,25 +252,62 @@ class Search(Kept):
         xs : batch of points
             As `ask` gave them, or points of your own.
         ys : sequence of float
-            Their values; ``None``, NaN, an infinity or an exception for an evaluation that failed.
+            Their values; ``None``, NaN, an infinity or an exception for an evaluation that failed. Where there are
+            several objectives or measured constraints, a row of numbers for each point: objectives, then constraints.
         errors : sequence of str, optional
             What went wrong with those that failed, for the journal.
+        reports : sequence of sequences of float, optional
+            The values that each evaluation reported on its way, from the first step on.
+        stopped : sequence of bool, optional
+            Which evaluations were stopped early; their values are the last that they reported.
         """
         rows = xs if isinstance(self.space, Box) and self._next_told(xs) else self._layout.rows(xs)
-        self._tell_rows(rows, *as_values(ys, len(rows), errors))
+        count = len(rows)
+        alone = errors is None and reports is None and stopped is None
+        plain = alone and isinstance(ys, np.ndarray) and ys.dtype == np.float64
+        if plain and self._width == 1 and ys.shape == (count,) and np.isfinite(ys).all():
+            self._tell_rows(rows, ys.tolist(), [None] * count)
+            return
+        measured = as_values(ys, count, errors, self._width)
+        for name, given in (("reports", reports), ("stopped", stopped)):
+            if given is not None and len(given) != count:
+                raise ValueError(f"{name} must have one entry for each of the {count} points; got {len(given)}.")
+        courses = [
+            UNKNOWN._replace(others=m.others, reports=tuple(map(float, r)), stopped=bool(s))
+            for m, r, s in zip(measured, reports or [()] * count, stopped or [False] * count, strict=True)
+        ]
+        self._tell_rows(rows, [m.value for m in measured], [m.error for m in measured], courses)
+
+    def stops(self, step: int, value: float) -> bool:
+        """Whether an evaluation that reports this value at this step, the first being 1, is not worth going on with.
+
+        Parameters
+        ----------
+        step : int
+            How many values it has reported, with this one.
+        value : float
+            What it reports.
+        """
+        limit = self._limits().get(whole("step", step, 1), math.inf)
+        return not self._sign * float(value) <= limit
+
+    def _limits(self) -> dict[int, float]:
+        """At which steps which values are too high to go on."""
+        return {} if self._rungs is None else self._rungs.limits()
 
     def _tell_rows(
-        self, rows: Array, values: list[float], errors: list[str | None], spans: Sequence[Span] | None = None
+        self, rows: Array, values: list[float], errors: list[str | None], courses: Sequence[Course] | None = None
     ) -> None:
         now = time.time()
-        if self._next_told(rows) and not self.asynchronous and not any(errors):
-            self._use_together(self._handed[0], values, now, spans)
+        plain = self._width == 1 and self._rungs is None and self._rules is None and not self.asynchronous
+        if plain and self._next_told(rows) and not any(errors):
+            self._use_together(self._handed[0], values, now, courses)
             return
         places = self._claim(rows)
         records = [
-            Record(number, -1 if batch is None else batch.first + position, row, value, error, now, *span)
-            for number, ((batch, position), row, value, error, span) in enumerate(
-                zip(places, rows, values, errors, spans or [UNKNOWN] * len(rows), strict=True), self.evaluations
+            Record(number, -1 if batch is None else batch.first + position, row, value, error, now, *course)
+            for number, ((batch, position), row, value, error, course) in enumerate(
+                zip(places, rows, values, errors, courses or [UNKNOWN] * len(rows), strict=True), self.evaluations
             )
         ]
         if self._journal is not None:
@@ -255,11 +338,11 @@ class Search(Kept):
         return places
 
     def _use_together(
-        self, stretch: Stretch, told: list[float], now: float, spans: Sequence[Span] | None = None
+        self, stretch: Stretch, told: list[float], now: float, courses: Sequence[Course] | None = None
     ) -> None:
         """What `_use` does with one record after the other, for candidates told as asked of which none failed."""
         batch, start, stop = stretch
-        entry = Told(self._evaluations, batch.first + start, stretch.rows, told, now, spans)
+        entry = Told(self._evaluations, batch.first + start, stretch.rows, told, now, courses)
         if self._journal is not None:
             self._journal.add(entry.records())  # before any use
         self._handed.popleft()
@@ -276,27 +359,63 @@ class Search(Kept):
     def _use(self, record: Record, batch: Batch | None, position: int) -> None:
         self.records.append(record)
         self._evaluations += 1
+        if self._rungs is not None:
+            reports = [self._sign * report for report in record.reports]
+            self._rungs.see(reports, finished=record.error is None and not record.stopped)
+        numbers = self._numbers(record)
         if record.error is None:
-            self.failures, value = 0, self._sign * record.value
-            self._lowest.see(record.row, value, self._drawn if batch is None else record.candidate)
+            self.failures = 0
+            self._see(record, numbers, self._drawn if batch is None else record.candidate)
         else:
-            self.failures, value = self.failures + 1, math.inf
+            self.failures += 1
         if batch is None:
-            self._own.append((self._coding.latent(record.row[None])[0], value))
-            self._average(record.row, value)
+            self._own.append((self._coding.latent(record.row[None])[0], self._raised(record, numbers)))
+            self._average(record.row, numbers)
             return
-        batch.values[position] = value
+        batch.values[position] = numbers
         batch.missing -= 1
+        if record.stopped:
+            batch.stopped.add(position)
         if self.asynchronous:
-            self._average(record.row, value)
+            self._average(record.row, numbers)
             if position < batch.fresh and batch.epoch == self._model.epoch:
-                self._arrived.append((batch.latent[position], value))
+                self._arrived.append((batch.latent[position], self._raised(record, numbers)))
             if batch.missing == 0:
                 self._open.remove(batch)
             if len(self._arrived) + len(self._own) >= self._model.population:
-                self._update(np.empty((0, self._layout.columns)), np.empty(0))
+                self._update(np.empty((0, self._layout.columns)), np.empty(0 if self._width == 1 else (0, self._width)))
             return
         self._advance()
+
+    def _numbers(self, record: Record) -> Any:
+        """What an evaluation gave, smaller being better: a number, or objectives and constraints."""
+        if self._width == 1:
+            return self._sign * record.value if record.error is None else math.inf
+        if record.error is not None:
+            return np.full(self._width, math.inf)
+        if len(record.others) != self._width - 1:
+            raise ValueError(f"evaluation {record.number} has {1 + len(record.others)} values")
+        numbers = np.array([record.value, *record.others])
+        numbers[: self._signs.size] *= self._signs
+        return numbers
+
+    def _see(self, record: Record, numbers: Any, drawn: int) -> None:
+        """Remember what may be the best."""
+        if record.stopped:
+            return
+        if self._width == 1:
+            self._lowest.see(record.row, numbers, drawn)
+            return
+        broken = float(violations(numbers[None], self._signs.size)[0])
+        if self._archive is None:
+            self._lowest.see(record.row, float(numbers[0]), drawn, broken)
+        elif broken == 0.0:
+            self._archive.see(record.row, numbers[: self._signs.size])
+
+    def _raised(self, record: Record, numbers: Any) -> Any:
+        """Of an evaluation stopped early: no better than the best that was not, whatever it was on its way to."""
+        best = self._lowest.best
+        return max(numbers, best.value) if record.stopped and best is not None else numbers
 
     def _advance(self) -> None:
         """Learn from the batches that are complete, in the order in which they were drawn."""
@@ -305,16 +424,14 @@ class Search(Kept):
             if self._averaged is not None:
                 for row, value in zip(done.rows, done.values, strict=True):
                     self._average(row, value)
+            if done.stopped and self._lowest.best is not None:
+                some = list(done.stopped)
+                done.values[some] = np.maximum(done.values[some], self._lowest.best.value)
             self._update(done.latent, done.values[: done.fresh])
 
     def _average(self, row: Array, value: float) -> None:
         if self._averaged is not None and math.isfinite(value):
             self._averaged.see(row, value)
-
-    @property
-    def _incumbent(self) -> Contender | None:
-        averaged = None if self._averaged is None else self._averaged.best
-        return self._lowest.best if averaged is None else averaged
 
     def _update(self, latent: Array, values: Array) -> None:
         latent, values = _with(latent, values, self._arrived)
@@ -322,12 +439,13 @@ class Search(Kept):
         latent, values = _with(latent, values, self._own)
         self._arrived, self._own = [], []
         self.generation += 1
-        if values.min() < math.inf:  # a generation that failed as a whole teaches nothing
+        if np.isfinite(values).any():  # a generation that failed as a whole teaches nothing
             with one_thread():
                 self._model.tell(latent, values)
         best = self._incumbent
-        upper = math.inf if best is None else best.value
-        self._trace.append((self.evaluations, upper, self._model.average(drawn), self._model.spread, time.time()))
+        upper = math.nan if self._archive is not None else math.inf if best is None else best.value
+        average = self._model.average(drawn if drawn.ndim == 1 else drawn[:, 0])
+        self._trace.append((self.evaluations, upper, average, self._model.spread, time.time()))
 
     # What is known -------------------------------------------------------------------------------------------------
 
@@ -343,68 +461,6 @@ class Search(Kept):
             self._records += told.records()
         self._unrecorded.clear()
         return self._records
-
-    @property
-    def best(self) -> Best | None:
-        """The best point so far; ``None`` before the first value."""
-        best = self._incumbent
-        if best is None:
-            return None
-        point, value = self._layout.point(best.row), self._sign * best.value
-        if self._averaged is None:
-            return Best(point, value, 0.0, best.count)
-        return Best(point, value, self._averaged.standard_error, best.count, self._averaged.freedom)
-
-    @property
-    def bound(self) -> Sampled:
-        """The best value, and the average of f under the distribution with its standard error: an estimate."""
-        best = self._incumbent
-        upper = math.inf if best is None else best.value
-        sampled = _average(self._trace[-1][2]) if self._trace else (math.nan, math.nan, 0)
-        bound = Sampled(-math.inf, upper, self._assumption, *sampled)
-        return bound.mirrored() if self._sign < 0.0 else bound
-
-    @property
-    def _assumption(self) -> str:
-        return "the noise of repeated evaluations averages out" if self.noisy else ""
-
-    @property
-    def history(self) -> dict[str, Array]:
-        """After every update: evaluations, best, mean, standard_error, samples, sigma and time (in seconds).
-
-        ``mean`` is the average of the objective over the ``samples`` of the distribution at that time.
-        """
-        names = ("evaluations", "best", "mean", "standard_error", "samples", "sigma", "time")
-        rows = [(told, best, *_average(values), *rest) for told, best, values, *rest in self._trace]
-        columns = np.array(rows, dtype=np.float64).reshape(-1, len(names))
-        columns[:, 1:3] *= self._sign
-        columns[:, -1] -= columns[0, -1] if len(columns) else 0.0
-        return dict(zip(names, columns.T, strict=True))
-
-    def plot(self, axes: Any = None) -> Any:
-        """Best value, bound and spread against evaluations. Needs Matplotlib (the extra `plot`); returns the axes.
-
-        Parameters
-        ----------
-        axes : pair of Matplotlib axes, optional
-            Where to draw.
-        """
-        return plot_history(self.history, axes)
-
-    def __repr__(self) -> str:
-        best = self.best
-        value = "nothing told yet" if best is None else f"best {best.fun:.8g}"
-        return f"Search({self.space!r}, method={self.method!r}): {self.evaluations} evaluations, {value}"
-
-    def _repr_html_(self) -> str:
-        best, history = self.best, self.history
-        rows = [("space", repr(self.space)), ("method", f"{self.method}, generation {self.generation}")]
-        if best is not None:
-            rows += [("best", f"{best.fun:.8g} at {best.x}")]
-            rows += [("distribution", _words(self.bound))] if self.bound.samples else []
-        shown = {name: history[name] for name in ("evaluations", "best", "mean", "sigma", "time")}
-        drawing = curves(history["evaluations"], {"best": history["best"]})
-        return card(f"Search: {self.evaluations} evaluations", rows, drawing, fold("generations", table(shown)))
 
     # Keeping -------------------------------------------------------------------------------------------------------
 
@@ -429,35 +485,23 @@ class Search(Kept):
         self.close()
 
 
-def _with(latent: Array, values: Array, more: list[tuple[Array, float]]) -> tuple[Array, Array]:
+def _with(latent: Array, values: Array, more: list[tuple[Array, Any]]) -> tuple[Array, Array]:
     if not more:
         return latent, values
-    return np.vstack((latent, [point for point, _ in more])), np.append(values, [value for _, value in more])
-
-
-def _average(values: Array | float) -> tuple[float, float, int]:
-    """The average of the values that are finite, its standard error, and how many there are; or that of a model."""
-    if isinstance(values, float):
-        return values, math.nan, 0
-    finite = values[np.isfinite(values)]
-    if finite.size == 0:
-        return math.nan, math.nan, 0
-    with np.errstate(over="ignore", invalid="ignore"):  # of values near the largest number: infinite, and no more
-        mean = float(finite.sum()) / finite.size
-        if finite.size == 1:
-            return mean, math.nan, 1
-        deviations = finite - mean
-        error = math.sqrt(float(deviations @ deviations) / (finite.size - 1) / finite.size)
-        return mean, error, finite.size
-
-
-def _words(bound: Sampled) -> str:
-    """The bound as what it is: an average over where the search samples now."""
-    low, high = sorted(bound.interval())
-    return f"averages {bound.mean:.4g} where it samples now; {low:.4g} to {high:.4g} with 95 %"
+    told = np.array([value for _, value in more])
+    return np.vstack((latent, [point for point, _ in more])), np.concatenate((values, told))
 
 
 def _check_seed(seed: Any) -> int:
     if seed is None:
         return int(np.random.SeedSequence().entropy)  # type: ignore[arg-type]
     return whole("seed", seed, 0)
+
+
+def _signs(maximize: Any, objectives: int) -> Array:
+    """1 where smaller is better, -1 where larger is."""
+    if isinstance(maximize, (list, tuple, np.ndarray)):
+        if len(maximize) != objectives:
+            raise ValueError(f"maximize must say it for each of {objectives} objectives; got {len(maximize)}.")
+        return np.where(np.asarray(maximize, dtype=bool), -1.0, 1.0)
+    return np.full(objectives, -1.0 if maximize else 1.0)

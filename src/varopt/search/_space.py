@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import numbers
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,9 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from varopt.search._conditions import active_columns, as_conditions, told
 from varopt.search._dimensions import Boolean, Box, Choice, Dimension, Integer, Permutation, Searchable
 
-__all__ = ["Space", "SpaceLayout", "as_space", "space_from_json"]
+__all__ = ["Space", "SpaceLayout", "as_space", "space_from_json", "starting_rows"]
 
 Array = NDArray[np.float64]
 
@@ -25,11 +25,11 @@ class Space(Searchable):
     ----------
     parts : mapping from names to dimensions
         `Box`, `Integer`, `Boolean`, `Choice`, `Permutation`, or a plain list of options.
-
-    Notes
-    -----
-    Every part always applies: parts that exist only under a condition on another are not supported. Give such a part a
-    value anyway and ignore it in the objective.
+    when : mapping, optional
+        Parts that exist only where others have some values: ``{"gamma": {"kernel": ["rbf", "poly"]}}`` says that there
+        is a ``gamma`` only where ``kernel`` is one of the two. Several conditions must all hold, and a part whose
+        condition names a part that does not exist does not exist either, so that choices form trees. The parts that
+        are named in conditions are single choices, booleans or integers.
 
     Examples
     --------
@@ -39,9 +39,18 @@ class Space(Searchable):
     ...                 budget=40, seed=0)
     >>> r.x["layers"], r.x["kind"]
     (3, 'tanh')
+
+    A point has only the parts that exist:
+
+    >>> space = vo.Space({"kernel": ["linear", "rbf"], "gamma": vo.Box(1e-3, 1, log=True)},
+    ...                  when={"gamma": {"kernel": "rbf"}})
+    >>> sorted({tuple(point) for point in vo.Search(space, seed=0).ask(20)})
+    [('kernel',), ('kernel', 'gamma')]
     """
 
-    def __init__(self, parts: Mapping[str, Dimension | Sequence[Any]]) -> None:
+    def __init__(
+        self, parts: Mapping[str, Dimension | Sequence[Any]], *, when: Mapping[str, Mapping[str, Any]] | None = None
+    ) -> None:
         if not parts or not hasattr(parts, "items"):
             raise ValueError(f"Space needs a non-empty mapping from names to dimensions; got {parts!r}.")
         self.parts: dict[str, Dimension] = {}
@@ -63,9 +72,10 @@ class Space(Searchable):
                     f"options; got {part!r}."
                 )
             self.parts[name] = part
+        self.when = as_conditions(self.parts, when)
 
     def __repr__(self) -> str:
-        return f"Space({self.parts!r})"
+        return f"Space({self.parts!r}{f', when={self.when!r}' if self.when else ''})"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Space) and self.describe() == other.describe()
@@ -75,7 +85,24 @@ class Space(Searchable):
 
     def describe(self) -> dict[str, Any]:
         """What it is, as JSON."""
-        return {"kind": "space", "parts": {name: part.describe() for name, part in self.parts.items()}}
+        described: dict[str, Any] = {
+            "kind": "space",
+            "parts": {name: part.describe() for name, part in self.parts.items()},
+        }
+        if self.when:
+            described["when"] = {
+                name: {parent: _plain(self.parts[parent], values) for parent, values in condition.items()}
+                for name, condition in self.when.items()
+            }
+        return described
+
+
+def _plain(part: Dimension, values: Sequence[Any]) -> list[Any]:
+    """Values as JSON; options as their part describes them."""
+    if isinstance(part, Choice):
+        options = part.describe()["options"]
+        return [options[int(part.encode(value)[0])] for value in values]
+    return [part.decode(part.encode(value)) for value in values]
 
 
 def _is_number(value: Any) -> bool:
@@ -121,14 +148,28 @@ class SpaceLayout:
                 self.options[where] = len(part.options)
             elif isinstance(part, Permutation):
                 self.high[where] = part.columns - 1
+        self.conditions = space.when if isinstance(space, Space) else {}
+        self.middle = self._middle()
 
-    @property
-    def cardinality(self) -> float:
-        """How many points there are."""
-        total = 1.0
-        for part in self.parts.values():
-            total = total * part.cardinality if part.cardinality < 1e300 and total < 1e300 else math.inf
-        return total
+    def _middle(self) -> Array:
+        """The row in the middle of everything: what parts that do not exist have in every row."""
+        numeric = np.concatenate((self.real, self.integer))
+        row = np.zeros(self.columns)
+        middles = 0.5 * self.low + 0.5 * self.high
+        middles[self.log] = np.sqrt(self.low[self.log]) * np.sqrt(self.high[self.log])
+        middles[self.integer] = np.floor(middles[self.integer])
+        row[numeric] = np.clip(middles, self.low, self.high)[numeric]
+        for where in self.permutations:
+            row[where] = np.arange(where.stop - where.start)
+        return row
+
+    def active(self, rows: Array) -> NDArray[np.bool_]:
+        """Which columns of rows belong to parts that exist."""
+        return active_columns(self.conditions, self.parts, self.slices, rows)
+
+    def settled(self, rows: Array) -> Array:
+        """Rows in which parts that do not exist are the same for all."""
+        return np.where(self.active(rows), rows, self.middle) if self.conditions else rows
 
     def decode(self, rows: Array) -> Any:
         """The batch of points that rows describe: an array for a Box, a list for anything else."""
@@ -142,20 +183,32 @@ class SpaceLayout:
             return row.copy()
         if isinstance(self.space, Dimension):
             return self.space.decode(row)
-        return {name: part.decode(row[self.slices[name]]) for name, part in self.parts.items()}
+        exists = self.active(row[None])[0] if self.conditions else np.ones(self.columns, dtype=bool)
+        return {
+            name: part.decode(row[self.slices[name]])
+            for name, part in self.parts.items()
+            if exists[self.slices[name].start]
+        }
 
-    def row(self, point: Any) -> Array:
-        """The row of one point, or a `ValueError` that says why it is none."""
+    def row(self, point: Any, *, partial: bool = False) -> Array:
+        """The row of a point, or a `ValueError` that says why it is none; a partial one has its rest in the middle."""
         if isinstance(self.space, Dimension):
             return self.space.encode(point)
-        if not isinstance(point, Mapping) or set(point) != set(self.parts):
+        if not isinstance(point, Mapping) or not set(point) <= set(self.parts):
             raise ValueError(f"x must be a dictionary with the names {sorted(self.parts)}; got {point!r}.")
-        row = np.empty(self.columns)
-        for name, part in self.parts.items():
+        row = self.middle.copy()
+        for name, value in point.items():
             try:
-                row[self.slices[name]] = part.encode(point[name])
+                row[self.slices[name]] = self.parts[name].encode(value)
             except ValueError as error:
                 raise ValueError(f"{name}: {error}") from None
+        exists = self.active(row[None])[0]
+        for name in self.parts:
+            here = exists[self.slices[name].start]
+            if name in point and not here:
+                raise ValueError(f"x must not have {name!r}, which exists only where {told(self.conditions[name])}.")
+            if name not in point and here and not partial:
+                raise ValueError(f"x must be a dictionary with the names {sorted(self.parts)}; {name!r} is missing.")
         return row
 
     def rows(self, points: Any) -> Array:
@@ -173,12 +226,42 @@ class SpaceLayout:
         return np.array([self.row(point) for point in points]).reshape(len(points), self.columns)
 
 
+def starting_rows(layout: SpaceLayout, x0: Any) -> Array | None:
+    """The rows of one point or of several, or a `ValueError` that names the one that is none."""
+    if x0 is None:
+        return None
+    if not _is_several(layout.space, x0):
+        return layout.row(x0, partial=True)[None]
+    if not len(x0):
+        raise ValueError("x0 must have at least one point; got none.")
+    rows = []
+    for number, point in enumerate(x0):
+        try:
+            rows.append(layout.row(point, partial=True))
+        except ValueError as error:
+            raise ValueError(f"x0[{number}]: {error}") from None
+    return np.array(rows)
+
+
+def _is_several(space: Space | Dimension, x0: Any) -> bool:
+    if isinstance(space, Space):
+        return isinstance(x0, (list, tuple))
+    if isinstance(space, Box) or not space.scalar:  # a point is an array, or a list of options
+        return np.ndim(np.empty(0) if isinstance(x0, str) else np.asarray(x0, dtype=object)) == 2
+    return isinstance(x0, (list, np.ndarray)) and np.ndim(x0) == 1 and not _is_option(space, x0)
+
+
+def _is_option(space: Dimension, value: Any) -> bool:
+    return isinstance(space, Choice) and any(value is option for option in space.options)
+
+
 def space_from_json(described: Mapping[str, Any]) -> Space | Dimension:
     """The space that `describe` described."""
     facts = {name: value for name, value in described.items() if name != "kind" and value is not None}
     match described["kind"]:
         case "space":
-            return Space({name: _dimension(part) for name, part in described["parts"].items()})
+            parts = {name: _dimension(part) for name, part in described["parts"].items()}
+            return Space(parts, when=described.get("when"))
         case "box":
             return Box(**facts)
         case "integer":

@@ -1,13 +1,14 @@
 """Solvers: the methods, which of them suits a problem, and the state that they lower the bracket of."""
 
 from varopt.solvers._method import GaveUp, Method, Nested, Solver, Way
-from varopt.solvers._select import METHODS, Auto
+from varopt.solvers._select import METHODS, Auto, goes_on
 from varopt.solvers._state import Check, State
 from varopt.solvers._stopped import settle
 from varopt.solvers.augmented_lagrangian import Multipliers
 from varopt.solvers.descent import (
     LBFGS,
     Adaptive,
+    Cooling,
     DiagonalNewton,
     Every,
     Geometric,
@@ -16,8 +17,9 @@ from varopt.solvers.descent import (
     Program,
     Schedule,
 )
+from varopt.solvers.finish import exact_minimum, is_small
 from varopt.solvers.interior_point import InteriorPoint
-from varopt.solvers.lasso import BlockDescent, Pivoting, pivoted_along
+from varopt.solvers.lasso import BlockDescent, Pivoting, duals_along, pivoted_along
 from varopt.solvers.nonconvex import Graduated
 from varopt.solvers.reductions import LowRank, Orthogonal, Range, Reduction, WorkingSet
 from varopt.solvers.signals import Knots, TautString
@@ -29,6 +31,7 @@ __all__ = [
     "Auto",
     "BlockDescent",
     "Check",
+    "Cooling",
     "DiagonalNewton",
     "Every",
     "GaveUp",
@@ -53,6 +56,10 @@ __all__ = [
     "TautString",
     "Way",
     "WorkingSet",
+    "duals_along",
+    "exact_minimum",
+    "goes_on",
+    "is_small",
     "pivoted_along",
     "settle",
 ]

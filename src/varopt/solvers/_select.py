@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+
+import numpy as np
 
 from varopt.certificates import SmoothingGap
 from varopt.composite import Composite
@@ -11,13 +13,14 @@ from varopt.solvers._method import GaveUp, Method, Nested, Way
 from varopt.solvers._state import Check, State
 from varopt.solvers.augmented_lagrangian import Multipliers
 from varopt.solvers.descent import LBFGS, DiagonalNewton, GroupNewton, Newton, Program
+from varopt.solvers.finish import exact_minimum, is_small
 from varopt.solvers.interior_point import Conic, InteriorPoint
 from varopt.solvers.lasso import BlockDescent, GroupDescent, Pivoting
 from varopt.solvers.nonconvex import Graduated
 from varopt.solvers.reductions import LowRank, Orthogonal, Range, WorkingSet
 from varopt.solvers.signals import Knots, TautString
 
-__all__ = ["METHODS", "Auto"]
+__all__ = ["METHODS", "Auto", "goes_on"]
 
 # In order: the first that suits the problem and does not refuse it is taken.
 _ORDER: tuple[Way, ...] = (
@@ -42,8 +45,14 @@ _AFTER: dict[str, tuple[Way, ...]] = {
     "group-newton": (),
     "graduated": (),
 }
+_EXACT = "rational"  # what comes between, where there are few variables
 _DENSE = 1000  # variables of a sparse problem up to which dense methods go on after interior points
 _FORMED = 5000  # variables up to which what goes on after another may form their matrix, if it is dense
+
+
+def goes_on(ran: Iterable[str]) -> bool:
+    """Whether something goes on after methods: after the paper's two and a user's own, nothing does."""
+    return all(name == _EXACT or any(name == way.name for way in _ORDER) for name in ran)
 
 
 @dataclass(frozen=True)
@@ -87,6 +96,22 @@ class Auto:
             tried += [way.name] if way.name in METHODS else []
             if self._ends(way, problem, state, tol, check, tuple(tried)) and state.reached(tol):
                 return
+            if _EXACT not in state.ran and goes_on(state.ran) and is_small(problem) and self._is_exact(state, check):
+                return
+
+    def _is_exact(self, state: State, check: Check) -> bool:
+        """Whether rational arithmetic finds the optimum of few variables: no other method is better then."""
+        if state.objective is None:  # of a reduced problem
+            return False
+        state.runs([_EXACT])
+        found = exact_minimum(state.objective, state.x)
+        if found is None:
+            return False
+        state.falls = not np.isfinite(found.lower)
+        if not state.falls:
+            state.see(found.x, found.upper, found.upper - found.lower)
+            check(state)
+        return True
 
     def _ends(
         self, way: Way, problem: Composite, state: State, tol: float, check: Check, tried: tuple[str, ...]

@@ -117,7 +117,7 @@ class State:
         upper = min(self.upper, value)
         self.history.append(
             {
-                "time": self.elapsed,
+                "time": time.perf_counter() - self.started,
                 "steps": self.steps,
                 "sigma": self.sigma,
                 "upper": upper,

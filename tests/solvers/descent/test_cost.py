@@ -10,7 +10,6 @@ from varopt.experiments import problems
 from varopt.model import as_objective
 from varopt.model.maps import Matrix
 from varopt.solvers import State
-from varopt.solvers.descent._lbfgs import with_shared_matrix  # what it recognises is looked at by itself
 
 
 @pytest.fixture
@@ -36,28 +35,6 @@ def test_lbfgs_takes_two_products_with_the_kernel_an_evaluation(rng, products):
     vo.solvers.LBFGS(most=120).solve(problem, state, 0.0, lambda _: None)
     assert state.evaluations > 100
     assert products[60, 60] <= 2 * state.evaluations + 40  # the look at the end is what there is beside
-
-
-def test_the_kernel_is_recognised_and_nothing_else_is(rng):
-    K = rng.normal(size=(8, 8))
-    K = K @ K.T
-    beta, b = vo.Variable(8), vo.Variable()
-    y = np.where(np.arange(8) % 2, 1.0, -1.0)
-    hinges = vo.sum(vo.hinge(K @ beta + b * y))
-    x = rng.normal(size=9)
-    for objective, found in (
-        (vo.quad_form(beta, K) + hinges, True),
-        (0.5 * vo.quad_form(beta, K) + hinges, True),
-        (vo.quad_form(beta, K + np.eye(8)) + hinges, False),
-        (vo.quad_form(beta, K) + 0.1 * vo.sum_squares(beta) + hinges, False),
-        (vo.quad_form(beta, K) + hinges + vo.sum_squares(b), False),
-        (3.0 * vo.quad_form(beta, K) + hinges, False),  # a multiple that rounds is not looked for
-    ):
-        problem = composite(as_objective(objective))
-        shared = with_shared_matrix(problem)
-        assert bool(shared.forms) is found
-        assert_allclose(shared.quadratic(x), problem.quadratic(x), rtol=1e-12)
-        assert_allclose(shared.quadratic_gradient(x), problem.quadratic_gradient(x), rtol=1e-10, atol=1e-10)
 
 
 def test_diagonal_newton_multiplies_with_the_gram_matrix_alone(rng, products):

@@ -48,6 +48,12 @@ class Band(NamedTuple):
         """All rows within a distance from a knot, for each block."""
         return cls(np.zeros((size, 1)), [2.0 * r for r in reaches], [share] * len(reaches), list(reaches))
 
+    @classmethod
+    def empty(cls, size: int, blocks: Sequence[object]) -> Band:
+        """No rows, of blocks without knots."""
+        none = [0.0] * len(blocks)
+        return cls(np.zeros((size, 1)), none, none, none)
+
     def narrowed(self, share: float) -> Band:
         """The same, narrower by a share."""
         least = [share * r for r in self.least] if not self.factor.any() else self.least

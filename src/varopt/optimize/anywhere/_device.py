@@ -32,10 +32,10 @@ __all__ = ["DeviceRows"]
 Vector = NDArray[np.float64]
 
 _BLOCK = 1 << 22  # entries of X that a block has at the least: a device is idle while less is prepared
-_BLOCKS, _TEMPORARY = 6, 120  # blocks at the least, and more where the temporaries of a row exceed the row itself
+_VECTORS, _ROOM = 14, 0.25  # temporaries as long as a block, and the share of X that they may take
+_PRODUCT = 1 << 24  # entries of the rows that are weighted at once for a Hessian
 _SUM = 4096  # rows that are added up at once
 _FAR = 9.0  # deviations from a knot beyond which a term is its piece, to rounding
-_MOST = 0.5  # share of the rows from which on all are multiplied
 
 
 class _Rows(NamedTuple):
@@ -66,6 +66,7 @@ class DeviceRows:
             place[v], at = at, at + v.size
         self.size = at
         self._thin: tuple[int, list[_Rows]] | None = None
+        self._sizes: dict[int, tuple[Vector, Vector]] = {}  # of the columns, block by block
         self.X: Any = None
         self.features = slice(0, 0)
         self.alpha, self.intercepts = 1.0, []  # type: ignore[var-annotated]
@@ -114,14 +115,19 @@ class DeviceRows:
 
     def _blocks(self, every: int = 1) -> Iterator[_Rows]:
         count, width = self.X.shape[0], self.X.shape[1]
-        pieces = max(_BLOCKS, _TEMPORARY // width)
-        rows = max(count // pieces, min(count, _BLOCK // width), every) // (_SUM * every) * _SUM * every or _SUM * every
+        double = self.X.dtype == self.xp.float64
+        share = _VECTORS / width if double else 2.0 * (_VECTORS / width + 1.0)  # a block in double precision as well
+        pieces, unit = math.ceil(share / (_ROOM * every)), _SUM * every
+        rows = max(math.ceil(count / pieces), min(count, every * _BLOCK // width))
+        rows = math.ceil(rows / unit) * unit
         constant = self.block.argument.constant
         for start in range(0, count, rows):
             index = slice(start, min(start + rows, count), every)
             d: Any = constant.number
             if constant.array is not None:
-                d = constant.factor * self._there(constant.array, index) + constant.number
+                d = self._there(constant.array, index)
+                d = d if constant.factor == 1.0 else constant.factor * d
+                d = d if constant.number == 0.0 else d + constant.number
             t = 1.0 if self.factors[0] is None else self._there(self.factors[0], index)
             yield _Rows(start, self.X[index], t, d, self._there(self.block.weights, index))
 
@@ -210,18 +216,25 @@ class DeviceRows:
 
     def _gram(self, rows: _Rows, index: Any, weights: Any) -> Vector:
         """``A' D A`` in all variables, of some rows."""
-        xp = self.xp
-        X = rows.X if index is None else xp.take(rows.X, index, axis=0)
+        xp, width = self.xp, rows.X.shape[1]
         if not isinstance(rows.t, float):
             t = rows.t if index is None else xp.take(rows.t, index)
             weights = weights * t * t
-        small = xp.astype(weights, X.dtype, copy=False)
-        scaled = X * small[:, None]
-        inner = to_host(xp.matmul(scaled.T, X)).astype(np.float64)
+        small, step = xp.astype(weights, rows.X.dtype, copy=False), max(1, _PRODUCT // width)
+        inner: Any = 0.0
+        sides: Any = 0.0
+        for start in range(0, int(small.shape[0]), step):
+            part = slice(start, start + step)
+            X = rows.X[part] if index is None else xp.take(rows.X, index[part], axis=0)
+            scaled = X * small[part, None]
+            inner = inner + xp.matmul(scaled.T, X)
+            if self.intercepts:
+                sides = sides + xp.sum(scaled, axis=0)
+        inner = to_host(inner).astype(np.float64)
         out = np.zeros((self.size, self.size))
         out[self.features, self.features] = self.alpha**2 * inner
         if self.intercepts:
-            sides, corner = to_host(xp.sum(scaled, axis=0)).astype(np.float64), float(xp.sum(weights))
+            sides, corner = to_host(sides).astype(np.float64), float(xp.sum(weights))
             for i, number in self.intercepts:
                 out[i, self.features] += self.alpha * number * sides
                 out[self.features, i] += self.alpha * number * sides
@@ -241,7 +254,9 @@ class DeviceRows:
         X = xp.astype(rows.X, xp.float64, copy=False)  # of single precision a copy of this block alone
         wide = rows._replace(X=X)
         z = self._positions(wide, x, single=False)
-        largest, lengths = (_column_sizes(xp, X, order) for order in (math.inf, 2))
+        if rows.start not in self._sizes:
+            self._sizes[rows.start] = _column_sizes(xp, X, math.inf), _column_sizes(xp, X, 2)
+        largest, lengths = self._sizes[rows.start]
         count = int(X.shape[0])
         c = rows.c if not isinstance(rows.c, float) else xp.full_like(z, rows.c)
         if float(xp.min(c)) < 0.0:

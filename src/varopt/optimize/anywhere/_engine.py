@@ -40,9 +40,12 @@ Minimize = Callable[..., Result]
 _PART = 1 << 22  # bytes of a part: a few fit in the cache, and thousands are soon done
 _PASSES = 12  # most passes of one problem
 _NARROWER = 1.0 / 8.0  # of the band of a pilot, once the small problem is solved
-_ANCHORS = 20  # rows for each variable that are kept wherever they lie, where pieces are curved
+_ANCHORS = 20  # rows for each variable that are kept wherever they lie, where pieces are curved,
+_ANCHORS_OF_SQUARES = 3  # or where all rows are one piece, so that every one of them has room
 _COPIES = 5  # of the rows of a small problem that its solution may take in memory
-_ROUGH = 2.0  # deviation, in errors of the pilot, at which a small problem is taken up
+_ROUGH = (
+    0.25  # deviation at which a small problem is taken up, in typical distances from a knot: tuned on 10^3 to 10^4 rows
+)
 _SMALL = 1e-2  # of the error of a sample that its own gap may be
 _REACH = 6.0  # deviations from a knot within which rows are kept after the path
 _CHANCE = 5.0  # times what the minimiser of a bound is expected to be off by
@@ -79,8 +82,12 @@ def solve(problem: Problem, state: State, options: RunOptions) -> Generator[Ask,
     cheap = isinstance(problem.table, OnDevice)  # passes cost less than rows on the host
     if cheap:
         wanted = min(wanted, max(_PILOT, _PILOT_SHARE * problem.size))
-    sample: DataPart = yield Ask(rows=wanted)
-    if cheap and problem.knotted:
+    sample: DataPart = yield Ask(rows=wanted if problem.knotted else min(wanted, _PILOT))
+    if not problem.knotted:  # the Hessian is that of any point: no pilot knows more than zero
+        state.unit = unit_of(problem, sample)
+        yield from _freeze(problem, state, options, np.zeros(problem.size), Band.empty(problem.size, problem.blocks))
+        return
+    if cheap:
         x = state.latest = on_sample(problem, sample)
         yield from _closer(problem, state, options, x, sample, cheap)
         return
@@ -89,13 +96,13 @@ def solve(problem: Problem, state: State, options: RunOptions) -> Generator[Ask,
     )
     state.unit, state.latest, x = pilot.state.unit, pilot.x, pilot.x  # type: ignore[union-attr]
     state.steps += pilot.nit
-    band, error = band_of(problem, sample, x, problem.count), math.sqrt(problem.size / sample.count)
+    band = band_of(problem, sample, x, problem.count)
     few = options.memory // (_COPIES * problem.row_bytes)  # rows that a small problem may have
-    if problem.knotted and band.most * problem.count > few:
+    if band.most * problem.count > few:
         yield from _closer(problem, state, options, x, sample, cheap)
     else:
         del sample
-        yield from _freeze(problem, state, options, x, band, error)
+        yield from _freeze(problem, state, options, x, band)
 
 
 def _closer(
@@ -109,13 +116,13 @@ def _closer(
     if not math.isfinite(state.upper):
         state.unit = unit_of(problem, sample)
     del sample
-    x, band, error = yield from _nearer(problem, state, x, lengths, error, few, cheap)
-    yield from _freeze(problem, state, options, x, band, error)
+    x, band = yield from _nearer(problem, state, x, lengths, error, few, cheap)
+    yield from _freeze(problem, state, options, x, band)
 
 
 def _nearer(
     problem: Problem, state: State, x: Vector, lengths: Sequence[float], error: float, few: int, cheap: bool
-) -> Generator[Ask, Any, tuple[Vector, Band, float]]:
+) -> Generator[Ask, Any, tuple[Vector, Band]]:
     """Follow the path on all rows until few enough lie where the optimum may take them, and keep those.
 
     The minimiser of the bound at sigma is about ``sigma^2 + sqrt(sigma p / n)`` from the optimum, in typical distances
@@ -144,7 +151,7 @@ def _nearer(
     path = yield from follow(problem, x, [min(1.0, error) * length for length in lengths], last, step)
     sigma = path.deviations[0] / lengths[0]
     share = path.near * reach(sigma) / (4.0 * sigma) / problem.count
-    return path.x, Band.within([reach(sigma) * length for length in lengths], problem.size, share), reach(sigma)
+    return path.x, Band.within([reach(sigma) * length for length in lengths], problem.size, share)
 
 
 def _at_once(problem: Problem, state: State, options: RunOptions) -> Generator[Ask, Any, None]:
@@ -159,17 +166,21 @@ def _at_once(problem: Problem, state: State, options: RunOptions) -> Generator[A
     state.record()
 
 
-def _freeze(
-    problem: Problem, state: State, options: RunOptions, x: Vector, band: Band, error: float
-) -> Generator[Ask, Any, None]:
-    every = max(1, problem.count // (_ANCHORS * problem.size + 1000)) if problem.curved else 0
+def _freeze(problem: Problem, state: State, options: RunOptions, x: Vector, band: Band) -> Generator[Ask, Any, None]:
+    """Solve small problems in which far rows are lines, each a pass nearer to the whole one."""
+    anchors = _ANCHORS if problem.knotted else _ANCHORS_OF_SQUARES
+    every = max(1, problem.count // (anchors * problem.size + 1000)) if problem.curved else 0
+    hessian: Vector | None = None
     for attempt in range(_PASSES):
         if not _has_room(problem, band, options):
             if math.isfinite(state.upper):
                 return  # with what is known by now
             _refuse(problem, band)
+        unknown = problem.knotted or hessian is None  # without knots it is the same everywhere
         work = [
-            Sweep(x, band.factor, reach, least, every if block.term.degree > 1 else 0, block.term.degree > 1)
+            Sweep(
+                x, band.factor, reach, least, every if block.term.degree > 1 else 0, block.term.degree > 1 and unknown
+            )
             for block, reach, least in zip(problem.blocks, band.reaches, band.least, strict=True)
         ]
         swept: list[Swept] = yield Ask(work=work)
@@ -180,17 +191,17 @@ def _freeze(
         kept = _kept(swept)
         small, radius, spread = problem.small(kept, [s.lines for s in swept])
         if problem.curved:
-            see_lower(state, Verifier(small, x, radius, spread).bracket().lower)
+            if attempt or problem.knotted:  # else x is zero
+                see_lower(state, Verifier(small, x, radius, spread).bracket().lower)
             if attempt and not state.reached(options.tol):  # as with columns that depend on each other
-                _prove(
-                    state, small, options.minimize(small, tol=0.1 * options.tol, resume=_near(x, error)), radius, spread
-                )
+                _prove(state, small, options.minimize(small, tol=0.1 * options.tol, resume=_near(x)), radius, spread)
             if state.reached(options.tol):
                 state.record()
                 return
-            hessian = sum((s.hessian for s in swept), np.zeros((problem.size,) * 2))
+            if unknown:
+                hessian = sum((s.hessian for s in swept), np.zeros((problem.size,) * 2))
             small, *_ = problem.small(kept, [s.lines for s in swept], hessian, x)
-        result = options.minimize(small, tol=0.1 * options.tol, resume=_near(x, error))
+        result = options.minimize(small, tol=0.1 * options.tol, resume=_near(x))
         state.steps += result.nit
         if result.status is Status.UNBOUNDED or not math.isfinite(result.lower):
             # Lines alone may fall for ever where rows do not: then more of them have to stay.
@@ -204,15 +215,15 @@ def _freeze(
         if attempt > 1 and state.gap > 0.5 * gap:
             band = band.narrowed(4.0)
         elif far:
-            band, error = band.narrowed(0.5), 0.5 * error
+            band = band.narrowed(0.5)
         elif attempt == 0:
-            band, error = band.narrowed(_NARROWER), _NARROWER * error
+            band = band.narrowed(_NARROWER)
         del kept, small, swept
 
 
-def _near(x: Vector, error: float) -> State:
-    """Where to take up a problem whose optimum is near x."""
-    return State(x, latest=x, sigma=min(1.0, _ROUGH * error))
+def _near(x: Vector) -> State:
+    """Where to take up a problem whose optimum is near x, but for a share of how far the rows kept are from a knot."""
+    return State(x, latest=x, sigma=_ROUGH)
 
 
 def _has_room(problem: Problem, band: Band, options: RunOptions) -> bool:

@@ -18,6 +18,7 @@ from varopt.optimize._result import Result, Status, final_line
 from varopt.optimize.anywhere._engine import RunOptions, run, value_of
 from varopt.optimize.anywhere._memory import bytes_of
 from varopt.optimize.anywhere._problem import Problem
+from varopt.places import OnDevice
 from varopt.solvers import State
 
 __all__ = ["METHOD", "enclosed_stored", "minimize_stored"]
@@ -110,6 +111,7 @@ def _concluded(problem: Problem, state: State, tol: float, status: Status | None
     return Result(
         x + 0.0, min(fun, state.upper), certificate, status, " > ".join(state.ran), 0.0, state.steps, state.elapsed,
         history, objective.slices, state.evaluations, state, passes=passes,
+        place=problem.table.bring if isinstance(problem.table, OnDevice) else None,
     )  # fmt: skip
 
 

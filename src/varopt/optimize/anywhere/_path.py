@@ -28,6 +28,7 @@ Vector = NDArray[np.float64]
 
 _FACTOR = 0.3  # by which deviations fall from level to level
 _STEPS = 8  # most steps of a level
+_EVALUATIONS = 30  # most of a path: where they do not suffice, as for features of hardly any row, more do not help
 _SMALLEST = 1e-9  # share of the first deviation at which the path ends
 _ARMIJO = 1e-4  # share of the decrease that the gradient promises which a step has to bring [NW06, eq. 3.4]
 
@@ -53,25 +54,27 @@ def follow(
     step: Callable[[], None], every: int = 1,
 ) -> Generator[Ask, Any, Reached]:  # fmt: skip
     """Lower the bound while deviations fall, until `last`; of `every` rows one stands for all."""
-    deviations, first = list(deviations), list(deviations)
+    deviations, first, left = list(deviations), list(deviations), _EVALUATIONS
     while True:
+        left -= 1
         at = yield from _evaluate(problem, x, deviations, first, every)
-        for _ in range(_STEPS):
+        for _ in range(_STEPS if left > 0 else 0):
             move = solve_definite(at.hessian, -at.gradient)
             decrement = -float(at.gradient @ move)
             if not decrement > 1e-13 * abs(at.value):
                 break
             step()
-            length = 1.0
+            if decrement <= at.added:  # the last of the level: to look at it first would cost a pass
+                x = x + move
+                break
+            length, left = 1.0, left - 1
             there = yield from _evaluate(problem, x + move, deviations, first, every)
             while there.value > at.value - _ARMIJO * length * decrement + 1e-13 * abs(at.value) and length > 1e-6:
-                length *= 0.3
+                length, left = 0.3 * length, left - 1
                 there = yield from _evaluate(problem, x + length * move, deviations, first, every)
             x, at = x + length * move, there
-            if decrement <= at.added:
-                break
         reached = Reached(x, deviations, at.near)
-        if last(reached) or deviations[0] <= _SMALLEST * first[0]:
+        if last(reached) or deviations[0] <= _SMALLEST * first[0] or left <= 0:
             return reached
         deviations = [_FACTOR * s for s in deviations]
 

@@ -2,8 +2,9 @@
 
 J98: D. R. Jones, M. Schonlau and W. J. Welch, *Efficient global optimization of expensive black-box functions*, Journal
 of Global Optimization 13, 1998. G10: D. Ginsbourger, R. Le Riche and L. Carraro, *Kriging is well-suited to parallelize
-optimization*, 2010: what is under way is believed to give what is predicted. A23: S. Ament et al., *Unexpected
-improvements to expected improvement*, 2023: logarithms, so that nothing is flat.
+optimization*, 2010: what is under way is believed to give what is predicted. K06: J. Knowles, *ParEGO: a hybrid
+algorithm with on-line landscape approximation for expensive multiobjective optimization problems*, IEEE Transactions on
+Evolutionary Computation 10(1), 2006: of several objectives every proposal descends another mixture.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ import sys
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize as descend
-from scipy.special import erfcx, log_ndtr
 from scipy.stats import qmc, yeojohnson
 
 from varopt.search._coding import Coding
 from varopt.search._space import SpaceLayout
+from varopt.search.goals import Rules
+from varopt.search.models._acquisition import Acquisition
 from varopt.search.models._gaussian_process import GaussianProcess
 from varopt.solvers.natural_gradient import Update
 
@@ -31,6 +33,7 @@ SPREAD_OVER = 400  # points drawn all over the space, of which the best are look
 NEARBY = 30  # points drawn around each of the best known
 LOOKED_AT = 4  # that are descended from
 HUGE = 1e150  # spreads beyond which only the order counts
+TRIES = 20  # times that points which are not allowed are drawn again
 LATEST = 400  # evaluations that a process is fitted to, the best among them
 
 
@@ -43,25 +46,36 @@ class ExpectedImprovement(Update):
         The space, and the map of latent vectors to its points.
     batch : int
         Points proposed at once.
-    start : array, optional
-        A latent point to evaluate first.
+    known : pair of arrays, optional
+        Latent points and values from before, which count as part of the first points.
+    objectives, constraints : int
+        How many of each an evaluation gives, in this order.
+    rules : Rules, optional
+        Which latent points may be proposed, by constraints that are known in advance.
     """
 
-    def __init__(self, layout: SpaceLayout, coding: Coding, batch: int = 1, start: Array | None = None) -> None:
+    def __init__(
+        self, layout: SpaceLayout, coding: Coding, batch: int = 1, known: tuple[Array, Array] | None = None, *,
+        objectives: int = 1, constraints: int = 0, rules: Rules | None = None,
+    ) -> None:  # fmt: skip
         self._layout, self._coding, self.population = layout, coding, batch
         self._discrete = layout.options > 0
         self._first = max(4, min(2 * layout.columns, 20), batch)  # spread over the space before there is a model
         self._points = np.empty((0, layout.columns))
-        self._values = np.empty(0)
+        self._objectives, self._rules = objectives, rules
+        self._numbers = np.empty((0, objectives + constraints))
         self._pending: list[Array] = []
-        self._start, self._proposed = start, 0
+        self._proposed = 0
         self._design: Array | None = None
-        self._parameters: Array | None = None
+        self._parameters: dict[int, Array] = {}  # of the processes, by the number that they model
+        if known is not None:
+            self.tell(*known)
+            self._proposed = len(known[1])
 
     @property
     def known(self) -> tuple[Array, Array]:
-        """What was evaluated: latent points and values."""
-        return self._points, self._values
+        """What was evaluated: latent points and what they gave."""
+        return self._points, self._numbers[:, 0] if self._numbers.shape[1] == 1 else self._numbers
 
     def sample(self, rng: np.random.Generator, count: int) -> Array:
         points = np.array([self._next(rng) for _ in range(count)])
@@ -70,11 +84,9 @@ class ExpectedImprovement(Update):
     def _next(self, rng: np.random.Generator) -> Array:
         if self._design is None:
             self._design = self._spread(rng, self._first)
-            if self._start is not None:
-                self._design[0] = self._start
         self._proposed += 1
-        finite = np.isfinite(self._values)
-        if self._proposed <= self._first or np.unique(self._values[finite]).size < 2:
+        finite = self._numbers[np.isfinite(self._numbers).all(axis=1)]
+        if self._proposed <= self._first or len(np.unique(finite, axis=0)) < 2:
             fresh = self._proposed > self._first
             point = self._spread(rng, 1)[0] if fresh else self._design[self._proposed - 1]
         else:
@@ -83,6 +95,27 @@ class ExpectedImprovement(Update):
         return np.asarray(point)
 
     def _spread(self, rng: np.random.Generator, count: int) -> Array:
+        """Latent points all over the space that are allowed, as far as there are any."""
+        points = self._all_over(rng, count)
+        if self._rules is None:
+            return points
+        for _ in range(TRIES):
+            bad = np.flatnonzero(~self._rules.allows(points))
+            if not bad.size:
+                return points
+            points[bad] = self._all_over(rng, bad.size)
+        bad = np.flatnonzero(~self._rules.allows(points))
+        points[bad] = self._allowed(points[bad], self._rules.inside(rng))
+        return points
+
+    def _allowed(self, points: Array, inside: Array) -> Array:
+        """Points on their way to one that is allowed, as far from it as may be; or that one."""
+        if self._rules is None or not len(points):
+            return points
+        moved = self._snap(self._rules.towards(points, inside))
+        return np.where(self._rules.allows(moved)[:, None], moved, inside)
+
+    def _all_over(self, rng: np.random.Generator, count: int) -> Array:
         """Latent points all over the space, by a scrambled Sobol sequence."""
         columns = self._layout.columns
         keyword = "rng" if "rng" in inspect.signature(qmc.Sobol).parameters else "seed"  # SciPy renamed it in 1.15
@@ -96,7 +129,7 @@ class ExpectedImprovement(Update):
 
     def tell(self, points: Array, values: Array) -> None:
         self._points = np.vstack((self._points, self._snap(points)))
-        self._values = np.append(self._values, values)
+        self._numbers = np.vstack((self._numbers, np.reshape(values, (len(points), -1))))
         for point in points:
             for i, waiting in enumerate(self._pending):
                 if np.array_equal(waiting, point):
@@ -105,43 +138,80 @@ class ExpectedImprovement(Update):
 
     # The model -----------------------------------------------------------------------------------------------------
 
-    def _chosen(self) -> tuple[Array, Array]:
-        """What the model is fitted to, in units in which values look normal; failures are worse than the worst."""
-        points, values = self._points, self._values
-        finite = values[np.isfinite(values)]
-        with np.errstate(over="ignore"):
-            worst = min(finite.max() + finite.std(), sys.float_info.max)
-        values = np.where(np.isfinite(values), values, worst)
-        if values.size > LATEST:
-            keep = np.sort(np.argsort(values, kind="stable")[:LATEST])
-            points, values = points[keep], values[keep]
-        return points, _normal(values)
-
     def _best(self, rng: np.random.Generator) -> Array:
-        points, values = self._chosen()
-        process = GaussianProcess.fit(points, values, self._discrete, self._parameters)
-        self._parameters = process.parameters
-        lowest = float(process.predict(points)[0].min())
-        if self._pending:
-            waiting = np.array(self._pending)
-            believed = np.append(values, process.predict(waiting)[0])
-            points = np.vstack((points, waiting))
-            process = GaussianProcess.given(points, believed, self._discrete, self._parameters)
-        candidates = np.vstack((self._spread(rng, SPREAD_OVER), *self._around(rng, points, values)))
-        scores = self._score(process, candidates, lowest)
-        taken = {point.tobytes() for point in points}
+        points, costs, broken = self._chosen(rng)
+        worth = self._worth(points, costs, broken)
+        ranked = np.where((broken <= 0.0).all(axis=1), costs, costs.max() + np.maximum(broken, 0.0).sum(axis=1))
+        known = np.vstack((points, *self._pending))
+        candidates = np.vstack((self._all_over(rng, SPREAD_OVER), *self._around(rng, points, ranked)))
+        scores = worth(candidates)
+        taken = {point.tobytes() for point in known}
         for i in np.argsort(-scores, kind="stable")[:LOOKED_AT]:
-            candidates = np.vstack((candidates, self._descend(process, candidates[i], lowest)))
-        scores = np.append(scores, self._score(process, candidates[len(scores) :], lowest))
+            better = self._descend(worth, candidates[i])[None]
+            candidates = np.vstack((candidates, better, self._allowed(better, points[int(np.argmin(ranked))])))
+        scores = np.append(scores, worth(candidates[len(scores) :]))
         for i in np.argsort(-scores, kind="stable"):
-            if candidates[i].tobytes() not in taken:
+            fresh = candidates[i].tobytes() not in taken
+            if fresh and (self._rules is None or self._rules.allows(candidates[i : i + 1])[0]):
                 return np.asarray(candidates[i])
-        return np.asarray(candidates[0])
+        return np.asarray(self._spread(rng, 1)[0])
+
+    def _chosen(self, rng: np.random.Generator) -> tuple[Array, Array, Array]:
+        """What the model is fitted to: points, costs in units in which they look normal, and constraints.
+
+        Failures are worse than the worst.
+        """
+        points, numbers = self._points, self._numbers
+        finite = np.asarray(np.isfinite(numbers).all(axis=1))
+        with np.errstate(over="ignore"):
+            seen = numbers[finite]
+            worst = np.minimum(seen.max(axis=0) + seen.std(axis=0), sys.float_info.max)
+        numbers = np.where(finite[:, None], numbers, worst)
+        costs = self._mixed(rng, numbers[:, : self._objectives])
+        broken = numbers[:, self._objectives :]
+        if costs.size > LATEST:
+            keep = np.sort(np.argsort(costs, kind="stable")[:LATEST])
+            points, costs, broken = points[keep], costs[keep], broken[keep]
+        return points, _normal(costs), broken
+
+    def _mixed(self, rng: np.random.Generator, objectives: Array) -> Array:
+        """One number for each point: of several objectives, Chebyshev's norm with random weights [K06]."""
+        if self._objectives == 1:
+            return np.asarray(objectives[:, 0])
+        weights = rng.dirichlet(np.ones(self._objectives))
+        low, high = objectives.min(axis=0), objectives.max(axis=0)
+        shares = weights * (objectives - low) / np.where(high > low, high - low, 1.0)
+        return np.asarray(shares.max(axis=1) + 0.05 * shares.sum(axis=1))
+
+    def _worth(self, points: Array, costs: Array, broken: Array) -> Acquisition:
+        """The acquisition, with what is under way believed to give what is predicted [G10]."""
+        objective = self._fitted(0, points, costs)
+        holds = np.flatnonzero((broken <= 0.0).all(axis=1))
+        means = np.asarray(objective.predict(points)[0])
+        lowest = float(means[holds].min()) if holds.size else None
+        levels = []
+        for k, measured in enumerate(broken.T, 1):
+            scale = float(measured.std()) or 1.0
+            process = self._fitted(k, points, (measured - measured.mean()) / scale)
+            levels.append((self._believing(process), float(-measured.mean() / scale)))
+        return Acquisition(self._believing(objective), lowest, tuple(levels))
+
+    def _fitted(self, number: int, points: Array, values: Array) -> GaussianProcess:
+        process = GaussianProcess.fit(points, values, self._discrete, self._parameters.get(number))
+        self._parameters[number] = process.parameters
+        return process
+
+    def _believing(self, process: GaussianProcess) -> GaussianProcess:
+        if not self._pending:
+            return process
+        waiting = np.array(self._pending)
+        values = np.append(process.values, process.predict(waiting)[0])
+        return GaussianProcess.given(np.vstack((process.points, waiting)), values, self._discrete, process.parameters)
 
     def _around(self, rng: np.random.Generator, points: Array, values: Array) -> list[Array]:
         """Candidates near the best known: a few coordinates changed by a little, or to another option."""
         found = []
-        order = np.argsort(values[: len(self._points)], kind="stable")[:3]
+        order = np.argsort(values, kind="stable")[:3]
         for i in order:
             near = np.repeat(points[i][None], NEARBY, axis=0)
             width = 10.0 ** rng.uniform(-3.0, -0.5, (NEARBY, 1))
@@ -152,11 +222,7 @@ class ExpectedImprovement(Update):
             found.append(self._snap(np.where(changed, moved, near)))
         return found
 
-    def _score(self, process: GaussianProcess, points: Array, lowest: float) -> Array:
-        mean, deviation = process.predict(points)
-        return np.log(deviation) + log_improvement((lowest - mean) / deviation)[0]
-
-    def _descend(self, process: GaussianProcess, point: Array, lowest: float) -> Array:
+    def _descend(self, worth: Acquisition, point: Array) -> Array:
         """The best of all that differ from a point in its real coordinates, near it."""
         real = self._layout.real
         if not real.size:
@@ -165,11 +231,8 @@ class ExpectedImprovement(Update):
         def cost(x: Array) -> tuple[float, Array]:
             moved = point.copy()
             moved[real] = x
-            mean, deviation, by_mean, by_deviation = process.gradient(moved)
-            z = (lowest - mean) / deviation
-            log, slope = log_improvement(np.array([z]))
-            gradient = by_deviation / deviation - slope[0] * (by_mean + z * by_deviation) / deviation
-            return -(math.log(deviation) + float(log[0])), -gradient[real]
+            value, gradient = worth.cost(moved)
+            return value, gradient[real]
 
         bounds = [(0.0, 1.0)] * real.size
         better = point.copy()
@@ -183,33 +246,23 @@ class ExpectedImprovement(Update):
 
     @property
     def mean(self) -> Array:
-        if not self._values.size:
-            return np.full(self._layout.columns, 0.5)
-        return np.asarray(self._points[int(np.argmin(self._values))])
+        return np.full(self._layout.columns, 0.5) if not len(self._points) else np.asarray(self._points[self._order[0]])
+
+    @property
+    def _order(self) -> NDArray[np.intp]:
+        """What was evaluated, the best first: what breaks a constraint last, by how much it does."""
+        broken = np.maximum(self._numbers[:, self._objectives :], 0.0).sum(axis=1)
+        return np.lexsort((np.arange(len(broken)), self._numbers[:, 0], broken))
 
     @property
     def spread(self) -> float:
         """The mean distance of the few best points from the best one."""
-        if self._values.size < 3:
+        if len(self._points) < 3:
             return 1.0
-        best = np.argsort(self._values, kind="stable")[: max(3, self._layout.columns + 1)]
+        best = self._order[: max(3, self._layout.columns + 1)]
         numeric = ~self._discrete
         away = np.abs(self._points[best[1:]][:, numeric] - self._points[best[0]][numeric])
         return float(np.median(away.mean(axis=1))) if numeric.any() else 0.0
-
-
-def log_improvement(z: Array) -> tuple[Array, Array]:
-    """log(phi(z) + z Phi(z)), the logarithm of the expected improvement in deviations [A23], and its derivative."""
-    z = np.asarray(z, dtype=np.float64)
-    density = -0.5 * z * z - 0.5 * math.log(2.0 * math.pi)
-    near = np.maximum(z, -5.0)
-    plain = np.log(np.exp(-0.5 * near * near) / math.sqrt(2.0 * math.pi) + near * np.exp(log_ndtr(near)))
-    far = np.minimum(z, -5.0)
-    # 1 + z Phi(z) / phi(z), Phi / phi = sqrt(pi / 2) erfcx(-z / sqrt 2); beyond -1e4 it is 1 / z^2
-    left = 1.0 + far * math.sqrt(0.5 * math.pi) * erfcx(-far / math.sqrt(2.0))
-    tail = np.log(np.where(far < -1e4, 1.0 / (far * far), np.maximum(left, 1e-300)))
-    log = np.where(z > -5.0, plain, density + tail)
-    return log, np.exp(log_ndtr(z) - log)
 
 
 def _normal(values: Array) -> Array:

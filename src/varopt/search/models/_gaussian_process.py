@@ -48,6 +48,7 @@ class GaussianProcess:
     """y ~ N(0, s (K + noise I)) of standardised values, with s integrated out of the fit."""
 
     points: Array
+    values: Array
     discrete: NDArray[np.bool_]
     parameters: Array  # logs of 1 / length^2 for each coordinate, and of the noise
     factor: Array  # lower triangular
@@ -75,7 +76,9 @@ class GaussianProcess:
         kernel = matern(np.tensordot(np.exp(parameters[:-1]), differences(points, points, discrete), 1))[0]
         factor = np.asarray(np.linalg.cholesky(_noisy(kernel, parameters)), dtype=np.float64)
         weights = cho_solve((factor, True), values)
-        return cls(points, discrete, parameters, factor, weights, max(float(values @ weights) / values.size, 1e-12))
+        return cls(
+            points, values, discrete, parameters, factor, weights, max(float(values @ weights) / values.size, 1e-12)
+        )
 
     def predict(self, points: Array) -> tuple[Array, Array]:
         """Mean and standard deviation of the function at points."""

@@ -1,4 +1,4 @@
-"""From a model of everything to a sampled bound around the best of it."""
+"""From given points, or a model of everything, to a sampled bound around the best of them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from varopt.search.models._expected_improvement import ExpectedImprovement
+from varopt.search.models._given import Given
 from varopt.solvers.natural_gradient import Update
 
 __all__ = ["Handover"]
@@ -16,11 +17,11 @@ Array = NDArray[np.float64]
 
 
 class Handover(Update):
-    """A Gaussian process for the first evaluations, then an update that begins where these led.
+    """Points of the user's or of a Gaussian process first, then an update that begins where these led.
 
     Parameters
     ----------
-    first : ExpectedImprovement
+    first : ExpectedImprovement or Given
         What proposes the first points.
     length : int
         How many evaluations it has.
@@ -29,7 +30,10 @@ class Handover(Update):
     """
 
     def __init__(
-        self, first: ExpectedImprovement, length: int, after: Callable[[Array, float, tuple[Array, Array]], Update]
+        self,
+        first: ExpectedImprovement | Given,
+        length: int,
+        after: Callable[[Array, float, tuple[Array, Array]], Update],
     ) -> None:
         self._first, self._length, self._after = first, length, after
         self.current: Update = first
@@ -43,16 +47,16 @@ class Handover(Update):
     @property
     def epoch(self) -> int:
         """Counts fresh starts."""
-        return self._epoch + (0 if self.current is self._first else self.current.epoch)
+        return self._epoch + (self.current.epoch if self.begun else 0)
 
     @epoch.setter
     def epoch(self, value: int) -> None:
         self._epoch = value
 
     @property
-    def modelled(self) -> bool:
-        """Whether the process still proposes."""
-        return self.current is self._first
+    def begun(self) -> bool:
+        """Whether what goes on has begun."""
+        return self.current is not self._first
 
     def refresh(self, rng: np.random.Generator) -> None:
         self.current.refresh(rng)
@@ -62,7 +66,7 @@ class Handover(Update):
 
     def tell(self, points: Array, values: Array) -> None:
         self.current.tell(points, values)
-        if self.modelled and self._first.known[1].size >= self._length and np.isfinite(self._first.known[1]).any():
+        if not self.begun and len(self._first.known[1]) >= self._length and np.isfinite(self._first.known[1]).any():
             self.current = self._after(self._first.mean, self._first.spread, self._first.known)
 
     @property

@@ -17,7 +17,7 @@ __all__ = ["workers_for"]
 
 def workers_for(
     function: Callable[[Any], Any], executor: Any, *, timeout: float | None, vectorized: bool,
-    decode: Callable[[Any], Any], assemble: Callable[[Any], Any],
+    decode: Callable[[Any], Any], assemble: Callable[[Any], Any], width: int = 1, sign: float = 1.0,
 ) -> Workers:  # fmt: skip
     """Who evaluates `function` of the points that `decode` (one) and `assemble` (a batch) make of rows."""
     if vectorized and executor is not None:
@@ -25,7 +25,7 @@ def workers_for(
             "vectorized=True hands over the whole batch in one call; give executor or vectorized, not both."
         )
     kind = type(executor).__module__.partition(".")[0]
-    evaluation = functools.partial(Evaluation, function, decode)
+    evaluation = functools.partial(Evaluation, function, decode, width=width, sign=sign)
     if isinstance(executor, int) and not isinstance(executor, bool) and executor >= 1:
         return _processes(evaluation, futures.ProcessPoolExecutor(executor), timeout, owned=True)
     if isinstance(executor, futures.ProcessPoolExecutor):
@@ -35,7 +35,8 @@ def workers_for(
     if kind == "joblib" and hasattr(executor, "n_jobs"):
         return _joblib(evaluation, executor, timeout)
     if hasattr(executor, "get_executor"):  # dask.distributed.Client
-        return Futures(evaluation(timeout), executor.get_executor(), capacity=sum(executor.nthreads().values()))
+        capacity = sum(executor.nthreads().values())
+        return Futures(pack(evaluation(timeout)), executor.get_executor(), capacity=capacity)
     if isinstance(executor, Pool) and not isinstance(executor, ThreadPool):
         raise ValueError(
             "executor must not be a multiprocessing.Pool: it never says that a worker has died, so that a run could "
@@ -43,7 +44,7 @@ def workers_for(
         )
     if hasattr(executor, "apply_async"):
         pool = PoolExecutor(executor)
-        return Futures(evaluation(timeout), pool, RAY if pool.is_ray else None)
+        return Futures(pack(evaluation(timeout)), pool, RAY) if pool.is_ray else Futures(evaluation(timeout), pool)
     if hasattr(executor, "submit"):
         return Futures(pack(evaluation(timeout)) if kind == "mpi4py" else evaluation(timeout), executor)
     if executor is not None:
@@ -53,7 +54,7 @@ def workers_for(
         )
     if timeout is not None:
         raise ValueError("timeout needs an executor whose workers can be left behind, such as executor=4 (processes).")
-    return Vectorized(function, assemble) if vectorized else Here(evaluation())
+    return Vectorized(function, assemble, width) if vectorized else Here(evaluation())
 
 
 def _processes(

@@ -6,23 +6,26 @@ queue, and the same evaluations are late with one worker as with a hundred.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import faulthandler
 import functools
+import inspect
 import math
 import os
 import pickle
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from varopt.search._checks import as_value
+from varopt.search._checks import Measured
+from varopt.search.journal import Course
 
-__all__ = ["Evaluated", "Evaluation", "Outcome", "Packed", "pack", "sentence"]
+__all__ = ["Evaluated", "Evaluation", "Job", "Outcome", "Packed", "pack", "sentence"]
 
 GRACE = 1.0  # seconds beyond the timeout after which a process that cannot even say so is ended
 LONGEST = 2000  # characters of an error that are kept
@@ -36,7 +39,28 @@ class Evaluated(NamedTuple):
     began: float = math.nan  # seconds since 1970, by the worker's clock
     seconds: float = math.nan
     worker: str = ""
+    others: tuple[float, ...] = ()  # what was measured besides the value
+    reports: tuple[float, ...] = ()  # values on its way
+    stopped: bool = False  # early
     abandoned: bool = False  # it goes on in a thread that nobody waits for
+
+    @classmethod
+    def of(cls, measured: Measured, began: float, seconds: float, worker: str) -> Evaluated:
+        """What was measured, when and by whom."""
+        value, error, others, reports, stopped = measured
+        return cls(value, error, began, seconds, worker, others, reports, stopped)
+
+    @property
+    def course(self) -> Course:
+        """How it went, as a journal keeps it."""
+        return Course(*self[2:8])
+
+
+class Job(NamedTuple):
+    """What travels to a worker: a row, and at which steps which values on its way are too high to go on."""
+
+    row: Any
+    limits: Mapping[int, float] = {}
 
 
 class Outcome(NamedTuple):
@@ -58,7 +82,7 @@ def sentence(error: BaseException) -> str:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A row of numbers in, what its evaluation gave out.
+    """A row of numbers in, what its evaluation gave out; of a function that yields, the last value that it yields.
 
     Parameters
     ----------
@@ -69,33 +93,56 @@ class Evaluation:
         and left behind.
     lethal : bool
         Whether the worker is a process of its own, which may be ended if it hangs where no Python runs.
+    width : int
+        How many numbers an evaluation gives.
+    sign : float
+        -1 where larger values are better.
     """
 
     function: Callable[[Any], Any]
     decode: Callable[[Any], Any]
     timeout: float | None = None
     lethal: bool = False
+    width: int = 1
+    sign: float = 1.0
 
-    def __call__(self, row: Any) -> Evaluated:
+    def __call__(self, job: Job) -> Evaluated:
         began, clock = time.time(), time.perf_counter()
-        value, error, abandoned = (*self._guarded(row), False) if self.timeout is None else self._within(row)
-        return Evaluated(value, error, began, time.perf_counter() - clock, worker_name(), abandoned)
+        measured, abandoned = (self._guarded(job), False) if self.timeout is None else self._within(job)
+        return Evaluated.of(measured, began, time.perf_counter() - clock, worker_name())._replace(abandoned=abandoned)
 
-    def _guarded(self, row: Any) -> tuple[float, str | None]:
+    def _guarded(self, job: Job) -> Measured:
+        reports: list[float] = []
         try:
-            return as_value(self.function(self.decode(row)))
+            found: Any = self.function(self.decode(job.row))
+            if inspect.isgenerator(found):
+                return self._followed(found, job.limits, reports)
+            return Measured.of(found, self.width)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # sys.exit() in the objective too
-            return math.nan, sentence(error)
+            return Measured(math.nan, sentence(error), (), tuple(reports))
 
-    def _within(self, row: Any) -> tuple[float, str | None, bool]:
-        done: list[tuple[float, str | None]] = []
+    def _followed(self, steps: Generator[Any, Any, Any], limits: Mapping[int, float], reports: list[float]) -> Measured:
+        """The last value that a generator yields, or the one at which it is to stop."""
+        last = Measured(math.nan, "the function yields nothing")
+        with contextlib.closing(steps):
+            for found in steps:
+                last = Measured.of(found, self.width)
+                if last.error is not None:
+                    break
+                reports.append(last.value)
+                if self.sign * last.value > limits.get(len(reports), math.inf):
+                    return last._replace(reports=tuple(reports), stopped=True)
+        return last._replace(reports=tuple(reports))
+
+    def _within(self, job: Job) -> tuple[Measured, bool]:
+        done: list[Measured] = []
         interrupts: list[KeyboardInterrupt] = []
 
         def evaluate() -> None:
             try:
-                done.append(self._guarded(row))
+                done.append(self._guarded(job))
             except KeyboardInterrupt as interrupt:
                 interrupts.append(interrupt)
 
@@ -106,9 +153,9 @@ class Evaluation:
         if interrupts:
             raise interrupts[0]
         if done:
-            return *done[0], False
+            return done[0], False
         _ask_to_stop(thread)
-        return math.nan, f"no value after {self.timeout:g} s", True
+        return Measured(math.nan, f"no value after {self.timeout:g} s"), True
 
 
 class _LastResort:
@@ -152,7 +199,7 @@ class Packed:
     digest: int
     payload: bytes
 
-    def __call__(self, row: Any) -> Evaluated:
+    def __call__(self, job: Job) -> Evaluated:
         if self.digest not in _unpacked:
             try:
                 function = pickle.loads(self.payload)
@@ -160,7 +207,7 @@ class Packed:
                 return Evaluated(math.nan, f"the worker cannot load the function: {sentence(error)}", time.time(), 0.0)
             _unpacked.clear()
             _unpacked[self.digest] = function
-        return _unpacked[self.digest](row)
+        return _unpacked[self.digest](job)
 
 
 _unpacked: dict[int, Evaluation] = {}

@@ -11,7 +11,7 @@ from concurrent import futures
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from varopt.search.workers._evaluation import Evaluated, Evaluation, Outcome, Packed, sentence
+from varopt.search.workers._evaluation import Evaluated, Evaluation, Job, Outcome, Packed, sentence
 from varopt.search.workers._workers import Workers
 
 __all__ = ["Futures", "PoolExecutor", "Renewal"]
@@ -34,7 +34,7 @@ class Flight:
     """A row on its way."""
 
     number: int
-    row: Any
+    job: Job
     deaths: int = 0
     alone: bool = False
 
@@ -75,8 +75,8 @@ class Futures(Workers):
         self._haunted = False  # some worker has an evaluation that was left behind
         self._accepted = False
 
-    def start(self, number: int, row: Any) -> None:
-        self._backlog.append(Flight(number, row))
+    def start(self, number: int, job: Job) -> None:
+        self._backlog.append(Flight(number, job))
 
     def wait(self, deadline: float) -> list[Outcome]:
         outcomes: list[Outcome] = []
@@ -105,7 +105,7 @@ class Futures(Workers):
             flight = waiting.popleft()
             flight.alone = waiting is self._suspects
             try:
-                self._flying[self._executor.submit(self._evaluation, flight.row)] = flight
+                self._flying[self._executor.submit(self._evaluation, flight.job)] = flight
                 self._accepted = True
             except futures.BrokenExecutor:
                 if self._replace():

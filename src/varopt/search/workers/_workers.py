@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from varopt.search._checks import as_value
-from varopt.search.workers._evaluation import Evaluated, Evaluation, Outcome, sentence, worker_name
+from varopt.search._checks import Measured
+from varopt.search.workers._evaluation import Evaluated, Evaluation, Job, Outcome, sentence, worker_name
 
 __all__ = ["Here", "Vectorized", "Workers"]
 
@@ -28,7 +28,7 @@ class Workers(ABC):
     capacity: int = 1
 
     @abstractmethod
-    def start(self, number: int, row: Any) -> None:
+    def start(self, number: int, job: Job) -> None:
         """Have a row evaluated, now or soon."""
 
     @abstractmethod
@@ -44,31 +44,31 @@ class Here(Workers):
 
     def __init__(self, evaluation: Evaluation) -> None:
         self._evaluation = evaluation
-        self._todo: deque[tuple[int, Any]] = deque()
+        self._todo: deque[tuple[int, Job]] = deque()
 
-    def start(self, number: int, row: Any) -> None:
-        self._todo.append((number, row))
+    def start(self, number: int, job: Job) -> None:
+        self._todo.append((number, job))
 
     def wait(self, deadline: float) -> list[Outcome]:
         outcomes: list[Outcome] = []
         flush = min(deadline, time.monotonic() + FLUSH_SECONDS)
         while self._todo and (not outcomes or time.monotonic() < flush):
-            number, row = self._todo.popleft()
-            outcomes.append(Outcome(number, self._evaluation(row)))
+            number, job = self._todo.popleft()
+            outcomes.append(Outcome(number, self._evaluation(job)))
         return outcomes
 
 
 class Vectorized(Workers):
     """The whole batch in one call."""
 
-    def __init__(self, function: Callable[[Any], Any], assemble: Callable[[Any], Any]) -> None:
-        self._function, self._assemble = function, assemble
+    def __init__(self, function: Callable[[Any], Any], assemble: Callable[[Any], Any], width: int = 1) -> None:
+        self._function, self._assemble, self._width = function, assemble, width
         self._numbers: list[int] = []
         self._rows: list[Any] = []
 
-    def start(self, number: int, row: Any) -> None:
+    def start(self, number: int, job: Job) -> None:
         self._numbers.append(number)
-        self._rows.append(row)
+        self._rows.append(job.row)
 
     def wait(self, deadline: float) -> list[Outcome]:
         numbers, rows = self._numbers, np.array(self._rows)
@@ -77,19 +77,19 @@ class Vectorized(Workers):
         found = self._values(rows)
         seconds, worker = time.perf_counter() - clock, worker_name()
         return [
-            Outcome(number, Evaluated(value, error, began, seconds, worker))
-            for number, (value, error) in zip(numbers, found, strict=True)
+            Outcome(number, Evaluated.of(measured, began, seconds, worker))
+            for number, measured in zip(numbers, found, strict=True)
         ]
 
-    def _values(self, rows: Any) -> list[tuple[float, str | None]]:
+    def _values(self, rows: Any) -> list[Measured]:
         try:
             values = self._function(self._assemble(rows))
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            return [(math.nan, sentence(error))] * len(rows)
+            return [Measured(math.nan, sentence(error))] * len(rows)
         shape = np.shape(values)
         if shape[:1] != (len(rows),):
             text = f"a vectorized function must give one value for each of {len(rows)} points; got shape {shape}"
-            return [(math.nan, text)] * len(rows)
-        return [as_value(value) for value in values]
+            return [Measured(math.nan, text)] * len(rows)
+        return [Measured.of(value, self._width) for value in values]

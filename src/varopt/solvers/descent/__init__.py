@@ -7,11 +7,12 @@ from varopt.solvers.descent._loop import Path, follow
 from varopt.solvers.descent._newton import Newton
 from varopt.solvers.descent._newton_level import typical_lengths
 from varopt.solvers.descent._program import Program
-from varopt.solvers.descent._schedules import Adaptive, Every, Geometric, Schedule
+from varopt.solvers.descent._schedules import Adaptive, Cooling, Every, Geometric, Schedule
 
 __all__ = [
     "LBFGS",
     "Adaptive",
+    "Cooling",
     "DiagonalNewton",
     "Every",
     "Geometric",

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from varopt.bounds import PointNoise
+from varopt.bounds import MovingBound, PointNoise
 from varopt.certificates import bracket
 from varopt.composite import Composite
 from varopt.solvers._method import Method
@@ -71,14 +71,18 @@ class DiagonalNewton(Method):
         if sum(r.count for r in problem.squares) > problem.size:
             _ = problem.hessian  # multiplied out once: an iteration is then one product with it
         x, sigma = state.begin(self.schedule.start)
-        with np.errstate(over="ignore", invalid="ignore"):  # too tight a coupling makes steps grow for ever
-            follow(Path(problem, x, PointNoise.of(problem, sigma), sigma), self._update, self.schedule, stop)
+        noise = PointNoise.of(problem, sigma)
+        bound = MovingBound(problem, noise)
+        curved = bound.always_curved
 
-    def _update(self, path: Path) -> int:
-        bound = path.at(path.x, valued=False)
-        gradient, curvature = bound.mean_gradient, bound.hessian("diagonal")
-        # mu_i <- mu_i - step E'_i / E''_ii  [SB12, section 2.1]
-        if not np.minimum.reduce(curvature) > 0.0:  # a flat coordinate rests
-            gradient, curvature = np.where(curvature > 0.0, (gradient, curvature), ((0.0,), (1.0,)))
-        path.x = path.x - self.step * gradient / curvature
-        return 1
+        def update(path: Path) -> int:
+            gradient, curvature = bound.gradient_and_diagonal(path.x, path.sigma)
+            if not (curved or np.minimum.reduce(curvature) > 0.0):  # a flat coordinate rests
+                gradient, curvature = np.where(curvature > 0.0, (gradient, curvature), ((0.0,), (1.0,)))
+            # mu_i <- mu_i - step E'_i / E''_ii  [SB12, section 2.1]
+            step = np.divide(gradient, curvature, gradient)
+            path.x = path.x - np.multiply(step, self.step, step)
+            return 1
+
+        with np.errstate(over="ignore", invalid="ignore"):  # too tight a coupling makes steps grow for ever
+            follow(Path(problem, x, noise, sigma), update, self.schedule, stop)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from varopt.bounds import PointNoise
+from varopt.bounds import MovingBound, PointNoise
 from varopt.certificates import bracket
-from varopt.composite import Composite, QuadraticForm
-from varopt.model.maps import HStack, Map, Matrix, Selection, kept_products
+from varopt.composite import Composite
 from varopt.solvers._method import Method
 from varopt.solvers._needs import convex, piecewise_quadratic
 from varopt.solvers._state import Check, State
@@ -69,12 +68,8 @@ class LBFGS(Method):
                 state.latest, state.sigma, state.steps = np.array(x), path.sigma, state.steps + 1
                 check(state)
 
-            def value_and_gradient(x: Vector) -> tuple[float, Vector]:
-                bound = path.at(x)
-                return bound.value, bound.mean_gradient
-
             found = minimize(
-                value_and_gradient, path.x, jac=True, method="L-BFGS-B", callback=seen,
+                bound.value_and_gradient, path.x, args=(path.sigma,), jac=True, method="L-BFGS-B", callback=seen,
                 options={"maxiter": self.iterations, "maxcor": self.memory, "maxfun": 100 * self.iterations,
                          "maxls": _TRIALS, "ftol": 0.0, "gtol": 0.0},
             )  # fmt: skip
@@ -95,40 +90,6 @@ class LBFGS(Method):
 
         x, sigma = state.begin(self.schedule.start)
         noise = PointNoise.of(problem, sigma)
-        with kept_products():
-            follow(Path(problem.structure(with_shared_matrix), x, noise, sigma), level, self.schedule, stop)
-
-
-def with_shared_matrix(problem: Composite) -> Composite:
-    """The problem with its quadratic as a form of the matrix of its rows, where it is one.
-
-    So it is for kernel machines, ``beta'K beta + C sum_n max(1 - K_n beta - b y_n, 0)``: K beta serves both.
-    """
-    if not isinstance(problem.matrix, np.ndarray) or problem.squares or problem.forms:
-        return problem
-    for r in problem.rows:
-        for part, kernel in r.linear.live() if isinstance(r.linear, HStack) else [(slice(0, problem.size), r.linear)]:
-            weight = _multiple(problem.matrix, part, kernel)
-            if weight:
-                own = HStack(kernel.shape[1], _pieces(problem.size, part))
-                form = QuadraticForm(own, np.zeros(kernel.shape[1]), kernel, 0.5 * weight, symmetric=True)
-                return replace(problem, matrix=None, forms=(form,))
-    return problem
-
-
-def _multiple(matrix: Vector, part: slice, kernel: Map) -> float:
-    """By what the kernel is multiplied to be the only part of a symmetric matrix that is not zero; else zero."""
-    if not isinstance(kernel, Matrix) or kernel.array.dtype != np.float64 or kernel.shape[0] != kernel.shape[1]:
-        return 0.0
-    inside, first = matrix[part, part], float(kernel.array[0, 0])
-    weight = float(inside[0, 0]) / first if first else 0.0
-    # A number and its multiple by a power of two have the same digits: others are not looked for.
-    if math.frexp(abs(weight))[0] != 0.5 or np.count_nonzero(matrix) != np.count_nonzero(inside):
-        return 0.0
-    return weight if np.array_equal(inside, weight * kernel.array) else 0.0
-
-
-def _pieces(size: int, part: slice) -> list[tuple[Map | None, int]]:
-    """The coordinates of one part of all."""
-    count = part.stop - part.start
-    return [(None, part.start), (Selection(None, count), count), (None, size - part.stop)]
+        bound = MovingBound(problem, noise)
+        with np.errstate(over="ignore", invalid="ignore"):  # a trial of a line search may be far out
+            follow(Path(problem, x, noise, sigma), level, self.schedule, stop)

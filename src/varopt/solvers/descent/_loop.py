@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import isfinite
 
 import numpy as np
 from numpy.typing import NDArray
 
+from varopt._linalg import absolute_sum
 from varopt.bounds import CompositeBound, RowNoise
 from varopt.composite import Composite
 from varopt.solvers.descent._schedules import Schedule
@@ -60,14 +62,12 @@ class Path:
         if kept < _FROZEN * self.problem.row_count or not all(r.is_direct for r in self.problem.rows):
             self.freeze(wanted)
 
-    def at(self, x: Vector, *, derivatives: bool = True, valued: bool = True) -> CompositeBound:
+    def at(self, x: Vector, *, derivatives: bool = True) -> CompositeBound:
         """The bound of the rows in play with mean x, at the present sigma."""
         noise = self.noise.at(self.sigma)
         if self.problem is not self.origin:  # blocks of which no row is in play are gone
             noise = noise.of_blocks([bool(live.any()) for live in self.live])
-        # Positions of points that are passed through once are not worth keeping.
-        positions = None if valued else [r.positions(x) for r in self.problem.rows]
-        return CompositeBound(self.problem, x, noise, positions=positions, derivatives=derivatives, valued=valued)
+        return CompositeBound(self.problem, x, noise, derivatives=derivatives)
 
     def whole(self) -> CompositeBound:
         """The bound of all rows where the path stands."""
@@ -80,7 +80,7 @@ def follow(path: Path, step: Callable[[Path], int], schedule: Schedule, stop: Ca
         before = path.x
         path.level_steps = step(path)
         path.steps += path.level_steps
-        path.moved = float(np.add.reduce(np.abs(path.x - before)) / max(np.add.reduce(np.abs(path.x)), 1e-300))
-        if stop(path) or not np.isfinite(path.moved):
+        path.moved = absolute_sum(path.x - before) / max(absolute_sum(path.x), 1e-300)
+        if stop(path) or not isfinite(path.moved):
             return path
         path.sigma = schedule(path)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from varopt.solvers.descent._loop import Path
 
-__all__ = ["Adaptive", "Every", "Geometric", "Schedule"]
+__all__ = ["Adaptive", "Cooling", "Every", "Geometric", "Schedule"]
 
 
 class Schedule(Protocol):
@@ -88,6 +89,34 @@ class Adaptive:
             factor /= self.gain
         path.factor = min(max(factor, self.fast), self.slow)
         return path.sigma * path.factor
+
+
+@dataclass(frozen=True)
+class Cooling:
+    """The beta of a free energy ``<log p> + beta <f>``: geometrically from `start` to `end` as a search goes on.
+
+    It is a function of progress in [0, 1], as are all schedules of beta; one over beta is a temperature in units of f.
+
+    Examples
+    --------
+    >>> import varopt as vo
+    >>> beta = vo.solvers.Cooling(0.1, 10.0)
+    >>> print(f"{beta(0.0):g} {beta(0.5):g} {beta(1.0):g}")
+    0.1 1 10
+    """
+
+    start: float = 0.1
+    end: float = 10.0
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.start <= self.end < math.inf:
+            raise ValueError(
+                f"beta must not fall, from a positive start to a finite end; got {self.start}, {self.end}."
+            )
+
+    def __call__(self, progress: float) -> float:
+        """Beta at a share of the search."""
+        return float(self.start * (self.end / self.start) ** progress)
 
 
 def _check(start: float, factor: float) -> None:

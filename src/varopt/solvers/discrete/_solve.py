@@ -26,6 +26,7 @@ Vector = NDArray[np.float64]
 # Spins up to which branch and bound is tried: 3-regular graphs of 120 nodes are proved in a second, and one of 140 is
 # not in 300 (`docs/benchmarks.md`).
 _BRANCHED = 130
+_FEW_SPINS = 64  # up to which branch and bound begins before the first search has ended
 _BRANCH_NODES = 50  # where no time limit ends it; set by hand
 _CONTRACTION_SHARE = 0.05  # of the time, to take bits out, and to look for an order of elimination
 _RELAXATION_SHARES = (0.1, 0.15)  # of the time that is left, for the relaxation, then for its proof
@@ -231,8 +232,14 @@ def _search_and_bound(run: _Run, points: Iterator[Found]) -> None:
             if not math.isfinite(run.state.lower):  # a search that was named came before all bounds
                 _bound_termwise(run)
             spins = _relax(run)
-        if spins is not None and proof is None and found.epoch and _is_branched(run, spins):
-            proof, paused = _prove(run, spins), run.state.elapsed
+        # Of few spins the proof takes no longer than a search that has found nothing better.
+        if (
+            spins is not None
+            and proof is None
+            and (found.epoch or spins.size <= _FEW_SPINS)
+            and _is_branched(run, spins)
+        ):
+            proof, paused = _prove(run, spins), run.state.elapsed if found.epoch else 0.0
             if not limited:
                 _go_on(proof, lambda nodes: nodes >= _BRANCH_NODES)
         if limited and proof is not None:  # as long as the search since it paused, then that again

@@ -22,7 +22,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from varopt._clock import tick
+from varopt._clock import left, tick
 from varopt._linalg import cholesky
 
 __all__ = ["EQUAL", "active", "box_by_active_set", "box_by_interior_point"]
@@ -34,6 +34,7 @@ _FAR_BOUND = 100.0  # natural sizes of a multiplier at which a bound is far away
 _RIDGE = 1e-13  # what is added to a matrix of unit size, for it may be singular
 EQUAL = 5  # how DAQP is told that a constraint always holds with equality
 _ACTIVE_SET_WORK = 25_000_000  # entries it may touch, a tenth of a second, where it needs many steps a variable
+_ACTIVE_SET_SECONDS = 0.5, 1e-9  # in all, and for the cube of the variables: about as long as interior points take
 _BOUNDARY_SHARE = 0.995  # of the way to the boundary that a step may take, as is usual [Wright97, ch. 10]
 
 
@@ -121,10 +122,14 @@ def box_by_active_set(
     kinds = np.concatenate([np.zeros(high.size), np.full(bound.size, EQUAL)]).astype(np.int32)
     if sides is not None:
         kinds[: high.size] = active(sides)
+    tick(high.size**3)
+    # In columns of very different units it may go on for minutes: that is as good as losing its way.
+    seconds = min(left(), _ACTIVE_SET_SECONDS[0] + _ACTIVE_SET_SECONDS[1] * high.size**3)
     u, _, flag, facts = daqp.solve(
         np.ascontiguousarray(matrix + _RIDGE * np.eye(high.size)), vector, np.ascontiguousarray(constraint),
         np.concatenate([high / unit, bound]), np.concatenate([low / unit, bound]), kinds, primal_tol=1e-10,
         dual_tol=1e-13, iter_limit=min(1000 + 50 * high.size, max(5 * high.size, _ACTIVE_SET_WORK // high.size**2)),
+        time_limit=max(seconds, 1e-3),
     )  # fmt: skip
     if flag < 1 or np.abs(constraint @ u - bound).max(initial=0.0) > 1e-7:
         return None

@@ -33,6 +33,9 @@ _OUTSIDE_BOUND = 1e-11  # share of its bound by which a multiplier may be outsid
 _NEARBY = 0.02
 _UNTIL_FRESH = 50  # exchanges after which the inverse is made anew: rounding grows with each
 _WORK = 4_000_000_000  # operations of exchanges beyond the first that are worth it before a simplex method
+_REPEATS = 4  # exchanges of one row, one after the other, after which they are taken to go around
+_NOISE = 1e-7  # share of the largest offset
+_REST = 1e-12  # share of what a position adds up below which a row rests
 _SINGULAR = 1e-10  # share of the largest pivot below which rows count as dependent
 
 
@@ -68,7 +71,16 @@ def best_vertex(
         return None
     basis = order[:p].copy()
     left = max(p + 50, min(8 * p, _WORK // (p * (p + high.size)))) if exchanges is None else exchanges
-    while left > 0:
+    found = _walked(gradient, a, d, high, basis.copy(), left) or _unsettled(gradient, a, d, high, basis, left)
+    return None if found is None else (found[0] / unit, found[1])
+
+
+def _walked(
+    gradient: Vector, a: Vector, d: Vector, high: Vector, basis: NDArray[np.intp], left: int
+) -> tuple[Vector, Vector] | None:
+    """The minimiser and the multipliers, by exchanges from a basis, which is that of the minimiser in the end."""
+    repeats = 0
+    while left > 0 and repeats < _REPEATS:
         tick()
         fresh = _vertex(gradient, a, d, high, basis)
         if fresh is None:
@@ -77,12 +89,34 @@ def best_vertex(
         resting = u[basis]
         if _outside(resting, high[basis]).max() <= _OUTSIDE_BOUND:
             u[basis] = np.clip(resting, 0.0, high[basis])
-            return x / unit, u
+            return x, u
         done = _exchange(a, high, basis, z, resting, min(left, _UNTIL_FRESH))
         if not done:
             return None
         left -= done
+        repeats = repeats + 1 if done == 1 else 0
     return None
+
+
+def _unsettled(
+    gradient: Vector, a: Vector, d: Vector, high: Vector, basis: NDArray[np.intp], left: int
+) -> tuple[Vector, Vector] | None:
+    """The same where more rows rest than there are variables, as with equal or whole numbers, and exchanges go around.
+
+    A little noise in d has them rest one after the other. Its minimiser's basis and multipliers are those of the
+    problem without noise, if every row that does not rest has the multiplier of its side.
+    """
+    size = np.abs(d).max(initial=0.0)
+    noise = _NOISE * (size if size > 0.0 else 1.0) * np.random.default_rng(0).uniform(0.5, 1.0, d.size)
+    found = _walked(gradient, a, d + noise, high, basis, left)
+    if found is None:
+        return None
+    u, (*factor, _) = found[1], scipy.linalg.lapack.dgetrf(a[basis])
+    x = scipy.linalg.lu_solve(factor, -d[basis], check_finite=False)
+    z = a @ x + d
+    away = np.abs(z) > _REST * (np.abs(a) @ np.abs(x) + np.abs(d))
+    away[basis] = False
+    return (x, u) if np.array_equal(u[away], np.where(z > 0.0, high, 0.0)[away]) else None
 
 
 def _vertex(

@@ -51,6 +51,7 @@ def solve_huber(problem: HuberProblem, state: State, tol: float, check: Check, a
         vanishes = _together(problem, state, check)
         if not state.reached(tol):
             _one_by_one(problem, state, check, at_scale, vanishes)
+            _finished(problem, state, tol, check)
     finally:
         if state.latest is not None and np.all(np.isfinite(state.latest)):
             state.see(*problem.bracket(state.latest))
@@ -87,7 +88,7 @@ def _together(problem: HuberProblem, state: State, check: Check) -> bool:
     Returns whether the scale fell to nothing.
     """
     n, p = problem.X.shape
-    if sp.issparse(problem.X) or p > min(_MOST_FEATURES, n):
+    if not _is_small(problem):
         return False
     x = np.append(state.x[:-1], problem.best_scale(problem.residual(state.x)) or problem.typical)
     part, least = max(1000, 20 * p), _ON_KINK * problem.typical
@@ -127,6 +128,25 @@ def _one_by_one(problem: HuberProblem, state: State, check: Check, at_scale: AtS
             if _without_scale(problem, state, at_scale):
                 return
         check(state)
+
+
+@one_thread()
+def _finished(problem: HuberProblem, state: State, tol: float, check: Check) -> None:
+    """The last digits, together: a fit at a scale is as good as its own objective asks, which outliers may dominate."""
+    if state.latest is None or not _is_small(problem):
+        return
+    state.see(*problem.bracket(state.latest))
+    if state.reached(tol):
+        return
+    newton = JointNewton(problem, state.latest)
+    if newton.descend(_ON_KINK * problem.typical, lambda: check(state)):
+        state.steps, state.latest = state.steps + newton.steps, newton.x
+
+
+def _is_small(problem: HuberProblem) -> bool:
+    """Whether there are few features, and more rows, in memory as they are."""
+    n, p = problem.X.shape
+    return not sp.issparse(problem.X) and p <= min(_MOST_FEATURES, n)
 
 
 class _ScaleSearch:

@@ -1,8 +1,9 @@
 """Quadratics with a kink for each variable or a norm for each group: pivoting, and blocks of variables."""
 
+from varopt.solvers.lasso._along import pivoted_along
 from varopt.solvers.lasso._block_descent import BlockDescent
+from varopt.solvers.lasso._duals_along import duals_along
 from varopt.solvers.lasso._group_descent import GroupDescent
 from varopt.solvers.lasso._pivoting import Pivoting
-from varopt.solvers.lasso._sides import pivoted_along
 
-__all__ = ["BlockDescent", "GroupDescent", "Pivoting", "pivoted_along"]
+__all__ = ["BlockDescent", "GroupDescent", "Pivoting", "duals_along", "pivoted_along"]

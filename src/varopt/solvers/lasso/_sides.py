@@ -12,7 +12,7 @@ method, which ends with the optimum once no variable is wrong, and which may go 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 
 from varopt._clock import tick
 from varopt._linalg import solve_definite
-from varopt.composite import Composite, Kinks
+from varopt.composite import Kinks
 
-__all__ = ["PATIENCE", "Solve", "first_sides", "is_singular", "pivoted", "pivoted_along", "solved"]
+__all__ = ["PATIENCE", "Solve", "first_sides", "is_singular", "pivoted", "solved"]
 
 Vector = NDArray[np.float64]
 Solve = Callable[[Any, NDArray[np.intp], Vector], Vector | None]
@@ -89,27 +89,6 @@ def pivoted(
         fewest = min(fewest, wrong)
         side = np.where(back, 0, np.where(up, 1, np.where(down, -1, side)))  # the active sets of the next step  [HIK02]
     return None
-
-
-def pivoted_along(
-    quadratic: Composite, free: NDArray[np.bool_], strengths: Iterable[tuple[float, float]], start: Vector
-) -> Iterator[Vector | None]:
-    """Minimisers of a quadratic and ``l1 |x|_1 + l2 |x|^2 / 2`` for pairs of strengths, each from the one before.
-
-    Variables that are `free` are not penalised. There is no bracket: a minimiser is as accurate as the matrix allows,
-    and None where sides do not settle. Costs a Cholesky factor of the variables that move or two for each pair. The
-    matrix of the quadratic is changed.
-    """
-    matrix, gradient, diagonal = quadratic.hessian, quadratic.gradient_at_zero, np.arange(quadratic.size)
-    ridgeless, x = matrix.diagonal().copy(), start
-    for l1, l2 in strengths:
-        matrix[diagonal, diagonal] = ridgeless + np.where(free, 0.0, l2)
-        ends = np.where(free, 0.0, l1)
-        kinks = Kinks(np.broadcast_to(0.0, x.shape), -ends, ends)
-        side = first_sides(matrix, solved, gradient, kinks, x)
-        settled = pivoted(matrix, gradient, kinks, side, PATIENCE, solved)
-        x = x if settled is None else settled.away
-        yield None if settled is None else x
 
 
 def first_sides(matrix: Any, solve: Solve, gradient: Vector, kinks: Kinks, away: Vector) -> NDArray[np.int8]:

@@ -50,7 +50,7 @@ class CategoricalUpdate(FamilyUpdate):
         beta: Callable[[int], float] | None = None,
     ) -> None:  # fmt: skip
         self.population, self._weights, self._rate = population, weights, rate
-        self._beta, self._told, self._unit = beta, 0, 1.0
+        self.beta, self._told, self._unit = beta, 0, 1.0
         self._options = np.asarray(options)
         self._exists = np.arange(self._options.max()) < self._options[:, None]  # (c, K): rows padded with nothing
         margin = min(margin, 0.5)  # of one column alone: more would leave nothing to move
@@ -72,7 +72,7 @@ class CategoricalUpdate(FamilyUpdate):
         return np.asarray(self.family.choices(count, rng), dtype=np.float64)
 
     def tell(self, points: Array, values: Array) -> None:
-        if self._beta is not None:
+        if self.beta is not None:
             values = self._with_entropy(points, values)
         order = np.argsort(values, kind="stable")[: self.population]
         weights = raw_weights(values[order]) if self._weights is None else self._weights[: len(order)]
@@ -85,11 +85,11 @@ class CategoricalUpdate(FamilyUpdate):
 
     def _with_entropy(self, points: Array, values: Array) -> Array:
         """``f + log p / beta``, whose average is the free energy: its score function is the same as that of f."""
-        if not self._told and self._beta is growing_beta:  # in units of how much the first values differ
+        if not self._told and self.beta is growing_beta:  # in units of how much the first values differ
             finite = values[np.isfinite(values)]
             self._unit = float(finite.std()) or 1.0 if finite.size else 1.0
         self._told += values.size
-        beta = float(self._beta(self._told)) / self._unit  # type: ignore[misc]
+        beta = float(self.beta(self._told)) / self._unit  # type: ignore[misc]
         if not (math.isfinite(beta) and beta > 0.0):
             raise ValueError(f"beta must return a positive number; got {beta!r} after {self._told} evaluations.")
         chosen = np.take_along_axis(self.theta[None], points.astype(np.intp)[:, :, None], axis=2)[:, :, 0]

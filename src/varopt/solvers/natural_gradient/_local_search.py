@@ -6,7 +6,7 @@ D17: B. Doerr, H. P. Le, R. Makhmara and T. D. Nguyen, *Fast genetic algorithms*
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,6 +57,8 @@ class LocalSearch(Update):
         Samples of a generation; 4 by default.
     start : array, optional
         The first incumbent.
+    exists : callable, optional
+        Which columns of points matter, where not all of them always do: others stay as they are.
 
     Notes
     -----
@@ -69,11 +71,12 @@ class LocalSearch(Update):
     EXPONENT = 1.5  # beta of the power law [D17]
 
     def __init__(
-        self, options: NDArray[np.intp], permutations: Sequence[slice], population: int | None, start: Array | None
-    ) -> None:
+        self, options: NDArray[np.intp], permutations: Sequence[slice], population: int | None, start: Array | None,
+        exists: Callable[[Array], NDArray[np.bool_]] | None = None,
+    ) -> None:  # fmt: skip
         self._options, self._permutations = options, list(permutations)
         self._choices = np.flatnonzero(options)
-        self._size = options.size
+        self._size, self._exists = options.size, exists
         self.population = population or 4
         # Changes expected in a sample: 1, ..., size / 2, with probabilities that fall as a power.
         powers = np.arange(1.0, max(2.0, self._size / 2 + 1.0)) ** -self.EXPONENT
@@ -102,6 +105,8 @@ class LocalSearch(Update):
         if run.stagnant < self.STAGNANT * self._size:
             rate = np.where(rng.random(count) < self.QUIET, 0.0, rate)
         u = rng.random((count, self._size))
+        if self._exists is not None:
+            u[:, ~self._exists(run.incumbent[None])[0]] = 1.0
         changed = (u < rate[:, None]) | (u == u.min(axis=1, keepdims=True))
         points = np.tile(run.incumbent, (count, 1))
         if self._choices.size:

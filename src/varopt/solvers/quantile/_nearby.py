@@ -30,7 +30,7 @@ from scipy.special import ndtr
 
 from varopt.solvers.finish import best_vertex
 
-__all__ = ["Centre", "nearby"]
+__all__ = ["Centre", "near_problem", "nearby", "reaches"]
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -96,7 +96,7 @@ def nearby(centre: Centre, weights: Matrix, residuals: Matrix | None = None) -> 
     X, q = centre.X, centre.level
     at = np.broadcast_to(centre.residual[:, None] if residuals is None else residuals, weights.shape)
     psi = centre.score[:, None] if residuals is None else np.where(at < 0.0, q - 1.0, q)
-    reach = _reach(X, centre.hessian)
+    reach = reaches(X, centre.hessian)
     moves = scipy.linalg.cho_solve(scipy.linalg.cho_factor(centre.hessian), X.T @ (weights * psi))
     first = at - X @ moves
     ratio = np.where(weights > 0.0, np.abs(first) / reach[:, None], np.inf)
@@ -105,7 +105,7 @@ def nearby(centre: Centre, weights: Matrix, residuals: Matrix | None = None) -> 
     gradient = X.T @ (weights * ((far & (first < 0.0)) - q))
     for k in range(moves.shape[1]):
         near = np.flatnonzero(~far[:, k] & (weights[:, k] > 0.0))
-        moves[:, k] = _near_problem(
+        moves[:, k] = near_problem(
             gradient[:, k], _rows(X, near), at[near, k], weights[near, k], reach[near], moves[:, k]
         )
     second = at - X @ moves
@@ -126,7 +126,7 @@ def _again(centre: Centre, at: Vector, weight: Vector, begin: Vector, reach: Vec
         gradient = X.T @ (weight * ((~near & (begin < 0.0)) - q))
         rows = np.flatnonzero(near & (weight > 0.0))
         start = np.asarray(np.linalg.lstsq(_rows(X, rows), (at - begin)[rows], rcond=None)[0], dtype=np.float64)
-        move = _near_problem(gradient, _rows(X, rows), at[rows], weight[rows], reach[rows], start)
+        move = near_problem(gradient, _rows(X, rows), at[rows], weight[rows], reach[rows], start)
         reached = at - X @ move
         if not np.any(~near & (weight > 0.0) & ((reached < 0.0) != (begin < 0.0))):
             return move
@@ -135,7 +135,7 @@ def _again(centre: Centre, at: Vector, weight: Vector, begin: Vector, reach: Vec
         count, begin = 2 * count, begin if np.isnan(move).any() else reached
 
 
-def _near_problem(gradient: Vector, a: Matrix, e: Vector, weight: Vector, reach: Vector, start: Vector) -> Vector:
+def near_problem(gradient: Vector, a: Matrix, e: Vector, weight: Vector, reach: Vector, start: Vector) -> Vector:
     """The solution of (2); NaN where it was not found."""
     move = _descended(gradient, a, e, weight, reach, start)
     count = min(_RESTING_ROWS * gradient.size, e.size)
@@ -174,7 +174,7 @@ def _descended(gradient: Vector, a: Matrix, e: Vector, weight: Vector, reach: Ve
     return move
 
 
-def _reach(X: Any, hessian: Matrix) -> Vector:
+def reaches(X: Any, hessian: Matrix) -> Vector:
     """How far the plane moves at each row, in units of the coefficients' own error: ``sqrt(x_i' H^{-1} x_i)``."""
     inverse = np.linalg.inv(hessian)
     product = X @ inverse

@@ -157,7 +157,7 @@ class DenseSweeper:
     def _apply(self, state: DenseState, rows: slice, change: Array) -> int:
         """Change some bits; how many there were."""
         differs = change != 0.0
-        at = np.flatnonzero(differs.any(axis=0))
+        at = np.logical_or.reduce(differs, axis=0).nonzero()[0]
         if at.size:
             self._add(state, rows.start + at, change[:, at])
         return int(np.count_nonzero(differs))

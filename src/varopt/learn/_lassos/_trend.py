@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from numbers import Integral
 from typing import Any
 
@@ -14,14 +14,14 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 import varopt.model as vo
-from varopt.learn._base import Certified
+from varopt.learn._base import Certified, Clock
 from varopt.learn._compat import Interval
+from varopt.learn._data import DataMemory
 from varopt.learn._parameters import STRENGTH, Rule, parameter
 from varopt.learn._problem import squared_error
-from varopt.learn._rows import distinct_rows
 from varopt.model import Variable
 
-__all__ = ["TrendFilter", "divided_differences"]
+__all__ = ["AdditiveModel", "TrendFilter", "divided_differences", "strongest"]
 
 Vector = NDArray[np.float64]
 
@@ -33,7 +33,47 @@ _ORDER = Rule(
 _LASSO = 300  # rows up to which one feature, too, is a lasso: that is exact at any spacing of the positions
 
 
-class TrendFilter(RegressorMixin, Certified):
+class AdditiveModel(RegressorMixin):
+    """The prediction of functions of the features, by their values at knots."""
+
+    intercept_: float
+    knots_: list[Vector]
+    values_: list[Vector]
+    order: int
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.array_api_support = False
+        return tags
+
+    def predict(self, X: Any) -> Any:
+        """The sum of the functions.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Positions, which need not be those of the training data.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse="csc", dtype=(np.float64, np.float32), reset=False)
+        functions = zip(_columns(X), self.knots_, self.values_, strict=True)
+        return self.intercept_ + sum(interpolate(column, x, f, self.order) for column, x, f in functions)
+
+
+def _columns(X: Any) -> Iterator[Vector]:
+    """One feature after the other, dense: a function has a value at every position, zero or not."""
+    if not sp.issparse(X):
+        yield from X.T
+        return
+    for j in range(X.shape[1]):
+        yield X[:, [j]].toarray().ravel()
+
+
+class TrendFilter(AdditiveModel, Certified):
     r"""A sum of adaptive piecewise polynomials of the features, one of each, and a certified gap.
 
     Minimises over functions f_j of the features::
@@ -80,18 +120,12 @@ class TrendFilter(RegressorMixin, Certified):
     alpha: float = parameter(default=1.0, rule=STRENGTH, kw_only=False)
     order: int = parameter(default=1, rule=_ORDER, kw_only=False)
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = False  # a function of a feature has a value at every position: nothing is sparse
-        tags.array_api_support = False
-        return tags
-
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
         """Fit the model.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Positions.
         y : array-like of shape (n_samples,)
             Targets.
@@ -103,18 +137,21 @@ class TrendFilter(RegressorMixin, Certified):
         self
         """
         self._validate_params()
-        data, targets, weight = self._check(X, y, sample_weight, y_numeric=True)
-        rows = distinct_rows(data, targets, weight)
+        return self._fit_data(X, y, sample_weight, self._clock(), DataMemory())
+
+    def _fit_data(self, X: Any, y: Any, sample_weight: Any, clock: Clock, memory: DataMemory) -> Any:
+        data, targets, weight = self._read(X, y, sample_weight, memory, y_numeric=True)
+        rows = memory.rows(data, targets, weight)
         share, mean = rows.weight / rows.total, float(rows.weight @ rows.y / rows.total)
         direct = data.shape[1] == 1 and rows.y.size > _LASSO
-        functions = [_Function(column, self.order, direct) for column in rows.X.T]
+        functions = [_Function(column, self.order, direct) for column in _columns(rows.X)]
         level = vo.Variable(name="level")
         total: Any = 0.0 if direct else level
         for function in functions:
             total = total + function.at_rows
         loss = vo.sum(share * squared_error((rows.y - mean) - total))
         roughness = sum((function.roughness for function in functions), start=0.0)
-        solved = self._minimize(loss + self.alpha * roughness if self.alpha > 0.0 else loss, None, self._clock())
+        solved = self._minimize(loss + self.alpha * roughness if self.alpha > 0.0 else loss, None, clock)
         self._publish([solved], False, X)
         self.intercept_, self.knots_, self.values_ = mean + float(solved.values.get(level, 0.0)), [], []
         for function in functions:
@@ -125,22 +162,15 @@ class TrendFilter(RegressorMixin, Certified):
             self.values_.append(found - center)
         return self
 
-    def predict(self, X: Any) -> Any:
-        """The sum of the functions.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Positions, which need not be those of the training data.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-        """
-        check_is_fitted(self)
-        X = validate_data(self, X, dtype=(np.float64, np.float32), reset=False)
-        functions = zip(X.T, self.knots_, self.values_, strict=True)
-        return self.intercept_ + sum(interpolate(column, x, f, self.order) for column, x, f in functions)
+def strongest(X: Any, y: Vector, weight: Vector, order: int) -> float:
+    """The strength from which on all functions are polynomials."""
+    functions = [_Function(column, order, True) for column in _columns(X)]
+    root = np.sqrt(weight)
+    polynomials = np.column_stack([np.ones(y.size), *(function.polynomials[function.codes] for function in functions)])
+    fitted = np.linalg.lstsq(root[:, None] * polynomials, root * y, rcond=None)[0]
+    dual = weight / weight.sum() * (y - polynomials @ fitted)
+    return max((function.strength(dual) for function in functions), default=0.0)
 
 
 class _Function:
@@ -153,7 +183,8 @@ class _Function:
     def __init__(self, column: Vector, order: int, direct: bool) -> None:
         self.knots, self.codes = np.unique(column.astype(np.float64), return_inverse=True)
         size, degree = self.knots.size, min(order, self.knots.size - 1)
-        bends = divided_differences(self.knots, degree + 1) if size > degree + 1 else None
+        self.degree = degree
+        self.bends = bends = divided_differences(self.knots, degree + 1) if size > degree + 1 else None
         self.parts: list[tuple[Any, Variable]] = []  # matrices whose products with variables add up to the values
         self.roughness: Any = 0.0
         if direct:
@@ -161,14 +192,30 @@ class _Function:
             self.roughness = vo.norm1(bends @ self.parts[0][1]) if bends is not None else 0.0
             return
         if degree:
-            middle, reach = self.knots.mean(), np.ptp(self.knots)
-            powers = ((self.knots - middle) / reach)[:, None] ** np.arange(1, degree + 1)
-            self.parts.append((powers, vo.Variable(degree, name="polynomial")))
+            self.parts.append((self.polynomials, vo.Variable(degree, name="polynomial")))
         if bends is not None:
-            fixed = sp.vstack([sp.eye_array(degree + 1, size), bends], format="csr")
             units = np.eye(size)[:, degree + 1 :]
-            self.parts.append((spsolve_triangular(fixed, units), vo.Variable(size - degree - 1, name="bends")))
+            self.parts.append((spsolve_triangular(self._fixed, units), vo.Variable(size - degree - 1, name="bends")))
             self.roughness = vo.norm1(self.parts[-1][1])
+
+    @property
+    def _fixed(self) -> Any:
+        """The matrix from values to the first of them and the bends."""
+        return sp.vstack([sp.eye_array(self.degree + 1, self.knots.size), self.bends], format="csr")
+
+    @property
+    def polynomials(self) -> Vector:
+        """Powers at the distinct positions; a constant is none of them."""
+        middle, reach = self.knots.mean(), float(np.ptp(self.knots)) or 1.0
+        return np.asarray(((self.knots - middle) / reach)[:, None] ** np.arange(1, self.degree + 1))
+
+    def strength(self, dual: Vector) -> float:
+        """The largest derivative of a loss in a bend, by its derivatives in the values at the rows."""
+        if self.bends is None:
+            return 0.0
+        at_knots = np.bincount(self.codes, weights=dual, minlength=self.knots.size)
+        moved = spsolve_triangular(sp.csr_array(self._fixed.T), at_knots, lower=False)
+        return float(np.abs(moved[self.degree + 1 :]).max())
 
     @property
     def at_rows(self) -> Any:

@@ -35,6 +35,8 @@ def conjugate_above(term: PiecewisePolynomial, weights: Any, v: Vector) -> Vecto
     The supremum over each piece is reached on a knot or where the piece has derivative v; that of a parabola on all of
     the line is above that on its piece.
     """
+    if term.rows is None and (short := _of_few_numbers(term, weights, v)) is not None:
+        return short
     best = np.full(v.shape, -np.inf)
     for i, (piece, centre) in enumerate(zip(term.pieces, term.centres, strict=True)):
         for knot in term.knots[max(i - 1, 0) : i + 1]:  # the ends of the piece, as the piece itself sees them
@@ -51,6 +53,28 @@ def conjugate_above(term: PiecewisePolynomial, weights: Any, v: Vector) -> Vecto
             reached = v * centre - weights * piece[0]
             best = np.maximum(best, reached + 4.0 * UNIT * (np.abs(v * centre) + abs(weights * piece[0])))
     return best
+
+
+def _of_few_numbers(term: PiecewisePolynomial, weights: Any, v: Vector) -> Vector | None:
+    """The same for two lines that meet in zero on the knot, and for a square without an offset; else None."""
+    if len(term.pieces) > 2 or any(piece[0] != 0.0 for piece in term.pieces):
+        return None
+    if term.degree == 1 and len(term.knots) == 1 and all(centre == term.knots[0] for centre in term.centres):
+        knot = term.knots[0]
+        if knot == 0.0:
+            return np.zeros(v.shape)
+        reached = v * knot
+        return (
+            reached
+            if abs(float(knot)) == 1.0
+            else np.asarray(reached + 8.0 * UNIT * SLACK * np.abs(reached) + _lost(reached))
+        )
+    if not term.knots and term.degree == 2 and term.centres[0] == 0.0 and term.pieces[0][1] == 0.0:
+        if not np.all(weights > 0.0) or not term.pieces[0][2] > 0.0:
+            return None
+        # v^2 / (4 w a): a few operations, each rounded by a unit of what it is.
+        return np.asarray(v * v / (4.0 * term.pieces[0][2] * weights) * (1.0 + 16.0 * UNIT) + 4.0 * TINY)
+    return None
 
 
 def _lost(value: Vector) -> Any:

@@ -16,11 +16,12 @@ from varopt._verified import (
     column_norms,
     exact_sum,
     gamma,
+    is_double,
     is_exact_product,
     total,
     weighted_columns,
 )
-from varopt.model.maps import Columnwise, Composition, HStack, Map, Matrix, Scaled, Selection, Sparse, Sum
+from varopt.model.maps import Columnwise, Composition, Difference, HStack, Map, Matrix, Scaled, Selection, Sparse, Sum
 
 __all__ = ["AT_ONCE", "Norms", "NotEnclosed", "annihilates", "coordinates", "entries", "entries_times", "transposed"]
 
@@ -28,7 +29,6 @@ Vector = NDArray[np.float64]
 Norms = dict[int, tuple[Any, Vector]]
 
 AT_ONCE = 1 << 16  # entries of a matrix that are looked at together
-_EXACT_DTYPES = {np.dtype(t) for t in ("f8", "f4", "f2", "i4", "i2", "i1", "u4", "u2", "u1", "?")}
 
 
 class NotEnclosed(ValueError):
@@ -44,7 +44,7 @@ def transposed(linear: Map, values: Ball, norms: Norms) -> Ball:
 @transposed.register
 def _(linear: Matrix, values: Ball, norms: Norms) -> Ball:
     array = linear.array
-    if array.dtype not in _EXACT_DTYPES:
+    if not is_double(array):
         raise NotEnclosed(f"entries of dtype {array.dtype} are not those of double precision.")
     if values.middle.ndim == 1:
         if id(array) not in norms:
@@ -62,7 +62,7 @@ def _(linear: Matrix, values: Ball, norms: Norms) -> Ball:
 @transposed.register
 def _(linear: Sparse, values: Ball, norms: Norms) -> Ball:
     array = linear.array
-    if array.dtype not in _EXACT_DTYPES:
+    if not is_double(array):
         raise NotEnclosed(f"entries of dtype {array.dtype} are not those of double precision.")
     entries = array.T.astype(np.float64)
     longest = int(np.bincount(sp.coo_array(array).coords[1], minlength=1).max(initial=1))
@@ -74,6 +74,18 @@ def _(linear: Sparse, values: Ball, norms: Norms) -> Ball:
 
 def _by_rows(matrix: Any, values: Vector) -> Vector:
     return np.asarray(matrix @ values if values.ndim == 1 else (matrix @ values.T).T)
+
+
+@transposed.register
+def _(linear: Difference, values: Ball, norms: Norms) -> Ball:
+    if values.middle.ndim > 1:
+        return transposed(Sparse(linear.array), values, norms)
+    middle = np.asarray(linear.transpose_apply(values.middle), dtype=np.float64)
+    count, sizes = gamma(linear.row.size + 1), np.abs(values.middle)
+    error = np.zeros(middle.size)
+    for start, entry in enumerate(linear.row):
+        error[start : start + sizes.size] += abs(float(entry)) * (count * sizes + values.radius)
+    return Ball(middle, error * SLACK)
 
 
 @transposed.register
@@ -133,7 +145,7 @@ def _(linear: HStack, values: Ball, norms: Norms) -> Ball:
 
 def entries(linear: Map, norms: Norms) -> Ball:
     """The matrix of a map, enclosed."""
-    if isinstance(linear, (Matrix, Sparse)) and linear.array.dtype in _EXACT_DTYPES:
+    if isinstance(linear, (Matrix, Sparse)) and is_double(linear.array):
         return Ball.exact(linear.dense())
     if isinstance(linear, Selection):
         dense = np.zeros(linear.shape)
@@ -215,7 +227,7 @@ def _image(linear: Map, x: Vector) -> Vector | None:
         return _stacked_image(linear, x)
     if isinstance(linear, Sum):
         return _exact_total(_image(part, x) for part in linear.parts)
-    if isinstance(linear, (Matrix, Sparse)) and linear.array.dtype in _EXACT_DTYPES:
+    if isinstance(linear, (Matrix, Sparse)) and is_double(linear.array):
         used = np.flatnonzero(x)
         dense = np.asarray(linear.columns(used).dense(), dtype=np.float64)
         return _exact_total(_exact_product(float(x[j]), dense[:, k]) for k, j in enumerate(used))

@@ -9,10 +9,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from varopt._verified import SLACK, TINY, UNIT, Ball, dot, gamma, length, total, unit_of
-from varopt.certificates._dual_point import DualQuadratic, DualRows
-from varopt.certificates._enclosure import Norms, NotEnclosed
-from varopt.model.maps import Columnwise, Composition, HStack, Map, Matrix, Scaled, Selection, Sparse, Sum, as_map
+from varopt._verified import SLACK, TINY, UNIT, Ball, dot, gamma, is_double, length, total, unit_of
+from varopt.certificates.enclosures._dual_point import DualQuadratic, DualRows
+from varopt.certificates.enclosures._enclosure import Norms, NotEnclosed
+from varopt.model.maps import (
+    Columnwise,
+    Composition,
+    Difference,
+    HStack,
+    Map,
+    Matrix,
+    Scaled,
+    Selection,
+    Sparse,
+    Sum,
+    as_map,
+)
 from varopt.terms import PiecewisePolynomial
 
 __all__ = ["applied", "enclosed_terms", "enclosed_value"]
@@ -22,26 +34,30 @@ Vector = NDArray[np.float64]
 _EXTENDED = 1 << 17  # entries of a dense matrix up to which products are in extended precision
 _AT_MOST = 1 << 22  # the same where the error would be more than this share of the value
 _DEAR = 1e-11
+_MANY, _CLOSE = 1 << 13, 1e-14  # rows up to which the error of a sum of terms should be as small as that
 _CHUNK = 1 << 16  # entries that are converted at once
 
 
 def enclosed_value(
     rows: Sequence[DualRows], vector: Vector | Ball, scalar: float, x: Vector,
-    quadratics: Sequence[DualQuadratic] = (), norms: Norms | None = None,
+    quadratics: Sequence[DualQuadratic] = (), norms: Norms | None = None, allowed: float = 0.0,
 ) -> tuple[float, float]:  # fmt: skip
     """``g'x + s + sum_k c_k rho_k(a_k'x + d_k) + sum 1/2 z'Sz``, and a bound of what rounding may have changed in it.
 
     The duals of the rows, and the points of quadratic parts, are of no account. One or two passes over the data; the
     error is infinite where entries of a map are not at hand, or numbers overflow. Lengths of columns in `norms` stand
-    in for those of large rows, which saves a pass and costs a few digits.
+    in for those of large rows, which saves a pass and costs a few digits; where that leaves more than an error that is
+    `allowed`, and than a share of the value, lengths of rows, and at last extended precision, are spent on them.
     """
     norms = {} if norms is None else norms
     g = vector if isinstance(vector, Ball) else Ball.exact(vector)
     with np.errstate(all="ignore"):
         try:
             value, error = _enclosed_value(rows, g, scalar, x, quadratics, norms, _EXTENDED)
-            sizes = [r.linear.shape[0] * r.linear.shape[1] for r in rows]
-            if error > _DEAR * abs(value) and _EXTENDED < max(sizes, default=0) <= _AT_MOST:
+            largest = max((r.linear.shape[0] * r.linear.shape[1] for r in rows), default=0)
+            if largest > _EXTENDED and error > max(_DEAR * abs(value), allowed):
+                value, error = _enclosed_value(rows, g, scalar, x, quadratics, {}, _EXTENDED)
+            if _EXTENDED < largest <= _AT_MOST and error > max(_DEAR * abs(value), allowed):
                 value, error = _enclosed_value(rows, g, scalar, x, quadratics, norms, _AT_MOST)
         except NotEnclosed:
             return float("nan"), float("inf")
@@ -55,7 +71,7 @@ def _enclosed_value(
     value, error = dot(g.middle, x)
     parts, errors = [scalar, value], [error, float(g.radius @ np.abs(x))]
     for r in rows:
-        z = applied(r.linear, _point(r.linear, x, extended), norms).plus(Ball.exact(r.offset)).rounded()
+        z = applied(r.linear, _point(r.linear, x, extended), norms).shifted(r.offset).rounded()
         value, error = enclosed_terms(r.term, np.asarray(r.weights, dtype=np.float64), z)
         parts.append(value)
         errors.append(error)
@@ -77,11 +93,33 @@ def _point(linear: Map, x: Vector, extended: int = _EXTENDED) -> Ball:
 def enclosed_terms(term: PiecewisePolynomial, weights: Vector, z: Ball) -> tuple[float, float]:
     """The weighted sum of convex terms at positions that are enclosed."""
     values = np.asarray(term.value(z.middle))
+    if (steepest := _simple(term, z)) is not None:
+        value, error = dot(weights, values)
+        # A row off its knot by |t| has slope times |t| as its value: of that, rounding is relative.
+        error += float(np.abs(weights) @ (z.radius * steepest)) + 8.0 * UNIT * (abs(value) + error)
+        if error <= (_CLOSE if values.size < _MANY else _DEAR) * abs(value):
+            return value, (error + TINY * values.size) * SLACK
     low, high = term.subdifferential(z.middle - z.radius)[0], term.subdifferential(z.middle + z.radius)[1]
     steepest = np.maximum(np.abs(low), np.abs(high))  # largest at an end, of what is convex
     spread = z.radius * steepest + 16.0 * UNIT * _sizes(term, z)
     value, error = dot(weights, values)
     return value, (error + float(np.abs(weights) @ spread)) * SLACK
+
+
+def _simple(term: PiecewisePolynomial, z: Ball) -> Any:
+    """The largest derivative of two lines that meet in zero, or of a square; None of other terms.
+
+    Their values are not negative and nothing cancels in them: rounding is a few units of what they are.
+    """
+    if term.rows is not None or any(piece[0] != 0.0 for piece in term.pieces):
+        return None
+    if term.kink is not None and all(centre == term.knots[0] for centre in term.centres):
+        low, high = term.kink[1:]
+        return max(abs(low), abs(high)) if low <= 0.0 <= high else None
+    if not term.knots and term.degree == 2 and term.pieces[0][1] == 0.0 and term.centres[0] == 0.0:
+        curvature = 2.0 * abs(float(term.pieces[0][2]))
+        return (np.abs(z.middle) + z.radius) * curvature
+    return None
 
 
 def _sizes(term: PiecewisePolynomial, z: Ball) -> Vector:
@@ -102,7 +140,7 @@ def _sizes(term: PiecewisePolynomial, z: Ball) -> Vector:
 
 def _quadratic(q: DualQuadratic, x: Vector, norms: Norms) -> tuple[float, float]:
     """``1/2 z'S z``."""
-    z = applied(q.linear, _point(q.linear, x), norms).plus(Ball.exact(q.offset)).rounded()
+    z = applied(q.linear, _point(q.linear, x), norms).shifted(q.offset).rounded()
     image = applied(_as_map(q.matrix), z, norms).rounded().scaled(q.weight)
     value, error = dot(0.5 * z.middle, image.middle)
     spread = np.abs(z.middle) @ image.radius + z.radius @ image.size
@@ -122,7 +160,7 @@ def applied(linear: Map, point: Ball, norms: Norms) -> Ball:
 @applied.register
 def _(linear: Matrix, point: Ball, norms: Norms) -> Ball:
     array = linear.array
-    if array.dtype.itemsize > 8 or (array.dtype.kind in "iu" and array.dtype.itemsize > 4):
+    if not is_double(array):
         raise NotEnclosed(f"entries of dtype {array.dtype} are not those of double precision.")
     dense = array.astype(np.float64, copy=False)
     if point.middle.dtype == np.longdouble or dense.size <= _EXTENDED:
@@ -149,11 +187,24 @@ def _(linear: Matrix, point: Ball, norms: Norms) -> Ball:
 
 @applied.register
 def _(linear: Sparse, point: Ball, norms: Norms) -> Ball:
+    if not is_double(linear.array):
+        raise NotEnclosed(f"entries of dtype {linear.array.dtype} are not those of double precision.")
     entries = linear.array.astype(point.middle.dtype)
     longest = int(np.max(np.diff(entries.tocsr().indptr), initial=1))
     sizes, middle = abs(entries), np.asarray(entries @ point.middle)
     error = gamma(longest + 1, unit_of(middle)) * (sizes @ np.abs(point.middle)) + sizes @ point.radius
     return Ball(middle, (error + longest * TINY) * SLACK)
+
+
+@applied.register
+def _(linear: Difference, point: Ball, norms: Norms) -> Ball:
+    middle: Any = linear.apply(point.middle)  # entries are whole numbers, and each pass of differences rounds once
+    count, sizes = gamma(linear.order, unit_of(middle)), np.abs(point.middle)
+    error = np.zeros(middle.size)
+    for start, entry in enumerate(linear.row):
+        part = slice(start, start + middle.size)
+        error += abs(float(entry)) * np.asarray(count * sizes[part] + point.radius[part], dtype=np.float64)
+    return Ball(middle, error * SLACK)
 
 
 @applied.register

@@ -5,27 +5,29 @@ from __future__ import annotations
 import math
 import warnings
 from contextlib import suppress
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
 from numpy.typing import NDArray
-from sklearn.base import clone, is_classifier
+from sklearn.base import RegressorMixin, clone, is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import check_cv
-from sklearn.utils import Bunch, check_scalar, column_or_1d
+from sklearn.utils import Bunch, column_or_1d
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
+from sklearn.utils.validation import check_is_fitted
 
 from varopt._threads import one_thread
-from varopt.learn._base import INTERCEPT, Certified, Clock, OutOfTime
-from varopt.learn._compat import _raise_for_params, _routing_enabled
+from varopt.learn._base import INTERCEPT, Certified, Clock, Lines, OutOfTime
+from varopt.learn._compat import LinearModel, _raise_for_params, _routing_enabled
 from varopt.learn._constraints import Constrained
-from varopt.learn._parameters import COUNT, POSITIVE, Rule, parameter
-from varopt.learn._rows import DataMemory
+from varopt.learn._data import DataMemory
+from varopt.learn._parameters import COUNT, POSITIVE, Rule, one_of, parameter
+from varopt.learn._paths._curves import Curves
 from varopt.model.maps import kept_products
 
-__all__ = ["GRID", "LENGTH", "Path", "PathCV", "checked", "gradient_at_zero", "grid"]
+__all__ = ["GRID", "LENGTH", "Path", "PathCV", "RegressorCV", "SearchCV"]
 
 Vector = NDArray[np.float64]
 Path = list[dict[str, float]]  # settings of a model, in an order in which neighbours are alike
@@ -39,26 +41,37 @@ _SHARED = Rule(
     POSITIVE,
     None,
 )
+_RULE = Rule(
+    '"min" is the setting of least mean loss; "1se" the strongest penalty whose mean loss is within one standard error,'
+    " over the folds, of that.",
+    one_of("min", "1se"),
+)
 _SEARCH = 0.75  # share of the time that the folds have: the rest is for the last fit, on all rows
-_FITTED = (
-    "coef_", "intercept_", "objective_", "lower_bound_", "gap_", "certificate_", "n_iter_", "sigma_path_",
-)  # fmt: skip
+_FITTED = ("intercept_", "objective_", "lower_bound_", "gap_", "certificate_", "n_iter_", "sigma_path_")
 
 
-class PathCV(Constrained, Certified):
+class SearchCV(Certified):
     """Cross-validation over paths of settings: each fold walks each path once, from fit to fit."""
 
-    fit_intercept: bool = parameter(default=True, rule=INTERCEPT)
+    rule: str = parameter(default="min", rule=_RULE)
     cv: Any = parameter(default=None, rule=Rule("The folds; five by default.", "cv_object"))
     n_jobs: int | None = parameter(default=None, rule=_JOBS)
     time_limit: float | None = parameter(default=None, rule=_SHARED)
     _model: ClassVar[type[Any]]
+    _kept: ClassVar[tuple[str, ...]] = ("coef_",)  # of the last fit, beside what all models have
+    _axis: ClassVar[str] = "alpha"  # what varies along a path
+    _measure: ClassVar[str] = "mean squared error"
 
     def _paths(self, X: Any, y: Vector, weight: Vector) -> list[Path]:
         raise NotImplementedError
 
     def _loss(self, model: Any, X: Any, y: Any, weight: Vector) -> float:
         return float(np.average((y - model.predict(X)) ** 2, weights=weight))
+
+    def _losses(self, model: Any, lines: Lines, X: Any, y: Any, weight: Vector) -> list[float]:
+        """Those of many linear models at once; NaN for one without coefficients."""
+        predictions = X @ lines[0].T.astype(X.dtype) + lines[1].astype(X.dtype)
+        return [float(loss) for loss in np.average((y[:, None] - predictions) ** 2, weights=weight, axis=0)]
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, **params: Any) -> Any:
         """Choose the settings by cross-validation and fit the model with them.
@@ -82,7 +95,7 @@ class PathCV(Constrained, Certified):
         _raise_for_params(params, self, "fit")
         self._validate_params()
         data, targets, weight = self._read_targets(X, y, sample_weight)
-        splitter = check_cv(self.cv, targets, classifier=is_classifier(self))
+        splitter = self._splitter(targets)
         routed = (
             process_routing(self, "fit", sample_weight=sample_weight, **params)
             if _routing_enabled()
@@ -111,16 +124,39 @@ class PathCV(Constrained, Certified):
         self._report(paths, np.moveaxis(table, 2, 1), chosen, X)
         if is_classifier(self):
             self.classes_ = model.classes_
-        self._keep(X, {name: getattr(model, name) for name in _FITTED})
+        self._keep(X, {name: getattr(model, name) for name in _FITTED + self._kept})
+        self._curves = Curves(paths, np.moveaxis(table, 2, 1), chosen)
         return self
 
+    def plot(self, axes: Any = None) -> Any:
+        """The validation curve: the mean loss of the folds and its standard error, against the strength.
+
+        Parameters
+        ----------
+        axes : matplotlib.axes.Axes, optional
+            Where to draw; by default axes of their own.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+        """
+        check_is_fitted(self)
+        return self._curves.draw(self._axis, self._measure, axes)
+
+    def _splitter(self, targets: Any) -> Any:
+        return check_cv(self.cv, targets, classifier=is_classifier(self))
+
     def _best(self, paths: list[Path], table: Vector, missing: int, clock: Clock) -> dict[str, float]:
-        """The settings of least mean loss, of those that the most folds came to."""
+        """The settings that the rule says, of those that the most folds came to."""
         made = np.isfinite(table)
         counts = made.sum(axis=1)
         most = int(counts.max())
         mean = np.where(counts == most, np.where(made, table, 0.0).sum(axis=1) / max(1, most), np.inf)
         path, step = np.unravel_index(np.argmin(mean), mean.shape)
+        if self.rule == "1se" and most > 1:  # paths go from strong to weak
+            errors = np.where(made, table, 0.0)[path, :, step][made[path, :, step]]
+            limit = mean[path, step] + float(np.std(errors, ddof=1)) / math.sqrt(most)
+            step = np.argmax(mean[path] <= limit)
         if missing:
             compared = np.count_nonzero(counts == most) if most else 0
             warnings.warn(
@@ -130,7 +166,7 @@ class PathCV(Constrained, Certified):
                 ConvergenceWarning,
                 stacklevel=3,
             )
-        return paths[path][step]
+        return paths[int(path)][int(step)]
 
     def _fixed(self, y: Any, weight: Vector) -> dict[str, Any]:
         """Settings of the model that are no parameters of the search."""
@@ -151,51 +187,40 @@ class PathCV(Constrained, Certified):
         return MetadataRouter(owner=self).add_self_request(self).add(splitter=check_cv(self.cv), method_mapping=mapping)
 
 
+class PathCV(Constrained, SearchCV):
+    """A linear model chosen along paths."""
+
+    fit_intercept: bool = parameter(default=True, rule=INTERCEPT)
+
+
+class RegressorCV(RegressorMixin, PathCV, LinearModel):
+    """A linear regressor chosen along paths."""
+
+
 def _walk(
-    search: PathCV, model: Any, X: Any, y: Any, weight: Vector, path: Path, train: Any, test: Any, clock: Clock,
+    search: SearchCV, model: Any, X: Any, y: Any, weight: Vector, path: Path, train: Any, test: Any, clock: Clock,
     parts: int, losses: list[float],
 ) -> list[float]:  # fmt: skip
     """The losses of one fold along one path, as far as one of so many parts of the time that is left goes, appended."""
     share = clock.part(parts, gives_up=True)
-    model = clone(model).set_params(warm_start=True)
-    given, (X, y, weight) = (X[train], y[train], weight[train]), (X[test], y[test], weight[test])
+    model = clone(model)
+    if hasattr(model, "warm_start"):
+        model.set_params(warm_start=True)
+    given, left_out = (X[train], y[train], weight[train]), (X[test], y[test], weight[test])
     memory = DataMemory()
     try:
-        with kept_products(), suppress(OutOfTime):
-            lines = model._along(path, *given, memory)
-            for settings in path:
-                if share.is_up or clock.is_up:  # a share of no time left is still some
-                    break
-                with one_thread():
-                    line = next(lines)
-                    model.set_params(**settings)
-                    if line is None:
-                        model._fit_data(*given, share, memory)
-                    else:
-                        model.coef_, model.intercept_ = line
-                losses.append(search._loss(model, X, y, weight))
+        with kept_products(), suppress(OutOfTime), one_thread():
+            found = model._along(path, given, memory, share)
+            together = search._losses(model, found, *left_out) if found is not None else [math.nan] * len(path)
+            for k, (settings, loss) in enumerate(zip(path, together, strict=True)):
+                if math.isnan(loss):
+                    if share.is_up or clock.is_up:  # a share of no time left is still some
+                        break
+                    if found is not None and k and not math.isnan(together[k - 1]):
+                        model.coef_, model.intercept_ = found[0][k - 1], found[1][k - 1]
+                    model.set_params(**settings)._fit_data(*given, share, memory)
+                    loss = search._loss(model, *left_out)
+                losses.append(loss)
     except KeyboardInterrupt:
         share.stop()
     return losses
-
-
-def grid(largest: float, eps: float, count: int) -> Vector:
-    """Strengths falling geometrically from the one that leaves no coefficients to its `eps`-fold."""
-    resolution = float(np.finfo(np.float64).resolution)
-    return np.full(count, resolution) if largest <= resolution else np.geomspace(largest, eps * largest, num=count)
-
-
-def gradient_at_zero(X: Any, dual: Vector, weight: Vector, center: bool) -> Vector:
-    """The gradient in each coefficient at zero, negated: the mean product of a feature, centred or not, with `dual`."""
-    share = weight / weight.sum()
-    product = X.T @ (share * dual)
-    return np.asarray(product - (X.T @ share) * float(share @ dual) if center else product)
-
-
-def checked(values: Any, name: str) -> list[float]:
-    """Given strengths, as scikit-learn checks them, from strong to weak."""
-    if np.ndim(values) != 1 or not len(values):
-        raise ValueError(f"{name} must be a number of them or a list with at least one; got {values!r}.")
-    for index, value in enumerate(values):
-        check_scalar(value, f"{name}[{index}]", Real, min_val=0.0, include_boundaries="left")
-    return [float(value) for value in np.sort(values)[::-1]]

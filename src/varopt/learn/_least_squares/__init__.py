@@ -1,0 +1,17 @@
+"""Least squares along many strengths of a penalty: what is made of the data once, and brackets of all fits at once."""
+
+from varopt.learn._least_squares._squares import Squares, ordinary
+from varopt.learn._least_squares._strengths import checked, gradient_at_zero, grid, strengths
+from varopt.learn._least_squares._tasks import TaskFit, fit_tasks, task_path
+
+__all__ = [
+    "Squares",
+    "TaskFit",
+    "checked",
+    "fit_tasks",
+    "gradient_at_zero",
+    "grid",
+    "ordinary",
+    "strengths",
+    "task_path",
+]

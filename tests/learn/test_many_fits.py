@@ -1,0 +1,142 @@
+"""Levels and strengths that share work: each fit is that of its own problem."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.optimize import linprog
+
+import varopt as vo
+from varopt import learn
+from varopt.learn._data import DataMemory
+from varopt.solvers import duals_along
+from varopt.solvers.finish import best_vertex
+from varopt.solvers.quantile import quantile_process
+
+
+def rows(kind, rng, n=3000):
+    X = rng.standard_normal((n, 3))
+    y = X[:, 0] + (1.0 + 0.4 * X[:, 1] ** 2) * rng.standard_t(3, n)
+    weight = rng.choice([0.0, 0.5, 2.0], n) if kind == "weights" else np.ones(n)
+    if kind == "ties":
+        y = np.round(y)
+    if kind == "whole numbers":
+        X, y = np.round(X), np.round(y)
+    if kind == "far from zero":
+        X = X + 1e5
+    if kind == "equal rows":
+        X[n // 2 :], y[n // 2 :] = X[: n // 2], y[: n // 2]
+    return X, y, weight
+
+
+@pytest.mark.parametrize("kind", ["plain", "weights", "ties", "whole numbers", "far from zero", "equal rows"])
+@pytest.mark.parametrize("intercept", [True, False])
+def test_the_process_is_its_levels_one_by_one(kind, intercept, rng):
+    X, y, weight = rows(kind, rng, 900 if kind == "whole numbers" else 3000)
+    levels = np.concatenate([np.linspace(0.02, 0.98, 25), [0.001]])
+    settings = {"alpha": 0.0, "fit_intercept": intercept}
+    process = learn.QuantileRegressor(quantile=levels, **settings).fit(X, y, weight)
+    assert np.all(process.gap_ <= 1e-9 * process.objective_)
+    for k in [0, 7, 12, 24, 25]:
+        one = learn.QuantileRegressor(quantile=levels[k], **settings).fit(X, y, weight)
+        np.testing.assert_allclose(process.objective_[k], one.objective_, rtol=1e-11)
+        residual = y - process.predict(X)[:, k]
+        loss = np.average(np.maximum(levels[k] * residual, (levels[k] - 1.0) * residual), weights=weight)
+        assert process.lower_bound_[k] <= loss * (1.0 + (1e-12 if kind == "far from zero" else 0.0))  # X is moved
+        np.testing.assert_allclose(process.objective_[k], loss, rtol=1e-9)
+
+
+def test_the_process_does_take_its_short_way(rng):
+    """Nearly all levels follow from their neighbours, and what is proved is below what any point has."""
+    X, y, _ = rows("plain", rng)
+    X = np.column_stack([X, np.ones(y.size)])
+    share, levels = np.full(y.size, 1.0 / y.size), np.linspace(0.5, 0.95, 19)
+    middle = learn.QuantileRegressor(quantile=0.5, alpha=0.0, fit_intercept=False).fit(X, y)
+    found = list(quantile_process(X, y, share, levels[1:], (0.5, middle.coef_), lambda: False))
+    assert len(found) == 18
+    for level, fit in zip(levels[1:], found, strict=True):
+        assert fit.gap <= 1e-11 * fit.value
+        for _ in range(5):
+            residual = y - X @ (fit.coef + 1e-6 * rng.standard_normal(4))
+            assert fit.value - fit.gap <= share @ np.maximum(level * residual, (level - 1.0) * residual)
+    assert next(quantile_process(X, y, share, [0.55], (0.5, middle.coef_), lambda: True)) is None  # out of time
+
+
+def test_a_process_that_is_out_of_time_keeps_brackets(rng):
+    X, y, _ = rows("plain", rng)
+    with pytest.warns(UserWarning, match="time_limit"):
+        model = learn.QuantileRegressor(quantile=np.linspace(0.05, 0.95, 19), alpha=0.0, time_limit=1e-4).fit(X, y)
+    assert np.all(model.lower_bound_ <= model.objective_)
+    assert model.coef_.shape == (19, 3)
+
+
+# -- Strengths ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("level", [0.2, 0.5])
+@pytest.mark.parametrize("intercept", [False, True])
+def test_quantiles_along_strengths_are_optimal(whole, level, intercept, rng):
+    X, y = rng.standard_normal((60, 4)) + 3.0, rng.standard_normal(60)
+    X, y = (np.round(X), np.round(y)) if whole else (X, y + X[:, 0])
+    weight = rng.uniform(0.5, 2.0, 60)
+    path = [{"alpha": alpha} for alpha in np.geomspace(1.0, 1e-3, 12)]
+    model = learn.QuantileRegressor(quantile=level, fit_intercept=intercept)
+    coefs, levels = model._along(path, (X, y, weight), DataMemory(), model._clock())
+    found = np.isfinite(levels)
+    assert found.sum() >= (6 if whole else 12)
+    for settings, coef, b in zip(path, coefs[found], levels[found], strict=False) if not whole else ():
+        residual = y - X @ coef - b
+        loss = np.average(np.maximum(level * residual, (level - 1.0) * residual), weights=weight)
+        best = model.set_params(**settings).fit(X, y, weight).objective_
+        np.testing.assert_allclose(loss + settings["alpha"] * np.abs(coef).sum(), best, rtol=1e-10)
+
+
+def test_fused_lassos_along_strengths_are_optimal(rng):
+    X = rng.standard_normal((40, 6))
+    y = X @ [1.0, 1.0, 1.0, 0.0, 0.0, 2.0] + rng.standard_normal(40)
+    path = [{"alpha": a, "fusion": f} for a in [0.0, 0.01, 0.3] for f in [0.0, 0.02, 0.5]]
+    model = learn.FusedLasso()
+    coefs, levels = model._along(path, (sp.csr_array(X), y, np.ones(40)), DataMemory(), model._clock())
+    for settings, coef, level in zip(path, coefs, levels, strict=True):
+        one = model.set_params(**settings).fit(X, y)
+        np.testing.assert_allclose(coef, one.coef_, atol=1e-7)
+        np.testing.assert_allclose(level, one.intercept_, atol=1e-7)
+
+
+def test_a_singular_matrix_has_no_duals_along():
+    found = list(duals_along(np.ones((2, 2)), np.ones(2), np.eye(2), np.ones((3, 2))))
+    assert len(found) == 3
+    assert all(gap == np.inf for _, gap in found)
+
+
+def test_vertices_with_ties_are_those_of_a_linear_programme(rng):
+    """Whole numbers, where many more rows rest than there are variables."""
+    for _ in range(20):
+        a, d = rng.integers(-2, 3, (25, 3)).astype(float), rng.integers(-2, 3, 25).astype(float)
+        high, gradient = rng.integers(1, 4, 25).astype(float), np.zeros(3)
+        gradient = -(rng.uniform(0.0, 1.0, 25) * high) @ a  # bounded below
+        found = best_vertex(gradient, a, d, high, np.abs(d), 200)
+        if found is None:
+            continue
+        x, u = found
+        peer = linprog(
+            np.concatenate([gradient, high]), A_ub=np.hstack([a, -np.eye(25)]), b_ub=-d,
+            bounds=[(None, None)] * 3 + [(0.0, None)] * 25,
+        )  # fmt: skip
+        np.testing.assert_allclose(gradient @ x + high @ np.maximum(a @ x + d, 0.0), peer.fun, atol=1e-9)
+        np.testing.assert_allclose(u @ a, -gradient, atol=1e-9)
+
+
+def test_a_warm_start_takes_no_more_steps_than_a_cold_one(rng):
+    X, y = rng.integers(0, 4, (16, 2)).astype(float), rng.integers(0, 5, 16).astype(float)
+    steps = {}
+    for warm in (False, True):
+        model = learn.QuantileRegressor(quantile=0.5, warm_start=warm)
+        steps[warm] = sum(model.set_params(alpha=a).fit(X, y).n_iter_ for a in np.geomspace(1.0, 1e-3, 10))
+    assert steps[True] <= steps[False]
+
+
+def test_small_linear_problems_go_from_vertex_to_vertex(rng):
+    X, y = rng.standard_normal((200, 5)), rng.standard_normal(200)
+    w = vo.Variable(5)
+    assert vo.minimize(vo.sum(vo.pinball(y - X @ w, 0.3)) + 3.0 * vo.norm1(w)).method == "program"
