@@ -72,6 +72,8 @@ def gathered(shares: dict[str, float], seed: int, seconds: float, workers: int) 
             except BrokenProcessPool:
                 report.findings.append(Finding("died", "", "a worker died, one of these", first, "", part))
                 pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
+            except Exception as error:  # outside of what a part watches over: found, and the rest goes on
+                report.findings.append(Finding("exception", "", repr(error), first, "", part))
     pool.shutdown(wait=False, cancel_futures=True)
     return report
 

@@ -43,7 +43,7 @@ def _heavy(rng: np.random.Generator, n: int) -> tuple[Vector, Vector, Vector]:
 _DESIGNS: dict[str, tuple[Design, str]] = {
     "normal noise": (_alike, "iid"),
     "noise that spreads": (_spreading, "nid"),
-    "t3 noise": (_heavy, "kernel"),
+    "t3 noise": (_heavy, "nid"),
 }
 
 

@@ -127,7 +127,7 @@ def build(plan: SearchPlan, population: int | None = None, batch: int = 1) -> tu
     update = begin(plan=plain)
     if plan.starts is None:
         return name, update
-    given = Given(plan.starts, plan.numeric, 0.5 * (plan.sigma or SIGMA))
+    given = Given(plan.starts, plan.numeric, 0.5 * (plan.sigma or SIGMA), plan.rules)
     return name, Handover(
         given, len(plan.starts), lambda mean, _, known: begin(plan=replace(plain, start=mean), known=known)
     )

@@ -172,6 +172,10 @@ class SearchCV(Certified):
         """Settings of the model that are no parameters of the search."""
         return {}
 
+    def _by_place(self, count: int) -> dict[str, Any]:
+        """Constraints of the coefficients, where a model has some."""
+        return {}
+
     def _read_targets(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Vector]:
         data, targets, weight = self._check(X, y, sample_weight, y_numeric=True, multi_output=True)
         if targets.ndim > 1 and targets.shape[1] > 1:
