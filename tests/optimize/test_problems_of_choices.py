@@ -67,7 +67,7 @@ def test_branching_against_enumeration(seed):
 
 
 def test_a_bound_that_nobody_computed_proves_nothing():
-    """HiGHS that is stopped before its first node tells a bound of zero."""
+    """HiGHS that is stopped before its first node has none."""
     rng = np.random.default_rng(0)
     x, Q = vo.Binary(40), rng.integers(-5, 6, (40, 40))
     r = vo.minimize(vo.sum((Q @ x) * x), subject_to=[vo.sum(x) <= 20], time_limit=0.2)

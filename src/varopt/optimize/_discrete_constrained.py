@@ -165,6 +165,8 @@ class _Run:
             self.see(found.x, float(self.energy.value(found.x)))
         if found.infeasible and not math.isfinite(self.state.upper):
             self.infeasible, self.assumption = True, _BY_HIGHS
+        if not math.isfinite(found.lower):
+            return
         upper, rounding = self.state.upper, _HIGHS_TOLERANCE * max(self.energy.unit, abs(found.lower))
         if found.lower > upper + rounding:  # which the known point refutes
             return
