@@ -92,7 +92,7 @@ def test_bad_levels_are_refused(quantile, crossing):
         learn.QuantileRegressor(quantile=quantile).fit(*crossing)
 
 
-@pytest.mark.parametrize("name", ESTIMATORS)
+@pytest.mark.parametrize("name", [name for name in ESTIMATORS if name != "ConformalIntervals"])  # which solves nothing
 def test_bad_parameters_are_refused_as_scikit_learn_refuses_them(name):
     X, y = make_regression(20, 3, random_state=0)
     model = getattr(learn, name)(tol=-1.0)
@@ -513,7 +513,8 @@ def test_constant_targets_are_no_reason_to_warn(y, rng):
     for name in ESTIMATORS:
         model = getattr(learn, name)()
         if not is_classifier(model) and not name.endswith("CV"):
-            np.testing.assert_allclose(model.fit(X, y).predict(X), y, atol=1e-9)
+            targets = np.column_stack([y, y]) if name.startswith("MultiTask") else y
+            np.testing.assert_allclose(model.fit(X, targets).predict(X), targets, atol=1e-9)
 
 
 def test_what_is_not_finite_is_refused_as_scikit_learn_refuses_it(rng):

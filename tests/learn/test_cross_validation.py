@@ -9,8 +9,8 @@ import sklearn.linear_model as theirs
 from sklearn.datasets import load_diabetes
 
 from varopt import learn
+from varopt.learn._data import distinct_rows
 from varopt.learn._least_squares import Squares
-from varopt.learn._rows import distinct_rows
 
 SEVERAL = [
     learn.Lasso(0.05),

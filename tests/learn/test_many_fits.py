@@ -7,7 +7,7 @@ from scipy.optimize import linprog
 
 import varopt as vo
 from varopt import learn
-from varopt.learn._rows import DataMemory
+from varopt.learn._data import DataMemory
 from varopt.solvers import duals_along
 from varopt.solvers.finish import best_vertex
 from varopt.solvers.quantile import quantile_process

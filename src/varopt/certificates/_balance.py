@@ -37,8 +37,15 @@ from varopt._verified import (
     inverse_size,
     smallest_eigenvalue_bound,
 )
-from varopt.certificates._dual_point import DualQuadratic, DualRows
-from varopt.certificates._enclosure import AT_ONCE, Norms, annihilates, entries_times, transposed
+from varopt.certificates.enclosures import (
+    AT_ONCE,
+    DualQuadratic,
+    DualRows,
+    Norms,
+    annihilates,
+    entries_times,
+    transposed,
+)
 from varopt.model.maps import as_map
 
 __all__ = ["ENOUGH", "PLENTY", "Balance", "DualMove", "NoProof", "Private"]

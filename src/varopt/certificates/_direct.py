@@ -16,9 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from varopt._verified import SLACK, TINY, UNIT, Ball, down, total
-from varopt.certificates._conjugate import conjugate_above
-from varopt.certificates._dual_point import DualRows
-from varopt.certificates._enclosure import Norms, entries
+from varopt.certificates.enclosures import DualRows, Norms, conjugate_above, entries
 from varopt.terms import PiecewisePolynomial
 
 __all__ = ["direct_lower", "has_own_rows", "is_own"]

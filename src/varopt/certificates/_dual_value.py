@@ -20,9 +20,7 @@ from varopt._clock import TimeUp, tick
 from varopt._linalg import solve_definite
 from varopt._verified import SLACK, TINY, UNIT, Ball, dot, down, total
 from varopt.certificates._balance import ENOUGH, PLENTY, Balance, DualMove, NoProof
-from varopt.certificates._conjugate import conjugate_above
-from varopt.certificates._dual_point import DualQuadratic, DualRows
-from varopt.certificates._enclosure import Norms, NotEnclosed
+from varopt.certificates.enclosures import DualQuadratic, DualRows, Norms, NotEnclosed, conjugate_above
 
 __all__ = ["Proof", "verified_lower"]
 

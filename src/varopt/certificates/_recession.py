@@ -23,8 +23,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from varopt._verified import SLACK, UNIT, Ball, dot, is_double
-from varopt.certificates._enclosure import NotEnclosed, coordinates, transposed
-from varopt.certificates._value import applied
+from varopt.certificates.enclosures import NotEnclosed, applied, coordinates, transposed
 from varopt.composite import Composite, composite
 from varopt.model import Objective
 from varopt.model.blocks import AffineBlock

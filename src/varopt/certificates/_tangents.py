@@ -15,9 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from varopt._verified import SLACK, TINY, UNIT, Ball, gamma
-from varopt.certificates._conjugate import conjugate_above, dual_interval
-from varopt.certificates._enclosure import Norms, transposed
-from varopt.certificates._value import applied, enclosed_terms
+from varopt.certificates.enclosures import Norms, applied, conjugate_above, dual_interval, enclosed_terms, transposed
 from varopt.composite import Rows
 from varopt.terms import PiecewisePolynomial
 

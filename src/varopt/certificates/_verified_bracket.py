@@ -14,10 +14,19 @@ from numpy.typing import NDArray
 
 from varopt._verified import SLACK, UNIT, Ball, dot, down, exact_sum, is_double, total, up
 from varopt.certificates._direct import direct_lower, has_own_rows
-from varopt.certificates._dual_point import DualQuadratic, DualRows
 from varopt.certificates._dual_value import Proof, verified_lower
-from varopt.certificates._enclosure import Norms, NotEnclosed, coordinates, entries, transposed
-from varopt.certificates._value import applied, enclosed_terms, enclosed_value
+from varopt.certificates.enclosures import (
+    DualQuadratic,
+    DualRows,
+    Norms,
+    NotEnclosed,
+    applied,
+    coordinates,
+    enclosed_terms,
+    enclosed_value,
+    entries,
+    transposed,
+)
 from varopt.composite import Groups, QuadraticForm, Rows, composite
 from varopt.model import Objective
 from varopt.model.blocks import AffineBlock, Block, TermBlock

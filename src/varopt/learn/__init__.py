@@ -17,6 +17,15 @@ from varopt.learn._huber import HuberRegressor
 from varopt.learn._inference import Inference, JointTest, inference
 from varopt.learn._intervals import ConformalIntervals
 from varopt.learn._kernel import SVC, SVR
+from varopt.learn._lassos import (
+    CompositeRegressor,
+    FusedLasso,
+    GeneralizedLasso,
+    GroupLasso,
+    MultiTaskElasticNet,
+    MultiTaskLasso,
+    TrendFilter,
+)
 from varopt.learn._linear import ElasticNet, LADRegressor, Lasso, LinearSVR
 from varopt.learn._nonconvex import RampClassifier, ZeroOneClassifier
 from varopt.learn._paths import (
@@ -30,15 +39,6 @@ from varopt.learn._paths import (
     TrendFilterCV,
 )
 from varopt.learn._quantile import QuantileRegressor
-from varopt.learn._structured import (
-    CompositeRegressor,
-    FusedLasso,
-    GeneralizedLasso,
-    GroupLasso,
-    MultiTaskElasticNet,
-    MultiTaskLasso,
-)
-from varopt.learn._trend import TrendFilter
 
 __all__ = [
     "SVC",

@@ -22,10 +22,9 @@ from sklearn.exceptions import ConvergenceWarning
 from varopt.certificates import Certificate
 from varopt.learn._compat import _check_sample_weight, followers, to_numpy, validate_data
 from varopt.learn._constraints import Constrained
+from varopt.learn._data import DataMemory, StoredProblem, StoredRows, solve_together, stored_rows
 from varopt.learn._parameters import BOOLEAN, COUNT, NON_NEGATIVE, POSITIVE, Declared, Rule, parameter
 from varopt.learn._problem import LinearProblem
-from varopt.learn._rows import DataMemory
-from varopt.learn._stored import StoredProblem, StoredRows, solve_together, stored_rows
 from varopt.model import Constraint, Objective, Variable
 from varopt.optimize import Status, minimize
 from varopt.solvers import State

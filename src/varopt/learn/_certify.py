@@ -13,11 +13,11 @@ from sklearn.utils.validation import check_is_fitted
 import varopt.model as vo
 from varopt.certificates import PointGap
 from varopt.learn._classification import LinearSVC
+from varopt.learn._data import StoredProblem, signs, stored_rows
 from varopt.learn._huber import HuberRegressor
 from varopt.learn._linear import ElasticNet, Lasso, LinearSVR
 from varopt.learn._problem import LinearProblem
 from varopt.learn._quantile import QuantileRegressor
-from varopt.learn._stored import StoredProblem, signs, stored_rows
 from varopt.optimize import certify as certify_point
 
 __all__ = ["certify"]

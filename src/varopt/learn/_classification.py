@@ -10,11 +10,10 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from varopt.learn._base import CertifiedLinear, Clock, Fit
 from varopt.learn._compat import LinearClassifierMixin, SparseCoefMixin, compute_class_weight
+from varopt.learn._data import DataMemory, StoredRows, WeightedRows, by_class, classes_of, signs
 from varopt.learn._linear import Liblinear
 from varopt.learn._parameters import CLASS_WEIGHT, SHARE, STRENGTH, Rule, one_of, parameter
 from varopt.learn._problem import ANY_PENALTY, CLASSIFICATION_LOSSES, LinearProblem, in_unit, near_zero, penalty
-from varopt.learn._rows import DataMemory, WeightedRows
-from varopt.learn._stored import StoredRows, by_class, classes_of, signs
 
 __all__ = ["CompositeClassifier", "LinearClassifier", "LinearSVC"]
 

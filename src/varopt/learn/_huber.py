@@ -18,11 +18,10 @@ import varopt.model as vo
 from varopt.certificates import DualGap
 from varopt.learn._base import SMALLEST_SHARE, Clock, Fit, Solved
 from varopt.learn._compat import Interval
+from varopt.learn._data import StoredRows, WeightedRows
 from varopt.learn._linear import LinearRegressor
 from varopt.learn._parameters import STRENGTH, Rule, parameter
 from varopt.learn._problem import LinearProblem, penalty
-from varopt.learn._rows import WeightedRows
-from varopt.learn._stored import StoredRows
 from varopt.model import Constraint
 from varopt.optimize import Status
 from varopt.solvers import State

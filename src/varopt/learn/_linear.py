@@ -16,6 +16,7 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 import varopt.model as vo
 from varopt.learn._base import CertifiedLinear, Clock, Fit, Lines, frames_of_ours
 from varopt.learn._compat import LinearModel, followers
+from varopt.learn._data import DataMemory, StoredRows, WeightedRows
 from varopt.learn._least_squares import Squares, ordinary, strengths, task_path
 from varopt.learn._parameters import (
     BOOLEAN,
@@ -40,8 +41,6 @@ from varopt.learn._problem import (
     squared_epsilon_insensitive,
     squared_error,
 )
-from varopt.learn._rows import DataMemory, WeightedRows
-from varopt.learn._stored import StoredRows
 
 __all__ = ["ElasticNet", "LADRegressor", "Lasso", "LeastSquaresOptions", "Liblinear", "LinearRegressor", "LinearSVR"]
 

@@ -15,12 +15,11 @@ from sklearn.metrics import d2_pinball_score
 import varopt.model as vo
 from varopt.certificates import DualGap
 from varopt.learn._base import Clock, Fit, Lines, Solved
+from varopt.learn._data import DataMemory, StoredRows, WeightedRows
 from varopt.learn._least_squares import ordinary
 from varopt.learn._linear import LinearRegressor
 from varopt.learn._parameters import BOOLEAN, LEVEL, RIDGE_OR_L1, SHARE, STRENGTH, UNUSED, Rule, one_of, parameter
 from varopt.learn._problem import LinearProblem, penalty
-from varopt.learn._rows import DataMemory, WeightedRows
-from varopt.learn._stored import StoredRows
 from varopt.solvers.quantile import ProcessFit, quantile_process, vertices_along
 
 __all__ = ["LEVELS", "QuantileRegressor", "QuantileScore"]
@@ -138,6 +137,8 @@ class QuantileRegressor(QuantileScore, LinearRegressor):
     def _is_process(self, rows: WeightedRows, levels: list[float]) -> bool:
         """Whether there are levels close to one another, many rows for the features, and no penalty."""
         n, p = rows.X.shape
+        if self._constrained_by:
+            return False
         close = len(set(levels)) == len(levels) > 2 and float(np.max(np.diff(np.sort(levels)))) <= _CLOSE
         return close and not sp.issparse(rows.X) and n >= _TALL * p and (self.alpha == 0.0 or self.penalty is None)
 
@@ -196,6 +197,8 @@ class QuantileRegressor(QuantileScore, LinearRegressor):
     def _along(
         self, path: Sequence[Mapping[str, float]], data: tuple[Any, Any, Vector], memory: DataMemory, clock: Clock
     ) -> Lines | None:
+        if self._constrained_by:
+            return None
         rows = memory.rows(*data)
         (n, p), several = rows.X.shape, np.size(self.quantile) > 1
         if several or sp.issparse(rows.X) or n * p * p > _VERTICES or self.penalty not in ("l1", None):

@@ -13,11 +13,11 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from varopt.learn._compat import HasMethods, _check_sample_weight, validate_data
+from varopt.learn._data import distinct_rows
 from varopt.learn._intervals._refits import fit_weighted, refits
 from varopt.learn._intervals._weighted import upper_quantile
 from varopt.learn._parameters import LEVEL, Declared, Rule, one_of, parameter
 from varopt.learn._quantile import QuantileRegressor
-from varopt.learn._rows import distinct_rows
 
 __all__ = ["ConformalIntervals"]
 

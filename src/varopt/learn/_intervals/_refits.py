@@ -50,7 +50,7 @@ def refits(whole: Any, X: Any, y: Vector, weight: Vector, left_out: Sequence[NDA
 
 def _is_near(model: Any, X: Any) -> bool:
     """Whether the refits are those of quantile regressions without a penalty, and far fewer features than rows."""
-    plain = isinstance(model, QuantileRegressor) and not model.non_crossing
+    plain = isinstance(model, QuantileRegressor) and not model.non_crossing and not model._constrained_by
     return plain and (model.alpha == 0.0 or model.penalty is None) and X.shape[0] >= _TALL * (X.shape[1] + 1)
 
 

@@ -43,9 +43,7 @@ class Curves:
                 axes.plot(values, losses, color="0.6", lw=0.6, zorder=0)
             if k == best:
                 place = int(np.argmin(sign * mean))
-                axes.plot(
-                    values[place], mean[place], "o", color=line.get_color(), ms=5, label="least" if sign > 0 else "best"
-                )
+                axes.plot(values[place], mean[place], "o", color=line.get_color(), ms=5, label="best mean")
         axes.axvline(self.chosen[axis], color="0.3", lw=1, ls="--", label=f"chosen: {self.chosen[axis]:.3g}")
         if min(settings[axis] for settings in self.paths[best]) > 0.0:
             axes.set_xscale("log")

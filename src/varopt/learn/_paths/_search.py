@@ -22,9 +22,9 @@ from varopt._threads import one_thread
 from varopt.learn._base import INTERCEPT, Certified, Clock, Lines, OutOfTime
 from varopt.learn._compat import LinearModel, _raise_for_params, _routing_enabled
 from varopt.learn._constraints import Constrained
+from varopt.learn._data import DataMemory
 from varopt.learn._parameters import COUNT, POSITIVE, Rule, one_of, parameter
 from varopt.learn._paths._curves import Curves
-from varopt.learn._rows import DataMemory
 from varopt.model.maps import kept_products
 
 __all__ = ["GRID", "LENGTH", "Path", "PathCV", "RegressorCV", "SearchCV"]
@@ -170,6 +170,10 @@ class SearchCV(Certified):
 
     def _fixed(self, y: Any, weight: Vector) -> dict[str, Any]:
         """Settings of the model that are no parameters of the search."""
+        return {}
+
+    def _by_place(self, count: int) -> dict[str, Any]:
+        """Constraints of the coefficients, where a model has some."""
         return {}
 
     def _read_targets(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Vector]:

@@ -9,11 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import KFold
 
+from varopt.learn._lassos import AdditiveModel, FusedLasso, GroupLasso, TrendFilter, strongest
 from varopt.learn._least_squares import checked, gradient_at_zero, grid
 from varopt.learn._parameters import Rule, as_in, parameter
 from varopt.learn._paths._search import GRID, LENGTH, Path, RegressorCV, SearchCV
-from varopt.learn._structured import FusedLasso, GroupLasso
-from varopt.learn._trend import AdditiveModel, TrendFilter, strongest
 
 __all__ = ["FusedLassoCV", "GroupLassoCV", "TrendFilterCV"]
 
@@ -128,14 +127,21 @@ class GroupLassoCV(RegressorCV):
 
 def _leaves_nothing(gradient: Vector, factor: float, l1_ratio: float) -> float:
     """The strength from which on a group vanishes: the root of a falling function, by bisection."""
-    low, high = 0.0, float(np.linalg.norm(gradient)) / (factor * (1.0 - l1_ratio) + l1_ratio)
-    while np.linalg.norm(np.maximum(gradient - high * l1_ratio, 0.0)) > high * (1.0 - l1_ratio) * factor:
+    size = float(gradient.max())
+    if size == 0.0:
+        return 0.0
+    share, low, high = gradient / size, 0.0, 1.0
+
+    def left(strength: float) -> bool:
+        beyond = np.linalg.norm(np.maximum(share - strength * l1_ratio, 0.0))
+        return bool(beyond > strength * (1.0 - l1_ratio) * factor)
+
+    while left(high):
         high *= 2.0
     for _ in range(60):
         middle = 0.5 * (low + high)
-        left = np.linalg.norm(np.maximum(gradient - middle * l1_ratio, 0.0))
-        low, high = (middle, high) if left > middle * (1.0 - l1_ratio) * factor else (low, middle)
-    return high
+        low, high = (middle, high) if left(middle) else (low, middle)
+    return size * high
 
 
 class TrendFilterCV(AdditiveModel, SearchCV):

@@ -23,6 +23,8 @@ __all__ = ["duals_along"]
 
 Vector = NDArray[np.float64]
 
+_RIDGE = 1e-11  # of the matrix, where multipliers that are not unique are in the way
+
 
 def duals_along(matrix: Vector, gradient: Vector, rows: Vector, strengths: Vector) -> Iterator[tuple[Vector, float]]:
     """Minimise ``1/2 x'Mx + g'x + sum_k h_k |a_k'x|`` for one h, a row of `strengths`, after the other.
@@ -51,6 +53,9 @@ def duals_along(matrix: Vector, gradient: Vector, rows: Vector, strengths: Vecto
     sides, none = np.zeros(len(rows)), np.zeros((0, len(rows)))
     for high in strengths:
         v = box_by_active_set(inner, linear, none, np.zeros(0), -high, high, sides)
+        if v is None:  # more rows than variables: multipliers are not unique, and an active set may go around
+            ridge = _RIDGE * float(np.trace(inner)) / high.size * np.eye(high.size)
+            v = box_by_active_set(inner + ridge, linear, none, np.zeros(0), -high, high)
         if v is None:
             yield np.zeros(gradient.size), np.inf
             continue

@@ -16,9 +16,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 import varopt.model as vo
 from varopt.learn._base import Certified, Clock
 from varopt.learn._compat import Interval
+from varopt.learn._data import DataMemory
 from varopt.learn._parameters import STRENGTH, Rule, parameter
 from varopt.learn._problem import squared_error
-from varopt.learn._rows import DataMemory
 from varopt.model import Variable
 
 __all__ = ["AdditiveModel", "TrendFilter", "divided_differences", "strongest"]

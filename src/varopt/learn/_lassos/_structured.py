@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 import varopt.model as vo
 from varopt.certificates import DualGap
 from varopt.learn._base import Clock, Fit, Lines, Solved
+from varopt.learn._data import DataMemory, WeightedRows
 from varopt.learn._least_squares import Squares, fit_tasks, ordinary
 from varopt.learn._linear import ElasticNet, LinearRegressor
 from varopt.learn._parameters import LEVEL, NON_NEGATIVE, RANDOM_STATE, SHARE, STRENGTH, Rule, as_in, one_of, parameter
 from varopt.learn._problem import ANY_PENALTY, REGRESSION_LOSSES, LinearProblem, differences, penalty, squared_error
-from varopt.learn._rows import DataMemory, WeightedRows
 from varopt.solvers import duals_along
 
 __all__ = [
@@ -103,7 +103,7 @@ class FusedLasso(LinearRegressor):
     ) -> Lines | None:  # fmt: skip
         rows = memory.rows(*data)
         n, p = rows.X.shape
-        if p > min(_DUAL, n) or not ordinary(rows.X, rows.y):
+        if self._constrained_by or p > min(_DUAL, n) or not ordinary(rows.X, rows.y):
             return None
         squares = Squares(rows.X, rows.y, rows.weight, self.fit_intercept)
         strengths = np.array([np.repeat([at["alpha"], at["fusion"]], [p, p - 1]) for at in path])
@@ -243,11 +243,17 @@ class MultiTaskElasticNet(LinearRegressor):
         if np.ndim(rows.y) == 1:
             one = type(self).__name__.removeprefix("MultiTask")
             raise ValueError(f"For mono-task outputs, use {one}: y has one target and should have a column for each.")
+        if self._constrained_by:
+            raise ValueError(
+                f"{type(self).__name__} takes no {self._constrained_by[0]}: targets that share no constraint are"
+                " fitted by ElasticNet, each on its own."
+            )
         starts = self._starts(rows.y.shape[1], rows.X.shape[1])
         start = np.array([np.zeros(rows.X.shape[1]) if one is None else one[0] for one in starts])
         squares = Squares(rows.X, rows.y, rows.weight, self.fit_intercept)
         found = None
-        if self.alpha > 0.0 and rows.X.shape[0] * rows.X.shape[1] <= _DENSE and ordinary(rows.X, rows.y):
+        small = rows.X.shape[0] * rows.X.shape[1] <= _DENSE
+        if self.alpha > 0.0 and small and ordinary(rows.X, rows.y):
             found = fit_tasks(
                 squares, self.alpha * self.l1_ratio, self.alpha * (1.0 - self.l1_ratio), start.T,
                 lambda value: float(self._allowed(value, squares.null)), lambda: clock.is_up,

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from varopt._verified import UNIT, Ball
-from varopt.certificates._conjugate import dual_interval
-from varopt.certificates._enclosure import Norms, coordinates, entries, transposed
+from varopt.certificates.enclosures._conjugate import dual_interval
+from varopt.certificates.enclosures._enclosure import Norms, coordinates, entries, transposed
 from varopt.model.maps import Map
 from varopt.terms import PiecewisePolynomial
 

@@ -1,0 +1,33 @@
+"""What maps, terms and conjugates are in exact arithmetic: numbers, each with a bound of its rounding."""
+
+from varopt.certificates.enclosures._conjugate import conjugate_above, dual_interval
+from varopt.certificates.enclosures._dual_point import DualQuadratic, DualRows
+from varopt.certificates.enclosures._enclosure import (
+    AT_ONCE,
+    Norms,
+    NotEnclosed,
+    annihilates,
+    coordinates,
+    entries,
+    entries_times,
+    transposed,
+)
+from varopt.certificates.enclosures._value import applied, enclosed_terms, enclosed_value
+
+__all__ = [
+    "AT_ONCE",
+    "DualQuadratic",
+    "DualRows",
+    "Norms",
+    "NotEnclosed",
+    "annihilates",
+    "applied",
+    "conjugate_above",
+    "coordinates",
+    "dual_interval",
+    "enclosed_terms",
+    "enclosed_value",
+    "entries",
+    "entries_times",
+    "transposed",
+]
