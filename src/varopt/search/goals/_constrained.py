@@ -13,7 +13,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from varopt.solvers.natural_gradient import Update
+from varopt.solvers.natural_gradient import AroundUpdate, Update
 
 __all__ = ["ConstrainedUpdate", "violations"]
 
@@ -29,7 +29,7 @@ def violations(measured: Array, objectives: int = 1) -> Array:
     return np.where(np.isfinite(measured[..., 0]), excess, np.inf)
 
 
-class ConstrainedUpdate(Update):
+class ConstrainedUpdate(AroundUpdate):
     """An update that is told ``f + sum_k max(l_k + w_k g_k, 0)^2 / (2 w_k) - l_k^2 / (2 w_k)`` for f and g.
 
     Parameters
@@ -46,24 +46,11 @@ class ConstrainedUpdate(Update):
         self._run = inner.epoch
         self._before: Array | None = None  # objective and constraints in the middle of the last generation
 
-    @property
-    def population(self) -> int:  # type: ignore[override]
-        """How many samples the next `tell` expects."""
-        return self.inner.population
-
-    @property
-    def epoch(self) -> int:  # type: ignore[override]
-        """Counts fresh starts."""
-        return self.inner.epoch
-
     def refresh(self, rng: np.random.Generator) -> None:
-        self.inner.refresh(rng)
+        super().refresh(rng)
         if self.inner.epoch != self._run:
             self._run, self._before = self.inner.epoch, None
             self.multipliers, self.penalties = np.zeros_like(self.multipliers), np.full_like(self.penalties, math.nan)
-
-    def sample(self, rng: np.random.Generator, count: int) -> Array:
-        return self.inner.sample(rng, count)
 
     def tell(self, points: Array, values: Array) -> None:
         finite = np.isfinite(values).all(axis=1)
@@ -108,17 +95,3 @@ class ConstrainedUpdate(Update):
             grow = np.where(small | stuck, GROWTH, GROWTH**-0.25)
             self.penalties = np.clip(np.where(active, self.penalties * grow, self.penalties), 1e-100, 1e100)
         self._before = middle
-
-    @property
-    def mean(self) -> Array:
-        return self.inner.mean
-
-    @property
-    def spread(self) -> float:
-        return self.inner.spread
-
-    def average(self, values: Array) -> Array | float:
-        return values
-
-    def exhausted(self) -> str:
-        return self.inner.exhausted()

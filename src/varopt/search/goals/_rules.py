@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from varopt.search._checks import as_value
 from varopt.search._coding import Coding
-from varopt.solvers.natural_gradient import Update
+from varopt.solvers.natural_gradient import AroundUpdate, Update
 
 __all__ = ["Ruled", "Rules"]
 
@@ -113,7 +113,7 @@ def _excess(number: int, function: Callable[[Any], Any], point: Any) -> float:
     return max(0.0, value)
 
 
-class Ruled(Update):
+class Ruled(AroundUpdate):
     """An update whose samples are evaluated where they are allowed, and lose ranks by how far that is.
 
     A sample that is not allowed goes to the farthest point that is, on the line to the middle of those that were. As at
@@ -132,19 +132,6 @@ class Ruled(Update):
         self.inner, self._rules = inner, rules
         self._middle: Array | None = None
         self._drawn: dict[bytes, tuple[Array, float]] = {}  # what was drawn for what is evaluated, and its handicap
-
-    @property
-    def population(self) -> int:  # type: ignore[override]
-        """How many samples the next `tell` expects."""
-        return self.inner.population
-
-    @property
-    def epoch(self) -> int:  # type: ignore[override]
-        """Counts fresh starts."""
-        return self.inner.epoch
-
-    def refresh(self, rng: np.random.Generator) -> None:
-        self.inner.refresh(rng)
 
     def sample(self, rng: np.random.Generator, count: int) -> Array:
         drawn = self.inner.sample(rng, count)
@@ -182,20 +169,3 @@ class Ruled(Update):
             ranks = np.searchsorted(np.sort(values), values)
             values = np.where(np.isfinite(values), ranks + handicaps, np.inf)
         self.inner.tell(np.array([point for point, _ in known]), values)
-
-    def generation_of(self, values: Array) -> Array | None:
-        return self.inner.generation_of(values)
-
-    @property
-    def mean(self) -> Array:
-        return self.inner.mean
-
-    @property
-    def spread(self) -> float:
-        return self.inner.spread
-
-    def average(self, values: Array) -> Array | float:
-        return self.inner.average(values)
-
-    def exhausted(self) -> str:
-        return self.inner.exhausted()

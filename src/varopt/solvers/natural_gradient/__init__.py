@@ -16,7 +16,7 @@ from varopt.solvers.natural_gradient._restarts import Restarts
 from varopt.solvers.natural_gradient._separable import DiagonalCMA, SeparableOrNot
 from varopt.solvers.natural_gradient._snes import SNES
 from varopt.solvers.natural_gradient._surrogate import Allowance, SurrogateUpdate
-from varopt.solvers.natural_gradient._update import FamilyUpdate, GaussianUpdate, Update
+from varopt.solvers.natural_gradient._update import AroundUpdate, FamilyUpdate, GaussianUpdate, Update
 from varopt.solvers.natural_gradient._weights import (
     log_weights,
     nes_utilities,
@@ -32,6 +32,7 @@ __all__ = [
     "SNES",
     "XNES",
     "Allowance",
+    "AroundUpdate",
     "BoundedUpdate",
     "CategoricalUpdate",
     "DiagonalCMA",

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from varopt.families import Family, RootedGaussian
 
-__all__ = ["Array", "FamilyUpdate", "GaussianUpdate", "Root", "Update"]
+__all__ = ["AroundUpdate", "Array", "FamilyUpdate", "GaussianUpdate", "Root", "Update"]
 
 Array = NDArray[np.float64]
 Root = Callable[[Array], Array]
@@ -70,6 +70,45 @@ class Update(ABC):
     def exhausted(self) -> str:
         """Why nothing more is to be expected from going on, or an empty string."""
         return ""
+
+
+class AroundUpdate(Update):
+    """An update around another, and like it in all that it does not say otherwise."""
+
+    inner: Update
+
+    @property
+    def population(self) -> int:  # type: ignore[override]
+        """How many samples the next `tell` expects."""
+        return self.inner.population
+
+    @property
+    def epoch(self) -> int:  # type: ignore[override]
+        """Counts fresh starts."""
+        return self.inner.epoch
+
+    def refresh(self, rng: np.random.Generator) -> None:
+        self.inner.refresh(rng)
+
+    def sample(self, rng: np.random.Generator, count: int) -> Array:
+        return self.inner.sample(rng, count)
+
+    @property
+    def mean(self) -> Array:
+        return self.inner.mean
+
+    @property
+    def spread(self) -> float:
+        return self.inner.spread
+
+    def average(self, values: Array) -> Array | float:
+        return self.inner.average(values)
+
+    def generation_of(self, values: Array) -> Array | None:
+        return self.inner.generation_of(values)
+
+    def exhausted(self) -> str:
+        return self.inner.exhausted()
 
 
 class FamilyUpdate(Update):
