@@ -48,8 +48,8 @@ def test_neighbours_help(data):
     w, tau = vo.Variable(5), vo.Parameter(name="tau")
     values = np.linspace(0.45, 0.55, 11)
     f = vo.sum(vo.pinball(y - X @ w, tau))
-    together = sum(r.nit for r in vo.path(f, tau, values))
-    assert together < sum(vo.minimize(f.given({tau: v})).nit for v in values)
+    together = sum(r.nit for r in vo.path(f, tau, values, method="newton"))
+    assert together < sum(vo.minimize(f.given({tau: v}), method="newton").nit for v in values)
 
 
 def test_a_path_ends_early_with_what_it_has(data):

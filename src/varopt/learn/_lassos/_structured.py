@@ -15,7 +15,7 @@ from varopt.certificates import DualGap
 from varopt.learn._base import Clock, Fit, Lines, Solved
 from varopt.learn._data import DataMemory, WeightedRows
 from varopt.learn._least_squares import Squares, fit_tasks, ordinary
-from varopt.learn._linear import ElasticNet, LinearRegressor
+from varopt.learn._linear import ElasticNet, Lasso, LinearRegressor
 from varopt.learn._parameters import LEVEL, NON_NEGATIVE, RANDOM_STATE, SHARE, STRENGTH, Rule, as_in, one_of, parameter
 from varopt.learn._problem import ANY_PENALTY, REGRESSION_LOSSES, LinearProblem, differences, penalty, squared_error
 from varopt.solvers import duals_along
@@ -162,6 +162,14 @@ class GroupLasso(LinearRegressor):
         if all(group.size == 1 for group in members):  # the lasso has faster methods than groups have
             return fit + strength * vo.sum(weight * vo.abs(problem.w))
         return fit + strength * vo.norm2(problem.w, members, weight)
+
+    def _along(
+        self, path: Sequence[Mapping[str, float]], data: tuple[Any, Any, NDArray[np.float64]], memory: DataMemory,
+        clock: Clock,
+    ) -> Lines | None:  # fmt: skip
+        if self._constrained_by or self.groups is not None or self.group_weight is not None:
+            return None
+        return Lasso(tol=self.tol, fit_intercept=self.fit_intercept)._along(path, data, memory, clock)
 
     def _groups(self, features: int) -> tuple[list[NDArray[np.intp]], NDArray[np.float64]]:
         """The features of each group, and its weight."""
