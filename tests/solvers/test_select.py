@@ -12,6 +12,12 @@ from varopt.optimize import Status
 from varopt.solvers import METHODS, Auto, BlockDescent, GaveUp, InteriorPoint, Method, Newton, Pivoting, State
 
 
+@pytest.fixture(autouse=True)
+def patience(monkeypatch):
+    """On a busy machine the seconds of rational arithmetic are few."""
+    monkeypatch.setattr("varopt.solvers._select._EXACT_SECONDS", 100.0)
+
+
 @pytest.fixture
 def data(rng):
     X = rng.standard_normal((60, 5))

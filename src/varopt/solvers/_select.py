@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from varopt._clock import deadline
 from varopt.certificates import SmoothingGap
 from varopt.composite import Composite
 from varopt.solvers._method import GaveUp, Method, Nested, Way
@@ -46,6 +47,7 @@ _AFTER: dict[str, tuple[Way, ...]] = {
     "graduated": (),
 }
 _EXACT = "rational"  # what comes between, where there are few variables
+_EXACT_SECONDS = 2.0  # after which others go on
 _DENSE = 1000  # variables of a sparse problem up to which dense methods go on after interior points
 _FORMED = 5000  # variables up to which what goes on after another may form their matrix, if it is dense
 
@@ -104,7 +106,8 @@ class Auto:
         if state.objective is None:  # of a reduced problem
             return False
         state.runs([_EXACT])
-        found = exact_minimum(state.objective, state.x)
+        with deadline(_EXACT_SECONDS):
+            found = exact_minimum(state.objective, state.x)
         if found is None:
             return False
         state.falls = not np.isfinite(found.lower)
