@@ -175,11 +175,17 @@ class _Run:
             self.state.lower, self.assumption = min(lower, upper), _BY_HIGHS
 
     def _floor(self) -> float:
-        """What is known without a run: squares are not negative."""
+        """What is known without a run: squares are not negative, nor is the sum less than its negative coefficients."""
         try:
-            return float(floor(composite(self.objective, multiplied=False)))
+            known = float(floor(composite(self.objective, multiplied=False)))
         except NotComposite:
-            return -math.inf
+            known = -math.inf
+        energy = self.energy
+        if energy.products:
+            return known
+        quadratic = energy.quadratic.data if sp.issparse(energy.quadratic) else energy.quadratic
+        below = float(np.minimum(energy.linear, 0.0).sum()) + 0.5 * float(np.minimum(quadratic, 0.0).sum())
+        return max(known, energy.constant + below - 1e-12 * (abs(energy.constant) - below))
 
     def _relaxed(self) -> bool:
         """Whether not even numbers between zero and one satisfy the constraints, with proof; else a bound by them.
