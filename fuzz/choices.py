@@ -100,8 +100,8 @@ def complaints(names: dict[str, Any], result: Any) -> Iterator[str]:
     if not allowed.any():
         yield f"NOT PROVED: {name}, and no state satisfies all constraints"
         return
-    if name == "NOT_FOUND":
-        yield "not found: there is a state"
+    if not np.isfinite(result.fun):
+        yield f"not found: {name}, and there is a state"
         return
     if result.violation > 1e-9:
         yield f"FALSE {name}: constraints are missed by {result.violation:.3g}"

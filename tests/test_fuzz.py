@@ -9,6 +9,7 @@ import pytest
 
 import varopt as vo
 from fuzz.bits import bits
+from fuzz.choices import choices
 from fuzz.constraints import constraints
 from fuzz.estimators import NAMES, estimators
 from fuzz.estimators import _judge as judged
@@ -101,6 +102,13 @@ def test_constraints(seed):
     constraints(seed, report)
     assert not shown(report)
     assert not [f.text for f in report.findings if f.kind in ("gap open", "NOT PROVED")]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_choices(seed):
+    report = Report()
+    choices(seed, report)
+    assert not report.findings, report.programs()
 
 
 def test_values_in_floating_point_are_about_the_exact_ones():

@@ -64,3 +64,12 @@ def test_branching_against_enumeration(seed):
     assert r.fun == pytest.approx(best, rel=1e-12)
     assert r.lower <= best + 1e-9
     assert r.status.name == "PROVED"
+
+
+def test_a_bound_that_nobody_computed_proves_nothing():
+    """HiGHS that is stopped before its first node has none."""
+    rng = np.random.default_rng(0)
+    x, Q = vo.Binary(40), rng.integers(-5, 6, (40, 40))
+    r = vo.minimize(vo.sum((Q @ x) * x), subject_to=[vo.sum(x) <= 20], time_limit=0.2)
+    assert r.lower < 0.0 or r.fun == np.inf
+    assert r.status.name in ("TIME_LIMIT", "SETTLED")

@@ -28,7 +28,7 @@ def test_third_and_fourth_derivatives_match_mpmath(term, sigma):
         for order in (3, 4):
             exact = beyond(term, mean, sigma, order)
             for power in (0, 2):
-                (ours,) = expectations_of(np, term, np.asarray(mean), np.asarray(sigma), ((order, power),))
+                (ours,) = expectations_of(np, term, np.asarray([mean]), np.asarray(sigma), ((order, power),))
                 # jumps cancel where sigma is larger than what lies between knots
                 assert_allclose(ours, exact * sigma**power, rtol=1e-9, atol=1e-11 * sigma ** (power - order))
 

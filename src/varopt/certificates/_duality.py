@@ -13,13 +13,26 @@ from varopt._linalg import add, solve_definite
 from varopt.bounds import CompositeBound
 from varopt.composite import Composite, Rows
 
-__all__ = ["NEARBY", "STATIONARY", "Bracketed", "balanced", "bracket", "charge", "dual_gap", "floor", "rests", "young"]
+__all__ = [
+    "NEARBY",
+    "STATIONARY",
+    "Bracketed",
+    "balanced",
+    "balancing",
+    "bracket",
+    "charge",
+    "dual_gap",
+    "floor",
+    "rests",
+    "young",
+]
 
 Vector = NDArray[np.float64]
 
 STATIONARY = 1e-12  # share of what cancels in a residual below which it counts as rounding
 _CHUNK = 1 << 15  # rows at a time where each needs a few numbers that the cache should hold
 _FIRST = 16  # rows looked at before all
+_AT_KNOT = 1e-9  # share of what a position adds up within which a row rests on a knot
 _CORRECTIONS = 8  # rounds in which a dual point is moved until they balance
 NEARBY = (
     "an optimum lies within twice the coordinates of the point found (which absorbs that it is stationary to rounding)"
@@ -126,6 +139,35 @@ def balanced(problem: Composite, x: Vector, dual: Sequence[Vector]) -> list[Vect
         shift = solve_definite(matrix, -residual)
         for b, (r, share) in enumerate(zip(problem.rows, room, strict=True)):
             dual[b] = dual[b] + share * np.clip(r.linear.apply(shift), -0.9, 0.9)
+    return dual
+
+
+def balancing(problem: Composite, x: Vector) -> list[Vector]:
+    """Subgradients at x of a small problem without norms that balance best: for where a method tells none.
+
+    Rows that rest on a knot, but for rounding, may have any of theirs; a least squares problem with these bounds finds
+    them.
+    """
+    from scipy.optimize import lsq_linear  # slow to load, and seldom needed
+
+    dual, matrices, places, ends = [], [], [], []
+    for k, r in enumerate(problem.rows):
+        z, matrix = r.positions(x), np.asarray(r.linear.dense(), dtype=np.float64)
+        size = np.abs(matrix) @ np.abs(x) + np.abs(r.offset)
+        for knot in r.term.knots:
+            z = np.where(np.abs(z - knot) <= _AT_KNOT * np.maximum(size, np.abs(knot)), knot, z)
+        low, high = (np.array(np.broadcast_to(end, z.shape), dtype=np.float64) for end in r.term.subdifferential(z))
+        free = np.flatnonzero((high > low) & (r.weights > 0.0))
+        dual.append(np.where(high > low, 0.0, low))
+        matrices.append(r.weights[free, None] * matrix[free])
+        places.append((k, free))
+        ends.append((low[free], high[free]))
+    if not any(free.size for _, free in places):
+        return dual
+    low, high = (np.concatenate(end) for end in zip(*ends, strict=True))
+    found = lsq_linear(np.concatenate(matrices).T, -_residual(problem, x, dual), bounds=(low, high), tol=1e-14).x
+    for (k, free), part in zip(places, np.split(found, np.cumsum([f.size for _, f in places])[:-1]), strict=True):
+        dual[k][free] = part
     return dual
 
 

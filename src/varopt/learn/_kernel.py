@@ -74,7 +74,7 @@ def _variance(X: Any, share: Vector) -> float:
     columns = X.shape[1]
     full = np.diff(sp.csr_array(X).indptr)
     stored = sp.csr_array((np.square(X.data - mean), X.indices, X.indptr), shape=X.shape)
-    squares = float((share @ stored).sum()) + float(share @ (columns - full)) * mean**2
+    squares = float((share @ stored).sum()) + float(share @ (columns - full)) * mean * mean
     return float(squares / columns)
 
 

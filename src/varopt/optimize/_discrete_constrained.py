@@ -33,6 +33,7 @@ __all__ = ["minimize_constrained_bits"]
 Vector = NDArray[np.float64]
 
 _FIRST = 0.1  # share of them that a search takes before branching
+_LEAST = 0.05  # seconds below which HiGHS is not asked
 _SECONDS = 4.0  # that each way may take where no time limit is given
 _HIGHS_TOLERANCE = 1e-6  # to which it works
 _BY_HIGHS = "HiGHS, which computes in floating point, is right to its tolerance of 1e-6"
@@ -155,7 +156,8 @@ class _Run:
 
     def _by_highs(self) -> None:
         """A point and a bound by branch and bound, for as long as it may take."""
-        found = mixed_integer(self.energy, self.limits, min(_SECONDS, self.limit - self.state.elapsed))
+        seconds = min(_SECONDS, self.limit - self.state.elapsed)
+        found = mixed_integer(self.energy, self.limits, seconds) if seconds > _LEAST else None
         if found is None:
             return
         self.state.runs(["mixed-integer"])
@@ -163,7 +165,11 @@ class _Run:
             self.see(found.x, float(self.energy.value(found.x)))
         if found.infeasible and not math.isfinite(self.state.upper):
             self.infeasible, self.assumption = True, _BY_HIGHS
+        if not math.isfinite(found.lower):
+            return
         upper, rounding = self.state.upper, _HIGHS_TOLERANCE * max(self.energy.unit, abs(found.lower))
+        if found.lower > upper + rounding:  # which the known point refutes
+            return
         lower = upper if found.lower >= upper - rounding else self.energy.round_up(found.lower - rounding)
         if lower > self.state.lower:
             self.state.lower, self.assumption = min(lower, upper), _BY_HIGHS

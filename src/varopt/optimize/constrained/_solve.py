@@ -19,6 +19,7 @@ from varopt.certificates import (
     NoCertificate,
     Verified,
     Verifier,
+    balancing,
     contradiction,
     falls_for_ever,
     floor,
@@ -34,7 +35,7 @@ from varopt.optimize._result import Result, Status, final_line
 from varopt.optimize.constrained._penalty import Penalised
 from varopt.optimize.constrained._proofs import Contradiction, Ray
 from varopt.optimize.constrained._repair import repaired
-from varopt.solvers import Auto, State, Way, settle
+from varopt.solvers import Auto, State, Way, is_small, settle
 
 __all__ = ["minimize_constrained"]
 
@@ -279,7 +280,10 @@ class _Run:
         dual = self._dual()
         if dual is None and not self.problem.not_convex and np.all(np.isfinite(self.state.x)):
             try:
-                dual = Verifier(self.penalised.objective(self.weights), self.state.x).subgradients(self.state.dual)
+                if is_small(self.problem):
+                    dual = balancing(self.problem, self.state.x)
+                else:
+                    dual = Verifier(self.penalised.objective(self.weights), self.state.x).subgradients(self.state.dual)
                 dual = dual[len(dual) - len(self.weights) :]
             except ValueError:  # pieces beyond degree two
                 dual = None

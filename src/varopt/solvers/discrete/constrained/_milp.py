@@ -73,7 +73,11 @@ def mixed_integer(energy: Energy, limits: Limits, seconds: float) -> MixedIntege
         options={"time_limit": max(seconds, 0.01), "mip_rel_gap": 1e-9},
     )  # fmt: skip
     bound = found.get("mip_dual_bound")
-    lower = -np.inf if bound is None or not np.isfinite(bound) else float(bound) + energy.constant
+    begun = found.status == 0 or bool(
+        found.get("mip_node_count")
+    )  # else the bound is a number that nobody has computed
+    known = begun and bound is not None and np.isfinite(bound)
+    lower = float(bound) + energy.constant if known else -np.inf
     x = None if found.x is None else np.round(found.x[:n])
     return MixedInteger(x, lower, bool(found.status == 2))
 
