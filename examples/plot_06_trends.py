@@ -16,9 +16,9 @@ except ModuleNotFoundError:
     raise SystemExit("Needs Matplotlib: pip install 'varopt[plot]'") from None
 
 # %%
-# Eight years of trading days: a log price whose drift changes every half year or so.
+# Four years of trading days: a log price whose drift changes every half year or so.
 rng = np.random.default_rng(0)
-drift = np.repeat(rng.normal(0.0, 6e-4, 16), 125)
+drift = np.repeat(rng.normal(0.0, 6e-4, 8), 125)
 price = 7.0 + np.cumsum(drift) + 0.2 * np.cumsum(rng.normal(0.0, 0.011, drift.size))
 days = np.arange(price.size)[:, None]
 

@@ -45,6 +45,7 @@ print(f"the mean ends at {mean:.3f}, where f is {float(f(mean)):.4f}")
 # The function, the average as a function of the mean at the present sigma, and the
 # distribution.
 grid = np.linspace(-6.0, 6.0, 241)
+means = grid[::4]
 values = np.array([float(f(g)) for g in grid])
 figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
 axes.plot(grid, values, color="0.4", lw=1, label="f")
@@ -61,7 +62,7 @@ axes.legend(loc="upper right", fontsize=8)
 def draw(frame):
     """One step of the descent."""
     mean, sigma, value = course[frame]
-    average.set_data(grid, [vo.bound(f, vo.Gaussian([g], sigma)).value for g in grid])
+    average.set_data(means, [vo.bound(f, vo.Gaussian([g], sigma)).value for g in means])
     density = np.exp(-0.5 * ((grid - mean) / sigma) ** 2)
     bell.set_data(grid, values.min() - 1.4 + density)
     point.set_data([mean], [value])

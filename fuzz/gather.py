@@ -9,6 +9,7 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 
 from fuzz.bits import bits
+from fuzz.choices import choices
 from fuzz.constraints import constraints
 from fuzz.estimators import estimators
 from fuzz.report import Finding, Report
@@ -20,9 +21,18 @@ PARTS = {
     "not convex": lambda seed, report: composite(seed, report, extreme=False, convex=False),
     "constraints": constraints,
     "bits": bits,
+    "choices": choices,
     "estimators": estimators,
 }
-SHARES = {"ordinary": 0.35, "extreme": 0.2, "not convex": 0.05, "constraints": 0.1, "bits": 0.15, "estimators": 0.15}
+SHARES = {
+    "ordinary": 0.35,
+    "extreme": 0.2,
+    "not convex": 0.05,
+    "constraints": 0.1,
+    "bits": 0.1,
+    "choices": 0.05,
+    "estimators": 0.15,
+}
 CHUNK = 5.0  # seconds that a worker runs before it tells what it has found
 _PER_CHUNK = 10_000  # seeds that are set aside for a chunk
 
@@ -62,6 +72,8 @@ def gathered(shares: dict[str, float], seed: int, seconds: float, workers: int) 
             except BrokenProcessPool:
                 report.findings.append(Finding("died", "", "a worker died, one of these", first, "", part))
                 pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
+            except Exception as error:  # outside of what a part watches over: found, and the rest goes on
+                report.findings.append(Finding("exception", "", repr(error), first, "", part))
     pool.shutdown(wait=False, cancel_futures=True)
     return report
 

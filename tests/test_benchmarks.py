@@ -2,11 +2,15 @@
 
 import json
 import tracemalloc
+from urllib.error import URLError
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
+from sklearn import datasets
 
-from benchmarks import _measure, _registry, _report, methods
+from benchmarks import _measure, _registry, _report, learn, methods
+from benchmarks.composite import _data
 from varopt.solvers import METHODS
 
 
@@ -117,3 +121,21 @@ def test_a_method_that_is_missed_passes_and_one_that_is_not_does_not(monkeypatch
     rows = [methods.earned(case, _registry.Config()) for _ in range(3)]
     assert [row.ratio for row in rows] == [pytest.approx(1.0 / 1.2), pytest.approx(1.0 / 3.0), 0.0]
     assert [row.verdict for row in rows] == ["MISSED", "ok", "ok"]
+
+
+def test_data_that_are_not_at_hand_are_downloaded_once_or_skipped_with_the_reason(monkeypatch, tmp_path):
+    monkeypatch.setattr(_data, "SHARED", tmp_path)
+    X = sp.csr_matrix(np.eye(3))
+    monkeypatch.setattr(datasets, "fetch_openml", lambda name, **_: (X, np.array(["-1", "1", "-1"])))
+    found, labels = learn._sparse("a9a.bz2")
+    assert (found != X).nnz == 0
+    assert labels.tolist() == [-1.0, 1.0, -1.0]
+
+    def unreachable(*_, **__):
+        raise URLError("no network")
+
+    for name in ("fetch_openml", "fetch_california_housing"):
+        monkeypatch.setattr(datasets, name, unreachable)
+    assert learn._sparse("a9a.bz2") is learn._sparse("reuters.bz2") is learn.california_housing() is None
+    assert _data.absent("a9a.bz2").endswith("VAROPT_DATA names and cannot be downloaded")
+    assert _data.absent("reuters.bz2").endswith("VAROPT_DATA names")

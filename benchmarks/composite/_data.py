@@ -1,9 +1,16 @@
-"""The data of the problems: generated, shipped with scikit-learn, or public files kept beside the project."""
+"""The data of the problems: generated, shipped with scikit-learn, public files, or downloaded by scikit-learn.
+
+Public files are looked for in the folder that ``VAROPT_DATA`` names. What is not there is downloaded where scikit-learn
+knows how, once, into its own folder of data; what cannot be had is skipped with its reason.
+"""
 
 from __future__ import annotations
 
 import os
+import warnings
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +20,40 @@ Vector = NDArray[np.float64]
 SHARED = Path(os.environ.get("VAROPT_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
 
 
+ON_OPENML = {"a9a.bz2": "a9a", "ijcnn1.bz2": "ijcnn"}  # there the rows to train on and those to test on together
+
+
+def absent(name: str) -> str:
+    """Why a problem is skipped."""
+    tried = " and cannot be downloaded" if name in ON_OPENML or name == "california_housing" else ""
+    return f"{name} is not in the folder that VAROPT_DATA names{tried}"
+
+
+def from_openml(name: str) -> tuple[Any, Vector] | None:
+    """A set of two classes, labels -1 and 1, sparse where it is sparse there; None where it cannot be had."""
+    from sklearn.datasets import fetch_openml
+
+    data = downloaded(
+        lambda: fetch_openml(name, version=1, as_frame=False, return_X_y=True, parser="liac-arff", n_retries=1)
+    )
+    if data is None:
+        return None
+    X, labels = data
+    return X, np.where(labels == np.unique(labels)[-1], 1.0, -1.0)
+
+
+def downloaded(fetch: Callable[[], Any]) -> Any:
+    """What a function of scikit-learn brings from elsewhere or from its cache; None without a network."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of tries that fail
+        try:
+            return fetch()
+        except OSError:  # of which the errors of the network are a kind
+            return None
+
+
 def shared_file(name: str) -> Path | None:
-    """A file of the data kept beside the project, or None where it is absent."""
+    """A public file, or None where it is absent."""
     path = SHARED / name
     return path if path.is_file() else None
 

@@ -79,7 +79,7 @@ def lasso_wide(config: Config) -> Iterator[Row]:
     """Riboflavin, 71 x 4088: centred, no intercept."""
     path = _data.shared_file("highdim/riboflavin.npz")
     if path is None:
-        yield Row("lasso, riboflavin", "varopt", "time / its time", math.nan, 1.0, skipped="no file beside the project")
+        yield Row("lasso, riboflavin", "varopt", "time / its time", math.nan, 1.0, skipped=_data.absent("riboflavin"))
         return
     with np.load(path) as file:
         X, y = file["X"].astype(np.float64), file["y"].astype(np.float64)

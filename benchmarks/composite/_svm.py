@@ -59,5 +59,5 @@ def _raw(source: str) -> tuple[Vector, Vector]:
         return _data.breast_cancer()
     path = _data.shared_file(f"libsvm/{source}")
     if path is None:
-        raise FileNotFoundError(f"no file {source} beside the project")
+        raise FileNotFoundError(_data.absent(source))
     return _data.svmlight(path)

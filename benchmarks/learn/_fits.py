@@ -7,9 +7,10 @@ import gzip
 import math
 import warnings
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 import varopt as vo
@@ -21,10 +22,12 @@ Vector = NDArray[np.float64]
 
 
 def california_housing() -> tuple[Vector, Vector] | None:
-    """20,433 x 8 in raw units, rows with missing values left out; None where the file is absent."""
+    """20,433 x 8 in raw units, rows with missing values left out, or scikit-learn's 20,640; None without either."""
     path = _data.shared_file("regression/california_housing.csv.gz")
     if path is None:
-        return None
+        from sklearn.datasets import fetch_california_housing
+
+        return cast("tuple[Vector, Vector] | None", _data.downloaded(lambda: fetch_california_housing(return_X_y=True)))
     with gzip.open(path, "rt") as file:
         rows = [row[:9] for row in list(csv.reader(file))[1:]]
     table = np.array([[float(value) for value in row] for row in rows if "" not in row])
@@ -40,7 +43,7 @@ def nineteen_quantiles(config: Config) -> Iterator[Row]:
 
     name, data = "quantiles 0.05 .. 0.95, california_housing", california_housing()
     if data is None:
-        yield Row(name, "varopt.learn", "", math.nan, 1.0, skipped="no file california_housing beside the project")
+        yield Row(name, "varopt.learn", "", math.nan, 1.0, skipped=_data.absent("california_housing"))
         return
     X, y = (values[: config.pick(len(data[1]), 500)] for values in data)
     few = config.pick(5_000, 100)
@@ -96,7 +99,7 @@ def linear_support_vectors(config: Config) -> Iterator[Row]:
         for cost in (0.01, 1.0, 100.0):
             name, data = f"LinearSVC, {source}, C = {cost:g}", _sparse(source)
             if data is None:
-                yield Row(name, "varopt.learn", "", math.nan, 1.0, skipped=f"no file {source} beside the project")
+                yield Row(name, "varopt.learn", "", math.nan, 1.0, skipped=_data.absent(source))
                 continue
             X, y = data
             ours = learn.LinearSVC(loss="hinge", C=cost, tol=1e-6, penalize_intercept=True, time_limit=120.0)
@@ -138,7 +141,7 @@ def kernel_support_vectors(config: Config) -> Iterator[Row]:
         elif (path := _data.shared_file(f"libsvm/{source}")) is not None:
             data = _data.svmlight(path)
         if data is None:
-            yield Row(name, "varopt.learn", "", math.nan, 1.0, skipped=f"no file {source} beside the project")
+            yield Row(name, "varopt.learn", "", math.nan, 1.0, skipped=_data.absent(source))
             continue
         X, y = data
         for tolerance in (1e-3, 1e-7):
@@ -177,10 +180,13 @@ def _sparse(source: str) -> tuple[Any, Vector] | None:
     if source == "breast_cancer":
         return _data.breast_cancer()
     path = _data.shared_file(f"libsvm/{source}")
-    if path is None:
-        return None
-    from sklearn.datasets import load_svmlight_file
+    data = _data.from_openml(_data.ON_OPENML[source]) if path is None and source in _data.ON_OPENML else None
+    if path is not None:
+        from sklearn.datasets import load_svmlight_file
 
-    X, y = load_svmlight_file(str(path))
+        data = load_svmlight_file(str(path))
+    if data is None:
+        return None
+    X, y = sp.csr_matrix(data[0]), data[1]
     X.indices, X.indptr = X.indices.astype(np.int32), X.indptr.astype(np.int32)  # all that LIBLINEAR takes
     return X, np.asarray(y, dtype=np.float64)

@@ -7,7 +7,7 @@ import re
 from sphinx.application import Sphinx
 
 ICONS = {
-    "minus": "−", "plus": "+", "play": "▶", "pause": "❚❚", "fast-backward": "❙◀◀", "fast-forward": "▶▶❙",
+    "minus": "−", "plus": "+", "play": "▶", "pause": "❚❚", "fast-backward": "«", "fast-forward": "»",
     "step-backward": "❙◀", "step-forward": "▶❙",
 }  # fmt: skip
 

@@ -216,7 +216,8 @@ def test_an_error_in_a_worker_is_raised_and_what_finished_is_kept(tmp_path):
 
 
 def test_an_interrupt_says_how_to_go_on_and_keeps_what_finished(tmp_path):
-    code = (
+    code = (  # the handler: whatever runs in the background of a shell inherits that interrupts are ignored
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "import sys; from pathlib import Path; from varopt.experiments.reproduce import reproduce\n"
         "if __name__ == '__main__': sys.exit(reproduce(Path(sys.argv[1]), only=['figure4'], jobs=1))"
     )

@@ -52,3 +52,74 @@ def test_start_seed_and_refusals():
         VaroptSampler().sample(bqm, sweeps=3)
     with pytest.raises(ValueError, match="num_reads must be a positive whole number; got 0"):
         VaroptSampler().sample(bqm, num_reads=0)
+
+
+def _random_cqm(rng, *, integers=False):
+    """Bits and spins, or integers, with one-hot groups, a knapsack and an equality."""
+    cqm = dimod.ConstrainedQuadraticModel()
+    if integers:
+        kinds = [dimod.Integer(f"i{k}", lower_bound=-1, upper_bound=3) for k in range(3)]
+    else:
+        kinds = [dimod.Binary(f"b{k}") for k in range(6)] + [dimod.Spin(f"s{k}") for k in range(3)]
+    n = len(kinds)
+    weights = rng.integers(-5, 6, (n, n))
+    energy = sum(int(weights[i, i]) * kinds[i] for i in range(n))
+    energy += sum(int(weights[i, j]) * kinds[i] * kinds[j] for i in range(n) for j in range(i))
+    cqm.set_objective(energy + 2.5)
+    cqm.add_constraint(
+        sum(int(w) * v for w, v in zip(rng.integers(1, 5, n), kinds, strict=True)) <= 6, label="knapsack"
+    )
+    cqm.add_constraint(kinds[0] + kinds[1] + kinds[2] >= 1, label="some")
+    if not integers:
+        cqm.add_constraint(kinds[3] + kinds[4] + kinds[5] == 1, label="one")
+    return cqm
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_constrained_models_against_the_exact_solver(seed):
+    cqm = _random_cqm(np.random.default_rng(seed), integers=seed == 3)
+    found = VaroptSampler().sample_cqm(cqm, seed=1)
+    exact = dimod.ExactCQMSolver().sample_cqm(cqm).filter(lambda d: d.is_feasible).first
+    assert found.first.is_feasible
+    assert found.first.energy == pytest.approx(exact.energy)
+    assert found.info["lower"] <= exact.energy + 1e-9
+    assert set(found.first.sample) == set(cqm.variables)
+
+
+def test_constraints_that_contradict_each_other():
+    x = list(dimod.Binaries("abc"))
+    cqm = dimod.ConstrainedQuadraticModel()
+    cqm.set_objective(sum(x))
+    cqm.add_constraint(sum(x) >= 2, label="two")
+    cqm.add_constraint(sum(x) <= 1, label="one")
+    found = VaroptSampler().sample_cqm(cqm)
+    assert len(found) == 0
+    assert "no point satisfies" in found.info["status"]
+
+
+def test_models_that_are_not_taken():
+    a, b = dimod.Binaries("ab")
+    quadratic, real = dimod.ConstrainedQuadraticModel(), dimod.ConstrainedQuadraticModel()
+    quadratic.add_constraint(a * b <= 0, label="both")
+    with pytest.raises(ValueError, match="the constraint 'both' is quadratic"):
+        VaroptSampler().sample_cqm(quadratic)
+    real.set_objective(dimod.Real("r"))
+    with pytest.raises(ValueError, match="the variable 'r' is REAL"):
+        VaroptSampler().sample_cqm(real)
+    with pytest.raises(ValueError, match="'num_reads' is no parameter of this model"):
+        VaroptSampler().sample_cqm(quadratic, num_reads=2)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_discrete_models_against_the_exact_solver(rng):
+    dqm = dimod.DiscreteQuadraticModel()
+    for name, cases in (("a", 3), ("b", 4), ("c", 2)):
+        dqm.add_variable(cases, label=name)
+        dqm.set_linear(name, rng.integers(-5, 6, cases).astype(float))
+    for u, v, shape in (("a", "b", (3, 4)), ("b", "c", (4, 2))):
+        for i, j in np.ndindex(*shape):
+            dqm.set_quadratic_case(u, i, v, j, float(rng.integers(-5, 6)))
+    found = VaroptSampler().sample_dqm(dqm)
+    exact = dimod.ExactDQMSolver().sample_dqm(dqm).first
+    assert found.first.energy == pytest.approx(exact.energy)
+    assert found.info["lower"] == pytest.approx(exact.energy)

@@ -9,6 +9,7 @@ from hypothesis.extra.numpy import arrays
 
 from varopt.learn import LassoCV
 from varopt.learn._data import DataMemory, distinct_rows  # equal rows against a sort
+from varopt.learn._least_squares import Squares  # whose Gram matrices are counted
 from varopt.model.maps import Matrix, kept_products
 from varopt.model.maps._kept_products import _KEPT  # what is kept is looked at
 
@@ -100,8 +101,9 @@ def test_fits_of_the_same_data_share_their_rows(rng):
 @pytest.mark.parametrize("weights", [None, np.arange(1.0, 61.0)])
 def test_a_path_of_a_fold_takes_one_gram_matrix(weights, rng, monkeypatch):
     formed = []
-    form = Matrix._gram
+    form, folds = Matrix._gram, Squares.gram.func
     monkeypatch.setattr(Matrix, "_gram", lambda self, weights: (formed.append(self.shape), form(self, weights))[1])
+    monkeypatch.setattr(Squares.gram, "func", lambda self: (formed.append(self.X.shape), folds(self))[1])
     X = rng.standard_normal((60, 5))
     LassoCV(alphas=10, cv=3).fit(X, X[:, 0] + rng.standard_normal(60), sample_weight=weights)
     assert sum(columns == 5 for _, columns in formed) == 3 + 1  # the last on all data

@@ -279,8 +279,9 @@ def test_a_time_limit_and_an_interrupt_return_what_is_known(data, w):
     r = vo.minimize(vo.norm1(y - X @ w), subject_to=[vo.sum(w) == 1.0], callback=stop)
     assert r.status.name == "INTERRUPTED"
     assert r.lower <= vo.minimize(vo.norm1(y - X @ w), subject_to=[vo.sum(w) == 1.0]).fun <= r.upper
-    r = vo.minimize(vo.norm1(y - X @ w), subject_to=[vo.sum(w) == 1.0], time_limit=1e-9)
-    assert r.status.name == "TIME_LIMIT"
+    rng, v = np.random.default_rng(0), vo.Variable(30)  # too large to be solved before the clock is looked at
+    f = vo.norm1(rng.standard_normal(2000) - rng.standard_normal((2000, 30)) @ v)
+    assert vo.minimize(f, subject_to=[vo.sum(v) == 1.0], time_limit=1e-9).status.name == "TIME_LIMIT"
 
 
 def test_a_result_shows_what_it_violates(data, w):
@@ -319,9 +320,9 @@ def test_what_is_no_constraint_is_refused_in_a_sentence(w):
 
 
 def test_black_boxes_name_the_alternative(w):
-    with pytest.raises(ValueError, match=r"bounds belong into the space.*math\.inf"):
+    with pytest.raises(ValueError, match=r"subject_to of a black box must be a function of the point"):
         vo.minimize(lambda x: x[0], vo.Box(-1, 1, size=1), subject_to=[w >= 0])
-    with pytest.raises(ValueError, match="bounds belong into the space"):
+    with pytest.raises(ValueError, match="must be a function of the point"):
         vo.maximize(lambda x: x[0], vo.Box(-1, 1, size=1), subject_to=[w >= 0])
 
 

@@ -64,6 +64,13 @@ def dask():
         yield client
 
 
+@pytest.fixture
+def dask_processes():
+    distributed = pytest.importorskip("distributed", reason="the dask extra is not installed")
+    with distributed.Client(n_workers=1, threads_per_worker=2, dashboard_address=None, processes=True) as client:
+        yield client
+
+
 @pytest.fixture(scope="module", autouse=True)
 def known_to_all_workers():
     cloudpickle.register_pickle_by_value(sys.modules[__name__])  # they know nothing of the tests
@@ -172,15 +179,17 @@ def test_the_time_limit_holds_although_an_evaluation_hangs(executor):
     assert r.time < 0.7
 
 
-def test_what_cannot_be_sent_is_told_before_anything_runs():
+@pytest.mark.parametrize("name", ["number", "dask", "ray_pool"])
+def test_what_cannot_be_sent_is_told_before_anything_runs(name, request):
     lock = threading.Lock()
+    executor = 2 if name == "number" else request.getfixturevalue(name)
 
     def locked(x):
         with lock:
             return sphere(x)
 
     with pytest.raises(ValueError, match=r"f cannot be sent to worker processes: (.|\n)*lock(.|\n)*ThreadPoolExecutor"):
-        vo.minimize(locked, BOX, budget=BUDGET, executor=2)
+        vo.minimize(locked, BOX, budget=BUDGET, executor=executor)
     with threads() as pool:
         assert vo.minimize(locked, BOX, budget=BUDGET, executor=pool).nfev == BUDGET
 
@@ -207,7 +216,7 @@ def test_who_cannot_keep_the_promises_is_refused_by_name():
 
 
 @POSIX
-@pytest.mark.parametrize("name", ["processes", "joblib", "ray_pool"])
+@pytest.mark.parametrize("name", ["processes", "joblib", "dask_processes", "ray_pool"])
 def test_a_worker_that_dies_is_replaced_and_its_point_evaluated_again(name, tmp_path, request):
     alone = outcome(vo.minimize(sphere, BOX, budget=2 * BUDGET, seed=1, batch=7))
     died = tmp_path / "died"
@@ -219,7 +228,8 @@ def test_a_worker_that_dies_is_replaced_and_its_point_evaluated_again(name, tmp_
             return sphere(x)
         os._exit(1)
 
-    made = contextlib.nullcontext(request.getfixturevalue(name)) if name == "ray_pool" else globals()[name]()
+    shared = name in ("dask_processes", "ray_pool")
+    made = contextlib.nullcontext(request.getfixturevalue(name)) if shared else globals()[name]()
     with made as pool:
         r = vo.minimize(dies_once, BOX, budget=2 * BUDGET, seed=1, executor=pool)
     assert died.exists()

@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import textwrap
+import zlib
 from collections import Counter
 
 import numpy as np
@@ -327,3 +328,49 @@ def test_format_is_as_documented(tmp_path):
     assert first[:2] == [xs[0]["x"], xs[0]["k"]]
     assert "abc"[int(first[2])] == xs[0]["c"]
     assert first[3:] == xs[0]["o"].tolist()
+
+
+def as_format_2(path, old):
+    """The same search as version 0.1.0 kept it: no columns for what was not there, checksums as documented for it."""
+
+    def checksum(fields):
+        text = "|".join("\0" if f is None else f.hex() if isinstance(f, float) else str(f) for f in fields)
+        return zlib.crc32(text.encode())
+
+    with contextlib.closing(sqlite3.connect(path)) as new, contextlib.closing(sqlite3.connect(old)) as database:
+        database.executescript(
+            "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);"
+            "CREATE TABLE batch (number INTEGER PRIMARY KEY, size INTEGER, told INTEGER, checksum INTEGER);"
+            "CREATE TABLE evaluation (number INTEGER PRIMARY KEY, candidate INTEGER, x TEXT, value REAL, error TEXT,"
+            " time REAL, began REAL, seconds REAL, worker TEXT, checksum INTEGER);"
+        )
+        meta = dict(new.execute("SELECT key, value FROM meta WHERE key != 'checksum'"))
+        settings = json.loads(meta["settings"])
+        for name in ("objectives", "constraints", "subject_to", "stop_early"):
+            del settings[name]
+        meta.update(format="2", settings=json.dumps(settings))
+        meta["checksum"] = str(checksum(text for item in sorted(meta.items()) for text in item))
+        database.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
+        database.executemany("INSERT INTO batch VALUES (?, ?, ?, ?)", new.execute("SELECT * FROM batch").fetchall())
+        kept = "number, candidate, x, value, error, time, began, seconds, worker"
+        rows = new.execute(f"SELECT {kept} FROM evaluation ORDER BY number").fetchall()
+        database.executemany(
+            f"INSERT INTO evaluation VALUES ({', '.join('?' * 10)})", [(*row, checksum(row)) for row in rows]
+        )
+        database.commit()
+
+
+def test_journals_of_the_version_before_are_read_and_written(tmp_path):
+    space = SPACES["box"]
+    whole = vo.minimize(cost, space, seed=2, budget=60, method="cma")
+    vo.minimize(cost, space, seed=2, budget=25, method="cma", journal=tmp_path / "new.db")
+    as_format_2(tmp_path / "new.db", tmp_path / "old.db")
+    r = vo.minimize(cost, space, seed=2, budget=60, method="cma", journal=tmp_path / "old.db")
+    assert [x.row.tobytes() for x in r.search.records] == [x.row.tobytes() for x in whole.search.records]
+    again = vo.Search.load(tmp_path / "old.db", read_only=True)
+    assert [x.value for x in again.records] == [x.value for x in whole.search.records]
+    with contextlib.closing(sqlite3.connect(tmp_path / "old.db")) as database:
+        database.execute("UPDATE meta SET value = '9' WHERE key = 'format'")
+        database.commit()
+    with pytest.raises(ValueError, match=r"old\.db has format 9; this version of varopt reads 2 and 3"):
+        vo.Search.load(tmp_path / "old.db")

@@ -170,3 +170,47 @@ def test_a_process_refuses_what_it_cannot_model():
         vo.Search(vo.Permutation(4), method="process")
     with pytest.raises(ValueError, match="method 'lq' is for reals"):
         vo.Search(MIXED, method="lq")
+
+
+# Separability ---------------------------------------------------------------------------------------------------------
+
+
+def course(f, d, budget=3000):
+    """The update of many reals after some evaluations."""
+    search = vo.Search(vo.Box(-5, 5, size=d), seed=0, method="separable")
+    while search.evaluations < budget:
+        xs = search.ask()
+        search.tell(xs, f(xs))
+    return search, search._model.current
+
+
+def test_separability_is_noticed_in_the_run(rng):
+    d = 60
+    scales = 10.0 ** (4.0 * np.arange(d) / (d - 1))
+    turn = np.linalg.qr(rng.normal(size=(d, d)))[0]
+    functions = {
+        "sphere": lambda x: (x * x).sum(axis=1),
+        "increasing": lambda x: np.exp(0.01 * (scales * x * x).sum(axis=1) ** 0.25),
+        "many optima": lambda x: (x * x - 10.0 * np.cos(6.0 * x)).sum(axis=1),
+        "rotated": lambda x: (scales * (x @ turn) ** 2).sum(axis=1),
+        "chain": lambda x: (100.0 * (x[:, 1:] - x[:, :-1] ** 2) ** 2 + (1.0 - x[:, :-1]) ** 2).sum(axis=1),
+    }
+    found = {name: course(f, d, 1500)[1] for name, f in functions.items()}
+    assert {name: update.separable for name, update in found.items()} == {
+        "sphere": True, "increasing": True, "many optima": True, "rotated": False, "chain": False,
+    }  # fmt: skip
+    assert all(update.contradictions == 0 for update in found.values() if update.separable)
+    assert found["sphere"].tests >= 24
+
+
+def test_a_diagonal_needs_fewer_evaluations_where_it_will_do():
+    d, scales = 210, 10.0 ** (4.0 * np.arange(210) / 209)
+    best = {}
+    for method in ("auto", "low-rank"):
+        search = vo.Search(vo.Box(-5, 5, size=d), seed=0, method=method)
+        while search.evaluations < 12_000:
+            xs = search.ask()
+            search.tell(xs, (scales * (xs - 1.0) ** 2).sum(axis=1))
+        best[method] = search.best.fun
+    assert search.method == "low-rank"
+    assert best["auto"] < 0.4 * best["low-rank"]

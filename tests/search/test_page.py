@@ -34,9 +34,9 @@ SPACE = vo.Space(
 
 
 def loss(p):
-    value = math.log10(p["rate"] / 0.01) ** 2 + 0.1 * abs(p["layers"] - 3) + p.get("momentum", 0.2)
+    value = 4 * math.log10(p["rate"] / 0.01) ** 2 + 0.01 * abs(p["layers"] - 3) + p.get("momentum", 0.2)
     for step in range(1, 10):
-        if p["layers"] == 8 and step == 2:
+        if p["layers"] >= 6:
             raise RuntimeError("out of <memory>")
         yield value + 1.0 / step
 

@@ -19,7 +19,7 @@ def run(search, f, evaluations):
     return search
 
 
-REAL_METHODS = ["cma", "lq", "low-rank", "xnes", "snes", "nes"]
+REAL_METHODS = ["cma", "lq", "separable", "low-rank", "xnes", "snes", "nes"]
 BIT_METHODS = ["local", "pbil", "umda", "berny", "free-energy"]
 
 

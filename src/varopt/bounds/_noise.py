@@ -107,7 +107,7 @@ class PointNoise(RowNoise):
 
     def excess(self, problem: Composite) -> float:
         """What the quadratic gains."""
-        return 0.5 * self.sigma**2 * self.spread
+        return 0.5 * (self.sigma * self.sigma) * self.spread
 
 
 def _one_if_equal(lengths: Vector) -> Any:

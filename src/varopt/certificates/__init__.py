@@ -13,14 +13,12 @@ from varopt.certificates._certificate import (
     SmoothingGap,
 )
 from varopt.certificates._dual_value import Proof, verified_lower
-from varopt.certificates._duality import Bracketed, balanced, bracket, dual_gap, young
+from varopt.certificates._duality import Bracketed, balanced, bracket, dual_gap, floor, rests, young
 from varopt.certificates._farkas import contradiction
-from varopt.certificates._rational import exact_minimum, is_small
 from varopt.certificates._recession import curves_down, falls_along, falls_for_ever
 from varopt.certificates._sampled import Sampled, student
 from varopt.certificates._scaled_dual import prove
 from varopt.certificates._tangents import EnclosedSum, Lines, lines, piece_table, positions, values
-from varopt.certificates._termwise import floor, rests
 from varopt.certificates._verified_bracket import ROUNDING, Verified, Verifier, verified
 from varopt.certificates.enclosures import DualQuadratic, DualRows, enclosed_value
 
@@ -51,11 +49,9 @@ __all__ = [
     "curves_down",
     "dual_gap",
     "enclosed_value",
-    "exact_minimum",
     "falls_along",
     "falls_for_ever",
     "floor",
-    "is_small",
     "lines",
     "piece_table",
     "positions",

@@ -13,12 +13,13 @@ from varopt._linalg import add, solve_definite
 from varopt.bounds import CompositeBound
 from varopt.composite import Composite, Rows
 
-__all__ = ["NEARBY", "STATIONARY", "Bracketed", "balanced", "bracket", "charge", "dual_gap", "young"]
+__all__ = ["NEARBY", "STATIONARY", "Bracketed", "balanced", "bracket", "charge", "dual_gap", "floor", "rests", "young"]
 
 Vector = NDArray[np.float64]
 
 STATIONARY = 1e-12  # share of what cancels in a residual below which it counts as rounding
 _CHUNK = 1 << 15  # rows at a time where each needs a few numbers that the cache should hold
+_FIRST = 16  # rows looked at before all
 _CORRECTIONS = 8  # rounds in which a dual point is moved until they balance
 NEARBY = (
     "an optimum lies within twice the coordinates of the point found (which absorbs that it is stationary to rounding)"
@@ -132,3 +133,31 @@ def charge(residual: Vector, x: Vector) -> float:
     """The most that ``r'(y - x)`` can be for the points y of the assumption `NEARBY`."""
     reach = np.abs(x)
     return float(np.abs(residual) @ (2.0 * reach + 1e-6 * reach.max(initial=1.0)))
+
+
+# -- What needs no run: a start that is optimal term by term, and a lower bound term by term ---------------------------
+
+
+def rests(problem: Composite, x: Vector) -> bool:
+    """Whether every part is at its own minimum, as where all targets are fitted without coefficients: x is optimal."""
+    if problem.not_convex or problem.not_quadratic or problem.vector.any():
+        return False
+    if problem.matrix is not None and np.any(problem.matrix @ x):
+        return False
+    for r in (*problem.squares, *problem.rows):  # penalties are at their minimum more often than losses
+        z, zero = r.positions(x), np.zeros(r.count)
+        if young(r, z, zero, slice(_FIRST)).any() or young(r, z, zero).any():  # a few rows often show that it is not
+            return False
+    return True
+
+
+def floor(problem: Composite) -> float:
+    """The sum of the least values of all parts, below which no point comes: zero for losses and penalties.
+
+    It is the value of the dual point zero, and all that there is where rounding hides every other.
+    """
+    if problem.indefinite or problem.vector.any() or any(np.any(r.weights < 0.0) for r in problem.rows):
+        return -np.inf
+    with np.errstate(invalid="ignore"):  # 0 * -inf, where the weight alone decides
+        least = [np.where(r.weights > 0.0, r.weights * r.term.infimum, 0.0) for r in (*problem.squares, *problem.rows)]
+    return problem.scalar + float(sum(values.sum() for values in least))

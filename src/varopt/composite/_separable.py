@@ -114,7 +114,7 @@ def separable_kinks(problem: Composite) -> tuple[Kinks, tuple[Rows, ...]]:
     rest = low = high = nothing
     taken, others = np.zeros(problem.size, dtype=bool), []
     for r in problem.rows:
-        if len(r.term.knots) != 1 or r.term.degree > 1 or r.single is None:
+        if len(r.term.knots) != 1 or r.term.degree > 1 or r.single is None or not r.term.is_continuous:
             others.append(r)
             continue
         live = np.flatnonzero((r.weights > 0.0) & (r.single[1] != 0.0))

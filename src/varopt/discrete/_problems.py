@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import time
 import warnings
@@ -229,7 +230,23 @@ def max_sat(
     energy = replace(energy, constant=energy.constant - satisfied)
     r = _maximized(energy, target, time_limit=time_limit, seed=seed, started=started, **options)
     # Whoever satisfies the hard clauses has a value of zero at least.
-    return replace(r, status=Status.INFEASIBLE) if np.isinf(given).any() and r.upper < 0.0 else r
+    if np.isinf(given).any() and r.upper < 0.0:
+        return replace(r, status=Status.INFEASIBLE)
+    return _rounded_once(r, listed, given)
+
+
+def _rounded_once(r: Result, clauses: Sequence[Sequence[int]], weights: Vector) -> Result:
+    """The result with the value of its bits, added up exactly, inside the bracket: energies round more than once."""
+    met = [any((r.x[abs(literal) - 1] > 0.5) == (literal > 0) for literal in clause) for clause in clauses]
+    if not all(is_met or np.isfinite(w) for is_met, w in zip(met, weights, strict=True)):
+        return r
+    counted = [w for is_met, w in zip(met, weights.tolist(), strict=True) if is_met and math.isfinite(w)]
+    value = math.fsum(counted)
+    rest = math.fsum([*counted, -value])  # of the right sign
+    below = math.nextafter(value, -math.inf) if rest < 0.0 else value
+    above = math.nextafter(value, math.inf) if rest > 0.0 else value
+    certificate = replace(r.certificate, lower=min(r.lower, below), upper=max(r.upper, above))
+    return replace(r, fun=value, certificate=certificate)
 
 
 def _minimized(energy: Energy, target: float | None, **options: Any) -> Result:

@@ -73,7 +73,8 @@ def _say(console: Console, progress: Progress, said: float) -> float:
     if now - said < _LINE_EVERY:
         return said
     parts = [f"{task.description} {task.percentage:.0f} %" for task in progress.tasks]
-    left = max((task.time_remaining or 0.0) for task in progress.tasks)
+    done, whole = (sum(costs) for costs in zip(*((t.completed, t.total or 0.0) for t in progress.tasks), strict=True))
+    left = max((task.elapsed or 0.0) for task in progress.tasks) * (whole - done) / done if done else 0.0
     console.print(", ".join(parts) + (f"; about {left / 60.0:.0f} min left" if left else ""))
     return now
 

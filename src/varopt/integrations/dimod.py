@@ -1,4 +1,4 @@
-"""A dimod sampler: binary quadratic models and higher-order polynomials in, sample sets with a bracket out.
+"""A dimod sampler: quadratic models, with constraints too, and polynomials in, sample sets with a bracket out.
 
 Needs dimod, the extra ``varopt[dimod]``.
 """
@@ -13,6 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from varopt._domains import as_generator
+from varopt.integrations._dimod_models import BitModel, bits_of_cqm, bits_of_dqm
 from varopt.optimize import minimize_energy
 from varopt.solvers.discrete import Energy, Products
 
@@ -132,6 +133,71 @@ class VaroptSampler(dimod.Sampler, dimod.PolySampler):  # type: ignore[misc]
         energy = Energy(quadratic.constant, quadratic.linear, quadratic.quadratic, products)
         return self._sampled(energy, labels, polynomial, options)
 
+    def sample_cqm(self, cqm: Any, **parameters: Any) -> Any:
+        """Sample a constrained quadratic model: bits, spins and integers, with linear constraints.
+
+        Parameters
+        ----------
+        cqm : dimod.ConstrainedQuadraticModel
+            What is minimised. No Lagrange multiplier has to be guessed.
+        **parameters
+            ``seed``, ``time_limit`` in seconds, ``target``, an energy to stop at, and ``progress``.
+
+        Returns
+        -------
+        dimod.SampleSet
+            With ``is_feasible`` and ``is_satisfied``; without a row where no sample satisfies the constraints.
+
+        Examples
+        --------
+        >>> import dimod
+        >>> from varopt.integrations.dimod import VaroptSampler
+        >>> a, b, c = dimod.Binaries("abc")
+        >>> cqm = dimod.ConstrainedQuadraticModel()
+        >>> cqm.set_objective(-2 * a - 3 * b - c + a * b)
+        >>> label = cqm.add_constraint(a + b + c <= 1, label="one")
+        >>> found = VaroptSampler().sample_cqm(cqm)
+        >>> found.first.sample["b"], bool(found.first.is_feasible), found.info["lower"]
+        (np.int64(1), True, -3.0)
+        """
+        options, model = self._constrained(parameters), bits_of_cqm(cqm)
+        rows, info = self._found(model, options)
+        samples = (rows, list(cqm.variables))
+        return dimod.SampleSet.from_samples_cqm(samples, cqm, info=info) if len(rows) else _empty(samples, info)
+
+    def sample_dqm(self, dqm: Any, **parameters: Any) -> Any:
+        """Sample a discrete quadratic model.
+
+        Parameters
+        ----------
+        dqm : dimod.DiscreteQuadraticModel
+            What is minimised.
+        **parameters
+            As for `sample_cqm`.
+
+        Returns
+        -------
+        dimod.SampleSet
+        """
+        options, model = self._constrained(parameters), bits_of_dqm(dqm)
+        rows, info = self._found(model, options)
+        samples = (rows, list(dqm.variables))
+        return dimod.SampleSet.from_samples(samples, energy=dqm.energies(samples), vartype="DISCRETE", info=info)
+
+    def _found(self, model: BitModel, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """The sample that was found as a row, or no row, and what is known of it."""
+        result = model.solved(**options)
+        found = np.isfinite(result.fun)
+        return np.array([model.sample(result.x)])[: int(found)], _known(result)
+
+    def _constrained(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """The parameters of constrained models."""
+        accepted = ("seed", "time_limit", "target", "progress")
+        unknown = [name for name in parameters if name not in accepted]
+        if unknown:
+            raise ValueError(f"{unknown[0]!r} is no parameter of this model; accepted: {', '.join(accepted)}.")
+        return dict(parameters)
+
     def _options(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
         unknown = [name for name in parameters if name not in _PARAMETERS]
         if unknown:
@@ -156,12 +222,29 @@ class VaroptSampler(dimod.Sampler, dimod.PolySampler):  # type: ignore[misc]
         x = result.pool.x[np.minimum(np.arange(reads), len(result.pool.x) - 1)]
         x[len(result.pool.x) :] = result.x
         samples = (2 * x - 1 if model.vartype is dimod.SPIN else x).astype(np.int8)
-        info = {
-            "lower": float(result.lower),
-            "upper": float(result.fun),
-            "status": result.message,
-            "proof": str(result.certificate),
-            "time": result.time,
-        }
-        energies = model.energies((samples, labels))
+        energies, info = model.energies((samples, labels)), _known(result)
         return dimod.SampleSet.from_samples((samples, labels), energy=energies, vartype=model.vartype, info=info)
+
+
+def _known(result: Any) -> dict[str, Any]:
+    """What ``sampleset.info`` holds."""
+    return {
+        "lower": float(result.lower),
+        "upper": float(result.fun),
+        "status": result.message,
+        "proof": str(result.certificate),
+        "time": result.time,
+    }
+
+
+def _empty(samples: Any, info: dict[str, Any]) -> Any:
+    """A sample set without a row."""
+    none = (np.empty((0, len(samples[1])), dtype=np.int64), samples[1])
+    return dimod.SampleSet.from_samples(
+        none,
+        energy=[],
+        vartype="INTEGER",
+        info=info,
+        is_feasible=np.empty(0, bool),
+        is_satisfied=np.empty((0, 0), bool),
+    )

@@ -37,6 +37,8 @@ Index = NDArray[np.intp]
 _Block = Callable[[Index, Index], Vector]
 
 _LIBSVM_STEPS = 100_000  # of LIBSVM's steps, and a hundred a sample: several times what it takes where it ends
+_ENTRY_SECONDS, _ROW_SECONDS = 1e-9, 2e-8  # for an entry of the data and an exponential, of a row of the kernel
+_FEWEST_STEPS = 20  # of LIBSVM, however short the time
 _PILOT = 1e-3  # LIBSVM's own tolerance while it is the pilot: scikit-learn's default
 _WHOLE_KERNEL = 2000  # samples up to which the whole kernel matrix is kept
 _LARGEST = 1e10  # what an infinite C is taken as
@@ -72,7 +74,7 @@ def _variance(X: Any, share: Vector) -> float:
     columns = X.shape[1]
     full = np.diff(sp.csr_array(X).indptr)
     stored = sp.csr_array((np.square(X.data - mean), X.indices, X.indptr), shape=X.shape)
-    squares = float((share @ stored).sum()) + float(share @ (columns - full)) * mean**2
+    squares = float((share @ stored).sum()) + float(share @ (columns - full)) * mean * mean
     return float(squares / columns)
 
 
@@ -160,7 +162,7 @@ class _Finished(Declared, BaseLibSVM):
             self._check_labels(y)
         wanted, self.tol = self.tol, max(_PILOT, self.tol) * self._scale(y)
         asked = int(self.max_iter)
-        self.max_iter = asked if asked >= 0 else _LIBSVM_STEPS + 100 * y.shape[0]
+        self.max_iter = asked if asked >= 0 else min(_LIBSVM_STEPS + 100 * y.shape[0], self._steps_in_time(X, y))
         try:
             with warnings.catch_warnings():
                 if asked < 0:  # in single precision, LIBSVM may never come to its tolerance: what is left is finished
@@ -171,6 +173,15 @@ class _Finished(Declared, BaseLibSVM):
         if asked < 0:
             self.fit_status_ = 0
         self.support_ = kept[self.support_].astype(np.int32)
+
+    def _steps_in_time(self, X: Any, y: Vector) -> int:
+        """Steps of LIBSVM, which knows no clock, in half of the time limit: each may take a row of the kernel."""
+        if self.time_limit is None:
+            return int(np.iinfo(np.int32).max)
+        entries = X.nnz if sp.issparse(X) else X.size
+        machines = max(1, np.unique(y).size - 1) if isinstance(self, svm.SVC) else 1  # which share the samples
+        seconds = machines * (_ENTRY_SECONDS * entries + _ROW_SECONDS * X.shape[0])
+        return max(_FEWEST_STEPS, int(min(0.5 * self.time_limit / seconds, 1e9)))
 
     def _scale(self, y: Vector) -> float:
         """The size of what LIBSVM's tolerance, which is absolute, is compared with, where that is less than one."""

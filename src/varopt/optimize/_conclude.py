@@ -16,16 +16,14 @@ from varopt.certificates import (
     DualGap,
     NoCertificate,
     Verifier,
-    exact_minimum,
     falls_along,
     falls_for_ever,
     floor,
-    is_small,
 )
 from varopt.composite import Composite
 from varopt.model import Objective
 from varopt.optimize._result import Result, Status
-from varopt.solvers import State, goes_on
+from varopt.solvers import State, exact_minimum, goes_on, is_small
 
 __all__ = ["conclude"]
 
@@ -36,6 +34,7 @@ _MORE_ENTRIES = 400_000  # of all rows, up to which a direction is looked for wh
 _STEEP = 1e5  # ratio of gradients beyond which steep terms may hide what others do far away
 _SHARE = 2.0**-12  # of the sizes of parts that counts as their unit, here as at zero
 _EXACT = 1.0  # seconds at most for the exact optimum of few variables, where nothing else has closed the gap
+_ROUNDED = 1e-10  # relative error of a value beyond which its bound is told in place of it
 _DOUBTFUL = 1e-3  # relative gap without an assumption beyond which one that closes it is not believed
 
 
@@ -123,10 +122,12 @@ def _exact(objective: Objective, x: Vector, value: float, bracket: _Bracket) -> 
     if found is None or not math.isfinite(found.lower):
         return x, value, bracket
     point, lower, upper = found
-    best = float(objective.at(point))
-    if max(upper, best) < bracket.upper:  # rounded, it may lie higher on steep terms than another point
-        return point, best, _Bracket(min(lower, best), max(upper, best), "", DualGap, bracket.unit)
-    return x, value, _Bracket(min(lower, value), bracket.upper, "", DualGap, bracket.unit)
+    if not upper < bracket.upper:  # rounded, it may lie higher on steep terms than another point
+        point, upper = x, bracket.upper
+    best = value if point is x else float(objective.at(point))
+    if abs(best - upper) > _ROUNDED * abs(upper) and not lower <= best <= upper:
+        best = upper  # where parts cancel, floating point may give a value that no point has
+    return point, best, _Bracket(min(lower, best), max(upper, best), "", DualGap, bracket.unit)
 
 
 def _sizes(problem: Composite, x: Vector) -> float:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import math
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,12 +26,13 @@ from varopt.optimize._result import Result, Status, final_line
 from varopt.optimize.constrained import minimize_constrained
 from varopt.solvers import State
 from varopt.solvers.discrete import energy_of
-from varopt.solvers.discrete.constrained import enumerated, limits_of, mixed_integer, searched
+from varopt.solvers.discrete.constrained import branched, enumerated, limits_of, mixed_integer, searched
 
 __all__ = ["minimize_constrained_bits"]
 
 Vector = NDArray[np.float64]
 
+_FIRST = 0.1  # share of them that a search takes before branching
 _SECONDS = 4.0  # that each way may take where no time limit is given
 _HIGHS_TOLERANCE = 1e-6  # to which it works
 _BY_HIGHS = "HiGHS, which computes in floating point, is right to its tolerance of 1e-6"
@@ -103,19 +106,43 @@ class _Run:
         state.runs(["linear-relaxation"])
         if self._relaxed():
             return Status.INFEASIBLE
-        self._by_highs()
+        search = partial(searched, self.energy, self.limits, rng, self.see)
+        if self._open():  # a good point first: the less is left to branch on
+            state.runs(["tabu"])
+            self._until(state.elapsed + _FIRST * min(_SECONDS, self.limit), check, lambda c: search(c, start))
+        self._until(state.elapsed + min(_SECONDS, 0.5 * (self.limit - state.elapsed)), check, self._branched)
+        if self._open():
+            self._by_highs()
         if self.infeasible:
             return Status.INFEASIBLE
-        if not (self._closed() or state.upper <= self.target):
-            state.runs(["tabu"])
-            until = state.elapsed + (_SECONDS if math.isinf(self.limit) else math.inf)
-            with contextlib.suppress(_Enough):
-                searched(self.energy, self.limits, rng, self.see, lambda: self._checked(check, until), start)
+        if self._open():
+            last = state.x if math.isfinite(state.upper) else start
+            end = state.elapsed + (_SECONDS if math.isinf(self.limit) else math.inf)
+            self._until(end, check, lambda c: search(c, last))
         if state.upper <= self.target:
             return Status.TARGET
         if self._closed():
             return Status.ASSUMED if self.assumption else Status.PROVED
         return Status.SETTLED if math.isfinite(state.upper) else Status.NOT_FOUND
+
+    def _open(self) -> bool:
+        return not (self._closed() or self.state.upper <= self.target)
+
+    def _until(self, end: float, check: Any, way: Callable[[Callable[[], None]], Any]) -> None:
+        """Search, for as long as it may take."""
+        with contextlib.suppress(_Enough):
+            way(lambda: self._checked(check, end))
+
+    def _branched(self, check: Callable[[], None]) -> None:
+        """All that is below the best known value, where that is little; and a bound."""
+        if not self._open():
+            return
+        self.state.runs(["branch-and-bound"])
+        done = branched(self.energy, self.limits, self.state.upper, self.see, self._bounded, check)
+        self.infeasible = done and not math.isfinite(self.state.upper)
+
+    def _bounded(self, lower: float) -> None:
+        self.state.lower = max(self.state.lower, min(self.energy.round_up(lower), self.state.upper))
 
     def _checked(self, check: Any, until: float) -> None:
         check(self.state)

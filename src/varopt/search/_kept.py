@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from varopt.search._batch import Batch, Stretch
 from varopt.search._coding import Coding
-from varopt.search._space import SpaceLayout, as_space, space_from_json
+from varopt.search._dimensions import Dimension
+from varopt.search._space import Space, SpaceLayout, as_space, space_from_json
 from varopt.search.journal import Course, Journal, Record, damaged
 
-__all__ = ["Kept", "Replay"]
+__all__ = ["Kept", "Replay", "starting_points"]
 
 Array = NDArray[np.float64]
 
@@ -136,8 +137,7 @@ class Kept:
         space = space_from_json(described) if space is None else as_space(space)
         if space.describe() != described:
             raise ValueError(f"space differs from the one in {journal.path}: {json.dumps(described)}.")
-        starts = settings.pop("x0")
-        points = None if starts is None else [SpaceLayout(space).point(np.array(start)) for start in starts]
+        points = starting_points(space, settings.pop("x0"))
         rules = settings.pop("subject_to", 0)
         if rules and subject_to is None:
             raise ValueError(
@@ -152,6 +152,14 @@ class Kept:
         # What was handed out and never told is handed out again, in the order in which it was drawn.
         told = {record.candidate for record in records}
         self._queue.extend(Stretch(b, i, i + 1) for number, (b, i) in enumerate(replay.places) if number not in told)
+
+
+def starting_points(space: Space | Dimension, kept: list[Any] | None) -> list[Any] | None:
+    """The points to begin with that a journal keeps."""
+    if kept is None:
+        return None
+    rows = kept if isinstance(kept[0], list) else [kept]  # format 2 had one point at most
+    return [SpaceLayout(space).point(np.array(row)) for row in rows]
 
 
 class Replay:

@@ -22,12 +22,14 @@ from varopt.solvers.natural_gradient import (
     Allowance,
     BoundedUpdate,
     CategoricalUpdate,
+    DiagonalCMA,
     FamilyUpdate,
     GaussianUpdate,
     Integers,
     LocalSearch,
     ProductUpdate,
     Restarts,
+    SeparableOrNot,
     SurrogateUpdate,
     Update,
     adaptive,
@@ -54,11 +56,12 @@ MANY = 10_000  # evaluations, where it is not known how many there are
 SMALL = 500  # evaluations of a run up to which they are worth a Gaussian process
 
 METHODS = {
-    "auto": "process for small budgets; lq, cma or low-rank for numbers, adaptive probabilities for choices beside "
+    "auto": "process for small budgets; lq, cma or separable for numbers, adaptive probabilities for choices beside "
     "them, else local search",
     "process": "Gaussian process and expected improvement, handing over to the others after a few dozen evaluations",
     "cma": "Gaussian with full covariance, evolution paths, restarts with growing populations (CMA-ES, BIPOP)",
     "lq": "cma, with a quadratic model in place of most evaluations of smooth functions of reals (lq-CMA-ES)",
+    "separable": "Gaussian with diagonal covariance (sep-CMA-ES), low-rank from where coordinates depend on each other",
     "low-rank": "Gaussian of low rank for hundreds of coordinates (LM-MA-ES), with restarts",
     "xnes": "Gaussian with full covariance, exponential natural gradient (xNES)",
     "snes": "Gaussian with diagonal covariance (SNES)",
@@ -124,7 +127,7 @@ def build(plan: SearchPlan, population: int | None = None, batch: int = 1) -> tu
     update = begin(plan=plain)
     if plan.starts is None:
         return name, update
-    given = Given(plan.starts, plan.numeric, 0.5 * (plan.sigma or SIGMA))
+    given = Given(plan.starts, plan.numeric, 0.5 * (plan.sigma or SIGMA), plan.rules)
     return name, Handover(
         given, len(plan.starts), lambda mean, _, known: begin(plan=replace(plain, start=mean), known=known)
     )
@@ -137,7 +140,7 @@ def _base(plan: SearchPlan) -> str:
     if not numbers:
         return "local" if plan.objectives == 1 else "cma" if layout.permutations else "choices"
     if numbers > FULL_COVARIANCE_UP_TO:
-        return "low-rank"
+        return "low-rank" if plan.noisy or layout.real.size < layout.columns else "separable"
     smooth = plan.plain and not plan.noisy and layout.real.size == layout.columns <= SURROGATE_UP_TO
     return "lq" if smooth else "cma"
 
@@ -259,6 +262,14 @@ def _distribution(base: str, plan: SearchPlan, mean: Array, sigma: float, popula
     integers = np.flatnonzero(np.isin(gaussian, layout.integer))
     grid = Integers(integers, functools.partial(plan.coding.cells, gaussian[integers])) if integers.size else None
     center = mean[gaussian]
+    if base == "separable":
+        if layout.real.size < layout.columns:
+            raise ValueError("method 'separable' is for reals; this space has other parts. Use 'auto'.")
+        return SeparableOrNot(
+            DiagonalCMA(center, sigma, population),
+            lambda mean, spread: LMMAES(mean, spread, population),
+            lambda inner: BoundedUpdate(inner, layout.real),
+        )
     match base:
         case "cma" | "lq":
             inner: GaussianUpdate = CMA(center, sigma, population, integers=grid)

@@ -31,6 +31,7 @@ from varopt.solvers.natural_gradient import Update
 __all__ = ["Search"]
 
 Array = NDArray[np.float64]
+HUGE = 1e100  # objectives and constraints beyond it count as if they were there
 
 
 class Search(Kept, Shown):
@@ -272,6 +273,8 @@ class Search(Kept, Shown):
         for name, given in (("reports", reports), ("stopped", stopped)):
             if given is not None and len(given) != count:
                 raise ValueError(f"{name} must have one entry for each of the {count} points; got {len(given)}.")
+        if reports is not None and not all(math.isfinite(value) for way in reports for value in way):
+            raise ValueError("reports must be finite numbers; an evaluation that reports another has failed.")
         courses = [
             UNKNOWN._replace(others=m.others, reports=tuple(map(float, r)), stopped=bool(s))
             for m, r, s in zip(measured, reports or [()] * count, stopped or [False] * count, strict=True)
@@ -439,6 +442,8 @@ class Search(Kept, Shown):
         latent, values = _with(latent, values, self._own)
         self._arrived, self._own = [], []
         self.generation += 1
+        if values.ndim == 2:  # what is squared and scaled below must not overflow; which is best is known exactly
+            values = np.where(np.isfinite(values), np.clip(values, -HUGE, HUGE), np.inf)
         if np.isfinite(values).any():  # a generation that failed as a whole teaches nothing
             with one_thread():
                 self._model.tell(latent, values)

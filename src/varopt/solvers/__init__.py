@@ -17,6 +17,7 @@ from varopt.solvers.descent import (
     Program,
     Schedule,
 )
+from varopt.solvers.finish import exact_minimum, is_small
 from varopt.solvers.interior_point import InteriorPoint
 from varopt.solvers.lasso import BlockDescent, Pivoting, duals_along, pivoted_along
 from varopt.solvers.nonconvex import Graduated
@@ -56,7 +57,9 @@ __all__ = [
     "Way",
     "WorkingSet",
     "duals_along",
+    "exact_minimum",
     "goes_on",
+    "is_small",
     "pivoted_along",
     "settle",
 ]

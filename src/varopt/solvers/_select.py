@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from varopt.certificates import SmoothingGap, exact_minimum, is_small
+from varopt.certificates import SmoothingGap
 from varopt.composite import Composite
 from varopt.solvers._method import GaveUp, Method, Nested, Way
 from varopt.solvers._state import Check, State
 from varopt.solvers.augmented_lagrangian import Multipliers
 from varopt.solvers.descent import LBFGS, DiagonalNewton, GroupNewton, Newton, Program
+from varopt.solvers.finish import exact_minimum, is_small
 from varopt.solvers.interior_point import Conic, InteriorPoint
 from varopt.solvers.lasso import BlockDescent, GroupDescent, Pivoting
 from varopt.solvers.nonconvex import Graduated

@@ -70,7 +70,7 @@ def draw(loss, g):
     t, z = steps(n, g, ties=g.random() < 0.4) * 10.0 ** g.uniform(-1, 2), x
     if g.random() < 0.4:
         m = int(g.integers(1, 2 * n + 2))
-        X = sp.random_array((m, n), density=min(1.0, 3.0 / n), rng=g, data_sampler=g.standard_normal)
+        X = sp.random_array((m, n), density=min(1.0, 3.0 / n), format="csr", rng=g, data_sampler=g.standard_normal)
         X = sp.vstack([X, X[:1]]).tocsr()  # a row twice
         t, z = np.round(g.standard_normal(m + 1) * 3.0), X @ x
     if g.random() < 0.3:

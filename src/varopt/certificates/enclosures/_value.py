@@ -97,7 +97,7 @@ def enclosed_terms(term: PiecewisePolynomial, weights: Vector, z: Ball) -> tuple
         value, error = dot(weights, values)
         # A row off its knot by |t| has slope times |t| as its value: of that, rounding is relative.
         error += float(np.abs(weights) @ (z.radius * steepest)) + 8.0 * UNIT * (abs(value) + error)
-        if error <= (_CLOSE if values.size < _MANY else _DEAR) * abs(value):
+        if error <= (_CLOSE if values.size < _MANY else 10.0 * _DEAR) * abs(value):
             return value, (error + TINY * values.size) * SLACK
     low, high = term.subdifferential(z.middle - z.radius)[0], term.subdifferential(z.middle + z.radius)[1]
     steepest = np.maximum(np.abs(low), np.abs(high))  # largest at an end, of what is convex

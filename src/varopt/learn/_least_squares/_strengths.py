@@ -27,12 +27,15 @@ def strengths(squares: Squares, l1_ratio: float, alphas: Any, eps: float, positi
             "Automatic alpha grid generation is not supported for l1_ratio=0. Please supply a grid by providing"
             " your estimator with the appropriate `alphas=` argument."
         )
-    sizes = -squares.gradient[:, 0] if positive else np.sqrt(np.square(squares.gradient).sum(axis=1))
+    unit = float(np.abs(squares.gradient).max(initial=0.0)) or 1.0  # whose square may overflow
+    sizes = -squares.gradient[:, 0] if positive else unit * np.sqrt(np.square(squares.gradient / unit).sum(axis=1))
     return grid(float(sizes.max()) / l1_ratio, eps, int(alphas))
 
 
 def grid(largest: float, eps: float, count: int) -> Vector:
     """Strengths falling geometrically from the one that leaves no coefficients to its `eps`-fold."""
+    if not np.isfinite(largest):
+        raise ValueError("X and y are too large for a grid of strengths: measure them in smaller units, or give them.")
     resolution = float(np.finfo(np.float64).resolution)
     return np.full(count, resolution) if largest <= resolution else np.geomspace(largest, eps * largest, num=count)
 

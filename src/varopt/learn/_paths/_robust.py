@@ -149,7 +149,7 @@ class HuberRegressorCV(RegressorCV):
         if isinstance(self.alphas, Integral):
             squares = X.multiply(X) if hasattr(X, "multiply") else np.square(X, dtype=np.float64)
             typical = float(np.mean(squares.T @ weight)) or 1.0
-            alphas = [float(alpha) for alpha in np.geomspace(10.0 * typical, 1e-6 * typical, int(self.alphas))]
+            alphas = [float(alpha) for alpha in grid(10.0 * typical, 1e-7, int(self.alphas))]
         else:
             alphas = checked(self.alphas, "alphas")
         return [[{"alpha": a, "epsilon": float(e)} for a in alphas] for e in np.ravel(self.epsilon)]

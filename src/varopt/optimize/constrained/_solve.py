@@ -129,8 +129,9 @@ class _Run:
     def _descend(self) -> None:
         """Minimise the penalised objective."""
         problem, state = self.problem, self.state
-        if rests(problem, state.x):
-            state.see(state.x, problem.value(state.x), 0.0)
+        if rests(problem, state.x):  # zero is a subgradient of all there is
+            dual = [np.zeros(r.count) for r in problem.rows] if not problem.groups else None
+            state.see(state.x, problem.value(state.x), 0.0, dual=dual)
             state.record()
         else:
             self.solver.solve(problem, state, self.tol, self.check)

@@ -25,6 +25,7 @@ __all__ = ["Archive", "Front", "FrontUpdate"]
 Array = NDArray[np.float64]
 
 CORNER = 1.1  # the reference point, where the front spans 0 to 1 in every objective
+HUGE = 1e100  # farther is no farther
 BROKEN = 1e6  # what breaks a constraint is behind all that does not
 SETTLED = 1e-6  # a spread so small that a distribution has nothing more to give
 
@@ -79,13 +80,14 @@ class Archive:
 
     def compromise(self) -> int:
         """The one nearest to the best of everything, where every objective spans 0 to 1."""
-        return int(np.argmin((scaled(self.values, self.values) ** 2).sum(axis=1)))
+        return int(np.argmin((np.minimum(scaled(self.values, self.values), HUGE) ** 2).sum(axis=1)))
 
 
 def scaled(values: Array, front: Array) -> Array:
     """Objectives in units in which a front spans 0 to 1."""
     low, high = front.min(axis=0), front.max(axis=0)
-    return np.asarray((values - low) / np.where(high > low, high - low, 1.0))
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.asarray(np.nan_to_num((values - low) / np.where(high > low, high - low, 1.0)))
 
 
 @dataclass

@@ -25,6 +25,9 @@ from numpy.typing import NDArray
 __all__ = ["FORMAT", "Course", "Journal", "Record", "damaged", "is_blank"]
 
 FORMAT = 3
+KEPT = {2: 9, 3: 12}  # columns of an evaluation, less the checksum, of every format that is read and written
+COLUMNS = ("number", "candidate", "x", "value", "error", "time", "began", "seconds", "worker", "others", "reports",
+           "stopped")  # fmt: skip
 
 _TABLES = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -95,6 +98,7 @@ class Journal:
 
     def __init__(self, path: Path, database: sqlite3.Connection, lock: sqlite3.Connection | None) -> None:
         self.path, self._database, self._lock = path, database, lock
+        self._kept = KEPT[FORMAT]
 
     @classmethod
     def create(cls, path: Path, meta: dict[str, str]) -> Self:
@@ -143,11 +147,13 @@ class Journal:
         with damaged(self.path):
             facts = dict(self._database.execute("SELECT key, value FROM meta").fetchall())
             found = str(facts.get("format"))
-            if found != str(FORMAT) and found.isdigit():
-                raise _Other(f"journal {self.path} has format {found}; this version of varopt reads format {FORMAT}.")
+            if found.isdigit() and int(found) not in KEPT:
+                known = " and ".join(map(str, KEPT))
+                raise _Other(f"journal {self.path} has format {found}; this version of varopt reads {known}.")
             seal = facts.pop("checksum", None)
             if seal != _seal(facts):
                 raise ValueError("its settings do not match their checksum")
+            self._kept = KEPT[int(found)]  # a search of an older version goes on in its format
         return facts
 
     def add_batch(self, number: int, size: int, told: int) -> None:
@@ -159,9 +165,9 @@ class Journal:
 
     def add(self, records: Iterable[Record]) -> None:
         """Append evaluations; they are on their way to the disk when this returns."""
-        rows = [_to_sql(record) for record in records]
+        rows = [_to_sql(record, self._kept) for record in records]
         with _writing(self.path, rows[0][0] if rows else 0):
-            self._database.executemany(f"INSERT INTO evaluation VALUES ({', '.join('?' * 13)})", rows)
+            self._database.executemany(f"INSERT INTO evaluation VALUES ({', '.join('?' * (self._kept + 1))})", rows)
             self._database.commit()
 
     def batches(self) -> list[tuple[int, int]]:
@@ -176,7 +182,7 @@ class Journal:
     def records(self) -> list[Record]:
         """All evaluations in order. A damaged last one is dropped with a warning; damage before it is an error."""
         with damaged(self.path):
-            rows = self._database.execute("SELECT * FROM evaluation ORDER BY number").fetchall()
+            rows = self._database.execute(self._all).fetchall()
             records = [record for position, row in enumerate(rows) if (record := _from_sql(position, row)) is not None]
             if len(records) < len(rows) - 1 or (records and records[-1].number != len(records) - 1):
                 first = next(i for i, row in enumerate(rows) if _from_sql(i, row) is None)
@@ -186,6 +192,10 @@ class Journal:
         if len(records) < len(rows):
             self._drop(rows[-1][0], len(records))
         return records
+
+    @property
+    def _all(self) -> str:
+        return f"SELECT {', '.join(COLUMNS[: self._kept])}, checksum FROM evaluation ORDER BY number"
 
     def _drop(self, number: Any, position: int) -> None:
         warnings.warn(
@@ -202,7 +212,7 @@ class Journal:
         """The records that match their checksums, whatever happened to the rest."""
         records: list[Record] = []
         with suppress(sqlite3.Error, ValueError):
-            for row in self._database.execute("SELECT * FROM evaluation ORDER BY number"):
+            for row in self._database.execute(self._all):
                 record = _from_sql(None, row)
                 if record is not None:
                     records.append(record)
@@ -342,21 +352,22 @@ def _seal(facts: dict[str, str]) -> str:
     return str(_checksum(text for item in sorted(facts.items()) for text in item))
 
 
-def _to_sql(record: Record) -> tuple[Any, ...]:
+def _to_sql(record: Record, count: int) -> tuple[Any, ...]:
     times = (None if math.isnan(t) else float(t) for t in (record.time, record.began, record.seconds))
     kept = None if record.error is not None else float(record.value)
     lists = (json.dumps(list(numbers)) if numbers else None for numbers in (record.others, record.reports))
     point = json.dumps(record.row.tolist())
     fields = (record.number, record.candidate, point, kept, record.error, *times, record.worker or None, *lists,
               int(record.stopped))  # fmt: skip
-    return (*fields, _checksum(fields))
+    return (*fields[:count], _checksum(fields[:count]))
 
 
 def _from_sql(position: int | None, fields: tuple[Any, ...]) -> Record | None:
     """The record, or ``None`` if it is damaged, or is not the one that belongs at this position."""
     *kept, checksum = fields
     try:
-        number, candidate, x, value, error, time, began, seconds, worker, others, reports, stopped = kept
+        number, candidate, x, value, error, time, began, seconds, worker, *rest = kept
+        others, reports, stopped = rest or (None, None, 0)
         if checksum != _checksum(kept) or (position is not None and number != position):
             return None
         row = np.array(json.loads(x), dtype=np.float64)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from varopt.search.goals import Rules
 from varopt.solvers.natural_gradient import Update
 
 __all__ = ["Given"]
@@ -23,10 +24,12 @@ class Given(Update):
         The columns that are numbers; the others stay as they are.
     sigma : float
         How far around them the others are.
+    rules : Rules, optional
+        What is allowed; a point around them that is not is replaced by the one that it is around.
     """
 
-    def __init__(self, points: Array, numeric: NDArray[np.intp], sigma: float) -> None:
-        self._given, self._numeric, self._sigma = points, numeric, sigma
+    def __init__(self, points: Array, numeric: NDArray[np.intp], sigma: float, rules: Rules | None = None) -> None:
+        self._given, self._numeric, self._sigma, self._rules = points, numeric, sigma, rules
         self._proposed = 0
         self._points, self._values = np.empty((0, points.shape[1])), np.empty(0)
 
@@ -45,7 +48,10 @@ class Given(Update):
         self._proposed += count
         points = self._given[places % len(self._given)]
         again = np.flatnonzero(places >= len(self._given))
-        points[np.ix_(again, self._numeric)] += self._sigma * rng.normal(size=(again.size, self._numeric.size))
+        moved = points[again]
+        moved[:, self._numeric] += self._sigma * rng.normal(size=(again.size, self._numeric.size))
+        fine = np.ones(again.size, dtype=bool) if self._rules is None else self._rules.allows(moved)
+        points[again[fine]] = moved[fine]
         return points
 
     def tell(self, points: Array, values: Array) -> None:

@@ -6,9 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from varopt.search._kept import Replay
+from varopt.search._kept import Replay, starting_points
 from varopt.search._search import Search
 from varopt.search._space import SpaceLayout, space_from_json
 from varopt.search.journal import Journal, Record
@@ -79,9 +77,7 @@ class Follower:
 def _fresh(space: Any, settings: dict[str, Any]) -> Search:
     """A search with the settings of a journal, and nothing told."""
     plain = {name: value for name, value in settings.items() if name != "subject_to"}
-    starts = plain.pop("x0")
-    points = None if starts is None else [SpaceLayout(space).point(np.array(start)) for start in starts]
-    return Search(space, x0=points, **plain)
+    return Search(space, x0=starting_points(space, plain.pop("x0")), **plain)
 
 
 def _spelled(described: Any) -> Any:

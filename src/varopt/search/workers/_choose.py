@@ -35,7 +35,8 @@ def workers_for(
     if kind == "joblib" and hasattr(executor, "n_jobs"):
         return _joblib(evaluation, executor, timeout)
     if hasattr(executor, "get_executor"):  # dask.distributed.Client
-        return Futures(evaluation(timeout), executor.get_executor(), capacity=sum(executor.nthreads().values()))
+        capacity = sum(executor.nthreads().values())
+        return Futures(pack(evaluation(timeout)), executor.get_executor(), capacity=capacity)
     if isinstance(executor, Pool) and not isinstance(executor, ThreadPool):
         raise ValueError(
             "executor must not be a multiprocessing.Pool: it never says that a worker has died, so that a run could "
@@ -43,7 +44,7 @@ def workers_for(
         )
     if hasattr(executor, "apply_async"):
         pool = PoolExecutor(executor)
-        return Futures(evaluation(timeout), pool, RAY if pool.is_ray else None)
+        return Futures(pack(evaluation(timeout)), pool, RAY) if pool.is_ray else Futures(evaluation(timeout), pool)
     if hasattr(executor, "submit"):
         return Futures(pack(evaluation(timeout)) if kind == "mpi4py" else evaluation(timeout), executor)
     if executor is not None:

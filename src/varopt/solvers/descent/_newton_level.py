@@ -27,6 +27,7 @@ _QUICK = 1e6  # operations of a step that no clock is needed for
 _FREEZING = 16.0  # standard deviations from a knot at which a row is frozen: its tail is below rounding at half of them
 ARMIJO = 1e-4  # share of the decrease that the gradient promises which a step has to bring [NW06, eq. 3.4]
 _NOISE = 64 * float(np.finfo(np.float64).eps)  # relative rounding of a sum over many rows
+_TINY = float(np.finfo(np.float64).tiny)
 _SHORTEST = 1e-10  # share of a step, or of the point that it moves, which is not worth taking
 _MEDIAN = 100_000  # rows whose median is as good as that of more
 
@@ -115,7 +116,7 @@ def _search(bound: CompositeBound, step: Vector, decrement: float, last: bool) -
     Unless the step is the last of its level, what the next one needs is evaluated with the bound itself.
     """
     line, length = bound.along(step), 1.0
-    far = max(1.0, float(np.abs(bound.mean).max())) / float(np.abs(step).max())
+    far = max(1.0, float(np.abs(bound.mean).max())) / max(float(np.abs(step).max()), _TINY)
     allowed = bound.value + _NOISE * abs(bound.value)
     while True:
         trial = line.at(length, derivatives=not last)

@@ -1,9 +1,10 @@
-"""From a point near the optimum to the optimum: the crossover, vertices, box programmes and active sets."""
+"""From near the optimum to the optimum: the crossover, vertices, box programmes, active sets, rational arithmetic."""
 
 from varopt.solvers.finish._active_set import ActiveSet, group_gap, with_norms_linearised
 from varopt.solvers.finish._box_programs import EQUAL, active, box_by_active_set, box_by_interior_point
 from varopt.solvers.finish._crossover import cross_over
 from varopt.solvers.finish._inside_bounds import cross_over_inside
+from varopt.solvers.finish._rational import exact_minimum, is_small
 from varopt.solvers.finish._vertex import best_vertex
 
 __all__ = [
@@ -15,6 +16,8 @@ __all__ = [
     "box_by_interior_point",
     "cross_over",
     "cross_over_inside",
+    "exact_minimum",
     "group_gap",
+    "is_small",
     "with_norms_linearised",
 ]

@@ -13,6 +13,7 @@ from varopt.solvers.natural_gradient._local_search import LocalSearch
 from varopt.solvers.natural_gradient._product import ProductUpdate
 from varopt.solvers.natural_gradient._quadratic_model import QuadraticModel
 from varopt.solvers.natural_gradient._restarts import Restarts
+from varopt.solvers.natural_gradient._separable import DiagonalCMA, SeparableOrNot
 from varopt.solvers.natural_gradient._snes import SNES
 from varopt.solvers.natural_gradient._surrogate import Allowance, SurrogateUpdate
 from varopt.solvers.natural_gradient._update import FamilyUpdate, GaussianUpdate, Update
@@ -33,6 +34,7 @@ __all__ = [
     "Allowance",
     "BoundedUpdate",
     "CategoricalUpdate",
+    "DiagonalCMA",
     "FamilyUpdate",
     "GaussianUpdate",
     "Integers",
@@ -40,6 +42,7 @@ __all__ = [
     "ProductUpdate",
     "QuadraticModel",
     "Restarts",
+    "SeparableOrNot",
     "SurrogateUpdate",
     "Update",
     "adaptive",

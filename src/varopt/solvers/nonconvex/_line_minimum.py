@@ -6,6 +6,7 @@ knot is added. Sorted by t, the running sums of these are the objective between 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -143,5 +144,7 @@ def _vertex(pieces: Vector) -> Vector:
 def _choose(steps: Vector, values: Vector, widths: Vector, rng: np.random.Generator | None) -> Step:
     best = float(values.min())
     tied = np.flatnonzero(values <= best + 1e-12 * max(1.0, abs(best)))
+    if not tied.size:  # everything overflows
+        return Step(0.0, math.inf)
     k = int(tied[np.argmax(widths[tied])] if rng is None or tied.size == 1 else rng.choice(tied))
     return Step(float(steps[k]), float(values[k]))

@@ -5,7 +5,8 @@ as two cities of a tour or two facilities their places; bits of no group flip, o
 constraints are missed by is charged with multipliers: raised while they are missed, lowered while all hold, so that the
 search goes to and fro across the boundary and nobody has to guess a penalty.
 
-[GloverLaguna97] F. Glover, M. Laguna. Tabu Search. Kluwer, 1997.
+[GloverLaguna97] F. Glover, M. Laguna. Tabu Search. Kluwer, 1997. [Taillard91] E. Taillard. Robust taboo search for the
+quadratic assignment problem. Parallel Computing 17, 1991.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ Vector = NDArray[np.float64]
 Index = NDArray[np.intp]
 
 _STARTS = 12
-_STEPS = 250  # of each start without improvement
+_STEPS = 250  # of each start without improvement,
+_EXCHANGES = 1000  # and of exchanges, which are cheaper
 _MOVES = 200  # of each kind that are looked at in one step, drawn at random where there are more
 _RAISED, _LOWERED = 1.3, 0.93  # by which multipliers change
 
@@ -56,10 +58,21 @@ class _Search:
         for k, group in enumerate(self.groups):
             self.table[k, : group.size] = group
             self.place[group] = np.arange(group.size)
+        self.tied = bool(self.pairs.size) and self._tied()
         self.best = np.inf
         self.charge = max(energy.unit, 1e-12) / np.maximum(
             np.asarray(abs(limits.matrix).max(axis=1).toarray()).ravel(), 1e-12
         )
+
+    def _tied(self) -> bool:
+        """Whether each bit is in an equation beside that of its group, as in an assignment: exchanges keep these."""
+        own = {tuple(np.sort(group).tolist()) for group in self.groups}
+        tied = np.zeros(self.energy.size, dtype=bool)
+        for k in np.flatnonzero(self.limits.equal):
+            bits = self.limits.matrix[[k]].indices
+            if tuple(np.sort(bits).tolist()) not in own:
+                tied[bits] = True
+        return not self.free.size and bool(tied.all())
 
     def drawn(self) -> Vector:
         """A random point: one of each group, as a permutation where the groups are as many as their bits."""
@@ -74,8 +87,8 @@ class _Search:
 
     def run(self, x: Vector, check: Callable[[], None]) -> None:
         x, tabu = x.copy(), np.zeros(self.energy.size, dtype=np.intp)
-        charge, idle, step, own = self.charge.copy(), 0, 0, np.inf
-        while idle < _STEPS:
+        charge, idle, step, own, exchanges = self.charge.copy(), 0, 0, np.inf, False
+        while idle < (_EXCHANGES if exchanges else _STEPS):
             check()
             step, idle = step + 1, idle + 1
             missed = self.limits.excess(x)
@@ -89,14 +102,17 @@ class _Search:
                     self.see(x.copy(), value)
             else:
                 charge = np.where(missed > 0.0, charge * _RAISED, charge)
-            moves = self._moves(x)
+            exchanges = self.tied and not missed.any()
+            moves = self._moves(x, exchanges)
             if not len(moves):
                 return
             trial, columns = np.repeat(x[:, None], len(moves), axis=1), np.arange(len(moves))
             for bits in moves.T:  # a bit that is named twice changes once: -1 names none
                 live = bits >= 0
                 trial[bits[live], columns[live]] = 1.0 - x[bits[live]]
-            held = np.any(np.where(moves >= 0, tabu[moves], 0) > step, axis=1)
+            recent = np.where(moves >= 0, tabu[moves], 0) > step
+            # An exchange is held where both of the bits that it turns on were turned off not long ago [Taillard91].
+            held = recent[:, 2] & recent[:, 3] if exchanges else np.any(recent, axis=1)
             excess = self.limits.excess(trial)
             values = np.asarray(self.energy.value(trial))
             allowed = ~excess.any(axis=0)
@@ -108,10 +124,13 @@ class _Search:
             chosen = moves[int(self.rng.choice(least))]
             chosen = chosen[chosen >= 0]
             x[chosen] = 1.0 - x[chosen]
+            if exchanges:
+                tabu[chosen[:2]] = step + self.rng.integers(len(self.groups) // 2, 3 * len(self.groups) // 2 + 2, 2)
+                continue
             tabu[chosen] = step + 1 + int(self.rng.integers(3, 4 + max(3, len(self.groups) // 2 + self.free.size // 8)))
 
-    def _moves(self, x: Vector) -> NDArray[np.intp]:
-        """Bits that change together, a row for each move, filled up with -1."""
+    def _moves(self, x: Vector, exchanges: bool) -> NDArray[np.intp]:
+        """Bits that change together, a row for each move, filled up with -1; or only exchanges of two groups."""
         flips = self.free[:, None]
         ones, zeros = self.free[x[self.free] == 1.0], self.free[x[self.free] == 0.0]
         pairs = np.stack(np.meshgrid(ones, zeros), axis=-1).reshape(-1, 2)
@@ -126,6 +145,7 @@ class _Search:
             differ = p != q
             a, b, p, q = a[differ], b[differ], p[differ], q[differ]
             parts.append(np.stack([on[a], on[b], self.table[a, q], self.table[b, p]], axis=1))
+            parts = parts[-1:] if exchanges and parts[-1].size else parts
         chosen = [part[self.rng.choice(len(part), _MOVES, replace=False)] if len(part) > _MOVES else part
                   for part in parts]  # fmt: skip
         wide = [np.pad(part, ((0, 0), (0, 4 - part.shape[1])), constant_values=-1) for part in chosen]

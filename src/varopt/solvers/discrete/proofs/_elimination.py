@@ -175,7 +175,7 @@ def _factors(energy: Energy, widths: NDArray[np.intp]) -> Iterator[_Factor]:
     for site, (start, width) in enumerate(zip(starts.tolist(), widths.tolist(), strict=True)):
         values = energy.linear[start : start + width]
         yield _Factor((site,), np.array([0.0, values[0]]) if width == 1 else values)
-    pairs = sp.coo_array(sp.triu(energy.quadratic))
+    pairs = sp.triu(sp.coo_array(energy.quadratic), format="coo")
     codes = np.stack([pairs.row, pairs.col], axis=1)
     for kind, coordinate, weights in [
         (np.zeros_like(codes), codes, pairs.data),

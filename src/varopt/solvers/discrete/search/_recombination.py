@@ -77,7 +77,7 @@ def _any(differs: NDArray[np.bool_], site: Index) -> NDArray[np.bool_]:
 def _links(quadratic: Any, differs: NDArray[np.bool_]) -> tuple[Index, Index, Index]:
     """Pairs of coordinates that differ in a column, and the column: all that Q couples, or as many as connect them."""
     if sp.issparse(quadratic):
-        pairs = sp.triu(quadratic, format="coo")
+        pairs = sp.triu(sp.csr_array(quadratic), format="coo")
         edge, columns = np.nonzero(differs[pairs.row] & differs[pairs.col])
         return pairs.row[edge], pairs.col[edge], columns
     links = [np.empty((3, 0), dtype=np.intp)]

@@ -72,7 +72,7 @@ def exact_minimum(objective: Objective, x: Vector) -> RationalMinimum | None:
     Examples
     --------
     >>> import numpy as np, varopt as vo
-    >>> from varopt.certificates import exact_minimum
+    >>> from varopt.solvers.finish import exact_minimum
     >>> w = vo.Variable(2)
     >>> f = 1e12 * vo.abs(w[0] + w[1]) + 1e-4 * w[1] + 2e-4 * vo.sum(vo.pos(-w[1] - 1e6))
     >>> found = exact_minimum(f, np.zeros(2))

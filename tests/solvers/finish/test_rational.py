@@ -10,8 +10,8 @@ import varopt as vo
 from fuzz.oracle import ROUNDING, clarabel_point
 from fuzz.problems import is_convex, random_problem
 from varopt import Status
-from varopt.certificates import exact_minimum
 from varopt.model import as_objective
+from varopt.solvers.finish import exact_minimum
 
 
 @pytest.mark.parametrize("seed", range(25))

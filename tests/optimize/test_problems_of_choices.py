@@ -1,0 +1,66 @@
+"""Known combinatorial problems in a few lines each: the optimum, and a proof where one is at hand."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy.optimize import linear_sum_assignment
+
+import varopt as vo
+
+# nug12 of QAPLIB: flows of facilities, and a grid of 3 x 4 places.
+FLOWS = np.array([
+    [0, 5, 2, 4, 1, 0, 0, 6, 2, 1, 1, 1], [5, 0, 3, 0, 2, 2, 2, 0, 4, 5, 0, 0], [2, 3, 0, 0, 0, 0, 0, 5, 5, 2, 2, 2],
+    [4, 0, 0, 0, 5, 2, 2, 10, 0, 0, 5, 5], [1, 2, 0, 5, 0, 10, 0, 0, 0, 5, 1, 1], [0, 2, 0, 2, 10, 0, 5, 1, 1, 5, 4, 0],
+    [0, 2, 0, 2, 0, 5, 0, 10, 5, 2, 3, 3], [6, 0, 5, 10, 0, 1, 10, 0, 0, 0, 5, 0],
+    [2, 4, 5, 0, 0, 1, 5, 0, 0, 0, 10, 10],
+    [1, 5, 2, 0, 5, 5, 2, 0, 0, 0, 5, 0], [1, 0, 2, 5, 1, 4, 3, 5, 10, 5, 0, 2], [1, 0, 2, 5, 1, 0, 3, 0, 10, 0, 2, 0],
+])  # fmt: skip
+GRID = np.array([(i, j) for i in range(3) for j in range(4)])
+PLACES = np.abs(GRID[:, None] - GRID[None]).sum(axis=2)
+
+
+def test_a_quadratic_assignment_of_twelve():
+    x = vo.Categorical(12, 12)
+    f = 0.5 * vo.sum((FLOWS @ x @ PLACES) * x)
+    r = vo.minimize(f, subject_to=[vo.sum(x, axis=0) == 1], target=289, time_limit=60)
+    assert r.fun == 289
+    assert r.lower > 150  # by the pairs of open groups, and not by the signs of coefficients
+    assert np.all(r[x].sum(axis=0) == 1)
+
+
+def test_a_tour_of_eight_cities_is_proved(rng):
+    places = rng.random((8, 2))
+    length = np.linalg.norm(places[:, None] - places[None], axis=2)
+    at, after = vo.Categorical(8, 8), np.roll(np.eye(8), 1, axis=1)
+    r = vo.minimize(vo.sum((after @ at @ length) * at), subject_to=[vo.sum(at, axis=0) == 1], time_limit=60)
+    tours = ((0, *rest) for rest in itertools.permutations(range(1, 8)))
+    assert r.status.name == "PROVED"
+    assert r.fun == pytest.approx(min(sum(length[t[k], t[(k + 1) % 8]] for k in range(8)) for t in tours), rel=1e-12)
+
+
+def test_an_assignment(rng):
+    cost, x = rng.integers(1, 100, (12, 12)), vo.Binary((12, 12))
+    r = vo.minimize(vo.sum(cost * x), subject_to=[vo.sum(x, axis=0) == 1, vo.sum(x, axis=1) == 1])
+    assert r.status.name == "PROVED"
+    assert r.fun == cost[linear_sum_assignment(cost)].sum()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_branching_against_enumeration(seed):
+    """Groups with side constraints, integer and real, some of which nothing satisfies."""
+    rng = np.random.default_rng(seed)
+    x = vo.Categorical(7, 7)
+    Q = rng.integers(-9, 10, (49, 49)) if seed % 2 else rng.standard_normal((49, 49))
+    weight, limit = rng.integers(1, 9, 49), int(rng.integers(10, 25))
+    limits = [weight @ x <= limit, vo.sum(x[:, 0]) <= 1]
+    r = vo.minimize(x @ (Q @ x), subject_to=limits, time_limit=60)
+    states = np.eye(7)[np.array(list(itertools.product(range(7), repeat=7)))].reshape(-1, 49)
+    allowed = states[(states @ weight <= limit) & (states[:, ::7].sum(axis=1) <= 1)]
+    if not len(allowed):
+        assert r.status.name == "INFEASIBLE"
+        return
+    best = np.einsum("ij,ij->i", allowed @ Q, allowed).min()
+    assert r.fun == pytest.approx(best, rel=1e-12)
+    assert r.lower <= best + 1e-9
+    assert r.status.name == "PROVED"
