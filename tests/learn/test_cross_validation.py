@@ -232,3 +232,16 @@ def test_huber_is_chosen_by_absolute_errors(rng):
     assert model.loss_path_.shape == (2, 2, 3)
     with pytest.raises(ValueError, match="epsilon must be a number of at least 1"):
         learn.HuberRegressorCV(epsilon=[0.5]).fit(X, y)
+
+
+@pytest.mark.parametrize("estimator", [learn.LassoCV(cv=2), learn.HuberRegressorCV(cv=2)])
+def test_a_grid_that_overflows_is_refused_in_a_sentence(estimator, rng):
+    X = 1e200 * rng.standard_normal((20, 2))
+    with np.errstate(over="ignore", invalid="ignore"), pytest.raises(ValueError, match="smaller units"):
+        estimator.fit(X, 1e200 * rng.standard_normal(20))
+
+
+def test_a_grid_of_large_features_does_not_overflow(rng):
+    X, y = rng.standard_normal((30, 3)), rng.standard_normal(30)
+    plain, large = (learn.LassoCV(cv=2, alphas=5).fit(scale * X, y) for scale in (1.0, 1e170))
+    np.testing.assert_allclose(1e170 * large.coef_, plain.coef_, rtol=1e-6, atol=1e-9)

@@ -307,3 +307,11 @@ def test_time_limits_hold_inside_levels(kind, rng):
     assert r.status is Status.TIME_LIMIT
     assert r.state.steps <= 50
     assert r.lower <= r.upper
+
+
+@pytest.mark.parametrize("name", vo.solvers.METHODS)
+def test_steps_beside_norms_are_refused_in_a_sentence(name):
+    """A jump is no kink, whoever asks for the kinks of single variables."""
+    w = vo.Variable(3)
+    with pytest.raises(ValueError, match=r"not known to be convex|norms"):
+        vo.minimize(vo.sum(vo.step(w - 0.5)) + vo.norm2(w - 1.0), method=name)

@@ -330,3 +330,20 @@ def test_a_constraint_alone_is_a_list_of_one(data, w):
     X, y = data
     assert closed(vo.minimize(vo.norm1(y - X @ w), subject_to=w >= 0))
     assert closed(vo.minimize(vo.norm1(y - X @ w), subject_to=()))
+
+
+def test_multipliers_balance_where_rational_arithmetic_has_solved():
+    """It tells no subgradients: those that balance are looked for."""
+    w = vo.Variable(1)
+    f = 0.096 * vo.sum(vo.pos(w - 1.5707925860010972)) - 0.12188644746061217 * w[0]
+    limits = [w >= -1.0, np.array([[0.0], [-1.5], [-1.125]]) @ w <= [0.5, 0.25, 0.0],
+              np.array([[-1.125], [1.5], [0.5], [-0.625]]) @ w <= [0.0, 0.25, 0.0, 0.0]]  # fmt: skip
+    r = vo.minimize(f, subject_to=limits)
+    assert r.status is vo.Status.OPTIMAL
+    gradient = -0.12188644746061217
+    for c in limits:
+        y = np.atleast_1d(r.multipliers[c])
+        assert np.all(y >= 0.0)
+        np.testing.assert_allclose(y * c.normal.values({w: r[w]}), 0.0, atol=1e-12)
+        gradient += float(y @ np.ravel(c.normal.maps[w].dense()))
+    assert gradient == pytest.approx(0.0, abs=1e-12)
