@@ -151,8 +151,8 @@ def test_the_kind_of_matrix_does_not_matter(rng):
 
 
 def test_a_run_can_be_limited_resumed_and_repeated(rng):
-    X, y = rng.normal(size=(60, 9)), rng.normal(size=60)
-    w = vo.Variable(9)
+    X, y = rng.normal(size=(300, 90)), rng.normal(size=300)
+    w = vo.Variable(90)
     f = vo.sum_squares(y - X @ w) + 3.0 * vo.norm2(w, 3)
     full = vo.minimize(f)
     limited = vo.minimize(f, time_limit=1e-9)

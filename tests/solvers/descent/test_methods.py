@@ -81,7 +81,7 @@ def test_slopes_are_balanced_where_the_quadratic_gives_no_dual_point(rng):
 
 
 def test_a_run_that_is_stopped_has_a_bracket(rng):
-    X, y = rng.standard_normal((400, 3)), rng.standard_normal(400)
+    X, y = rng.standard_normal((5000, 3)), rng.standard_normal(5000)  # too many for vertices at once
     w = vo.Variable(3)
     f = vo.norm1(y - X @ w)
     best = vo.minimize(f)
