@@ -126,7 +126,13 @@ def test_transformations(name):
 @pytest.mark.filterwarnings("ignore")  # the compiler's own, of its own code
 @pytest.mark.parametrize(
     ("name", "backend"),
-    [*((name, "aot_eager") for name in ("clip", "own", "round", "argmax", "top2", "sort")), ("rank", "inductor")],
+    [
+        *(
+            (name, "aot_eager")
+            for name in ("sign", "zero_one", "clip", "own", "round", "argmax", "top2", "sort", "discounted")
+        ),
+        ("rank", "inductor"),
+    ],
 )
 def test_compiles_to_one_graph(name, backend):
     if backend == "inductor" and not (shutil.which("gcc") or shutil.which("cc")):
