@@ -73,7 +73,7 @@ def composite(objective: Objective, *, multiplied: bool = True, blocks: Sequence
                 matrix, vector, scalar = smooth.matrix, smooth.vector, smooth.scalar
         elif isinstance(block, NormBlock):
             norms = groups_of(*_affine(block, variables), block.groups, block.weights)
-            if np.all(norms.sizes == 1):  # absolute values
+            if multiplied and np.all(norms.sizes == 1):  # absolute values
                 rows.append(Rows(norms.linear, norms.offset, abs_(), norms.weights))
             else:
                 groups.append(norms)

@@ -266,8 +266,9 @@ class _Run:
         if not state.history:
             self.callback = None
             self.report()
-        result = _certified(bound, self.problem, state, self.tol, status) or self._seen(bound, status)
         method = f"bound descent ({'adam' if self.sampled else 'lbfgs'})"
+        state.runs([method])  # after which no other method goes on: the point is that of the family
+        result = _certified(bound, self.problem, state, self.tol, status) or self._seen(bound, status)
         fields = {**result.__dict__, "method": method}
         return BoundResult(**fields, family=bound.family, bound=bound)
 
