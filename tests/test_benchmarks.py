@@ -127,7 +127,7 @@ def test_data_that_are_not_at_hand_are_downloaded_once_or_skipped_with_the_reaso
     monkeypatch.setattr(_data, "SHARED", tmp_path)
     X = sp.csr_matrix(np.eye(3))
     monkeypatch.setattr(datasets, "fetch_openml", lambda name, **_: (X, np.array(["-1", "1", "-1"])))
-    found, labels = learn._sparse("a9a.bz2")
+    found, labels = learn._fits._sparse("a9a.bz2")
     assert (found != X).nnz == 0
     assert labels.tolist() == [-1.0, 1.0, -1.0]
 
@@ -136,6 +136,8 @@ def test_data_that_are_not_at_hand_are_downloaded_once_or_skipped_with_the_reaso
 
     for name in ("fetch_openml", "fetch_california_housing"):
         monkeypatch.setattr(datasets, name, unreachable)
-    assert learn._sparse("a9a.bz2") is learn._sparse("reuters.bz2") is learn.california_housing() is None
+    assert (
+        learn._fits._sparse("a9a.bz2") is learn._fits._sparse("reuters.bz2") is learn._fits.california_housing() is None
+    )
     assert _data.absent("a9a.bz2").endswith("VAROPT_DATA names and cannot be downloaded")
     assert _data.absent("reuters.bz2").endswith("VAROPT_DATA names")

@@ -64,7 +64,7 @@ def drawn(seed):
     return random_problem(np.random.default_rng(seed), extreme=False)
 
 
-WITH_NORMS = [seed for seed in range(60) if any(b.term == "norm2" for b in drawn(seed).blocks)]
+WITH_NORMS = [seed for seed in range(60) if composite(drawn(seed).build()).groups]
 
 
 @pytest.mark.parametrize("seed", WITH_NORMS[:14])

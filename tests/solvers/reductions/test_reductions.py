@@ -114,7 +114,7 @@ class Mirror(Reduction[Smaller]):
 
 
 def test_a_new_reduction_is_a_class_of_three_functions(rng):
-    X, y, w = rng.standard_normal((30, 3)), rng.standard_normal(30), vo.Variable(6)
+    X, y, w = rng.standard_normal((3000, 3)), rng.standard_normal(3000), vo.Variable(6)
     f = vo.norm1(y - np.hstack([X, np.zeros_like(X)]) @ w) + vo.norm1(y - np.hstack([np.zeros_like(X), X]) @ w)
     r = vo.minimize(f, method=Mirror())
     assert (r.method, r.status) == ("mirror > newton", Status.OPTIMAL)
