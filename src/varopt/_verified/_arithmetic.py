@@ -8,7 +8,20 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["EXTENDED", "FEW_COLUMNS", "SLACK", "TINY", "UNIT", "Ball", "dot", "down", "gamma", "total", "up", "weighted_columns"]
+__all__ = [
+    "EXTENDED",
+    "FEW_COLUMNS",
+    "SLACK",
+    "TINY",
+    "UNIT",
+    "Ball",
+    "dot",
+    "down",
+    "gamma",
+    "total",
+    "up",
+    "weighted_columns",
+]
 
 Vector = NDArray[np.float64]
 
