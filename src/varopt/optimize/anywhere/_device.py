@@ -66,7 +66,7 @@ class DeviceRows:
             place[v], at = at, at + v.size
         self.size = at
         self._thin: tuple[int, list[_Rows]] | None = None
-        self._sizes: dict[int, tuple[Vector, Vector]] = {}  # of the columns, block by block
+        self._lengths: dict[int, Vector] = {}  # lengths of the columns, block by block
         self.X: Any = None
         self.features = slice(0, 0)
         self.alpha, self.intercepts = 1.0, []  # type: ignore[var-annotated]
@@ -255,16 +255,16 @@ class DeviceRows:
         X = xp.astype(rows.X, xp.float64, copy=False)  # of single precision a copy of this block alone
         wide = rows._replace(X=X)
         z = self._positions(wide, x, single=False)
-        if rows.start not in self._sizes:
-            self._sizes[rows.start] = _column_sizes(xp, X, math.inf), _column_sizes(xp, X, 2)
-        largest, lengths = self._sizes[rows.start]
+        if rows.start not in self._lengths:
+            self._lengths[rows.start] = _column_lengths(xp, X)
+        lengths = self._lengths[rows.start]
         count = int(X.shape[0])
         c = rows.c if not isinstance(rows.c, float) else xp.full_like(z, rows.c)
         if float(xp.min(c)) < 0.0:
             bad = int(xp.argmin(c))
             raise BadRow("weights", rows.start + bad, f"must not be negative; got {float(xp.min(c)):g}")
-        # What rounding may have moved z by: no product is larger than that of the largest entries. In whatever units.
-        reach = gamma(X.shape[1] + 4) * float(largest @ np.abs(self.alpha * x[self.features])) * (1.0 + 2.0**-20)
+        # What rounding may have moved products by, of all rows together: the length of ``|X| |w|`` is below.
+        reach = gamma(X.shape[1] + 4) * float(lengths @ np.abs(self.alpha * x[self.features])) * (1.0 + 2.0**-20)
         spread = (1.0 + gamma(count)) * self._spread(rows, z, c, reach, x) * SLACK
         total = self._summed(c * term.value(z), spread, 2.0 * UNIT)
         if not math.isfinite(total.value):
@@ -280,14 +280,14 @@ class DeviceRows:
         return swept
 
     def _spread(self, rows: _Rows, z: Any, c: Any, reach: float, x: Vector) -> float:
-        """What rounding may have changed in the value, where it may have moved products of rows by `reach`."""
+        """What rounding may have changed in the value, where what it has moved products by has a length of `reach`."""
         xp = self.xp
         offset = abs(sum(number * x[i] for i, number in self.intercepts)) + abs(self.block.argument.constant.number)
         t = xp.abs(rows.t) if not isinstance(rows.t, float) else 1.0
         sizes = xp.abs(z) + t * offset + (abs(rows.d) if isinstance(rows.d, float) else xp.abs(rows.d))
-        radius = reach * t + 8.0 * UNIT * sizes
-        steep, sizes = self._steepness(z, radius)
-        return float(xp.sum(c * (radius * steep + 32.0 * UNIT * sizes)))
+        steep, added = self._steepness(z, reach * t + 8.0 * UNIT * sizes)
+        moved = reach * math.sqrt(float(xp.sum((c * t * steep) ** 2)))  # by Cauchy and Schwarz
+        return moved * (1.0 + 2.0**-20) + float(xp.sum(c * (8.0 * UNIT * sizes * steep + 32.0 * UNIT * added)))
 
     def _steepness(self, z: Any, radius: Any) -> tuple[Any, Any]:
         """Bounds of the derivative around z, and of what is added up in a value."""
@@ -435,9 +435,9 @@ def _constant(linear: Map) -> float | None:
     return 1.0 if repeated else None
 
 
-def _column_sizes(xp: Any, X: Any, order: float) -> Vector:
-    """Bounds of the lengths of columns, or of their largest entries."""
-    found = to_host(xp.linalg.vector_norm(X, axis=0, ord=order))
+def _column_lengths(xp: Any, X: Any) -> Vector:
+    """Bounds of the lengths of columns."""
+    found = to_host(xp.linalg.vector_norm(X, axis=0))
     return np.asarray(found * (1.0 + gamma(X.shape[0] + 4)) + TINY, dtype=np.float64)
 
 
