@@ -32,7 +32,9 @@ __all__ = ["DeviceRows"]
 Vector = NDArray[np.float64]
 
 _BLOCK = 1 << 22  # entries of X that a block has at the least: a device is idle while less is prepared
-_VECTORS, _ROOM = 14, 0.36  # temporaries as long as a block, and the share of X that they may take
+_VECTORS = 14  # temporaries as long as a block
+_ROOM, _ROOM_OF_SINGLE = 0.4, 0.29  # shares of X that they and the target may take; a share of half the size
+_LEAST_ROOM = 0.1  # however narrow X is
 _PRODUCT = 1 << 24  # entries of the rows that are weighted at once for a Hessian
 _SUM = 4096  # rows that are added up at once
 _FAR = 9.0  # deviations from a knot beyond which a term is its piece, to rounding
@@ -117,7 +119,8 @@ class DeviceRows:
         count, width = self.X.shape[0], self.X.shape[1]
         double = self.X.dtype == self.xp.float64
         share = _VECTORS / width if double else 2.0 * (_VECTORS / width + 1.0)  # a block in double precision as well
-        pieces, unit = math.ceil(share / (_ROOM * every)), _SUM * every
+        room = _ROOM - 1.0 / width if double else _ROOM_OF_SINGLE - 2.0 / width
+        pieces, unit = math.ceil(share / (max(room, _LEAST_ROOM) * every)), _SUM * every
         rows = max(math.ceil(count / pieces), min(count, every * _BLOCK // width))
         rows = math.ceil(rows / unit) * unit
         constant = self.block.argument.constant
@@ -215,6 +218,18 @@ class DeviceRows:
         here = to_host(z)
         return tuple(self.xp.asarray(part) for part in self.term.derivatives(here, np.full_like(here, s)))
 
+    def _curvature(self, rows: _Rows, z: Any, weights: Any, keep: Any) -> Vector:
+        """The Hessian of the terms but for rows that are kept; where all have one curvature, of a product ``X'X``."""
+        xp = self.xp
+        if self.term.knots or not isinstance(rows.c, float) or not isinstance(rows.t, float):
+            return self._gram(rows, None, weights * self.term.derivative(z, 2))
+        curvature = float(self.term.derivative(z[:1], 2)[0])
+        sides = xp.sum(rows.X, axis=0) if self.intercepts else 0.0
+        whole = rows.c * curvature * self._framed(xp.matmul(rows.X.T, rows.X), sides, float(rows.X.shape[0]))
+        if keep is None:
+            return whole
+        return whole - self._gram(rows, keep, xp.full(keep.shape, rows.c * curvature, dtype=z.dtype, device=z.device))
+
     def _gram(self, rows: _Rows, index: Any, weights: Any) -> Vector:
         """``A' D A`` in all variables, of some rows."""
         xp, width = self.xp, rows.X.shape[1]
@@ -231,11 +246,15 @@ class DeviceRows:
             inner = inner + xp.matmul(scaled.T, X)
             if self.intercepts:
                 sides = sides + xp.sum(scaled, axis=0)
+        return self._framed(inner, sides, float(xp.sum(weights)) if self.intercepts else 0.0)
+
+    def _framed(self, inner: Any, sides: Any, corner: float) -> Vector:
+        """``A' D A`` in all variables, from that of the features, and from its products with a constant one."""
         inner = to_host(inner).astype(np.float64)
         out = np.zeros((self.size, self.size))
         out[self.features, self.features] = self.alpha**2 * inner
         if self.intercepts:
-            sides, corner = to_host(sides).astype(np.float64), float(xp.sum(weights))
+            sides = to_host(sides).astype(np.float64)
             for i, number in self.intercepts:
                 out[i, self.features] += self.alpha * number * sides
                 out[self.features, i] += self.alpha * number * sides
@@ -274,7 +293,7 @@ class DeviceRows:
         lines = self._lines(wide, z, weights, lengths)
         swept = Swept(total, lines)
         if request.curved and term.degree > 1:
-            swept.hessian = self._gram(wide, None, weights * term.derivative(z, 2))
+            swept.hessian = self._curvature(wide, z, weights, keep)
         if part is not None:
             swept.kept.append(part)
         return swept
