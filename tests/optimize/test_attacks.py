@@ -315,3 +315,32 @@ def test_steps_beside_norms_are_refused_in_a_sentence(name):
     w = vo.Variable(3)
     with pytest.raises(ValueError, match=r"not known to be convex|norms"):
         vo.minimize(vo.sum(vo.step(w - 0.5)) + vo.norm2(w - 1.0), method=name)
+
+
+def test_norms_of_single_entries_are_proved_as_the_absolute_values_they_are():
+    """Their subgradients are those of rows: taken for those of norms, they prove nothing."""
+    w = vo.Variable(3)
+    f = vo.sum(vo.huber(w + np.array([2.1, 1.4, -1.6]), 2.7)) + vo.norm2(w + np.array([0.2, 0.7, -1.4]), groups=1)
+    f = f + vo.sum(vo.squared_hinge(np.array([[0.0, 0.0, 0.0], [-0.2, -1.3, 0.1], [-0.5, 0.6, 1.4]]) @ w))
+    same = vo.sum(vo.huber(w + np.array([2.1, 1.4, -1.6]), 2.7)) + vo.norm1(w + np.array([0.2, 0.7, -1.4]))
+    same = same + vo.sum(vo.squared_hinge(np.array([[0.0, 0.0, 0.0], [-0.2, -1.3, 0.1], [-0.5, 0.6, 1.4]]) @ w))
+    r, s = vo.minimize(f), vo.minimize(same)
+    assert r.status is s.status is Status.OPTIMAL
+    assert r.fun == pytest.approx(s.fun, rel=1e-12)
+
+
+def test_a_norm_that_a_row_of_zeros_keeps_from_zero_is_proved():
+    """What the method tells of it proves nothing, and what its point tells does."""
+    A = np.array([[0.0, 0.0, 0.0], [0.0, -1.0, 1.0], [0.0, -2.0, 0.0], [-2.0, 0.0, -1.0]])
+    d = np.array([-0.882434027348981, -0.09984704101241113, -1.0184084642123983, -0.11196867230095794])
+    r = vo.minimize(0.59 * vo.norm2(A @ vo.Variable(3) + d))
+    assert r.status is Status.OPTIMAL
+    assert r.fun == pytest.approx(-0.59 * d[0], rel=1e-12)
+
+
+def test_parts_at_zero_whose_own_numbers_cancel_are_closed():
+    w, b = vo.Variable(1), vo.Variable()
+    f = 5.27 * vo.sum(vo.pinball(w + b, 0.94)) + 3.02 * vo.sum(vo.huber(-1.0 * w, 0.47)) + vo.sum(vo.hinge(w + 1.0))
+    r = vo.minimize(f + 0.0039 * vo.sum_squares(w) + vo.sum(vo.pinball(w, 0.14)))
+    assert r.status is Status.OPTIMAL
+    assert abs(r.fun) <= 1e-15

@@ -133,9 +133,13 @@ def _exact(objective: Objective, x: Vector, value: float, bracket: _Bracket) -> 
 
 
 def _sizes(problem: Composite, x: Vector) -> float:
-    """The sizes of the parts at x, added up."""
-    rows = (abs(r.total(z)) for r, z in zip(problem.rows, problem.positions(x), strict=True))
-    return float(np.abs(problem.gradient_at_zero) @ np.abs(x)) + sum(rows)
+    """The sizes of the parts at x, added up, and of what cancels in each, as in ``1 - z`` where that is zero."""
+    total = float(np.abs(problem.gradient_at_zero) @ np.abs(x))
+    for r, z in zip(problem.rows, problem.positions(x), strict=True):
+        low, high = r.term.subdifferential(z)
+        inside = np.maximum(np.abs(low), np.abs(high)) * np.abs(z)
+        total += abs(r.total(z)) + float(np.abs(r.weights) @ np.where(np.isfinite(inside), inside, 0.0))
+    return total
 
 
 def _is_steep(problem: Composite) -> bool:
