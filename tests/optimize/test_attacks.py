@@ -344,3 +344,24 @@ def test_parts_at_zero_whose_own_numbers_cancel_are_closed():
     r = vo.minimize(f + 0.0039 * vo.sum_squares(w) + vo.sum(vo.pinball(w, 0.14)))
     assert r.status is Status.OPTIMAL
     assert abs(r.fun) <= 1e-15
+
+
+@pytest.mark.parametrize(("share", "falls"), [(0.999, False), (1.001, True)])
+@pytest.mark.parametrize("seed", range(4))
+def test_norms_bear_a_slope_up_to_their_own(seed, share, falls):
+    """``|A w + d| - share v'A w`` with v of length one falls for ever just if the share is above one.
+
+    But for the rounding of v'A, five numbers of which three are free: what is bounded rests on an assumption.
+    """
+    rng = np.random.default_rng(seed)
+    A, d, v, w = rng.standard_normal((3, 5)), rng.standard_normal(3), rng.standard_normal(3), vo.Variable(5)
+    r = vo.minimize(vo.norm2(A @ w + d) - share * ((A.T @ (v / np.linalg.norm(v))) @ w))
+    assert r.status is (Status.UNBOUNDED if falls else Status.ASSUMED)
+    assert np.isfinite(r.lower) != falls
+
+
+def test_steep_norms_do_not_hide_the_directions_that_they_do_not_see():
+    A, w = np.array([[1.0, 0.01, 0.0, 1.0], [0.0, 0.01, -2.0, 0.0], [0.0, 0.01, -2.0, 0.0]]), vo.Variable(4)
+    steep = 1e7 * vo.norm2(A @ w + np.array([-0.0008, 0.0007, -0.0006]))
+    assert vo.minimize(steep + np.array([5.4e-11, 1.7e-11, -1.2e-10, -7.3e-11]) @ w).status is Status.UNBOUNDED
+    assert vo.minimize(steep).fun == pytest.approx(1e7 * 0.0013 / np.sqrt(2.0), rel=1e-9)
