@@ -365,3 +365,11 @@ def test_steep_norms_do_not_hide_the_directions_that_they_do_not_see():
     steep = 1e7 * vo.norm2(A @ w + np.array([-0.0008, 0.0007, -0.0006]))
     assert vo.minimize(steep + np.array([5.4e-11, 1.7e-11, -1.2e-10, -7.3e-11]) @ w).status is Status.UNBOUNDED
     assert vo.minimize(steep).fun == pytest.approx(1e7 * 0.0013 / np.sqrt(2.0), rel=1e-9)
+
+
+def test_a_form_that_rounding_makes_curve_down_is_unbounded_where_a_slope_goes_with_it():
+    """An outer product in double precision has eigenvalues of about 1e-17 on either side of zero."""
+    row, w = np.array([0.3, 0.3, -1.1, 2.0]), vo.Variable(4)
+    Q = np.outer(row, row)
+    assert vo.minimize(1e-3 * vo.quad_form(w, Q) + np.array([-2e7, -1e7, 0.0, 0.0]) @ w).status is Status.UNBOUNDED
+    assert vo.minimize(vo.quad_form(w, Q) + vo.sum_squares(w - 1.0)).status is Status.ASSUMED

@@ -142,8 +142,9 @@ def _direction(rays: _Rays) -> Vector | None:
     for d in _proposed(rays):
         for held in (curved, np.ones_like(curved)):  # at rest exactly, where they about are: what curves, or every row
             exact = _at_rest(rays, d, held)
-            if exact is not None and _falls(rays, exact):
-                return np.array([float(v) for v in exact])
+            for way in () if exact is None else (exact, [-v for v in exact]):  # it may have been moved far
+                if _falls(rays, way):
+                    return np.array([float(v) for v in way])
     return None
 
 

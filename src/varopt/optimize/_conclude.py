@@ -16,6 +16,7 @@ from varopt.certificates import (
     DualGap,
     NoCertificate,
     Verifier,
+    curves_down,
     falls_along,
     falls_for_ever,
     floor,
@@ -179,5 +180,13 @@ def _status(objective: Objective, problem: Composite, state: State, bracket: _Br
         return Status.LOCAL
     # A lower bound that assumes nothing settles it.
     bounded = math.isfinite(bracket.lower) and not bracket.assumption
-    falls = not bounded and (falls_along(objective, state.x) or falls_for_ever(objective, _MORE_ENTRIES) is not None)
-    return Status.UNBOUNDED if falls else Status.GAP_OPEN
+    return Status.UNBOUNDED if not bounded and _falls(objective, state.x) else Status.GAP_OPEN
+
+
+def _falls(objective: Objective, x: Vector) -> bool:
+    """Whether it falls for ever, far along x or where a quadratic form that was taken for convex curves down."""
+    return (
+        falls_along(objective, x)
+        or falls_for_ever(objective, _MORE_ENTRIES) is not None
+        or (bool(objective.assumption) and curves_down(objective) is not None)
+    )
