@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from benchmarks._registry import Config, Row, benchmark
-from benchmarks.fresh import _bbob, _ranks
+from benchmarks.fresh import _bbob, _noisy, _ranks
 from benchmarks.fresh._kept import gathered
 
 FIRST_INSTANCE = 501  # of BBOB, and seeds of shifts and splits: nothing before saw them
@@ -66,3 +66,18 @@ def smooth_functions(config: Config) -> Iterator[Row]:
         words = ", ".join(f"{s} {solved}/{count} {spent:.0f}" for s, (solved, spent) in told.items())
         yield Row(f"BBOB f{function}, d = {d}: {words}", "varopt", "expected evaluations / the better rival's",
                   told["varopt"][1] / best, config.pick(1.0, np.inf))  # fmt: skip
+
+
+@benchmark
+def noisy_functions(config: Config) -> Iterator[Row]:
+    """Targets that recommended points reach on BBOB with noise, d = 5, 5,000 evaluations, beside pycma's NoiseHandler."""
+    if missing := list(_absent("ioh", "cma")):
+        yield from missing
+        return
+    few = [(solver, 1, noise, FIRST_INSTANCE) for noise in _noisy.NOISES for solver in _noisy.SOLVERS]
+    done = gathered(_noisy.run, config.pick(list(_noisy.jobs(seeds(10))), few), _minutes())
+    for noise in _noisy.NOISES:
+        runs, (ours, theirs) = (found := _noisy.reached(done, noise))[0], found[1].values()
+        name = f"BBOB times exp({noise:g} z), {runs} runs: {ours} targets, NoiseHandler {theirs}"
+        target = config.pick(1.0, np.inf)
+        yield Row(name, "varopt", "pycma's targets reached / ours", theirs / max(ours, 1), target)
