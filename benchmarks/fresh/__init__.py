@@ -70,7 +70,7 @@ def smooth_functions(config: Config) -> Iterator[Row]:
 
 @benchmark
 def noisy_functions(config: Config) -> Iterator[Row]:
-    """Targets that recommended points reach on BBOB with noise, d = 5, 5,000 evaluations, beside pycma's NoiseHandler."""
+    """Targets that recommended points reach on BBOB with noise, 5,000 evaluations, beside pycma's NoiseHandler."""
     if missing := list(_absent("ioh", "cma")):
         yield from missing
         return

@@ -133,7 +133,8 @@ class Averaged:
 
     A single lucky value cannot win. The lowest of N noisy values lies about ``sqrt(2 log N)`` standard deviations too
     low, so averages are raised by that many standard errors, with the noise estimated from the latest repetitions: a
-    point has to repeat what it promised, and noise that falls with the values is noticed. Every generation re-evaluates the incumbent and the rival that promises most.
+    point has to repeat what it promised, and noise that falls with the values is noticed. Every generation re-evaluates
+    the incumbent and the rival that promises most.
 
     Whatever takes part in a choice is biased by it. So every second evaluation of a contender is held out: the choice
     never sees it, and its average is an unbiased estimate however the choice went.
