@@ -123,6 +123,23 @@ def test_small_budgets_use_a_process_and_beat_chance():
     assert vo.minimize(bowl, vo.Box(-5, 5, size=3), budget=40, seed=0).fun < 1e-2
 
 
+@pytest.mark.parametrize("d", [1, 2, 20])
+def test_the_first_points_are_around_the_middle(d):
+    """Of two points, the one nearer to the middle is on average nearer to an optimum that may be anywhere."""
+    layout = SpaceLayout(vo.Box(-5, 5, size=d))
+    points = ExpectedImprovement(layout, Coding(layout)).sample(np.random.default_rng(0), 4)
+    assert points[0] == pytest.approx(np.full(d, 0.5))
+    optima = np.random.default_rng(1).random((2000, d))
+    chance = np.random.default_rng(2).random((2000, 4, d))
+    ours, theirs = (
+        np.linalg.norm(p - optima[:, None], axis=2).min(axis=1).mean() for p in (np.tile(points, (2000, 1, 1)), chance)
+    )
+    assert ours < theirs
+    grid = SpaceLayout(vo.Integer(0, 2))
+    few = ExpectedImprovement(grid, Coding(grid)).sample(np.random.default_rng(0), 3)
+    assert len(np.unique(few, axis=0)) >= 2
+
+
 def test_what_fails_is_avoided_and_nothing_is_proposed_twice():
     def f(p):
         if p["c"] == "a":

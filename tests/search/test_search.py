@@ -338,3 +338,15 @@ def test_plot_draws_best_and_bound():
     assert len(axes[0].lines) == 2
     assert len(axes[1].lines) == 1
     plt.close(axes[0].figure)
+
+
+def test_the_best_of_a_noisy_search_follows_it_to_the_end():
+    """It stayed among the first ten points that were evaluated twice; noise that falls with the values is noticed."""
+    rng = np.random.default_rng(0)
+
+    def f(x):
+        return float(((x - 1.234) ** 2).sum() * np.exp(0.01 * rng.normal()))
+
+    r = vo.minimize(f, vo.Box(-5, 5, size=5), budget=2000, seed=0, noisy=True)
+    assert ((r.x - 1.234) ** 2).sum() < 1e-3
+    assert r.search.best.evaluations > 2

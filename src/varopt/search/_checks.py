@@ -46,7 +46,7 @@ class Measured(NamedTuple):
     def of(cls, y: Any, width: int = 1) -> Measured:
         """Whatever a function returned, as `width` numbers."""
         if width == 1:
-            return cls(*as_value(y))
+            return cls(y) if type(y) is float and math.isfinite(y) else cls(*as_value(y))
         if y is None or isinstance(y, BaseException):
             return cls(*as_value(y))
         numbers = [as_value(number) for number in _flat(y)]

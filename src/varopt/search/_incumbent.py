@@ -14,6 +14,7 @@ from varopt.certificates import student
 __all__ = ["Averaged", "Best", "Contender", "Lowest"]
 
 Array = NDArray[np.float64]
+REMEMBERED = 20  # repetitions: noise may shrink with the values, and that of the first points says nothing of the last
 
 
 @dataclass(frozen=True)
@@ -131,8 +132,9 @@ class Averaged:
     """The point with the lowest cautious average among a few contenders that are evaluated again and again.
 
     A single lucky value cannot win. The lowest of N noisy values lies about ``sqrt(2 log N)`` standard deviations too
-    low, so averages are raised by that many standard errors, with the noise estimated from all repetitions together: a
-    point has to repeat what it promised. Every generation re-evaluates the incumbent and the rival that promises most.
+    low, so averages are raised by that many standard errors, with the noise estimated from the latest repetitions: a
+    point has to repeat what it promised, and noise that falls with the values is noticed. Every generation re-evaluates
+    the incumbent and the rival that promises most.
 
     Whatever takes part in a choice is biased by it. So every second evaluation of a contender is held out: the choice
     never sees it, and its average is an unbiased estimate however the choice went.
@@ -148,7 +150,7 @@ class Averaged:
         self._points: dict[bytes, Contender] = {}
         self._seen = 0
         self._squares = 0.0  # of the deviations of repetitions from the averages of their points
-        self.freedom = 0  # how many repetitions the noise is estimated from
+        self.freedom = 0.0  # how many repetitions the noise is estimated from
 
     def see(self, row: Array, value: float) -> None:
         """Take note of an evaluation that did not fail."""
@@ -156,17 +158,18 @@ class Averaged:
         key = row.tobytes()
         known = self._points.get(key)
         if known is not None:
-            self._squares += known.see(value)
-            self.freedom += 1
+            kept = 1.0 - 1.0 / REMEMBERED
+            self._squares = kept * self._squares + known.see(value)
+            self.freedom = kept * self.freedom + 1.0
             return
         self._points[key] = Contender.of(row, value)
         if len(self._points) > self._limit:  # the least promising leaves
             noise = self.noise
-            del self._points[max(self._points, key=lambda k: self._cautious(self._points[k], noise))]
+            del self._points[max(self._points, key=lambda k: self._cautious(self._points[k], noise)[1:])]
 
     @property
     def noise(self) -> float:
-        """The standard deviation of one evaluation, from all repetitions; infinite before the first."""
+        """The standard deviation of one evaluation, from the latest repetitions; infinite before the first."""
         return math.sqrt(self._squares / self.freedom) if self.freedom else math.inf
 
     def _cautious(self, point: Contender, noise: float) -> tuple[bool, float, float]:

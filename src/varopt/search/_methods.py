@@ -45,6 +45,7 @@ __all__ = ["METHODS", "SearchPlan", "build"]
 Array = NDArray[np.float64]
 
 PROCESS_REALS, PROCESS_SEVERAL, PROCESS_MIXED = 60, 100, 150  # evaluations that a Gaussian process proposes
+PROCESS_EACH = 6  # and for each real: a quadratic model has as many unknowns as there are pairs of them
 FULL_COVARIANCE_UP_TO = 200  # columns; beyond, a generation of the full covariance costs more than most objectives
 SIGMA = 0.2  # of the width of the box; 0.3 gains on BBOB f5 and costs f7, f8 and f11 (`docs/benchmarks.md`)
 
@@ -152,7 +153,8 @@ def _length(plan: SearchPlan) -> int:
         return 0
     if layout.real.size < layout.columns:
         return min(budget, PROCESS_MIXED)
-    return min(budget, PROCESS_REALS if plan.objectives == 1 else PROCESS_SEVERAL)
+    least = PROCESS_REALS if plan.objectives == 1 else PROCESS_SEVERAL
+    return min(budget, max(least, PROCESS_EACH * layout.columns))
 
 
 def _modelled(base: str, plan: SearchPlan, population: int | None, batch: int, known: Known | None = None) -> Update:

@@ -206,7 +206,8 @@ def minimize_black_box(
     run = _Run(search, workers, total, began + limit, target, max_failures)
     try:
         for _ in run:
-            line.show(_line(search, total, began))
+            if line.shown:
+                line.show(_line(search, total, began))
             if callback is not None:
                 callback(search)
     except (KeyboardInterrupt, StopIteration):
@@ -214,7 +215,8 @@ def minimize_black_box(
     finally:
         workers.close()
         search.close()
-        line.end(_line(search, total, began))
+        if line.shown:
+            line.end(_line(search, total, began))
     return _conclude(search, run.status, time.monotonic() - began)
 
 
@@ -297,7 +299,7 @@ class _Run:
     def _spent(self) -> Status:
         """How a run that used up its budget ended."""
         search = self.search
-        if all(record.error is not None for record in search.records):
+        if len(search.errors) == search.evaluations:
             return Status.NO_VALUE
         best = search.best
         return Status.BUDGET if best is not None and best.violation == 0.0 else Status.NOT_FOUND
@@ -327,7 +329,7 @@ def _conclude(search: Search, status: Status, seconds: float) -> SearchResult:
         violation=0.0 if best is None else best.violation,
         certificate=search.bound, status=status, method=search.method, sigma=search._model.spread,
         nit=search.generation, time=seconds, history=history, slices={}, nfev=search.evaluations, search=search,
-        errors=tuple(record.error for record in search.records if record.error is not None)[-10:],
+        errors=tuple(search.errors[-10:]),
     )  # fmt: skip
 
 

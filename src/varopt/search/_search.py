@@ -467,6 +467,11 @@ class Search(Kept, Shown):
         self._unrecorded.clear()
         return self._records
 
+    @property
+    def errors(self) -> list[str]:
+        """What went wrong in the evaluations that failed, in the order in which they were told."""
+        return [record.error for record in self._records if record.error is not None]  # none failed of the unrecorded
+
     # Keeping -------------------------------------------------------------------------------------------------------
 
     def _meta(self) -> dict[str, str]:

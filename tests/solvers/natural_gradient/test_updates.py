@@ -322,6 +322,25 @@ def test_restarts_take_turns_and_grow(rng):
     assert sorted(set(populations)) != sorted({6 * 2**k for k in range(9)})  # small ones in between
 
 
+def test_a_few_different_values_are_no_plateau(rng):
+    """Of three values that were evaluated in place of six the lowest is there once, and nothing is flat."""
+
+    class HalfEvaluated(CMA):
+        def generation_of(self, values):
+            return values[:3]
+
+    model = Restarts(HalfEvaluated, np.full(2, 0.5), 0.2, 6)
+    for _ in range(8):
+        model.refresh(rng)
+        x = model.sample(rng, model.population)
+        model.tell(x, np.linalg.norm(x - 0.4, axis=1))
+    assert model.epoch == 1
+    for _ in range(3):
+        model.refresh(rng)
+        model.tell(model.sample(rng, model.population), np.zeros(6))
+    assert model.epoch == 2  # and this is
+
+
 def test_local_search_never_repeats_its_incumbent_and_stays_valid(rng):
     options = np.array([2] * 6 + [5] * 4 + [0] * 7)
     model = LocalSearch(options, [slice(10, 17)], None, None)

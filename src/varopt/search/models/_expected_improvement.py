@@ -4,7 +4,9 @@ J98: D. R. Jones, M. Schonlau and W. J. Welch, *Efficient global optimization of
 of Global Optimization 13, 1998. G10: D. Ginsbourger, R. Le Riche and L. Carraro, *Kriging is well-suited to parallelize
 optimization*, 2010: what is under way is believed to give what is predicted. K06: J. Knowles, *ParEGO: a hybrid
 algorithm with on-line landscape approximation for expensive multiobjective optimization problems*, IEEE Transactions on
-Evolutionary Computation 10(1), 2006: of several objectives every proposal descends another mixture.
+Evolutionary Computation 10(1), 2006: of several objectives every proposal descends another mixture. C20: M.-L. Cauwet
+et al., *Fully parallel hyperparameter search: reshaped space-filling*, ICML 2020: of a few points in many dimensions,
+those nearer to the middle are nearer to an optimum that may be anywhere.
 """
 
 from __future__ import annotations
@@ -34,6 +36,8 @@ NEARBY = 30  # points drawn around each of the best known
 LOOKED_AT = 4  # that are descended from
 HUGE = 1e150  # spreads beyond which only the order counts
 TRIES = 20  # times that points which are not allowed are drawn again
+FIRST = 10  # points before there is a model, at most, if fewer are proposed at once
+RECENTRED = 0.4  # of [C20]'s square of a spread, log(count) / dimensions, that of theirs in the box
 LATEST = 400  # evaluations that a process is fitted to, the best among them
 
 
@@ -60,7 +64,7 @@ class ExpectedImprovement(Update):
     ) -> None:  # fmt: skip
         self._layout, self._coding, self.population = layout, coding, batch
         self._discrete = layout.options > 0
-        self._first = max(4, min(2 * layout.columns, 20), batch)  # spread over the space before there is a model
+        self._first = max(4, min(2 * layout.columns, FIRST), batch)  # spread over the space before there is a model
         self._points = np.empty((0, layout.columns))
         self._objectives, self._rules = objectives, rules
         self._numbers = np.empty((0, objectives + constraints))
@@ -83,7 +87,8 @@ class ExpectedImprovement(Update):
 
     def _next(self, rng: np.random.Generator) -> Array:
         if self._design is None:
-            self._design = self._spread(rng, self._first)
+            self._design = _distinct(self._allowable(rng, self._recentred(rng, self._first)))
+            self._first = len(self._design)
         self._proposed += 1
         finite = self._numbers[np.isfinite(self._numbers).all(axis=1)]
         if self._proposed <= self._first or len(np.unique(finite, axis=0)) < 2:
@@ -96,7 +101,20 @@ class ExpectedImprovement(Update):
 
     def _spread(self, rng: np.random.Generator, count: int) -> Array:
         """Latent points all over the space that are allowed, as far as there are any."""
+        return self._allowable(rng, self._all_over(rng, count))
+
+    def _recentred(self, rng: np.random.Generator, count: int) -> Array:
+        """The middle of the space, and points around it, the closer the more coordinates there are [C20]."""
         points = self._all_over(rng, count)
+        numeric = ~self._discrete
+        if numeric.any():
+            reach = min(1.0, math.sqrt(RECENTRED * math.log(1.0 + count) / numeric.sum()))
+            points[0, numeric] = 0.5
+            points[:, numeric] = 0.5 + reach * (points[:, numeric] - 0.5)
+        return self._snap(points)
+
+    def _allowable(self, rng: np.random.Generator, points: Array) -> Array:
+        """The points, with those that are not allowed replaced."""
         if self._rules is None:
             return points
         for _ in range(TRIES):
@@ -263,6 +281,11 @@ class ExpectedImprovement(Update):
         numeric = ~self._discrete
         away = np.abs(self._points[best[1:]][:, numeric] - self._points[best[0]][numeric])
         return float(np.median(away.mean(axis=1))) if numeric.any() else 0.0
+
+
+def _distinct(points: Array) -> Array:
+    """The rows without those that repeat an earlier one, in their order."""
+    return points[np.sort(np.unique(points, axis=0, return_index=True)[1])]
 
 
 def _normal(values: Array) -> Array:

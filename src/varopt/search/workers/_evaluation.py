@@ -10,7 +10,6 @@ import contextlib
 import ctypes
 import faulthandler
 import functools
-import inspect
 import math
 import os
 import pickle
@@ -20,6 +19,7 @@ import time
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import GeneratorType
 from typing import Any, NamedTuple
 
 from varopt.search._checks import Measured
@@ -36,24 +36,14 @@ class Evaluated(NamedTuple):
 
     value: float
     error: str | None = None
-    began: float = math.nan  # seconds since 1970, by the worker's clock
-    seconds: float = math.nan
-    worker: str = ""
-    others: tuple[float, ...] = ()  # what was measured besides the value
-    reports: tuple[float, ...] = ()  # values on its way
-    stopped: bool = False  # early
+    course: Course = Course()  # how it went, as a journal keeps it, by the worker's clock
     abandoned: bool = False  # it goes on in a thread that nobody waits for
 
     @classmethod
-    def of(cls, measured: Measured, began: float, seconds: float, worker: str) -> Evaluated:
+    def of(cls, measured: Measured, began: float, seconds: float, worker: str, abandoned: bool = False) -> Evaluated:
         """What was measured, when and by whom."""
         value, error, others, reports, stopped = measured
-        return cls(value, error, began, seconds, worker, others, reports, stopped)
-
-    @property
-    def course(self) -> Course:
-        """How it went, as a journal keeps it."""
-        return Course(*self[2:8])
+        return cls(value, error, Course(began, seconds, worker, others, reports, stopped), abandoned)
 
 
 class Job(NamedTuple):
@@ -109,13 +99,13 @@ class Evaluation:
     def __call__(self, job: Job) -> Evaluated:
         began, clock = time.time(), time.perf_counter()
         measured, abandoned = (self._guarded(job), False) if self.timeout is None else self._within(job)
-        return Evaluated.of(measured, began, time.perf_counter() - clock, worker_name())._replace(abandoned=abandoned)
+        return Evaluated.of(measured, began, time.perf_counter() - clock, worker_name(), abandoned)
 
     def _guarded(self, job: Job) -> Measured:
         reports: list[float] = []
         try:
             found: Any = self.function(self.decode(job.row))
-            if inspect.isgenerator(found):
+            if isinstance(found, GeneratorType):
                 return self._followed(found, job.limits, reports)
             return Measured.of(found, self.width)
         except KeyboardInterrupt:
@@ -183,8 +173,8 @@ def _ask_to_stop(thread: threading.Thread) -> None:
 
 def worker_name() -> str:
     """Who evaluates: host and process, and the thread unless it is the first."""
-    thread = threading.current_thread()
-    return _process_name(os.getpid()) + ("" if thread is threading.main_thread() else f" {thread.name}")
+    thread, name = threading.current_thread(), _process_name(os.getpid())
+    return name if thread is threading.main_thread() else f"{name} {thread.name}"
 
 
 @functools.cache
@@ -204,7 +194,9 @@ class Packed:
             try:
                 function = pickle.loads(self.payload)
             except Exception as error:
-                return Evaluated(math.nan, f"the worker cannot load the function: {sentence(error)}", time.time(), 0.0)
+                return Evaluated(
+                    math.nan, f"the worker cannot load the function: {sentence(error)}", Course(time.time(), 0.0)
+                )
             _unpacked.clear()
             _unpacked[self.digest] = function
         return _unpacked[self.digest](job)

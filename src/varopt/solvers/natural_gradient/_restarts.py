@@ -103,7 +103,7 @@ class Restarts(Update):
         lowest = float(generation.min())
         self._recent.append(lowest)
         many = 2 * generation.size >= self._generation  # enough of it was evaluated to tell a plateau
-        flat = many and np.count_nonzero(generation == lowest) > generation.size // 4
+        flat = many and np.count_nonzero(generation == lowest) > max(1, generation.size // 4)
         self._flat = self._flat + 1 if flat else 0
         self._ended = self._why_end()
 
