@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import statistics
 import time
@@ -11,21 +12,23 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import minimize
 from scipy.special import ndtr
 
 import varopt as vo
 from benchmarks._measure import Timing
 from benchmarks._registry import Config, Row, benchmark
 from varopt.bounds import MovingBound, PointNoise
-from varopt.composite import composite
+from varopt.composite import Composite, composite
 from varopt.experiments import problems
 from varopt.model import as_objective
 from varopt.solvers import State
 
 Vector = NDArray[np.float64]
 
-MOST = 1.3  # of the plain arithmetic
+MOST = 1.2  # of the plain arithmetic
 ROUNDS = 9
+ITERATIONS = 50  # of L-BFGS at the first sigma: later the two part, by rounding, and where they end is another matter
 SIGMA = math.sqrt(1e-3)  # the first of the paper's, for support vector machines
 
 
@@ -45,7 +48,7 @@ def plain_lasso(X: Vector, y: Vector, penalty: float) -> Vector:
 
 
 def library_lasso(lasso: problems.Regression) -> Vector:
-    """The same by the library, from building the objective to where the printed rule stops; no bracket is proved."""
+    """The same by the library, from building the objective to where the printed rule stops and the bracket is known."""
     state = State(np.zeros(lasso.X.shape[1]))
     vo.solvers.DiagonalNewton().solve(composite(as_objective(lasso.objective())), state, 0.0, lambda _: None)
     return np.asarray(state.latest)
@@ -66,6 +69,26 @@ def plain_machine(machine: problems.KernelMachine, sigma: float) -> Callable[[Ve
         return float(beta @ outputs + sigma**2 * trace + C * (nu @ tail + spread @ density)), gradient
 
     return value_and_gradient
+
+
+def plain_descent(machine: problems.KernelMachine) -> Vector:
+    """SciPy's L-BFGS-B on it, for a number of iterations."""
+    options = {"maxiter": ITERATIONS, "maxcor": 10, "maxls": 100, "ftol": 0.0, "gtol": 0.0}
+    found = minimize(plain_machine(machine, SIGMA), machine.start, jac=True, method="L-BFGS-B", options=options)
+    return np.asarray(found.x)
+
+
+def library_descent(form: Composite, start: Vector) -> Vector:
+    """The same by the library, watched at every iteration as a time limit or a callback watches it."""
+    state = State(start)
+
+    def check(state: State) -> None:
+        if state.steps >= ITERATIONS:
+            raise StopIteration
+
+    with contextlib.suppress(StopIteration):
+        vo.solvers.LBFGS().solve(form, state, 0.0, check)
+    return np.asarray(state.latest)
 
 
 def _in_turns(ours: Callable[[], Any], plain: Callable[[], Any], rounds: int) -> tuple[Timing, Timing]:
@@ -109,17 +132,22 @@ def diagonal_newton(config: Config) -> Iterator[Row]:
 
 @benchmark
 def lbfgs(config: Config) -> Iterator[Row]:
-    """A value and a gradient of the machine of Figure 4: what L-BFGS itself takes is the same for both."""
+    """The machine of Figure 4: its value and gradient, and the first iterations with all that is around them.
+
+    That K is positive semidefinite is decided before, and the bracket proved after: neither is part of the descent.
+    """
     for n in config.pick((250, 1000, 2000), (60,)):
         machine = problems.kernel_machine(np.random.default_rng(0), n)
         form = composite(as_objective(machine.objective()))
         bound = partial(MovingBound(form, PointNoise.of(form, 1.0)).value_and_gradient, sigma=SIGMA)
         points = [machine.start * (1.0 + 1e-6 * k) for k in range(20)]
         plainly = plain_machine(machine, SIGMA)
-        ours, plain = _in_turns(
-            partial(_at_all, bound, points), partial(_at_all, plainly, points), config.pick(ROUNDS, 1)
-        )
+        rounds = config.pick(ROUNDS, 1)
+        ours, plain = _in_turns(partial(_at_all, bound, points), partial(_at_all, plainly, points), rounds)
         same = math.isclose(bound(points[0])[0], plainly(points[0])[0], rel_tol=1e-11)
-        # On fewer rows calls cost as much as numbers, and L-BFGS-B itself several times as much as both.
-        yield _row(f"machine, N = {n}, 20 gradients", "lbfgs", ours, plain, MOST if n >= 2000 else math.inf,
+        yield _row(f"machine, N = {n}, 20 gradients", "lbfgs", ours, plain, MOST,
                    status="ok" if same else "the two differ")  # fmt: skip
+        ours, plain = _in_turns(partial(library_descent, form, machine.start), partial(plain_descent, machine), rounds)
+        ends = [plainly(x)[0] for x in (library_descent(form, machine.start), plain_descent(machine))]
+        yield _row(f"machine, N = {n}, {ITERATIONS} iterations", "lbfgs", ours, plain, MOST, objective=ends[0],
+                   status="ok" if math.isclose(*ends, rel_tol=1e-2) else "the two end at different values")  # fmt: skip

@@ -1,5 +1,7 @@
 """Free energy with the user's beta: in searches of polynomials, and of black boxes over choices."""
 
+import itertools
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -120,6 +122,15 @@ def test_at_a_fixed_beta_the_distribution_is_that_of_the_free_energy(rng):
     assert_allclose(average, expected / expected.sum(axis=1, keepdims=True), atol=0.03)
 
 
-def test_one_column_alone_keeps_moving():
-    r = vo.minimize(3.0 * vo.sum(vo.Binary(1)), method="berny")
-    assert r.fun == 0.0
+DESCENTS = ["free-energy", "mean-field", "projected-gradient", "natural-gradient", "sampled-natural-gradient"]
+
+
+@pytest.mark.parametrize("method", [*DESCENTS, "berny", "pbil", "umda"])
+def test_a_named_method_runs_however_few_the_bits(method):
+    for n in (1, 2, 4):
+        Q = np.random.default_rng(n).normal(size=(n, n))
+        r = vo.minimize(vo.quad_form(vo.Binary(n), Q), method=method, seed=0)
+        points = np.array(list(itertools.product((0.0, 1.0), repeat=n)))
+        assert r.method.split(" -> ")[0] == method
+        assert r.status is vo.Status.PROVED
+        assert_allclose(r.fun, np.einsum("ki,ij,kj->k", points, Q, points).min(), atol=1e-12)

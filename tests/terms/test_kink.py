@@ -3,7 +3,7 @@
 import mpmath
 import numpy as np
 import pytest
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 
 from varopt import terms
 
@@ -31,10 +31,13 @@ def test_both_ways_agree_with_fifty_digits(term, rng):
         exact = [left * mpmath.ncdf(-v) + right * mpmath.ncdf(v) for v in u]
     size = np.array([float(abs(left) * mpmath.ncdf(-v) + abs(right) * mpmath.ncdf(v)) for v in u])
     assert np.all(np.abs(first - np.array(exact, dtype=float)) <= digits * size + 1e-300)
-    value, again = term.value_and_slope(mean, sigma)
-    assert_array_equal(again, first)
+    weighted = term.slope_and_curvature(mean, sigma, 3.0)
+    assert_allclose(weighted, [3.0 * first, 3.0 * second], rtol=1e-15)
     parts = np.abs(term.value(knot)) + np.abs(mean - knot) * size + sigma**2 * np.abs(second)
-    assert np.all(np.abs(value - term.expectation(mean, sigma)) <= digits * parts + 1e-300)
+    weights = rng.uniform(0.0, 2.0, mean.size)
+    value, gradient = term.weighted_sum(sigma, weights)(mean)
+    assert abs(value - weights @ term.expectation(mean, sigma)) <= weights @ (4.0 * digits * parts)
+    assert np.all(np.abs(gradient - weights * general) <= digits * (weights * size) + 1e-300)
 
 
 @pytest.mark.parametrize("term", LINES.values(), ids=LINES)
@@ -56,3 +59,17 @@ def test_what_is_not_two_lines_or_does_not_move_goes_the_general_way():
     with pytest.raises(ValueError, match="sigma must be >= 0"):
         terms.abs_().slope_and_curvature(np.array([1.0]), -1.0)
     assert np.shape(terms.abs_().slope_and_curvature(0.0, 1.0)[0]) == ()
+
+
+@pytest.mark.parametrize("term", [terms.hinge(), terms.pinball(0.3), terms.huber(1.0), terms.step()], ids=repr)
+@pytest.mark.parametrize("sigma", [0.5, np.array([0.0, 0.1, 2.0, 1e-310]), 0.0])
+def test_a_weighted_sum_is_that_of_the_general_formulas_wherever_the_rows_are(term, sigma):
+    weights = np.array([1.0, 0.0, 2.5, 1.0])
+    total = term.weighted_sum(sigma, weights)
+    for mean in np.array([[0.3, -2.0, 1.0, 5.0], [1e200, -1e3, 0.0, 1e300], [-1e300, 1.0, 1.0, 1.0]]):
+        with np.errstate(all="ignore"):
+            value, gradient = total(mean)
+            first = term.derivatives(mean, sigma)[1]
+            assert_allclose(value, weights @ term.expectation(mean, sigma), rtol=1e-14)
+            assert_allclose(gradient, weights * first, rtol=1e-14, atol=1e-300)
+            assert value == total(mean)[0]  # and nothing is left behind

@@ -8,7 +8,8 @@ expectations of the terms and two derivatives; what is asked for is computed onc
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -19,16 +20,19 @@ from numpy.typing import NDArray
 from varopt._linalg import add
 from varopt.bounds._bound import Bound, Form, Gradient, Verdict, check_form
 from varopt.bounds._expectations import Expectations
-from varopt.bounds._noise import BoundNoise, RowNoise
+from varopt.bounds._noise import BoundNoise, RowNoise, one_if_equal
 from varopt.composite import Composite, Congruence, Groups, Rows, SharedMatrix, as_dense, shared_matrix
-from varopt.model.maps import Selection
+from varopt.model.maps import Map, Selection
 from varopt.terms import group_norm
 
 __all__ = ["CompositeBound", "MovingBound", "SmoothedGroups", "SmoothedRows"]
 
 Vector = NDArray[np.float64]
+Product = Callable[[Any], Any]
 
 _NEGLIGIBLE = 1e-10  # share of the largest curvature of a row below which a Newton step does not feel a row's
+_FEW = 1 << 20  # entries of a matrix up to which threads and kept products are not worth asking for at every product
+_THIN = 4  # columns that may be made explicit
 _MOST_ROWS = 0.6  # share of the rows from which on a Gram matrix of all is cheaper than a copy of some
 
 
@@ -374,11 +378,20 @@ class MovingBound:
 
     def __init__(self, problem: Composite, noise: RowNoise) -> None:
         self._problem, self._noise = problem, noise
-        self._quadratic = problem.gradient_function()
+        self._gradient = problem.gradient_function()
         self._start = problem.structure(_quadratic_diagonal)
-        self._rows = [_MovingRows(r, length) for r, length in zip(problem.rows, noise.lengths, strict=True)]
+        shared = problem.structure(shared_matrix)
+        self._rows = [
+            _RowsWithQuadratic(r, length, shared) if shared and shared.block == b else _MovingRows(r, length)
+            for b, (r, length) in enumerate(zip(problem.rows, noise.lengths, strict=True))
+        ]
         self._diagonal = np.empty(problem.size)
-        self._shared = problem.structure(shared_matrix)
+        self._quadratic = problem.quadratic_and_gradient if shared is None else self._linear
+        self._sigma, self._excess = math.nan, 0.0
+
+    def _linear(self, mean: Vector) -> tuple[float, Vector]:
+        """What is left of a quadratic whose matrix goes with the rows."""
+        return self._problem.scalar + float(self._problem.vector.dot(mean)), self._problem.vector
 
     @property
     def always_curved(self) -> bool:
@@ -387,21 +400,20 @@ class MovingBound:
 
     def value_and_gradient(self, mean: Vector, sigma: float) -> tuple[float, Vector]:
         """E and its gradient in the mean."""
-        problem, shared = self._problem, self._shared
-        if shared is None:
-            value, gradient = problem.quadratic_and_gradient(mean)
-        else:
-            value, gradient = problem.scalar + float(problem.vector @ mean), problem.vector
-        value += self._noise.at(sigma).excess(problem)
-        for block, rows in enumerate(self._rows):
-            kernel = shared if shared is not None and shared.block == block else None
-            more, own = rows.value_and_gradient(mean, sigma, kernel)
+        if sigma != self._sigma:
+            self._sigma, self._excess = sigma, self._noise.at(sigma).excess(self._problem)
+            for rows in self._rows:
+                rows.smooth(sigma)
+        value, gradient = self._quadratic(mean)
+        value += self._excess
+        for rows in self._rows:
+            more, own = rows.value_and_gradient(mean)
             value, gradient = value + more, gradient + own
         return value, gradient if self._rows else np.array(gradient)
 
     def gradient_and_diagonal(self, mean: Vector, sigma: float) -> tuple[Vector, Vector]:
         """The gradient in the mean, and the diagonal of the Hessian."""
-        gradient, diagonal = self._quadratic(mean), self._start
+        gradient, diagonal = self._gradient(mean), self._start
         for rows in self._rows:
             first, second = rows.gradient_and_diagonal(mean, sigma)
             gradient = np.add(gradient, first, gradient)
@@ -415,6 +427,7 @@ class _MovingRows:
     def __init__(self, rows: Rows, length: Any) -> None:
         self._term, self._linear, self._weights, self._length = rows.term, rows.linear, rows.weights, length
         self._offset = rows.offset if rows.offset.any() else None
+        self._common = one_if_equal(rows.weights)
         self._out = np.empty(rows.count), np.empty(rows.count)
         self._direct = isinstance(rows.linear, Selection) and rows.linear.index is None  # the variables themselves
 
@@ -422,34 +435,51 @@ class _MovingRows:
         z = self._linear.apply(mean)
         return z if self._offset is None else z + self._offset
 
-    def value_and_gradient(self, mean: Vector, sigma: float, shared: SharedMatrix | None) -> tuple[float, Any]:
-        if shared is not None:
-            return self._with_quadratic(mean, sigma, shared)
-        value, first = self._term.value_and_slope(self._locate(mean), sigma * self._length, self._out)
-        return float(self._weights @ value), self._linear.transpose_apply(self._weights * first)
+    def smooth(self, sigma: float) -> None:
+        """Set the sigma of the values and gradients to come."""
+        self._sum = self._term.weighted_sum(sigma * self._length, self._weights)
 
-    def _with_quadratic(self, mean: Vector, sigma: float, shared: SharedMatrix) -> tuple[float, Any]:
-        """With the quadratic: of ``weight b'Kb`` and of terms of ``K b + ...`` both gradients are products with K."""
-        own = mean[shared.part]
-        image = shared.matrix.apply(own)
-        z = sum((inner.apply(mean[part]) for part, inner in shared.others), image)
-        z = z if self._offset is None else z + self._offset
-        value, first = self._term.value_and_slope(z, sigma * self._length, self._out)
-        first = self._weights * first
-        gradient = np.zeros(mean.size)
-        gradient[shared.part] = shared.matrix.apply(2.0 * shared.weight * own + first)
-        for part, inner in shared.others:
-            gradient[part] = inner.transpose_apply(first)
-        return shared.weight * float(own @ image) + float(self._weights @ value), gradient
+    def value_and_gradient(self, mean: Vector) -> tuple[float, Any]:
+        value, first = self._sum(self._locate(mean))
+        return value, self._linear.transpose_apply(first)
 
     def gradient_and_diagonal(self, mean: Vector, sigma: float) -> tuple[Any, Any]:
-        slopes, curvatures = self._term.slope_and_curvature(self._locate(mean), sigma * self._length, self._out)
-        first, second = self._out
-        np.multiply(slopes, self._weights, first)
-        np.multiply(curvatures, self._weights, second)
+        z, s = self._locate(mean), sigma * self._length
+        first, second = self._term.slope_and_curvature(z, s, self._common, self._out)
         if self._direct:
             return first, second
         return self._linear.transpose_apply(first), self._linear.gram_diagonal(second)
+
+
+class _RowsWithQuadratic(_MovingRows):
+    """The same with the quadratic: of ``weight b'Kb`` and terms of ``K b + ...`` both gradients are products with K."""
+
+    def __init__(self, rows: Rows, length: Any, shared: SharedMatrix) -> None:
+        super().__init__(rows, length)
+        self._part, self._weight, kernel = shared.part, shared.weight, shared.matrix
+        self._times: Product = kernel.array.dot if kernel.array.size < _FEW else kernel.apply
+        self._others = [(part, *_products(inner)) for part, inner in shared.others]
+
+    def value_and_gradient(self, mean: Vector) -> tuple[float, Any]:
+        own = mean[self._part]
+        image = self._times(own)
+        z = image if self._offset is None else image + self._offset
+        for part, apply, _ in self._others:
+            z = z + apply(mean[part])
+        value, first = self._sum(z)
+        gradient = np.zeros(mean.size)
+        gradient[self._part] = self._times((2.0 * self._weight) * own + first)
+        for part, _, transpose_apply in self._others:
+            gradient[part] = transpose_apply(first)
+        return value + self._weight * float(own.dot(image)), gradient
+
+
+def _products(linear: Map) -> tuple[Product, Product]:
+    """With the map and with its transpose; a few columns, of an intercept say, as an array."""
+    if linear.shape[1] > _THIN:
+        return linear.apply, linear.transpose_apply
+    columns = np.asarray(linear.dense(), dtype=np.float64)
+    return columns.dot, columns.T.dot
 
 
 def _quadratic_diagonal(problem: Composite) -> Vector:

@@ -28,7 +28,7 @@ from varopt.bounds._layout import Component, Layout
 from varopt.composite import Composite, Groups, QuadraticForm, Rows, columns_of, squared_norms
 from varopt.model.maps import Map
 
-__all__ = ["BoundNoise", "FamilyNoise", "PointNoise", "RowNoise", "row_deviation"]
+__all__ = ["BoundNoise", "FamilyNoise", "PointNoise", "RowNoise", "one_if_equal", "row_deviation"]
 
 Vector = NDArray[np.float64]
 
@@ -98,7 +98,7 @@ class PointNoise(RowNoise):
     def of(cls, problem: Composite, sigma: float, factor: Any = 1.0) -> PointNoise:
         """The noise of a Gaussian over x, for a problem; `factor` is C, a number, a vector or a matrix."""
         factor = np.asarray(factor, dtype=np.float64)
-        lengths = [_one_if_equal(np.sqrt(r.linear.row_variance(factor))) for r in problem.rows]
+        lengths = [one_if_equal(np.sqrt(r.linear.row_variance(factor))) for r in problem.rows]
         return cls(sigma, lengths, (), _spread(problem, factor))
 
     def at(self, sigma: float) -> PointNoise:
@@ -110,9 +110,9 @@ class PointNoise(RowNoise):
         return 0.5 * (self.sigma * self.sigma) * self.spread
 
 
-def _one_if_equal(lengths: Vector) -> Any:
-    """A number where all rows have the same: then a deviation is a number too."""
-    return float(lengths[0]) if lengths.size and np.all(lengths == lengths[0]) else lengths
+def one_if_equal(rows: Vector) -> Any:
+    """A number where all rows have the same."""
+    return float(rows[0]) if rows.size and np.all(rows == rows[0]) else rows
 
 
 def _spread(problem: Composite, factor: Vector) -> float:

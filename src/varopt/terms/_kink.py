@@ -12,6 +12,7 @@ written so that each keeps its digits: E' lies between the two slopes, and is on
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from scipy.special import erf, erfc
 if TYPE_CHECKING:
     from varopt.terms._piecewise import PiecewisePolynomial
 
-__all__ = ["Kink", "kink_derivatives", "kink_expectation", "kink_of"]
+__all__ = ["Kink", "kink_derivatives", "kink_of", "weighted_sum"]
 
 Vector = NDArray[np.float64]
 Kink = tuple[float, float, float]  # knot, slope left and right of it
@@ -40,11 +41,12 @@ def kink_of(term: PiecewisePolynomial) -> Kink | None:
 
 
 def kink_derivatives(
-    kink: Kink, mean: Any, sigma: Any, out: tuple[Vector, Vector] | None = None
+    kink: Kink, mean: Any, sigma: Any, weight: float = 1.0, out: tuple[Vector, Vector] | None = None
 ) -> tuple[Vector, Vector] | None:
-    """First and second derivative of the expectation in the mean; None where the general formulas are to be used.
+    """First and second derivative of the expectation in the mean, times a weight.
 
-    With `out` they are written there, and warnings of overflow are the caller's.
+    None where the general formulas are to be used. With `out` they are written there, and warnings of overflow
+    are the caller's.
     """
     if type(mean) is not np.ndarray or mean.dtype != np.float64 or not 0 < mean.size <= _SHORT:
         return None
@@ -55,19 +57,50 @@ def kink_derivatives(
             return None
     elif not sigma > 0.0:
         return None
+    if weight != 1.0:
+        kink = kink[0], weight * kink[1], weight * kink[2]
     if out is not None:
         return _derivatives(kink, mean, sigma, *out)
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         return _derivatives(kink, mean, sigma, np.empty_like(mean), np.empty_like(mean))
 
 
-def kink_expectation(kink: Kink, at_knot: float, mean: Vector, sigma: Any, first: Vector, second: Vector) -> Vector:
-    """The expectation, from its derivatives: ``rho(t) + (mean - t) E' + s^2 E''``; it takes the array of the second."""
-    knot = kink[0]
-    value = np.multiply(np.multiply(second, sigma, second), sigma, second)
-    value += (mean - knot if knot else mean) * first
-    value += at_knot
-    return np.asarray(value)
+def weighted_sum(term: PiecewisePolynomial, sigma: Any, weights: Vector) -> Callable[[Vector], tuple[float, Vector]]:
+    """``sum_n w_n <rho(z_n)>`` and its gradient, as a function of the positions z."""
+
+    def general(z: Vector) -> tuple[float, Vector]:
+        value, first, _ = term.derivatives(z, sigma)
+        return float(weights @ value), weights * first
+
+    if term.kink is None or not np.min(sigma, initial=math.inf) > 0.0:
+        return general
+    short = _Sum(term.kink, float(term.value(np.asarray(term.knots[0]))), sigma, weights)
+
+    def checked(z: Vector) -> tuple[float, Vector]:
+        found = short(z)
+        return found if math.isfinite(found[0]) else general(z)  # zero times infinity, below the smallest sigmas
+
+    return checked
+
+
+class _Sum:
+    """That of a kink: what the deviations decide is computed once, and so are the arrays."""
+
+    def __init__(self, kink: Kink, at_knot: float, sigma: Any, weights: Vector) -> None:
+        knot, left, right = kink
+        self._kink, self._knot, self._weights = kink, knot, weights
+        self._constant = at_knot * float(weights.sum())
+        self._rate = 1.0 / (_ROOT_TWO * sigma)
+        self._density = weights * ((right - left) * _DENSITY * sigma)
+        self._distance, self._u, self._first = (np.empty(weights.shape) for _ in range(3))
+
+    def __call__(self, z: Vector) -> tuple[float, Vector]:
+        """Value and gradient: ``w (rho(t) + (z - t) E' + s^2 E'')`` and ``w E'``."""
+        distance, u, first = self._distance, self._u, self._first
+        np.multiply(np.subtract(z, self._knot, distance), self._rate, u)
+        np.multiply(_slopes(self._kink, u, first), self._weights, first)
+        np.exp(np.negative(np.square(u, u), u), u)
+        return self._constant + float(distance.dot(first) + self._density.dot(u)), first
 
 
 def _derivatives(kink: Kink, mean: Vector, sigma: Any, first: Vector, second: Vector) -> tuple[Vector, Vector]:
@@ -76,13 +109,19 @@ def _derivatives(kink: Kink, mean: Vector, sigma: Any, first: Vector, second: Ve
     u = np.divide(mean - knot if knot else mean, _ROOT_TWO * sigma, first)
     np.exp(np.negative(np.square(u, second), second), second)
     np.multiply(second, (right - left) * _DENSITY / sigma, second)
+    return _slopes(kink, u, first), second
+
+
+def _slopes(kink: Kink, u: Vector, out: Vector) -> Any:
+    """E' at u, which may be the array that it is written to."""
+    _, left, right = kink
     if left == -right:  # it passes through zero on the knot, and keeps its digits there
-        erf(u, first)
-        return first if right == 1.0 else np.multiply(first, right, first), second
+        erf(u, out)
+        return out if right == 1.0 else np.multiply(out, right, out)
     if left == 0.0:
-        return np.multiply(erfc(np.negative(u, first), first), 0.5 * right, first), second
+        return np.multiply(erfc(np.negative(u, out), out), 0.5 * right, out)
     if right == 0.0:
-        return np.multiply(erfc(u, first), 0.5 * left, first), second
+        return np.multiply(erfc(u, out), 0.5 * left, out)
     tail = 0.5 * (right - left) * erfc(np.abs(u))
-    np.copyto(first, np.where(u >= 0.0, right - tail, left + tail))
-    return first, second
+    np.copyto(out, np.where(u >= 0.0, right - tail, left + tail))
+    return out

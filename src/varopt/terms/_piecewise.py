@@ -20,7 +20,7 @@ from varopt._array import Array, as_float, constant, namespace, some
 from varopt._domains import as_finite
 from varopt.terms import _gaussian
 from varopt.terms._curvature import Curvature
-from varopt.terms._kink import Kink, kink_derivatives, kink_expectation, kink_of
+from varopt.terms._kink import Kink, kink_derivatives, kink_of, weighted_sum
 from varopt.terms._tails import MAX_ORDER
 from varopt.terms.polynomials import (
     Coefficient,
@@ -396,27 +396,25 @@ class PiecewisePolynomial:
     # -- Under a Gaussian: see _gaussian ------------------------------------------------------------------------------
 
     def slope_and_curvature(
-        self, mean: Array, sigma: Array, out: tuple[Array, Array] | None = None
+        self, mean: Array, sigma: Array, weights: Array = 1.0, out: tuple[Array, Array] | None = None
     ) -> tuple[Array, Array]:
-        """First and second derivative of the expectation in the mean, where the expectation itself is of no use.
+        """First and second derivative of the expectation in the mean, weighted, where it itself is of no use.
 
         They may be written to `out`, where that saves time.
         """
-        short = None if self.kink is None else kink_derivatives(self.kink, mean, sigma, out)
+        number = isinstance(weights, float)
+        short = None if self.kink is None else kink_derivatives(self.kink, mean, sigma, weights if number else 1.0, out)
+        if short is not None and number:
+            return short
         first, second = _gaussian.expectations(self, mean, sigma, (1, 2)) if short is None else short
-        return first, second
+        return weights * first, weights * second
 
-    def value_and_slope(self, mean: Array, sigma: Array, out: tuple[Array, Array] | None = None) -> tuple[Array, Array]:
-        """The expectation and its first derivative in the mean, which may be written to `out`."""
-        short = None if self.kink is None else kink_derivatives(self.kink, mean, sigma, out)
-        if short is None or self.kink is None:
-            return self.derivatives(mean, sigma)[:2]
-        return kink_expectation(self.kink, self._at_kink, mean, sigma, *short), short[0]
+    def weighted_sum(self, sigma: Array, weights: Array) -> Callable[[Array], tuple[float, Array]]:
+        """The weighted sum of the expectations at these sigmas, as a function of the means: its value and gradient.
 
-    @cached_property
-    def _at_kink(self) -> float:
-        """The value at the first knot."""
-        return float(np.asarray(self.value(np.asarray(self.knots[0]))))
+        For many calls, each of which may write over the gradient that the last returned; warnings are the caller's.
+        """
+        return weighted_sum(self, sigma, weights)
 
     def derivatives(self, mean: Array, sigma: Array) -> tuple[Array, Array, Array]:
         r"""Expectation under :math:`z \sim N(mean, sigma^2)`, and its first and second derivative in the mean.

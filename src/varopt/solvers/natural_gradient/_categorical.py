@@ -53,7 +53,7 @@ class CategoricalUpdate(FamilyUpdate):
         self.beta, self._told, self._unit = beta, 0, 1.0
         self._options = np.asarray(options)
         self._exists = np.arange(self._options.max()) < self._options[:, None]  # (c, K): rows padded with nothing
-        margin = min(margin, 0.5)  # of one column alone: more would leave nothing to move
+        margin = min(margin, 0.4)  # of one column alone: half would leave nothing to move between two options
         self._least = np.where(self._exists, margin / (self._options - 1.0)[:, None], 0.0)
         self.theta = self._exists / self._options[:, None]
         self._family: OneHotCategorical | None = None  # of these probabilities, once it is asked for
