@@ -9,8 +9,10 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import math
+import multiprocessing
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -168,11 +170,19 @@ def layer_rows(config: Config, device: str) -> Iterator[Row]:
 
 @benchmark
 def layers(config: Config) -> Iterator[Row]:
-    """Forward and backward of the layers, PyTorch on the processor."""
+    """Forward and backward of the layers, PyTorch on the processor.
+
+    In a process of its own, as a user of PyTorch has it: the threads of JAX, which other rows load, are in its way.
+    """
     if row := absent("layers, forward and backward", "torch"):
         yield row
         return
-    yield from layer_rows(config, "cpu")
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        yield from pool.submit(_layer_rows, config).result()
+
+
+def _layer_rows(config: Config) -> list[Row]:
+    return list(layer_rows(config, "cpu"))
 
 
 @benchmark

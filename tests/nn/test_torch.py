@@ -1,6 +1,7 @@
 """The exact layers on PyTorch: derivatives of every order, transformations, precisions."""
 
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -219,3 +220,71 @@ def test_elementwise_broadcasts():
     result = nn.step(torch.zeros(3, 1), torch.ones(2))
     assert result.shape == (3, 2)
     assert set(ELEMENTWISE) < set(LAYERS)
+
+
+def top_two(rng, rows=6, dtype=torch.float64):
+    x = torch.tensor(rng.normal(size=(rows, 7)), dtype=dtype, requires_grad=True)
+    return x, nn.topk(x, 2, 0.5), torch.tensor(rng.normal(size=(rows, 7)), dtype=dtype)
+
+
+def test_what_a_top_k_keeps_is_used_once_and_by_nobody_else(rng):
+    several = [top_two(rng) for _ in range(4)]  # of one shape, alive at the same time
+    expected = []
+    for x, _, weights in several:
+        again = x.detach().clone().requires_grad_()
+        expected.append(torch.autograd.grad(nn.topk(again, 2, 0.5), again, weights, create_graph=True)[0].detach())
+    for (x, y, weights), gradient in zip(several, expected, strict=True):
+        for _ in range(2):  # the second time it is counted again
+            assert_allclose(torch.autograd.grad(y, x, weights, retain_graph=True)[0], gradient, rtol=1e-12, atol=1e-14)
+        y.backward(weights)
+        assert_allclose(x.grad, gradient, rtol=1e-12, atol=1e-14)
+
+
+def test_a_top_k_whose_input_changed_refuses_its_gradient(rng):
+    w = torch.ones(3, 5, dtype=torch.float64, requires_grad=True)
+    x = torch.tensor(rng.normal(size=(3, 5))) * w
+    y = nn.topk(x, 2, 1.0)
+    x.add_(1.0)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y[0, 0].backward()
+
+
+def test_memory_of_a_top_k_goes_between_modes_and_threads(rng):
+    x, y, weights = top_two(rng)
+    with torch.inference_mode():
+        inside = nn.topk(x, 2, 0.5).clone()
+    gradient = torch.autograd.grad(y, x, weights)[0]
+    with ThreadPoolExecutor(4) as pool:
+        every = list(pool.map(lambda _: torch.autograd.grad(nn.topk(x, 2, 0.5), x, weights)[0], range(24)))
+    for other in every:
+        assert_allclose(other, gradient, rtol=1e-13)
+    assert_allclose(inside.numpy(), y.detach().numpy(), rtol=1e-13)
+
+
+@pytest.mark.parametrize("rows", [300, 900])
+def test_many_rows_of_a_top_k_are_taken_in_blocks(rows, rng, monkeypatch):
+    x = torch.tensor(rng.normal(size=(rows, 7)), requires_grad=True)
+    weights = torch.tensor(rng.normal(size=(rows, 7)))
+    whole = nn.topk(x, 2, 0.5)
+    gradient = torch.autograd.grad(whole, x, weights)[0]
+    monkeypatch.setattr("varopt.nn._torch_topk._BLOCK", 7 * 20 * 8 * 40 * 200)  # so that there are two, or more
+    parts = nn.topk(x, 2, 0.5)
+    assert_allclose(parts.detach(), whole.detach(), rtol=1e-13)
+    assert_allclose(torch.autograd.grad(parts, x, weights)[0], gradient, rtol=1e-11, atol=1e-14)
+
+
+@pytest.mark.parametrize("n", [2, 5, 20, 60])
+def test_top_k_in_single_precision_keeps_five_digits_where_that_is_hardest(n, rng):
+    apart = rng.uniform(0.0, 12.0, size=(40, 1))
+    clusters = np.where(np.arange(n) < rng.integers(1, n, size=(40, 1)), apart, 0.0)
+    x = np.concatenate([np.zeros((1, n)), rng.normal(size=(20, n)), clusters])
+    weights = rng.normal(size=x.shape)
+    for k in {1, max(1, n // 4), n // 2}:
+        found = []
+        for dtype in (torch.float32, torch.float64):
+            at = torch.tensor(x, dtype=dtype, requires_grad=True)
+            y = nn.topk(at, k, 1.0)
+            y.backward(torch.tensor(weights, dtype=dtype))
+            found.append((y.detach().double().numpy(), at.grad.double().numpy()))
+        for single, double in zip(*found, strict=True):
+            assert_allclose(single, double, atol=1e-5, rtol=0.0)

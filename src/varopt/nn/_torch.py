@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,9 +10,13 @@ import torch
 
 from varopt._array import Array
 from varopt.nn import _library, _noise
+from varopt.nn._torch_topk import pushforward, selected
 from varopt.terms import PiecewisePolynomial
 
-__all__ = ["as_array", "chunked", "dtypes", "elementwise", "erfcx", "facts", "hold", "log_ndtr", "ndtr", "scan", "xp"]
+__all__ = [
+    "as_array", "chunked", "dtypes", "elementwise", "erfcx", "facts", "hold", "log_ndtr", "ndtr", "scan", "selected",
+    "xp",
+]  # fmt: skip
 
 name = "PyTorch"
 cumulative_sum = torch.cumsum
@@ -150,12 +152,6 @@ def chunked(function: Callable[..., Array], size: int, split: Array, *shared: Ar
     return torch.cat(parts)
 
 
-def _pushforward(function: Callable[..., Array], arguments: tuple[Array, ...], tangents: tuple[Array, ...]) -> Array:
-    """The derivative along tangents, as the transpose of the transpose: forward mode cannot be nested in itself."""
-    value, pullback = torch.func.vjp(function, *arguments)
-    return torch.func.vjp(pullback, torch.zeros_like(value))[1](tangents)[0]
-
-
 class _Recomputed(torch.autograd.Function):
     """A differentiable function of tensors that keeps nothing but them."""
 
@@ -180,7 +176,7 @@ class _Recomputed(torch.autograd.Function):
     def jvp(ctx: Any, _: None, *tangents: Any) -> Array:
         arguments = ctx.saved_tensors
         given = tuple(torch.zeros_like(a) if t is None else t for a, t in zip(arguments, tangents, strict=True))
-        return _pushforward(ctx.function, tuple(arguments), given)
+        return pushforward(ctx.function, tuple(arguments), given)
 
 
 def scan(step: Callable[[Array, Array], Array], start: Array, along: Array) -> Array:
@@ -189,152 +185,6 @@ def scan(step: Callable[[Array, Array], Array], start: Array, along: Array) -> A
     for item in along.unbind(0):
         states.append(step(states[-1], item))
     return torch.stack(states)
-
-
-def selected(function: Callable[..., Array], size: int, v: Array, ends: Array, grid: Array, k: int) -> Array:
-    """``function(v, ends, grid, k)``, in place and with a gradient written out where it is the last one.
-
-    A recursion of many small steps: through autograd it takes twice as long. Rows are taken in blocks, and the gradient
-    counts again: to keep what was counted takes fresh pages of memory, and longer.
-    """
-    if torch.compiler.is_compiling():
-        return function(v, ends, grid, k)
-    if v.device.type == "cpu":
-        size = min(size, _BLOCK // _Counts.bytes_of_row(k, grid, v))
-    size = -(-len(v) // max(1, -(-len(v) // max(1, size))))  # blocks of one size
-    pairs = zip(v.split(size), ends.split(size), strict=True)
-    parts = [_Selected.apply(function, k, e, grid, rows) for rows, e in pairs]
-    return torch.cat(parts) if len(parts) > 1 else parts[0]
-
-
-class _Selected(torch.autograd.Function):
-    """See `_order._selected`."""
-
-    @staticmethod
-    def forward(function: Any, k: int, ends: Array, grid: Array, v: Array) -> Array:
-        return _Counts(k, ends, grid, v).chances()
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        ctx.function, ctx.k = inputs[:2]
-        ctx.save_for_backward(*inputs[2:])
-        ctx.save_for_forward(*inputs[2:])
-
-    @staticmethod
-    def differentiable(ctx: Any) -> tuple[Callable[[Array], Array], Array]:
-        """The same through operations that can be differentiated."""
-        ends, grid, v = ctx.saved_tensors
-        return lambda v: ctx.function(v, ends, grid, ctx.k), v
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Array) -> Any:
-        nothing = (None,) * 4
-        if torch.is_grad_enabled():  # it will be differentiated again
-            function, v = _Selected.differentiable(ctx)
-            return (*nothing, torch.func.vjp(function, v)[1](gradient)[0])
-        return (*nothing, _Counts(ctx.k, *ctx.saved_tensors).pullback(gradient))
-
-    @staticmethod
-    def jvp(ctx: Any, *tangents: Any) -> Any:
-        function, v = _Selected.differentiable(ctx)
-        return _pushforward(function, (v,), (tangents[-1],))
-
-    @staticmethod
-    def vmap(info: Any, in_dims: Any, function: Any, k: int, ends: Array, grid: Array, v: Array) -> tuple[Array, int]:
-        rows = [
-            a.movedim(d, 0) if d is not None else a.expand(info.batch_size, *a.shape)
-            for a, d in ((ends, in_dims[2]), (v, in_dims[4]))
-        ]
-        ends, v = (a.reshape(-1, a.shape[-1]) for a in rows)
-        return _Selected.apply(function, k, ends, grid, v).reshape(info.batch_size, -1, v.shape[-1]), 0
-
-
-class _Counts:
-    """A block of rows, with the names of `_order._selected`: arrays (entries, ..., rows times nodes) in a `_room`."""
-
-    def __init__(self, k: int, ends: Array, grid: Array, v: Array) -> None:
-        self.k, self.shape = k, (v.shape[1], len(v), len(grid))
-        self.h = (ends[:, 1] - ends[:, 0]) / (len(grid) - 1.0)
-        n, m = v.shape[1], len(v) * len(grid)
-        # Of 2 n blocks the first n are for the entries before each, the others for those after it: one recursion runs
-        # from both ends. A block has the chances that 0 to k - 1 of them lie above, behind a zero.
-        parts = _room(v, *[(n, m)] * 4, *[(2 * n, 1, m)] * 2, *[(2 * n, k + 1, m)] * 2)
-        self.u, self.density, self.at, self.spare, above, self.weight, self.table, self.marked = parts
-        t = torch.addcmul(ends[:, :1], ends[:, 1:] - ends[:, :1], grid)
-        torch.sub(v.T[:, :, None], t, out=self.u.view(self.shape))
-        torch.mul(self.u, self.u, out=self.density).mul_(-0.5).exp_().mul_(1.0 / math.sqrt(2.0 * math.pi))
-        self.a = torch.special.ndtr(self.u, out=above[:n, 0])
-        above[n:, 0] = self.a
-        self.above = _ends(above)
-        self.table[:, 0] = 0.0
-        here, below = _ends(self.table[:, 1:]), _ends(self.table[:, :-1])
-        here[0][:, 0] = 1.0
-        here[0][:, 1:] = 0.0
-        for j in range(n - 1):
-            torch.lerp(here[j], below[j], self.above[j], out=here[j + 1])
-        self.counts = here
-        self._paired(self.table[:n], self.table[n:], self.at.zero_()).mul_(self.density)
-        self.total = self.at.sum(0)
-
-    @staticmethod
-    def bytes_of_row(k: int, grid: Array, v: Array) -> int:
-        """The room that a row takes."""
-        return int(v.shape[1]) * (4 * (k + 1) + 8) * len(grid) * int(v.element_size())
-
-    def _paired(self, before: Array, after: Array, result: Array) -> Array:
-        """Add to each entry the chance that k - 1 of those before and after it lie above."""
-        for m in range(1, self.k + 1):
-            result.addcmul_(before[:, m], after[:, self.k + 1 - m])
-        return result
-
-    def _integral(self, values: Array) -> Array:
-        return (values.view(self.shape).sum(-1) * self.h).T
-
-    def chances(self) -> Array:
-        """``int a_i (R + r_i) dt``."""
-        torch.add(self.at, self.total, out=self.spare)
-        return self._integral(self.spare.mul_(self.a))
-
-    def pullback(self, gradient: Array) -> Array:
-        """dP_i / dv_j = -int phi_i phi_j P(k - 1 of all but these two lie above) dt, and the sum over j is zero."""
-        n = len(self.u)
-        torch.mul(self.density, self.total, out=self.spare)
-        own = self._integral(self.spare.addcmul_(self.u.mul_(self.a), self.at, value=-1.0))
-        # The recursion once more with one entry left out, which carries its weight: none or one was left out so far.
-        for half in self.weight.split(n):
-            torch.mul(self.density.view(self.shape), gradient.T[:, :, None], out=half.view(self.shape))
-        self.marked[:, 0] = 0.0
-        here, below, carried = _ends(self.marked[:, 1:]), _ends(self.marked[:, :-1]), _ends(self.weight)
-        here[0].zero_()
-        for j in range(n - 1):
-            torch.lerp(here[j], below[j], self.above[j], out=here[j + 1])
-            here[j + 1].addcmul_(self.counts[j], carried[j])
-        changed = self._paired(self.table[:n], self.marked[n:], self.spare.zero_())
-        changed = self._paired(self.marked[:n], self.table[n:], changed)
-        return gradient * own - self._integral(changed.mul_(self.density))
-
-
-def _ends(table: Array) -> list[Array]:
-    """The first and the last block, the second and the last but one, and so on to the middle."""
-    count = len(table)
-    return [table[j : count - j : count - 1 - 2 * j] for j in range(count // 2)]
-
-
-_BLOCK = 2**25  # bytes: larger blocks are fewer calls, smaller ones stay in the cache
-_rooms = threading.local()
-
-
-def _room(like: Array, *shapes: tuple[int, ...]) -> list[Array]:
-    """Arrays without values, on a processor always the same ones: fresh pages of memory take longer than sums."""
-    sizes = [math.prod(shape) for shape in shapes]
-    own = vars(_rooms)  # of this thread
-    flat = own.get(like.dtype)
-    if type(like) is not torch.Tensor or like.device.type != "cpu" or sum(sizes) * like.element_size() > _BLOCK:
-        flat = like.new_empty(sum(sizes))
-    elif flat is None or len(flat) < sum(sizes):
-        with torch.inference_mode(False):  # what is made in that mode can be changed in it only
-            flat = own[like.dtype] = torch.empty(sum(sizes), dtype=like.dtype)
-    return [part.view(shape) for part, shape in zip(flat[: sum(sizes)].split(sizes), shapes, strict=True)]
 
 
 # -- For `smooth` -----------------------------------------------------------------------------------------------------
