@@ -22,10 +22,10 @@ test: $(VENV)/.installed-dev  ## lint, types, import direction, tests and doctes
 	$(RUN) -m pytest -n auto
 
 test-floors: $(FLOORS)/.installed  ## the tests with the oldest versions that pyproject.toml allows, in an environment of their own
-	$(FLOORS)/bin/python -m pytest $(ARGS)
+	$(FLOORS)/bin/python -m pytest -n auto $(ARGS)
 
 coverage: $(VENV)/.installed-dev  ## the tests, and which lines they run
-	$(RUN) -m pytest --cov --cov-report=term --cov-report=xml
+	$(RUN) -m pytest -n auto --cov --cov-report=term --cov-report=xml
 
 fuzz: $(VENV)/.installed-dev  ## random problems against exact arithmetic; BUDGET=300 seconds, SEED=0, WORKERS=1, ONLY=extreme for one part
 	$(RUN) -m fuzz $(if $(BUDGET),--seconds $(BUDGET)) $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only "$(ONLY)") $(if $(WORKERS),--workers $(WORKERS))
