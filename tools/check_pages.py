@@ -1,10 +1,10 @@
 """Open every page of the built documentation in a real browser, and report what a reader would trip over.
 
-``python tools/check_pages.py docs/_build/html``: each page is opened at the width of a desk and of a telephone, light and
-dark. Reported are messages of the console, files that did not load, parts that stick out of the page, and text that
-hardly differs from its background. Needs a Chromium, and nothing else: the browser is spoken to through a pipe.
+``python tools/check_pages.py docs/_build/html``: each page is opened at the width of a desk and of a telephone, light
+and dark. Reported are messages of the console, files that did not load or come from another host, parts that stick out
+of the page, and text that hardly differs from its background. It needs a Chromium, to which it speaks through a pipe.
 
-``--shots FOLDER`` also keeps a picture of each, ``--only quickstart`` looks at the pages whose name contains the word.
+``--shots FOLDER`` also keeps a picture of each, ``--only "^quick"`` looks at the pages whose name the pattern is in.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import argparse
 import base64
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -29,36 +30,7 @@ FLAGS = (
     "--disable-component-update", "--disable-sync", "--hide-scrollbars", "--remote-debugging-pipe", "about:blank",
 )  # fmt: skip
 
-# What is wider than the page and cannot be scrolled to within it; what is too pale to be read (WCAG's ratio, of 3 for
-# large letters; comments in code are nearest to it).
-FIND = """(() => {
-  const found = [], page = document.documentElement.clientWidth;
-  const name = (e) => e.tagName.toLowerCase() + (e.id ? "#" + e.id : "") + (e.classList.length ? "." + e.classList[0] : "");
-  const scrolled = (e) => { for (let p = e; p && p !== document.body; p = p.parentElement)
-    { const s = getComputedStyle(p); if (s.overflowX !== "visible" || s.position === "fixed") return true } return false };
-  if (document.documentElement.scrollWidth > page) found.push("the page is " + document.documentElement.scrollWidth + " wide");
-  for (const e of document.querySelectorAll("article *, .content *")) {
-    const r = e.getBoundingClientRect();
-    if (r.width && r.right > page + 1 && !scrolled(e)) { found.push(name(e) + " ends at " + Math.round(r.right)); break }
-  }
-  const numbers = (c) => (c.match(/[\\d.]+/g) || [0, 0, 0, 0]).map(Number);
-  const light = (c) => { const [r, g, b] = c.map((v) => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b };
-  const behind = (e) => { for (; e; e = e.parentElement) { const s = getComputedStyle(e), c = numbers(s.backgroundColor);
-    if (s.backgroundImage !== "none") return null; if (c.length < 4 || c[3] > 0.9) return c.slice(0, 3) } return [255, 255, 255] };
-  const pale = new Set(), walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-  for (let t; (t = walk.nextNode());) {
-    const e = t.parentElement;
-    if (!t.data.trim() || !e.checkVisibility({opacityProperty: true, visibilityProperty: true}) || e.closest("svg,script,style,noscript,math")) continue;
-    const r = e.getBoundingClientRect(); if (r.width < 2 || r.height < 2) continue;
-    const back = behind(e), text = numbers(getComputedStyle(e).color); if (!back || (text.length === 4 && text[3] < 0.1)) continue;
-    const [a, b] = [light(text.slice(0, 3)), light(back)], ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-    if (ratio < 3) pale.add(name(e) + " at " + ratio.toFixed(1) + ": " + t.data.trim().slice(0, 30));
-  }
-  for (const text of [...pale].slice(0, 3)) found.push("pale: " + text);
-  for (const i of document.images) if (i.checkVisibility() && i.complete && !i.naturalWidth) found.push("no picture: " + i.src);
-  return found;
-})()"""
+FIND = Path(__file__).with_suffix(".js").read_text("utf-8")
 
 
 class Browser:
@@ -169,14 +141,14 @@ def main() -> int:
     """Look at all pages; 1 where something is wrong with one."""
     options = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     options.add_argument("root", type=Path)
-    options.add_argument("--only", default="", metavar="WORD")
+    options.add_argument("--only", default="", metavar="PATTERN")
     options.add_argument("--shots", type=Path, metavar="FOLDER")
     asked = options.parse_args()
     program = next((path for name in NAMES if (path := shutil.which(name))), None)
     if program is None:
         sys.exit(f"No browser to look with: none of {', '.join(NAMES)} is installed.")
     root = asked.root.resolve()
-    pages = [path for path in sorted(root.rglob("*.html")) if asked.only in str(path.relative_to(root))]
+    pages = [path for path in sorted(root.rglob("*.html")) if re.search(asked.only, path.relative_to(root).as_posix())]
     if asked.shots:
         asked.shots.mkdir(parents=True, exist_ok=True)
     wrong = 0
