@@ -1,5 +1,6 @@
 """Paths, rules of choice, several targets: each against what it is made of, one by one."""
 
+import inspect
 from fractions import Fraction
 
 import numpy as np
@@ -96,6 +97,12 @@ def test_a_multi_task_lasso_wants_several_targets(tasks):
 # -- Paths -------------------------------------------------------------------------------------------------------------
 
 
+def their_path(X, y, number, **options):
+    """Scikit-learn's, of which releases differ in the name of the number of strengths."""
+    older = inspect.signature(theirs.enet_path).parameters["alphas"].default is None
+    return theirs.enet_path(X, y, **{"n_alphas" if older else "alphas": number}, **options)
+
+
 @pytest.mark.parametrize("ratio", [1.0, 0.3])
 @pytest.mark.parametrize("positive", [False, True])
 def test_path_is_that_of_scikit_learn(ratio, positive):
@@ -104,7 +111,7 @@ def test_path_is_that_of_scikit_learn(ratio, positive):
     alphas, coefs, gaps, steps = learn.ElasticNet.path(
         X, y, l1_ratio=ratio, alphas=30, positive=positive, return_n_iter=True
     )
-    grid, peer, _ = theirs.enet_path(X, y, l1_ratio=ratio, alphas=30, positive=positive, tol=1e-12, max_iter=100_000)
+    grid, peer, _ = their_path(X, y, 30, l1_ratio=ratio, positive=positive, tol=1e-12, max_iter=100_000)
     np.testing.assert_allclose(alphas, grid)
     np.testing.assert_allclose(coefs, peer, atol=1e-4 * np.abs(peer).max())
     assert len(steps) == gaps.size == 30
@@ -114,7 +121,7 @@ def test_path_is_that_of_scikit_learn(ratio, positive):
 def test_path_of_several_targets(tasks):
     X, Y, _ = tasks
     alphas, coefs, gaps = learn.Lasso.path(X, Y, l1_ratio=1.0, alphas=6)
-    peer = theirs.enet_path(X, Y, l1_ratio=1.0, alphas=6, tol=1e-10)
+    peer = their_path(X, Y, 6, l1_ratio=1.0, tol=1e-10)
     np.testing.assert_allclose(alphas, peer[0])
     np.testing.assert_allclose(coefs, peer[1], atol=1e-4)
     assert coefs.shape == (3, 4, 6)
