@@ -38,6 +38,12 @@ def shown_blocks(text):
     return re.findall(pattern, text, flags=re.MULTILINE | re.DOTALL)
 
 
+def prints(shown, printed):
+    """Whether a page shows what was printed, but for what differs between machines: digits that are proved, times."""
+    shown = re.sub(r"(?m)^(  method +).*$", r"\1...", re.sub(r"to \d+ digits", "to ... digits", shown))
+    return doctest.OutputChecker().check_output(shown, printed, LENIENT)
+
+
 def blocks(text, language):
     return re.findall(rf"^```{language}\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
 
@@ -58,7 +64,7 @@ def test_snippets_run_in_order_and_print_what_is_shown(page, tmp_path, monkeypat
                 pytest.skip(f"{page.name} needs {error.name}, which is not installed")
             raise
         printed = capsys.readouterr().out
-        assert not shown or doctest.OutputChecker().check_output(shown, printed, LENIENT), printed
+        assert not shown or prints(shown, printed), printed
 
 
 README_SNIPPETS = [(snippet, shown) for snippet, shown in shown_blocks(read("README.md")) if shown]
@@ -69,7 +75,7 @@ def test_readme_snippet_runs_alone_and_prints_what_is_shown(snippet, shown, tmp_
     monkeypatch.chdir(tmp_path)
     exec(compile(snippet, "README.md", "exec"), {"__name__": "snippet"})
     printed = capsys.readouterr().out
-    assert doctest.OutputChecker().check_output(shown, printed, LENIENT), printed
+    assert prints(shown, printed), printed
 
 
 def test_every_readme_snippet_shows_its_output():
