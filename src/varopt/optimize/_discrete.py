@@ -99,7 +99,7 @@ def minimize_energy(
     Returns
     -------
     Result
-        Its ``method`` tells what ran, in order: ``"elimination"``, or ``"free-energy -> semidefinite"``, and
+        Its ``method`` tells what ran, in order: ``"elimination"``, or ``"free-energy > semidefinite"``, and
         ``"branch-and-bound"`` after these.
     """
     if pool is not None and not (_is_number(pool) and pool == int(pool) and pool >= 1):
