@@ -102,6 +102,14 @@ class Verifier:
         with np.errstate(all="ignore"):
             return [r.dual for r in _with_dual(self._parts, self.x, dual, self._norms).rows]
 
+    def direct_lower(self) -> float:
+        """A lower bound without a linear system, where variables have rows of their own; else minus infinity."""
+        with np.errstate(all="ignore"):
+            try:
+                return _directly(self._parts, self.x, None, self._norms)
+            except NotEnclosed:
+                return -math.inf
+
     def bracket(self, dual: Sequence[Vector | None] | None = None, gap: float = math.inf) -> Verified:
         """A bracket of the optimum.
 

@@ -39,8 +39,10 @@ _DOUBTFUL = 1e-3  # relative gap without an assumption beyond which one that clo
 
 
 def conclude(
-    objective: Objective, problem: Composite, state: State, tol: float, status: Status | None, method: str
-) -> Result:
+    objective: Objective, problem: Composite, state: State, tol: float, status: Status | None, method: str, *,
+    proved: bool = True,
+) -> Result:  # fmt: skip
+    """The result of a run; without `proved` the bracket is what the method claims."""
     x = state.x
     if not math.isfinite(state.upper) and state.latest is not None and np.all(np.isfinite(state.latest)):
         x = state.latest
@@ -49,8 +51,8 @@ def conclude(
     if not np.array_equal(x, tidy) and (tidied := float(objective.at(tidy))) <= value:
         x, value = tidy, tidied
     x = x + 0.0  # no zero is negative
-    bracket = _bracket(objective, problem, state, x, value, tol)
-    is_open = bracket.assumption or not bracket.within(tol)
+    bracket = _bracket(objective, problem, state, x, value, tol) if proved else _claimed(problem, state, value)
+    is_open = proved and (bracket.assumption or not bracket.within(tol))
     if is_open and not state.falls and goes_on(state.ran) and is_small(problem):
         x, value, bracket = _exact(objective, x, value, bracket)
     lower, upper, assumption, proof, state.unit = bracket

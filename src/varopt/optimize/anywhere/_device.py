@@ -32,7 +32,7 @@ __all__ = ["DeviceRows"]
 Vector = NDArray[np.float64]
 
 _BLOCK = 1 << 22  # entries of X that a block has at the least: a device is idle while less is prepared
-_VECTORS, _ROOM = 14, 0.25  # temporaries as long as a block, and the share of X that they may take
+_VECTORS, _ROOM = 14, 0.36  # temporaries as long as a block, and the share of X that they may take
 _PRODUCT = 1 << 24  # entries of the rows that are weighted at once for a Hessian
 _SUM = 4096  # rows that are added up at once
 _FAR = 9.0  # deviations from a knot beyond which a term is its piece, to rounding
@@ -66,7 +66,7 @@ class DeviceRows:
             place[v], at = at, at + v.size
         self.size = at
         self._thin: tuple[int, list[_Rows]] | None = None
-        self._sizes: dict[int, tuple[Vector, Vector]] = {}  # of the columns, block by block
+        self._lengths: dict[int, Vector] = {}  # lengths of the columns, block by block
         self.X: Any = None
         self.features = slice(0, 0)
         self.alpha, self.intercepts = 1.0, []  # type: ignore[var-annotated]
@@ -177,9 +177,8 @@ class DeviceRows:
     def _moments(self, rows: _Rows, request: Moments) -> Moved:
         xp, s = self.xp, request.deviation
         z = self._positions(rows, request.x, single=True)
-        value = xp.sum(rows.c * self.term.value(z))
-        first = self.term.derivative(z)
-        second_index, second, added, near = None, None, 0.0, 0
+        value, first = xp.sum(rows.c * self.term.value(z)), self.term.derivative(z)
+        second_index, second, added, near = None, None, xp.zeros_like(value), xp.zeros_like(value)
         if self.term.degree > 1:
             bend = self.term.derivative(z, 2)
         if self.term.knots:
@@ -189,15 +188,14 @@ class DeviceRows:
                 zn = xp.take(z, index)
                 cn = counted * (rows.c if isinstance(rows.c, float) else xp.take(rows.c, index))
                 smooth, slope, raised = self._smoothed(zn, s)
-                added = float(xp.sum(cn * (smooth - self.term.value(zn))))
+                added = xp.sum(cn * (smooth - self.term.value(zn)))
                 first = _put(xp, first, index, slope)
-                near = int(xp.sum(counted * xp.astype(xp.take(distance, index) < 4.0 * s, xp.float64)))
+                near = xp.sum(counted * xp.astype(xp.take(distance, index) < 4.0 * s, xp.float64))
                 second_index, second = index, cn * raised
         dual = rows.c * first
         if not isinstance(rows.t, float):
             dual = rows.t * dual
         features = xp.matmul(xp.astype(dual, rows.X.dtype, copy=False), rows.X)
-        gradient = self._full(features, xp.sum(dual) if self.intercepts else 0.0)
         if self.term.degree > 1:
             whole = rows.c * (bend if second_index is None else _put(xp, bend, second_index, raised))
             hessian = self._gram(rows, None, whole)
@@ -205,7 +203,10 @@ class DeviceRows:
             hessian = np.zeros((self.size, self.size))
         else:
             hessian = self._gram(rows, second_index, second)
-        return Moved(float(value) + added, gradient, hessian, added, near)
+        # All that is left comes at once: whenever numbers come, the device waits.
+        sums = xp.concat([xp.stack([value, added, near, xp.sum(dual)]), xp.astype(features, xp.float64, copy=False)])
+        (value, added, near, ones), features = np.split(to_host(sums), [4])
+        return Moved(float(value + added), self._full(features, ones), hessian, float(added), int(near))
 
     def _smoothed(self, z: Any, s: float) -> tuple[Any, ...]:
         """Expectation and derivatives; of JAX on the host, where nothing is compiled for it."""
@@ -254,27 +255,20 @@ class DeviceRows:
         X = xp.astype(rows.X, xp.float64, copy=False)  # of single precision a copy of this block alone
         wide = rows._replace(X=X)
         z = self._positions(wide, x, single=False)
-        if rows.start not in self._sizes:
-            self._sizes[rows.start] = _column_sizes(xp, X, math.inf), _column_sizes(xp, X, 2)
-        largest, lengths = self._sizes[rows.start]
+        if rows.start not in self._lengths:
+            self._lengths[rows.start] = _column_lengths(xp, X)
+        lengths = self._lengths[rows.start]
         count = int(X.shape[0])
         c = rows.c if not isinstance(rows.c, float) else xp.full_like(z, rows.c)
         if float(xp.min(c)) < 0.0:
             bad = int(xp.argmin(c))
             raise BadRow("weights", rows.start + bad, f"must not be negative; got {float(xp.min(c)):g}")
-        entries = c * term.value(z)
-        value = float(xp.sum(entries))
-        if not math.isfinite(value):
+        # What rounding may have moved products by, of all rows together: the length of ``|X| |w|`` is below.
+        reach = gamma(X.shape[1] + 4) * float(lengths @ np.abs(self.alpha * x[self.features])) * (1.0 + 2.0**-20)
+        spread = (1.0 + gamma(count)) * self._spread(rows, z, c, reach, x) * SLACK
+        total = self._summed(c * term.value(z), spread, 2.0 * UNIT)
+        if not math.isfinite(total.value):
             self._name_bad(rows.start, count)
-        # What rounding may have moved z by: no product is larger than that of the largest entries. In whatever units.
-        reach = gamma(X.shape[1] + 4) * float(largest @ np.abs(self.alpha * x[self.features])) * (1.0 + 2.0**-20)
-        offset = abs(sum(number * x[i] for i, number in self.intercepts)) + abs(self.block.argument.constant.number)
-        t = xp.abs(rows.t) if not isinstance(rows.t, float) else 1.0
-        sizes = xp.abs(z) + t * offset + (abs(rows.d) if isinstance(rows.d, float) else xp.abs(rows.d))
-        radius = reach * t + 8.0 * UNIT * sizes
-        steep, sizes = self._steepness(z, radius)
-        spread = float(xp.sum(c * (radius * steep + 32.0 * UNIT * sizes)))
-        total = self._summed(entries, (1.0 + gamma(count)) * spread * SLACK, 2.0 * UNIT)
         keep, part = self._near(wide, z, request)
         weights = c if keep is None else _put(xp, c, keep, xp.zeros_like(xp.take(c, keep)))
         lines = self._lines(wide, z, weights, lengths)
@@ -284,6 +278,16 @@ class DeviceRows:
         if part is not None:
             swept.kept.append(part)
         return swept
+
+    def _spread(self, rows: _Rows, z: Any, c: Any, reach: float, x: Vector) -> float:
+        """What rounding may have changed in the value, where what it has moved products by has a length of `reach`."""
+        xp = self.xp
+        offset = abs(sum(number * x[i] for i, number in self.intercepts)) + abs(self.block.argument.constant.number)
+        t = xp.abs(rows.t) if not isinstance(rows.t, float) else 1.0
+        sizes = xp.abs(z) + t * offset + (abs(rows.d) if isinstance(rows.d, float) else xp.abs(rows.d))
+        steep, added = self._steepness(z, reach * t + 8.0 * UNIT * sizes)
+        moved = reach * math.sqrt(float(xp.sum((c * t * steep) ** 2)))  # by Cauchy and Schwarz
+        return moved * (1.0 + 2.0**-20) + float(xp.sum(c * (8.0 * UNIT * sizes * steep + 32.0 * UNIT * added)))
 
     def _steepness(self, z: Any, radius: Any) -> tuple[Any, Any]:
         """Bounds of the derivative around z, and of what is added up in a value."""
@@ -431,9 +435,9 @@ def _constant(linear: Map) -> float | None:
     return 1.0 if repeated else None
 
 
-def _column_sizes(xp: Any, X: Any, order: float) -> Vector:
-    """Bounds of the lengths of columns, or of their largest entries."""
-    found = to_host(xp.linalg.vector_norm(X, axis=0, ord=order))
+def _column_lengths(xp: Any, X: Any) -> Vector:
+    """Bounds of the lengths of columns."""
+    found = to_host(xp.linalg.vector_norm(X, axis=0))
     return np.asarray(found * (1.0 + gamma(X.shape[0] + 4)) + TINY, dtype=np.float64)
 
 
