@@ -14,7 +14,7 @@ import numpy as np
 
 __all__ = [
     "Panels", "Progress", "bracket_drawing", "bracket_words", "card", "curves", "duration", "fold", "not_echoed",
-    "table",
+    "plain", "table",
 ]  # fmt: skip
 
 _WIDTH, _HEIGHT = 360, 90  # of drawings, in pixels
@@ -72,6 +72,11 @@ def card(title: str, rows: Iterable[tuple[str, str]], *parts: str) -> str:
 def fold(title: str, content: str) -> str:
     """What is shown when someone clicks; `content` is HTML."""
     return f'<details><summary style="cursor:pointer">{escape(title)}</summary>{content}</details>'
+
+
+def plain(text: str) -> str:
+    """Lines as they are, folded between words where there is no room for them."""
+    return f'<pre style="white-space:pre-wrap;word-break:normal">{escape(text)}</pre>'
 
 
 def table(columns: Mapping[str, Any], most: int = _MOST_ROWS) -> str:

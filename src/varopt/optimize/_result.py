@@ -6,13 +6,12 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from html import escape
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from varopt._display import Panels, bracket_drawing, bracket_words, card, curves, duration, fold, table
+from varopt._display import Panels, bracket_drawing, bracket_words, card, curves, duration, fold, plain, table
 from varopt.certificates import Certificate
 from varopt.model import Constraint, Variable
 from varopt.solvers import State
@@ -289,7 +288,7 @@ class Result:
             rows,
             "" if self.status is Status.UNBOUNDED else bracket_drawing(self.lower, self.upper),
             fold("how it went", self._course()),
-            fold("what this rests on", f"<pre>{escape(self.explain())}</pre>"),
+            fold("what this rests on", plain(self.explain())),
         )
 
     def _course(self) -> str:
