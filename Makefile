@@ -9,7 +9,7 @@ INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:  # two pips in one environment would collide
-.PHONY: help test test-nn test-floors coverage fuzz reproduce bench docs dist format clean
+.PHONY: help test test-nn test-floors coverage fuzz reproduce bench docs pages dist format clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,6 +44,12 @@ docs: $(VENV)/.installed-docs  ## the site with its gallery, in docs/_build/html
 	$(RUN) -m sphinx -W --keep-going --quiet -b html docs docs/_build/html
 	$(RUN) tools/check_links.py docs/_build/html
 	@echo "Open docs/_build/html/index.html"
+
+docs/_build/html/index.html:
+	$(MAKE) docs
+
+pages: docs/_build/html/index.html  ## every page of the site in a browser, wide and narrow, light and dark; needs a Chromium
+	$(RUN) tools/check_pages.py docs/_build/html
 
 dist: $(VENV)/.installed-dev  ## sdist and wheel in dist/, checked and installed in a clean environment
 	rm -rf dist build/clean

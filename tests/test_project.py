@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import varopt
+from tests.browser import needs_chromium
 from varopt._version import __version__  # it is stated once
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -161,6 +162,25 @@ def test_broken_links_of_the_site_are_found(tmp_path):
         "a.html: c.html is not there",
         "b.html: https://example.org/x.js is loaded from another host",
     ]
+
+
+@needs_chromium
+def test_what_a_reader_would_trip_over_is_found(tmp_path):
+    (tmp_path / "a.html").write_text(
+        '<!doctype html><meta name="viewport" content="width=device-width"><p style="width: 600px">wide</p>'
+        '<p style="color: #ccc">pale</p><script>console.error("wrong")</script>'
+        "<style>@media (prefers-color-scheme: dark) { body { background: #111; color: #222 } }</style>"
+    )
+    (tmp_path / "b.html").write_text("<!doctype html><p>Nothing is wrong here.</p>")
+    command = [sys.executable, ROOT / "tools" / "check_pages.py", tmp_path]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    lines = run.stdout.splitlines()
+    assert run.returncode == 1
+    assert "a.html, desk, light: pale, 1.6: p pale" in lines
+    assert "a.html, desk, dark: pale, 1.2: p wide" in lines
+    assert "a.html, telephone, light: the page is 608 wide" in lines
+    assert "a.html: console: ['wrong']" in lines
+    assert not any(line.startswith("b.html") for line in lines)
 
 
 def test_what_is_published_has_no_link_into_a_checkout():

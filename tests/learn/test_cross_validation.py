@@ -11,7 +11,7 @@ from sklearn.datasets import load_diabetes
 
 from varopt import learn
 from varopt.learn._data import distinct_rows
-from varopt.learn._least_squares import Squares
+from varopt.learn._least_squares import Squares, _tasks
 
 SEVERAL = [
     learn.Lasso(0.05),
@@ -252,3 +252,19 @@ def test_a_grid_of_large_features_does_not_overflow(rng):
     X, y = rng.standard_normal((30, 3)), rng.standard_normal(30)
     plain, large = (learn.LassoCV(cv=2, alphas=5).fit(scale * X, y) for scale in (1.0, 1e170))
     np.testing.assert_allclose(1e170 * large.coef_, plain.coef_, rtol=1e-6, atol=1e-9)
+
+
+def test_tasks_end_where_coordinate_descent_does_not_improve(monkeypatch, tasks):
+    """As it does not on targets that are constant to rounding, before scikit-learn 1.7."""
+    X, Y, weight = tasks
+    called = []
+
+    def exhausted(X, y, *, coef_init, max_iter, **options):
+        called.append(max_iter)
+        return None, coef_init[..., None], None, [max_iter]
+
+    monkeypatch.setattr(_tasks, "enet_path", exhausted)
+    start = np.zeros((X.shape[1], Y.shape[1]))
+    fit = _tasks.fit_tasks(Squares(X, Y, weight, True), 0.1, 0.1, start, lambda value: 0.0, lambda: False)
+    assert 1 <= len(called) < 20
+    np.testing.assert_array_equal(fit.coef, start)
