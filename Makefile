@@ -9,7 +9,7 @@ INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:  # two pips in one environment would collide
-.PHONY: help test test-nn test-floors coverage fuzz reproduce bench docs dist format clean
+.PHONY: help test test-nn test-floors coverage fuzz reproduce bench docs pages dist format clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,10 +22,10 @@ test: $(VENV)/.installed-dev  ## lint, types, import direction, tests and doctes
 	$(RUN) -m pytest -n auto
 
 test-floors: $(FLOORS)/.installed  ## the tests with the oldest versions that pyproject.toml allows, in an environment of their own
-	$(FLOORS)/bin/python -m pytest $(ARGS)
+	$(FLOORS)/bin/python -m pytest -n auto $(ARGS)
 
 coverage: $(VENV)/.installed-dev  ## the tests, and which lines they run
-	$(RUN) -m pytest --cov --cov-report=term --cov-report=xml
+	$(RUN) -m pytest -n auto --cov --cov-report=term --cov-report=xml
 
 fuzz: $(VENV)/.installed-dev  ## random problems against exact arithmetic; BUDGET=300 seconds, SEED=0, WORKERS=1, ONLY=extreme for one part
 	$(RUN) -m fuzz $(if $(BUDGET),--seconds $(BUDGET)) $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only "$(ONLY)") $(if $(WORKERS),--workers $(WORKERS))
@@ -44,6 +44,12 @@ docs: $(VENV)/.installed-docs  ## the site with its gallery, in docs/_build/html
 	$(RUN) -m sphinx -W --keep-going --quiet -b html docs docs/_build/html
 	$(RUN) tools/check_links.py docs/_build/html
 	@echo "Open docs/_build/html/index.html"
+
+docs/_build/html/index.html:
+	$(MAKE) docs
+
+pages: docs/_build/html/index.html  ## every page of the site in a browser, wide and narrow, light and dark; needs a Chromium
+	$(RUN) tools/check_pages.py docs/_build/html
 
 dist: $(VENV)/.installed-dev  ## sdist and wheel in dist/, checked and installed in a clean environment
 	rm -rf dist build/clean

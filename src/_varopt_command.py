@@ -16,7 +16,9 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 def main() -> int:
     """Load the command line, then run it."""
-    before = signal.signal(signal.SIGINT, _stop)
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.SIG_IGN:  # as in the background of a script, where Ctrl-C is meant for others
+        signal.signal(signal.SIGINT, _stop)
     from varopt.cli import main as run
 
     signal.signal(signal.SIGINT, before)

@@ -77,6 +77,13 @@ def test_a_perfect_fit_has_no_share_of_its_value(rng):
     assert "of the value" not in r.explain()
 
 
+def test_where_there_is_no_optimum_no_bracket_is_shown(shown):
+    r = shown["unbounded"]
+    assert "optimum  none, as there is no end to it" in str(r)
+    assert "<svg" not in r._repr_html_().split("<details>")[0]
+    assert "sigma" not in r.explain()
+
+
 def test_an_unknown_side_is_no_infinity(shown):
     for name in ("unbounded", "black box"):
         assert "inf" not in str(shown[name]).split("method")[0], name
@@ -114,7 +121,7 @@ def test_everything_shows_itself_in_a_notebook(shown):
         html = thing._repr_html_()
         tree = ET.fromstring(html)  # well-formed, so that nothing after it is swallowed
         assert "nan" not in html.split("<details>")[0], name
-        if name in ("result", "maximum", "cut", "certificate", "unbounded"):
+        if name in ("result", "maximum", "cut", "certificate"):
             assert tree.find(".//svg") is not None, name  # the bracket, drawn
         if name in ("result", "cut", "black box"):
             assert len(tree.findall(".//details")) == 2, name  # the history and the proof, folded away
@@ -138,6 +145,21 @@ def test_plots_are_not_echoed(median):
     plt.close("all")
 
 
+def test_one_picture_is_not_echoed_either(shown):
+    pytest.importorskip("matplotlib").use("Agg")
+    import matplotlib.pyplot as plt
+
+    for name in ("path", "cut"):
+        axes = shown[name].plot()
+        assert axes._ipython_display_() is None, name
+        assert axes.get_xlabel()
+    plt.close("all")
+
+
+def test_the_curves_of_a_path_are_called_as_their_variables(shown):
+    assert "w[0], w[1], w[2], w[3]: " in shown["path"]._repr_html_()
+
+
 # -- Progress ---------------------------------------------------------------------------------------------------------
 
 
@@ -147,6 +169,16 @@ def test_progress_in_a_file_is_its_last_line(median, capsys):
     assert len(lines) == 1
     assert lines[0].startswith("  OPTIMAL: gap ")
     assert "inf" not in lines[0]
+
+
+def test_progress_of_a_path_is_one_line_too(rng, capsys):
+    w, lam, seen = vo.Variable(4, name="w"), vo.Parameter(name="lam"), []
+    f = vo.norm1(rng.standard_normal(60) - rng.standard_normal((60, 4)) @ w) + lam * vo.norm1(w)
+    path = vo.path(f, lam, [9.0, 3.0, 1.0], progress=True, callback=seen.append)
+    assert capsys.readouterr().err == f"  {path!r}\n"
+    assert "3 of 3 within the tolerance" in repr(path)
+    assert "largest gap" in repr(path)
+    assert seen
 
 
 class Terminal:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from docutils import nodes
 from latex2mathml.converter import convert
 from sphinx.application import Sphinx
@@ -10,12 +12,17 @@ from sphinx.writers.html5 import HTML5Translator
 
 logger = getLogger(__name__)
 
+# Bars around a value: browsers take the second for a relation, with room on both sides.
+_BAR = '<mo stretchy="false">&#x0007C;</mo>'
+_CLOSE_BAR = '<mo stretchy="false" lspace="0em" rspace="0em">&#x0007C;</mo>'
+_NAME = re.compile(r"(<mi>(?:log|exp|sign|tr|Diag)</mi>)(?=<mi>)")  # of a function, right before its argument
+
 
 def mathml(node: nodes.Element, display: str) -> str:
     """The formula of a node; what cannot be converted is a warning, and so an error in `make docs`."""
     latex = node.astext().strip().replace(r"\bigl", "").replace(r"\bigr", "")  # MathML stretches brackets by itself
     try:
-        return str(convert(latex, display=display))
+        return _NAME.sub(r'\1<mspace width="0.17em"/>', convert(latex, display=display).replace(_BAR, _CLOSE_BAR))
     except Exception as error:
         logger.warning("the formula %r cannot be written as MathML: %s", latex, error, location=node)
         return f"<code>{latex}</code>"

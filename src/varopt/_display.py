@@ -12,7 +12,10 @@ from typing import Any, Self
 
 import numpy as np
 
-__all__ = ["Panels", "Progress", "bracket_drawing", "bracket_words", "card", "curves", "duration", "fold", "table"]
+__all__ = [
+    "Panels", "Progress", "bracket_drawing", "bracket_words", "card", "curves", "duration", "fold", "not_echoed",
+    "plain", "table",
+]  # fmt: skip
 
 _WIDTH, _HEIGHT = 360, 90  # of drawings, in pixels
 _MOST_ROWS = 12
@@ -71,6 +74,11 @@ def fold(title: str, content: str) -> str:
     return f'<details><summary style="cursor:pointer">{escape(title)}</summary>{content}</details>'
 
 
+def plain(text: str) -> str:
+    """Lines as they are, folded between words where there is no room for them."""
+    return f'<pre style="white-space:pre-wrap;word-break:normal">{escape(text)}</pre>'
+
+
 def table(columns: Mapping[str, Any], most: int = _MOST_ROWS) -> str:
     """Columns by name; of a long table, `most` rows at even distances, with the first and the last."""
     length = min((len(values) for values in columns.values()), default=0)
@@ -91,7 +99,7 @@ def bracket_drawing(lower: float, upper: float) -> str:
     """A line with the bracket on it; an end that is unknown is an arrow, a closed bracket a dot."""
     if not math.isfinite(lower) and not math.isfinite(upper):
         return ""
-    left, right, middle = 40, _WIDTH - 40, _WIDTH / 2
+    left, right, middle = 50, _WIDTH - 50, _WIDTH / 2
     closed = math.isfinite(lower) and upper - lower <= 1e-9 * max(1.0, abs(upper))
     stroke = 'stroke="currentColor" fill="none"'
     text = 'fill="currentColor" font-size="12" text-anchor="middle"'
@@ -146,6 +154,12 @@ class Panels(np.ndarray[Any, Any]):
 
     def _ipython_display_(self) -> None:
         """Show nothing."""
+
+
+def not_echoed(axes: Any) -> Any:
+    """The axes of one picture, which a notebook does not echo either."""
+    axes._ipython_display_ = lambda: None
+    return axes
 
 
 class Progress:

@@ -1,9 +1,9 @@
 """Threads of BLAS for what is large, and none for the rest.
 
-NumPy and SciPy from PyPI each bring an OpenBLAS with threads of its own. A thread that has done its part spins for a
-while, waiting for more: in the way of those of the other library, of other processes, and of its own caller. On two
-idle cores a solve that calls both libraries in turn takes two to four times as long as without threads; where other
-processes keep the cores busy, every call waits for a thread that is not running, and a solve takes many times as long.
+The wheels of NumPy and SciPy each bring an OpenBLAS with threads of its own. A thread that has done its part spins
+for a while, waiting for more: in the way of those of the other library, of other processes, and of its own caller.
+On two idle cores a solve that calls both libraries in turn takes two to four times as long as without threads; where
+others keep the cores busy, every call waits for a thread that is not running, and a solve takes many times as long.
 So a solve runs in one thread, but for products and factorisations so large that they gain from more.
 """
 

@@ -116,7 +116,8 @@ def test_the_module_runs_like_the_command():
 @pytest.mark.skipif(sys.platform == "win32", reason="an interrupt is sent otherwise there")
 def test_an_interrupt_while_libraries_are_loaded_leaves_no_traceback(tmp_path):
     (tmp_path / "numpy.py").write_text("import time\nprint('loading', flush=True)\ntime.sleep(60)\n")
-    code = "import sys, _varopt_command; sys.exit(_varopt_command.main())"
+    handler = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"  # or a background's is none
+    code = f"{handler}\nimport sys, _varopt_command; sys.exit(_varopt_command.main())"
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
     process = subprocess.Popen(
         [sys.executable, "-c", code, "fit"], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

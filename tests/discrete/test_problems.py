@@ -432,7 +432,7 @@ def test_a_search_that_is_named_runs(name, rng, monkeypatch):
     monkeypatch.setitem(SEARCHES, name, lambda *a, **k: (ran.append(f.sweeps) or f for f in search(*a, **k)))
     r = qubo(strip(rng), method=name)
     assert ran[-1] > 0  # it swept, and did more than begin
-    assert r.method == f"{name} -> elimination"
+    assert r.method == f"{name} > elimination"
     assert r.status is vo.Status.PROVED
 
 
@@ -444,7 +444,7 @@ def test_method_tells_the_chain_of_a_search(rng, monkeypatch):
         monkeypatch.setattr(_solve, name, lambda *a, n=name, f=function, **k: seen.append(n) or f(*a, **k))
     r = qubo(dense)
     stages = {"semidefinite_bound": "semidefinite", "branch_and_bound": "branch-and-bound"}
-    assert r.method == " -> ".join(["free-energy", *(stages[name] for name in seen)])
+    assert r.method == " > ".join(["free-energy", *(stages[name] for name in seen)])
     assert "semidefinite_bound" in seen
 
 

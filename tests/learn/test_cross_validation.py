@@ -1,5 +1,6 @@
 """Paths, rules of choice, several targets: each against what it is made of, one by one."""
 
+import inspect
 from fractions import Fraction
 
 import numpy as np
@@ -10,7 +11,7 @@ from sklearn.datasets import load_diabetes
 
 from varopt import learn
 from varopt.learn._data import distinct_rows
-from varopt.learn._least_squares import Squares
+from varopt.learn._least_squares import Squares, _tasks
 
 SEVERAL = [
     learn.Lasso(0.05),
@@ -96,6 +97,12 @@ def test_a_multi_task_lasso_wants_several_targets(tasks):
 # -- Paths -------------------------------------------------------------------------------------------------------------
 
 
+def their_path(X, y, number, **options):
+    """Scikit-learn's, of which releases differ in the name of the number of strengths."""
+    older = inspect.signature(theirs.enet_path).parameters["alphas"].default is None
+    return theirs.enet_path(X, y, **{"n_alphas" if older else "alphas": number}, **options)
+
+
 @pytest.mark.parametrize("ratio", [1.0, 0.3])
 @pytest.mark.parametrize("positive", [False, True])
 def test_path_is_that_of_scikit_learn(ratio, positive):
@@ -104,7 +111,7 @@ def test_path_is_that_of_scikit_learn(ratio, positive):
     alphas, coefs, gaps, steps = learn.ElasticNet.path(
         X, y, l1_ratio=ratio, alphas=30, positive=positive, return_n_iter=True
     )
-    grid, peer, _ = theirs.enet_path(X, y, l1_ratio=ratio, alphas=30, positive=positive, tol=1e-12, max_iter=100_000)
+    grid, peer, _ = their_path(X, y, 30, l1_ratio=ratio, positive=positive, tol=1e-12, max_iter=100_000)
     np.testing.assert_allclose(alphas, grid)
     np.testing.assert_allclose(coefs, peer, atol=1e-4 * np.abs(peer).max())
     assert len(steps) == gaps.size == 30
@@ -114,7 +121,7 @@ def test_path_is_that_of_scikit_learn(ratio, positive):
 def test_path_of_several_targets(tasks):
     X, Y, _ = tasks
     alphas, coefs, gaps = learn.Lasso.path(X, Y, l1_ratio=1.0, alphas=6)
-    peer = theirs.enet_path(X, Y, l1_ratio=1.0, alphas=6, tol=1e-10)
+    peer = their_path(X, Y, 6, l1_ratio=1.0, tol=1e-10)
     np.testing.assert_allclose(alphas, peer[0])
     np.testing.assert_allclose(coefs, peer[1], atol=1e-4)
     assert coefs.shape == (3, 4, 6)
@@ -245,3 +252,19 @@ def test_a_grid_of_large_features_does_not_overflow(rng):
     X, y = rng.standard_normal((30, 3)), rng.standard_normal(30)
     plain, large = (learn.LassoCV(cv=2, alphas=5).fit(scale * X, y) for scale in (1.0, 1e170))
     np.testing.assert_allclose(1e170 * large.coef_, plain.coef_, rtol=1e-6, atol=1e-9)
+
+
+def test_tasks_end_where_coordinate_descent_does_not_improve(monkeypatch, tasks):
+    """As it does not on targets that are constant to rounding, before scikit-learn 1.7."""
+    X, Y, weight = tasks
+    called = []
+
+    def exhausted(X, y, *, coef_init, max_iter, **options):
+        called.append(max_iter)
+        return None, coef_init[..., None], None, [max_iter]
+
+    monkeypatch.setattr(_tasks, "enet_path", exhausted)
+    start = np.zeros((X.shape[1], Y.shape[1]))
+    fit = _tasks.fit_tasks(Squares(X, Y, weight, True), 0.1, 0.1, start, lambda value: 0.0, lambda: False)
+    assert 1 <= len(called) < 20
+    np.testing.assert_array_equal(fit.coef, start)

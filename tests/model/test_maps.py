@@ -259,9 +259,10 @@ def test_what_is_sparse_stays_sparse(name, monkeypatch, rng):
     linear.row_variance(rng.uniform(size=dense.shape[1]))
 
 
-def test_a_sparse_design_with_an_intercept_is_not_made_dense():
+def test_a_sparse_design_with_an_intercept_is_not_made_dense(rng):
     rows, columns = 20_000, 50_000  # 8 GB, were it dense
-    X = sp.random_array((rows, columns), density=1e-4, format="csr", rng=0)
+    places = np.arange(100_000) % rows, rng.integers(columns, size=100_000)
+    X = sp.csr_array((rng.uniform(size=100_000), places), shape=(rows, columns))
     stacked = HStack(rows, [(Scaled(np.ones(rows), Sparse(X)), columns), (Selection.repeat(rows), 1)])
     gram = stacked.gram(np.ones(rows))
     assert gram.nnz < 20 * X.nnz

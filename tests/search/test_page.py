@@ -281,7 +281,10 @@ def test_a_browser_that_watches_shows_what_is_new(tmp_path):
 
 
 def test_the_server_ends_with_an_interrupt(journal):
-    code = f"from varopt.cli import main; raise SystemExit(main(['report', {str(journal)!r}, '--watch']))"
+    code = (  # the handler: whatever runs in the background of a shell inherits that interrupts are ignored
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        f"from varopt.cli import main; raise SystemExit(main(['report', {str(journal)!r}, '--watch']))"
+    )
     with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True) as process:
         line = process.stderr.readline()
         assert re.match(r"http://localhost:\d+/ follows .*run\.db; Ctrl-C ends it\.", line)

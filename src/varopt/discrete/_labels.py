@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from varopt._display import not_echoed
 from varopt.optimize import Result
 
 __all__ = ["LabelledResult", "labelled", "mapping_matrix", "model_matrix"]
@@ -64,7 +65,7 @@ class LabelledResult(Result):
             axes.set_ylim(self.lower - 3.0 * width, self.upper + 3.0 * width)
         axes.set(xlabel="seconds", ylabel="objective")
         axes.legend(title="bracket of the optimum")
-        return axes
+        return not_echoed(axes)
 
     def draw(self, axes: Any = None, **options: Any) -> Any:
         """A cut, drawn on its graph: the sides in two colours, edges that are cut dashed. Returns the axes.
@@ -97,7 +98,7 @@ class LabelledResult(Result):
         proved = "no cut is larger" if self.gap == 0.0 else f"no cut exceeds {self.upper:g}"
         axes.set_title(f"cut {self.fun:g}, {proved}")
         axes.set_axis_off()
-        return axes
+        return not_echoed(axes)
 
 
 def labelled(result: Result, labels: Sequence[Hashable] | None = None, graph: Any = None) -> LabelledResult:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property, reduce
-from html import escape
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from varopt._display import card, fold, table
+from varopt._display import card, fold, plain, table
 from varopt._domains import as_finite
 from varopt.model import _generic as generic
 from varopt.model._affine import Affine, Expression, Variable, is_number
@@ -237,9 +236,7 @@ class Objective(Expression):
         rows += [("curvature", self.curvature.description)]
         parts = [(str(part), *part.curvature_and_reason) for part in self.blocks]
         columns = {"part": [p for p, _, _ in parts], "curvature": [c.description for _, c, _ in parts]}
-        return card(
-            str(self), rows, fold("its parts", table(columns)), fold("why", f"<pre>{escape(self.explain())}</pre>")
-        )
+        return card(str(self), rows, fold("its parts", table(columns)), fold("why", plain(self.explain())))
 
 
 @generic.total.register

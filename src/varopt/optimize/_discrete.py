@@ -99,7 +99,7 @@ def minimize_energy(
     Returns
     -------
     Result
-        Its ``method`` tells what ran, in order: ``"elimination"``, or ``"free-energy -> semidefinite"``, and
+        Its ``method`` tells what ran, in order: ``"elimination"``, or ``"free-energy > semidefinite"``, and
         ``"branch-and-bound"`` after these.
     """
     if pool is not None and not (_is_number(pool) and pool == int(pool) and pool >= 1):
@@ -141,7 +141,7 @@ def minimize_energy(
     except (KeyboardInterrupt, StopIteration):
         status = Status.INTERRUPTED
     # Where nothing else ran, the bound term by term did, or the start was all that was wanted.
-    ran = " -> ".join(chain) or ("termwise" if math.isfinite(state.lower) else "x0")
+    ran = " > ".join(chain) or ("termwise" if math.isfinite(state.lower) else "x0")
     result = _conclude(energy, state, tol, status, ran, slices or {})
     if pool is not None and status is not Status.INTERRUPTED and len(state.pool) < pool:
         _look_for_more(energy, state, pool, as_generator(seed))

@@ -10,12 +10,12 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from varopt._display import bracket_words, card, curves, fold, table
+from varopt._display import Progress, bracket_words, card, curves, fold, not_echoed, table
 from varopt._domains import as_finite
 from varopt.composite import shared_rows
 from varopt.model import Constraint, Parameter, Parametric, Variable
 from varopt.optimize._minimize import minimize
-from varopt.optimize._result import Result, Status
+from varopt.optimize._result import Result, Status, progress_line
 from varopt.solvers import Auto, State, Way
 
 __all__ = ["ResultPath", "path"]
@@ -114,8 +114,17 @@ class ResultPath(Sequence[Result]):
             "not zero": np.count_nonzero(self.x, axis=1), "status": [r.status.name for r in self.results],
         }  # fmt: skip
         place = np.log(self.values[order]) if self.values.min() > 0 else self.values[order]
-        drawing = curves(place, {f"x[{i}]": coordinates[i] for i in sorted(largest)})
+        drawing = curves(place, {self._names[i]: coordinates[i] for i in sorted(largest)})
         return card(repr(self), [], drawing, fold("the problems", table(columns)))
+
+    @property
+    def _names(self) -> list[str]:
+        """What the coordinates are called, by variable and place."""
+        names = [f"x[{i}]" for i in range(self.x.shape[1])]
+        for variable, place in self.results[0].slices.items():
+            size = len(names[place])
+            names[place] = [f"{variable}[{i}]" for i in range(size)] if variable.dimensions else [str(variable)]
+        return names
 
     def plot(self, variable: Variable | None = None, axes: Any = None) -> Any:
         """The coordinates (of one variable, or all) against the parameter. Needs Matplotlib; returns the axes."""
@@ -129,7 +138,7 @@ class ResultPath(Sequence[Result]):
         if self.values.min() > 0 and self.values.max() > 30 * self.values.min():
             axes.set_xscale("log")
         axes.set(xlabel=str(self.parameter), ylabel="x" if variable is None else str(variable))
-        return axes
+        return not_echoed(axes)
 
 
 def path(
@@ -181,7 +190,12 @@ def path(
     grid = np.atleast_1d(as_finite("values", values)).astype(np.float64)
     if grid.ndim != 1 or not grid.size:
         raise ValueError(f"values must be a sequence of at least one number; got shape {grid.shape}.")
-    started, results = time.perf_counter(), list[Result]()
+    started, results, line = time.perf_counter(), list[Result](), Progress(progress)
+
+    def watch(state: State) -> Any:
+        line.show(f"{parameter} = {grid[len(results)]:.4g}, {len(results) + 1} of {grid.size}  {progress_line(state)}")
+        return None if callback is None else callback(state)
+
     with shared_rows():
         for value in grid:
             left = None if time_limit is None else time_limit - (time.perf_counter() - started)
@@ -191,13 +205,15 @@ def path(
             given = {id(c): _given(c, parameter, value) for c in limits}
             found = minimize(
                 _given(f, parameter, value), tol=tol, method=method, x0=None if results else x0, resume=before,
-                callback=callback, progress=progress, time_limit=left, subject_to=list(given.values()) or None,
+                callback=watch if progress else callback, time_limit=left, subject_to=list(given.values()) or None,
             )  # fmt: skip
             by_given: Any = {c: found.multipliers[given[id(c)]] for c in limits if given[id(c)] in found.multipliers}
             results.append(replace(found, multipliers=by_given) if limits else found)
             if results[-1].status is Status.INTERRUPTED:
                 break
-    return ResultPath(parameter, grid[: len(results)], tuple(results))
+    solved = ResultPath(parameter, grid[: len(results)], tuple(results))
+    line.end(repr(solved))
+    return solved
 
 
 def _given(part: Any, parameter: Parameter, value: float) -> Any:

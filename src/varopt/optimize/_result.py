@@ -6,13 +6,12 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from html import escape
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from varopt._display import Panels, bracket_drawing, bracket_words, card, curves, duration, fold, table
+from varopt._display import Panels, bracket_drawing, bracket_words, card, curves, duration, fold, plain, table
 from varopt.certificates import Certificate
 from varopt.model import Constraint, Variable
 from varopt.solvers import State
@@ -207,11 +206,18 @@ class Result:
     def __repr__(self) -> str:
         rows = [
             ("value", f"{self.fun:.12g}"),
-            ("optimum", bracket_words(self.lower, self.upper, self.fun)),
+            ("optimum", self._optimum),
             *self._rows(),
         ]
         width = max(8, *(len(name) for name, _ in rows))
         return "\n".join([f"{self.status.name}: {self.message}", *(f"  {name:<{width}} {text}" for name, text in rows)])
+
+    @property
+    def _optimum(self) -> str:
+        """Where it lies, in words."""
+        if self.status is Status.UNBOUNDED:
+            return "none, as there is no end to it"
+        return bracket_words(self.lower, self.upper, self.fun)
 
     def _rows(self) -> list[tuple[str, str]]:
         """What is shown below value and bracket: the point, and what ran."""
@@ -251,7 +257,7 @@ class Result:
     def _bracket(self) -> str:
         """The bracket in a sentence."""
         if not np.isfinite(self.gap):
-            return f"The value found is {self.fun:.15g}: the optimum is {bracket_words(self.lower, self.upper)}."
+            return f"The value found is {self.fun:.15g}. Optimum: {self._optimum}."
         return (
             f"The optimum lies in [{self.lower:.15g}, {self.upper:.15g}]; the value found is {self.fun:.15g}. "
             f"The gap is {self.gap:.2g}{self._share}."
@@ -265,7 +271,7 @@ class Result:
     @property
     def _sigmas(self) -> str:
         first, last = self.history.get("sigma", np.empty(0))[:1], self.sigma
-        if not last and not (first.size and first[0]):
+        if not np.isfinite(last) or (not last and not (first.size and first[0])):
             return ""
         return (
             f", sigma from {first[0]:.2g} to {last:.2g}" if first.size and first[0] != last else f", sigma {last:.2g}"
@@ -274,15 +280,15 @@ class Result:
     def _repr_html_(self) -> str:
         rows = [
             ("value", f"{self.fun:.12g}"),
-            ("optimum", bracket_words(self.lower, self.upper, self.fun)),
+            ("optimum", self._optimum),
             *self._rows(),
         ]
         return card(
             f"{self.status.name}: {self.message}",
             rows,
-            bracket_drawing(self.lower, self.upper),
+            "" if self.status is Status.UNBOUNDED else bracket_drawing(self.lower, self.upper),
             fold("how it went", self._course()),
-            fold("what this rests on", f"<pre>{escape(self.explain())}</pre>"),
+            fold("what this rests on", plain(self.explain())),
         )
 
     def _course(self) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import f as fisher
 
-from varopt._display import Panels, card, table
+from varopt._display import Panels, card, not_echoed, table
 
 __all__ = ["Inference", "JointTest"]
 
@@ -159,7 +159,7 @@ class Inference:
         axes.set_yticks(places, [self.names[j] for j in chosen])
         axes.invert_yaxis()
         axes.set(xlabel=f"coefficient, with its {100 * self.level:g} % interval")
-        return axes
+        return not_echoed(axes)
 
     def _columns(self, k: int) -> dict[str, Any]:
         shown: list[Any] = [self.coef[k]]

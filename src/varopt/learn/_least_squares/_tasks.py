@@ -64,8 +64,9 @@ def fit_tasks(
         coef = np.ascontiguousarray(coefs[..., 0].T, dtype=np.float64)
         values, gaps = squares.brackets(coef[None], *strengths)
         better = TaskFit(coef, float(values[0]), float(gaps[0]), rounds)
-        best = better if better.gap < best.gap else best._replace(rounds=rounds)
-        if steps[0] < _ROUNDS:
+        improves = better.gap < best.gap
+        best = better if improves else best._replace(rounds=rounds)
+        if steps[0] < _ROUNDS or not improves:  # from the same start the same rounds would follow, without end
             inner *= _TIGHTER
     return best
 

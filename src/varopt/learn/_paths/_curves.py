@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from varopt._display import not_echoed
+
 __all__ = ["Curves"]
 
 Vector = NDArray[np.float64]
@@ -49,7 +51,7 @@ class Curves:
             axes.set_xscale("log")
         axes.set(xlabel=axis, ylabel=measure)
         axes.legend(frameon=False, fontsize="small")
-        return axes
+        return not_echoed(axes)
 
     def _label(self, k: int, axis: str) -> str:
         """What the settings of a path have in common; the number of folds where there is but one."""
