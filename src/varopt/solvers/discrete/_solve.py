@@ -14,15 +14,18 @@ from varopt.certificates import Certificate, Exhaustive, Relaxation
 from varopt.solvers._state import State
 from varopt.solvers.discrete._contraction import Contraction, contract
 from varopt.solvers.discrete._energy import Energy
+from varopt.solvers.discrete._matrices import as_dense
 from varopt.solvers.discrete._pool import Collector
 from varopt.solvers.discrete.bounds import Spins, quadratic_minorant, semidefinite_bound, spins_of, termwise_bound
 from varopt.solvers.discrete.proofs import (
     ProofProgress,
+    are_branched,
     branch_and_bound,
     branch_and_cut,
     eliminate,
     elimination_order,
     is_sparse,
+    partial_states,
 )
 from varopt.solvers.discrete.search import DESCENTS, Found, MeanFieldDescent, Sweeper, is_symmetric, population_search
 
@@ -36,6 +39,7 @@ _BRANCHED = 130
 _FEW_SPINS = 64  # up to which branch and bound begins before the first search has ended
 _BRANCH_NODES = 50  # where no time limit ends it; set by hand
 _ROUNDS_TIMES_EDGES = 50_000  # of branch and cut, likewise: some seconds
+_PARTIAL_STEPS = 200  # of branch and bound over choices, likewise
 _NEAR = 0.01  # of the couplings: a gap from which branch and cut is likely to close it
 _HOPELESS_SHARE = 0.1  # of the time of the search, for a proof that is far from it
 _CONTRACTION_SHARE = 0.05  # of the time, to take bits out, and to look for an order of elimination
@@ -273,8 +277,12 @@ class _Proof:
 
 def _proof_of(run: _Run, spins: Spins, epoch: int) -> _Proof | None:
     energy = run.small.energy
-    if energy.products or not energy.is_binary:
+    if energy.products:
         return None
+    if not energy.is_binary:
+        groups = [np.flatnonzero(energy.site == site) for site in np.flatnonzero(np.bincount(energy.site) > 1)]
+        steps = _prove_choices(run, groups) if are_branched(energy, groups) else None
+        return None if steps is None else _Proof(steps, _PARTIAL_STEPS)
     if is_sparse(spins):
         edges = max(1, spins.quadratic.nnz // 2)
         near = _NEAR * (float(np.abs(spins.field).sum()) + 0.125 * float(np.abs(spins.quadratic.data).sum()))
@@ -303,6 +311,19 @@ def _relax(run: _Run) -> Spins:
         if str(outcome) != "target":
             raise
     return spins
+
+
+def _prove_choices(run: _Run, groups: list[NDArray[np.intp]]) -> Iterator[int]:
+    """Partial states of choices, some at a time; how often."""
+    run.chain.append("branch-and-bound")
+    energy = run.small.energy
+    slack = 0.999 * energy.granularity if energy.granularity else 0.5 * energy.tolerance(run.tol, run.state.upper)
+    steps = partial_states(energy, groups, np.array(as_dense(energy.quadratic)), run.state.upper, slack=slack)
+    for count, step in enumerate(steps, start=1):
+        if step.x is not None:
+            run.see(step.x, run.state.steps)
+        run.bound(step.lower, "", Relaxation)
+        yield count
 
 
 def _prove(run: _Run, spins: Spins, method: Callable[[_Run, Spins, float], Iterator[ProofProgress]]) -> Iterator[int]:
