@@ -22,6 +22,7 @@ from varopt.solvers.discrete.search._dense_sweeps import DenseSweeper, is_crowde
 from varopt.solvers.discrete.search._enumeration import block_minimum
 from varopt.solvers.discrete.search._recombination import is_symmetric, recombine
 from varopt.solvers.discrete.search._sweeps import Sweeper, whole_number_type
+from varopt.solvers.discrete.search._tabu_walk import TabuWalk
 
 __all__ = ["Found", "population_search"]
 
@@ -43,6 +44,9 @@ _MIXES = 3  # recombinations between two anneals
 _MIXING_SHARE = 0.3  # of the time of the anneals that recombinations may take, where time is limited
 _SHARPENED = 64  # bits up to which exact moves on blocks are tried,
 _BLOCKS, _BLOCK_BITS = 16, 18  # so many in a round, of so many bits
+_WALKS = 32  # replicas that go on tabu walks,
+_WALK_STEPS = 4  # of so many steps for each sweep,
+_WALK_SHARES = 1.0, 4.0  # in so much of the time of an anneal, of pairs and of products
 _ELITES = 16  # best points of past epochs that are kept
 _PILOT_SHARE = 0.1  # of the time for the first epoch, which tells what a sweep takes
 _ANNEALS = 8  # as many fit in the time that is left; fewer, where they would have few sweeps each,
@@ -94,7 +98,7 @@ def population_search(
             x, value = population.annealed(None, cold, sweeps, seconds)
         best, stale = np.inf, 0
         while stale <= _STALE:
-            x, value = population.sharpened(x, value)
+            x, value = population.sharpened(*population.walked(x, value, sweeps, left))
             now = population.found(x, value, epoch)
             stale = 0 if now.value < best else stale + 1
             best = min(best, now.value)
@@ -129,6 +133,7 @@ class _Population:
         self.unit, self.sweeper = typical_field(energy, rng), _sweeper(energy, rng, device)
         self.replicas: int = self.sweeper.replicas
         self.symmetric = is_symmetric(energy)
+        self.walk = TabuWalk(energy, rng) if device is None and TabuWalk.suits(energy) else None
         self.sweeps = 0
         self.pace = 0.0  # seconds of a sweep, by the last anneal
 
@@ -153,6 +158,22 @@ class _Population:
         self.pace = (time.perf_counter() - began) / max(1, done)
         self.sweeps += done
         return self._points(state)
+
+    def walked(self, x: Vector, value: Vector, sweeps: int, left: Callable[[], float]) -> tuple[Vector, Vector]:
+        """The best of the points, where tabu walks from them met better ones; of small problems, see `TabuWalk`."""
+        if self.walk is None:
+            return x, value
+        share = _WALK_SHARES[bool(self.energy.products)]
+        limited = math.isfinite(left())
+        end = time.perf_counter() + share * self.pace * sweeps if limited else math.inf
+        chosen = np.argsort(value, kind="stable")[:_WALKS]
+        best, least = self.walk.walk(
+            x[:, chosen], _WALK_STEPS * sweeps, lambda: self.expired() or time.perf_counter() > end
+        )
+        x, value = x.copy(), value.copy()
+        better = least < value[chosen]
+        x[:, chosen[better]], value[chosen[better]] = best[:, better], least[better]
+        return x, value
 
     def sharpened(self, x: Vector, value: Vector) -> tuple[Vector, Vector]:
         """Exact moves on random blocks of the best and of some others, of small problems: see `block_minimum`."""
