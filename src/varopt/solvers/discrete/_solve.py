@@ -40,6 +40,7 @@ _FEW_SPINS = 64  # up to which branch and bound begins before the first search h
 _BRANCH_NODES = 50  # where no time limit ends it; set by hand
 _ROUNDS_TIMES_EDGES = 50_000  # of branch and cut, likewise: some seconds
 _PARTIAL_STEPS = 200  # of branch and bound over choices, likewise
+_ROUND_SECONDS = 6e-7  # about what a round of branch and cut takes, for each square of a spin: shortest paths
 _NEAR = 0.01  # of the couplings: a gap from which branch and cut is likely to close it
 _HOPELESS_SHARE = 0.1  # of the time of the search, for a proof that is far from it
 _CONTRACTION_SHARE = 0.05  # of the time, to take bits out, and to look for an order of elimination
@@ -283,7 +284,7 @@ def _proof_of(run: _Run, spins: Spins, epoch: int) -> _Proof | None:
         groups = [np.flatnonzero(energy.site == site) for site in np.flatnonzero(np.bincount(energy.site) > 1)]
         steps = _prove_choices(run, groups) if are_branched(energy, groups) else None
         return None if steps is None else _Proof(steps, _PARTIAL_STEPS)
-    if is_sparse(spins):
+    if is_sparse(spins) and _ROUND_SECONDS * spins.size**2 <= _HOPELESS_SHARE * run.left():
         edges = max(1, spins.quadratic.nnz // 2)
         near = _NEAR * (float(np.abs(spins.field).sum()) + 0.125 * float(np.abs(spins.quadratic.data).sum()))
         return _Proof(_prove(run, spins, _cut_further), _ROUNDS_TIMES_EDGES // edges, near)

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -132,7 +133,7 @@ class OddCycles:
         size = self._rng.uniform(0.5, 1.0, self.edges)
         self._tilt = np.where(is_cut, -1.0, 1.0) * size * (total / size.sum())
 
-    def bound(self, low: Vector, high: Vector) -> CycleBound | None:
+    def bound(self, low: Vector, high: Vector, expired: Callable[[], bool] = lambda: False) -> CycleBound | None:
         """One round: the programme within a box, then inequalities that its optimum violates. None: the box is empty.
 
         Cost: a linear programme in as many variables as there are edges, and shortest paths from all nodes at worst.
@@ -141,11 +142,11 @@ class OddCycles:
         if solved is None:
             return None
         cut, lower = solved
-        found = self._separate(cut)
+        found = self._separate(cut, expired)
         self._programme = self._programme.tight(cut)
         if found:
             self._programme = self._programme.extended(found)
-        return CycleBound(lower, cut, self._rounded(cut), not found)
+        return CycleBound(lower, cut, self._rounded(cut), not (found or expired()))
 
     def _solve(self, low: Vector, high: Vector) -> tuple[Vector, float] | None:
         """A point and the bound that its multipliers prove; None where no point is within."""
@@ -189,7 +190,7 @@ class OddCycles:
         terms = 8.0 + float(np.bincount(rows.indices, minlength=1).max(initial=0))
         return total - 2.0 * float(np.finfo(np.float64).eps) * terms * (size + float(np.abs(sides) @ multipliers))
 
-    def _separate(self, cut: Vector) -> list[_Inequality]:
+    def _separate(self, cut: Vector, expired: Callable[[], bool]) -> list[_Inequality]:
         """Violated inequalities: of each source the most violated, of one node at most one."""
         from scipy.sparse.csgraph import dijkstra  # slow to load: with it `import varopt` takes 3 % longer
 
@@ -209,7 +210,7 @@ class OddCycles:
                 inequality = self._inequality(_odd_cycle(way, source, n), cut)
                 if inequality is not None:
                     found.setdefault(frozenset(zip(*inequality, strict=True)), inequality)
-            if len(found) >= _ENOUGH:
+            if len(found) >= _ENOUGH or expired():
                 break
         return [*found.values()]
 

@@ -70,7 +70,7 @@ def branch_and_cut(
         others = queue[0][0] if queue else np.inf
         stalled, cut = 0, 0.5 * (low + high)
         while lower < value - slack and stalled < _STALLED and not expired():
-            found = relaxation.bound(low, high)
+            found = relaxation.bound(low, high, expired)
             rounds += 1
             if found is None:
                 lower = np.inf
