@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from varopt.solvers.discrete._energy import Energy
+from varopt.solvers.discrete._matrices import count_nonzero
 from varopt.solvers.discrete.search._annealing import (
     GeometricTemperature,
     Temperatures,
@@ -34,6 +35,9 @@ _ENTRIES = (
     1 << 17
 )  # replicas times coordinates that cost little more than one replica; fewer replicas of large problems
 _REPLICAS = {np.int8: (32, 128), np.int16: (16, 64), None: (8, 64)}  # within these limits, by the type of the fields
+_FEWEST = 8  # where the time is too short for the sweeps of more,
+_ENTRY_SECONDS = 2.5e-9, 1.3e-10  # by what an entry of the matrix takes in a sweep, and in one of its replicas,
+_SWEEPING_SHARE = 0.6  # in the share of the time that goes into anneals
 _CROWDED_REPLICAS = (8, 32)
 _ON_DEVICE, _ENTRIES_ON_DEVICE = (64, 512), 1 << 23  # a GPU is idle with fewer
 _FIRST_SWEEPS = 64  # sweeps of the first epoch; each epoch has at least twice those of the one before
@@ -79,7 +83,7 @@ def population_search(
     sweeps have taken so far: one long anneal is better than short ones that are thrown away. With `beta`, a function of
     progress in [0, 1], every anneal follows it instead of the temperatures that are set here.
     """
-    population = _Population(energy, rng, expired, device)
+    population = _Population(energy, rng, expired, device, left())
     cold, warm = (_COLD, _WARM) if beta is None else (temperatures_of(beta, population.unit),) * 2
     elites = np.empty((energy.size, 0)) if start is None else start[:, None].astype(np.float64)
     epoch, sweeps = 0, _FIRST_SWEEPS
@@ -127,10 +131,11 @@ class _Population:
     """Replicas of a compiled energy: what may be done to all of them at once, and what it has taken."""
 
     def __init__(
-        self, energy: Energy, rng: np.random.Generator, expired: Callable[[], bool], device: str | None
-    ) -> None:
+        self, energy: Energy, rng: np.random.Generator, expired: Callable[[], bool], device: str | None,
+        seconds: float = math.inf,
+    ) -> None:  # fmt: skip
         self.energy, self.rng, self.expired = energy, rng, expired
-        self.unit, self.sweeper = typical_field(energy, rng), _sweeper(energy, rng, device)
+        self.unit, self.sweeper = typical_field(energy, rng), _sweeper(energy, rng, device, seconds)
         self.replicas: int = self.sweeper.replicas
         self.symmetric = is_symmetric(energy)
         self.walk = TabuWalk(energy, rng) if device is None and TabuWalk.suits(energy) else None
@@ -212,7 +217,7 @@ class _Population:
         return Found(best, float(self.energy.value(best)), epoch, self.sweeps, (x, value))
 
 
-def _sweeper(energy: Energy, rng: np.random.Generator, device: str | None) -> Any:
+def _sweeper(energy: Energy, rng: np.random.Generator, device: str | None, seconds: float) -> Any:
     """The energy compiled for as many replicas as cost little more than one."""
     size = max(1, energy.size)
     if device is not None:
@@ -222,4 +227,13 @@ def _sweeper(energy: Energy, rng: np.random.Generator, device: str | None) -> An
     if is_crowded(energy):
         return DenseSweeper(energy, int(np.clip(_ENTRIES // size, *_CROWDED_REPLICAS)), rng)
     kind = whole_number_type(energy)
-    return Sweeper(energy, int(np.clip(_ENTRIES // size // 16 * 16, *_REPLICAS[kind])), rng, kind or np.float32)
+    most = int(np.clip(_ENTRIES // size // 16 * 16, *_REPLICAS[kind]))
+    return Sweeper(energy, min(most, _affordable(energy, seconds)), rng, kind or np.float32)
+
+
+def _affordable(energy: Energy, seconds: float) -> int:
+    """As many replicas as leave enough sweeps for each in the time: long anneals are better than many short ones."""
+    entries = max(1, count_nonzero(energy.quadratic) + sum(p.codes.size for p in energy.products) + energy.size)
+    shared, own = _ENTRY_SECONDS
+    replicas = (_SWEEPING_SHARE * seconds / (_SHORT * entries) - shared) / own
+    return int(np.clip(min(replicas, 1e6) // 8 * 8, _FEWEST, 1e6))
