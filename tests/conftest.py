@@ -20,8 +20,8 @@ if "rng" not in inspect.signature(_sparse.random_array).parameters:
     _random_array = _sparse.random_array
 
     def random_array(*args, rng=None, **options):
-        """With the argument's new name."""
-        return _random_array(*args, random_state=rng, **options)
+        """With the argument's new name, and seeds of generators: those of old make a list of all entries."""
+        return _random_array(*args, random_state=np.random.default_rng(rng), **options)
 
     _sparse.random_array = random_array
 

@@ -200,5 +200,7 @@ def is_diagonal(matrix: Any) -> bool:
     """Whether a matrix, or None for zero, has nothing beside its diagonal."""
     if matrix is None:
         return True
+    if not sp.issparse(matrix):
+        return bool(np.count_nonzero(matrix) == np.count_nonzero(np.diagonal(matrix)))
     entries = sp.coo_array(matrix)
     return bool(np.all((entries.row == entries.col) | (entries.data == 0.0)))

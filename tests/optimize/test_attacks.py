@@ -315,3 +315,61 @@ def test_steps_beside_norms_are_refused_in_a_sentence(name):
     w = vo.Variable(3)
     with pytest.raises(ValueError, match=r"not known to be convex|norms"):
         vo.minimize(vo.sum(vo.step(w - 0.5)) + vo.norm2(w - 1.0), method=name)
+
+
+def test_norms_of_single_entries_are_proved_as_the_absolute_values_they_are():
+    """Their subgradients are those of rows: taken for those of norms, they prove nothing."""
+    w = vo.Variable(3)
+    f = vo.sum(vo.huber(w + np.array([2.1, 1.4, -1.6]), 2.7)) + vo.norm2(w + np.array([0.2, 0.7, -1.4]), groups=1)
+    f = f + vo.sum(vo.squared_hinge(np.array([[0.0, 0.0, 0.0], [-0.2, -1.3, 0.1], [-0.5, 0.6, 1.4]]) @ w))
+    same = vo.sum(vo.huber(w + np.array([2.1, 1.4, -1.6]), 2.7)) + vo.norm1(w + np.array([0.2, 0.7, -1.4]))
+    same = same + vo.sum(vo.squared_hinge(np.array([[0.0, 0.0, 0.0], [-0.2, -1.3, 0.1], [-0.5, 0.6, 1.4]]) @ w))
+    r, s = vo.minimize(f), vo.minimize(same)
+    assert r.status is s.status is Status.OPTIMAL
+    assert r.fun == pytest.approx(s.fun, rel=1e-12)
+
+
+def test_a_norm_that_a_row_of_zeros_keeps_from_zero_is_proved():
+    """What the method tells of it proves nothing, and what its point tells does."""
+    A = np.array([[0.0, 0.0, 0.0], [0.0, -1.0, 1.0], [0.0, -2.0, 0.0], [-2.0, 0.0, -1.0]])
+    d = np.array([-0.882434027348981, -0.09984704101241113, -1.0184084642123983, -0.11196867230095794])
+    r = vo.minimize(0.59 * vo.norm2(A @ vo.Variable(3) + d))
+    assert r.status is Status.OPTIMAL
+    assert r.fun == pytest.approx(-0.59 * d[0], rel=1e-12)
+
+
+def test_parts_at_zero_whose_own_numbers_cancel_are_closed():
+    w, b = vo.Variable(1), vo.Variable()
+    f = 5.27 * vo.sum(vo.pinball(w + b, 0.94)) + 3.02 * vo.sum(vo.huber(-1.0 * w, 0.47)) + vo.sum(vo.hinge(w + 1.0))
+    r = vo.minimize(f + 0.0039 * vo.sum_squares(w) + vo.sum(vo.pinball(w, 0.14)))
+    assert r.status is Status.OPTIMAL
+    assert abs(r.fun) <= 1e-15
+
+
+@pytest.mark.parametrize(("share", "falls"), [(0.999, False), (1.001, True)])
+@pytest.mark.parametrize("seed", range(4))
+def test_norms_bear_a_slope_up_to_their_own(seed, share, falls):
+    """``|A w + d| - share v'A w`` with v of length one falls for ever just if the share is above one.
+
+    But for the rounding of v'A, five numbers of which three are free: what is bounded rests on an assumption.
+    """
+    rng = np.random.default_rng(seed)
+    A, d, v, w = rng.standard_normal((3, 5)), rng.standard_normal(3), rng.standard_normal(3), vo.Variable(5)
+    r = vo.minimize(vo.norm2(A @ w + d) - share * ((A.T @ (v / np.linalg.norm(v))) @ w))
+    assert r.status is (Status.UNBOUNDED if falls else Status.ASSUMED)
+    assert np.isfinite(r.lower) != falls
+
+
+def test_steep_norms_do_not_hide_the_directions_that_they_do_not_see():
+    A, w = np.array([[1.0, 0.01, 0.0, 1.0], [0.0, 0.01, -2.0, 0.0], [0.0, 0.01, -2.0, 0.0]]), vo.Variable(4)
+    steep = 1e7 * vo.norm2(A @ w + np.array([-0.0008, 0.0007, -0.0006]))
+    assert vo.minimize(steep + np.array([5.4e-11, 1.7e-11, -1.2e-10, -7.3e-11]) @ w).status is Status.UNBOUNDED
+    assert vo.minimize(steep).fun == pytest.approx(1e7 * 0.0013 / np.sqrt(2.0), rel=1e-9)
+
+
+def test_a_form_that_rounding_makes_curve_down_is_unbounded_where_a_slope_goes_with_it():
+    """An outer product in double precision has eigenvalues of about 1e-17 on either side of zero."""
+    row, w = np.array([0.3, 0.3, -1.1, 2.0]), vo.Variable(4)
+    Q = np.outer(row, row)
+    assert vo.minimize(1e-3 * vo.quad_form(w, Q) + np.array([-2e7, -1e7, 0.0, 0.0]) @ w).status is Status.UNBOUNDED
+    assert vo.minimize(vo.quad_form(w, Q) + vo.sum_squares(w - 1.0)).status is Status.ASSUMED

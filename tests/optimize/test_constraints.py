@@ -210,6 +210,16 @@ def test_what_cannot_be_satisfied_is_proved(w):
     assert vo.maximize(-vo.norm1(w), subject_to=limits).upper == -math.inf
 
 
+@pytest.mark.parametrize("count", [1, 3])
+def test_rows_without_an_entry_that_nothing_satisfies_are_proved_so(count):
+    """All rows of such constraints are zeros, which have no orthonormal coordinates."""
+    w = vo.Variable(2)
+    limits = [np.zeros((count, 2)) @ w <= 0.25, np.zeros(2) @ w >= 1.125, np.zeros((count, 2)) @ w <= 0.25]
+    r = vo.minimize(vo.sum(vo.abs(w)), subject_to=limits)
+    assert r.status.name == "INFEASIBLE"
+    assert r.proof is not None
+
+
 def test_rows_that_rounding_alone_makes_contradict_are_satisfied_but_for_it(data, w):
     X, y = data
     r = vo.minimize(vo.sum_squares(y - X @ w), subject_to=[vo.sum(w) == 0.3, 0.1 * vo.sum(w) == 0.03])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
+import weakref
 
 import numpy as np
 import pytest
@@ -385,3 +387,19 @@ def test_a_start_where_every_part_is_lowest_is_the_end(rng):
         assert r.gap <= 1e-14
         np.testing.assert_array_equal(r.x, 0.0)
     assert vo.minimize(vo.norm1(X @ w - 1.0) + vo.sum_squares(w), x0=rng.normal(size=3)).nit > 0
+
+
+def test_data_go_with_the_objective():
+    """Not when the collector of cycles comes: large arrays, or those of a device, would pile up until then."""
+    rng = np.random.default_rng(3)
+    X, y = rng.standard_normal((300, 3)), rng.standard_normal(300)
+    kept, w = weakref.ref(X), vo.Variable(3)
+    gc.disable()
+    try:
+        f = vo.sum(vo.pinball(y - X @ w, 0.3)) + vo.norm1(w)
+        assert vo.minimize(f).status is Status.OPTIMAL
+        assert vo.minimize(f, subject_to=[w >= 0.0]).status is Status.OPTIMAL
+        del X, f
+        assert kept() is None
+    finally:
+        gc.enable()

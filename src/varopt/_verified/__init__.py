@@ -6,6 +6,7 @@ it holds in whatever order a library adds up.
 """
 
 from varopt._verified._arithmetic import (
+    EXTENDED,
     FEW_COLUMNS,
     SLACK,
     TINY,
@@ -26,6 +27,7 @@ from varopt._verified._linear_system import NearlySingular, enclosed_solution, i
 from varopt._verified._semidefinite import Definiteness, definiteness, smallest_eigenvalue_bound
 
 __all__ = [
+    "EXTENDED",
     "FEW_COLUMNS",
     "SLACK",
     "TINY",

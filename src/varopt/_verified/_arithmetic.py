@@ -8,7 +8,20 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["FEW_COLUMNS", "SLACK", "TINY", "UNIT", "Ball", "dot", "down", "gamma", "total", "up", "weighted_columns"]
+__all__ = [
+    "EXTENDED",
+    "FEW_COLUMNS",
+    "SLACK",
+    "TINY",
+    "UNIT",
+    "Ball",
+    "dot",
+    "down",
+    "gamma",
+    "total",
+    "up",
+    "weighted_columns",
+]
 
 Vector = NDArray[np.float64]
 
@@ -21,7 +34,7 @@ _LONG_UNIT = float(np.finfo(np.longdouble).eps) / 2.0  # where it is no longer t
 _AT_ONCE = 1024  # numbers that are added up without blocks
 _MANY = 1 << 13  # numbers beyond which extended precision is spent only where digits cancel
 _FEW_DIGITS = 1e-12  # relative error of a sum in double precision that is good enough
-_SMALL = 1 << 13  # entries of a matrix up to which all is
+EXTENDED = 1 << 14  # entries of a matrix up to which all of a product is in extended precision
 FEW_COLUMNS = 4  # columns up to which every sum is taken in extended precision
 _BLOCK = 256  # rows whose products are added up by BLAS, in whatever order
 
@@ -151,7 +164,7 @@ def weighted_columns(matrix: Vector, weights: Ball, norms: Vector | None = None)
     precision. `norms` are those of the columns, where they are known (`column_norms`).
     """
     rows, columns = matrix.shape
-    if matrix.size <= _SMALL:
+    if matrix.size <= EXTENDED:
         return _extended(matrix, weights)
     if columns <= FEW_COLUMNS:
         return _few_columns(matrix, weights)

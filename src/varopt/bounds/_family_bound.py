@@ -65,7 +65,7 @@ class FamilyBound(CompositeBound):
         self._layout = layout
         self._discrete: list[Part] = [part_of(layout, b, method) for b in objective.blocks if not _is_real(b)]
         if objective not in _forms:
-            _forms[objective] = composite(objective, multiplied=False, blocks=blocks)
+            _forms[objective] = composite(objective, multiplied=False, blocks=blocks, absolute=False)
         super().__init__(_forms[objective], layout.mean, FamilyNoise(layout, terms, nodes))
         self.method = method
 

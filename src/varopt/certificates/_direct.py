@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from varopt._verified import SLACK, TINY, UNIT, Ball, down, total
+from varopt._verified import EXTENDED, SLACK, TINY, UNIT, Ball, down, total
 from varopt.certificates.enclosures import DualRows, Norms, conjugate_above, entries
 from varopt.terms import PiecewisePolynomial
 
@@ -25,7 +25,6 @@ Vector = NDArray[np.float64]
 
 # Shares by which subgradients are made smaller first, where kinks have to take what they leave: of few numbers, many.
 _INWARD_OF_FEW, _INWARD = 2.0**-44, 2.0**-38
-_FEW = 1 << 13  # entries of a matrix up to which products with it are in extended precision
 _EPSILON = float(np.finfo(np.longdouble).eps)
 
 
@@ -68,7 +67,7 @@ def direct_lower(rows: Sequence[DualRows], own: Sequence[bool], fixed: Ball, sca
     free = np.flatnonzero(~owned)
     low, high = _caps(mine, fixed.middle.size)
     bounded = bool(np.any((np.isfinite(low) | np.isfinite(high)) & owned))
-    few = all(r.linear.shape[0] * r.linear.shape[1] <= _FEW for r in others)
+    few = all(r.linear.shape[0] * r.linear.shape[1] <= EXTENDED for r in others)
     inward = _INWARD_OF_FEW if few else _INWARD
     scale = 1.0 - inward if bounded else 1.0
     for _ in range(2):

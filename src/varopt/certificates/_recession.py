@@ -2,16 +2,18 @@ r"""A convex composite is unbounded below just if it falls for ever along a dire
 
 Far out a row rises with its steepest subgradient, so f falls along d just if it does not curve there and
 
-    g'd + sum_k w_k max(low_k a_k'd, high_k a_k'd) < 0.                                                             (1)
+    g'd + sum_k w_k max(low_k a_k'd, high_k a_k'd) + sum_g w_g |A_g d| < 0.                                         (1)
 
-A linear programme proposes d; it decides nothing: solvers drop entries that are small beside others. Rows whose sizes
-are many orders above others are held at rest first, one order after the other, so that steep terms do not hide what
-happens along the directions that they do not see. Whether (1) holds is then decided in rational arithmetic, with d
-moved to where what curves is exactly at rest.
+A linear programme proposes d, norms being the largest of lines below them, of which it is given more as it goes on. It
+decides nothing: solvers drop entries that are small beside others. Rows whose sizes are many orders above others are
+held at rest first, one order after the other, so that steep terms do not hide what happens along the directions that
+they do not see. Whether (1) holds is then decided in rational arithmetic, with d moved to where what curves, or all
+that is about at rest, is so exactly.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import pairwise
@@ -38,6 +40,7 @@ _MOST_CURVED = 60  # variables up to which a direction of negative curvature is 
 _MOST_EQUATIONS = 12  # that are solved in rational arithmetic, whose numbers grow with each
 _APART = 1e5  # ratio of sizes beyond which rows are held at rest rather than weighed against others
 _ROUNDED = Fraction(1, 2**50)  # share by which products of a weight, a factor and a subgradient may be rounded
+_LINES = 12  # linear programmes in which norms get more lines
 _REST = 1e-9  # share of its size below which a row is taken to be at rest along a direction that was computed
 
 
@@ -45,12 +48,14 @@ class _Rays(NamedTuple):
     """All rows as a dense matrix, with their weighted subgradients far out on either side.
 
     Entries are exact but for those of rows with an error, relative to them; subgradients are but for a unit or two.
+    Rows of a norm have its number and, as ends, its weight; the other rows have the number -1.
     """
 
     matrix: Vector
     low: Vector
     high: Vector
     error: Vector
+    norm: NDArray[np.intp]
     vector: Ball
 
 
@@ -61,11 +66,11 @@ class Undecided(Exception):
 def falls_for_ever(objective: Objective, most: int = FEW_ENTRIES) -> Vector | None:
     """A direction along which a convex objective falls without bound, in exact arithmetic; None where none was found.
 
-    Problems with more than `most` entries, and norms, are not looked at.
+    Problems with more than `most` entries are not looked at.
     """
     form = composite(objective, multiplied=False)
-    entries = (form.row_count + sum(q.offset.size for q in form.forms)) * form.size
-    if form.groups or entries > most or form.not_convex:
+    others = sum(q.offset.size for q in form.forms) + sum(group.offset.size for group in form.groups)
+    if (form.row_count + others) * form.size > most or form.not_convex:
         return None
     try:
         with np.errstate(all="ignore"):
@@ -133,16 +138,20 @@ def _linear_part(objective: Objective) -> Ball:
 def _direction(rays: _Rays) -> Vector | None:
     if not rays.vector.middle.any() and np.all(rays.low <= 0.0) and np.all(rays.high >= 0.0):
         return None
+    curved = np.isinf(rays.low) | np.isinf(rays.high)
     for d in _proposed(rays):
-        exact = _at_rest(rays, d)
-        if exact is not None and _falls(rays, exact):
-            return np.array([float(v) for v in exact])
+        for held in (curved, np.ones_like(curved)):  # at rest exactly, where they about are: what curves, or every row
+            exact = _at_rest(rays, d, held)
+            for way in () if exact is None else (exact, [-v for v in exact]):  # it may have been moved far
+                if _falls(rays, way):
+                    return np.array([float(v) for v in way])
     return None
 
 
 def _rays(objective: Objective, form: Composite) -> _Rays:
     """What happens far out."""
-    parts = [(np.zeros((0, form.size)), np.zeros(0), np.zeros(0), np.zeros(0))]
+    parts: list[tuple[Vector, ...]] = [(np.zeros((0, form.size)), np.zeros(0), np.zeros(0), np.zeros(0))]
+    norm: list[NDArray[np.intp]] = []
     for q in form.forms:
         _, rows, _ = entries_of(q.linear)
         inner = np.asarray(q.matrix.dense(), dtype=np.float64)
@@ -160,8 +169,18 @@ def _rays(objective: Objective, form: Composite) -> _Rays:
         if not exact and not (np.all(np.isfinite(low)) and np.all(np.isfinite(high))):
             raise Undecided
         parts.append((rows, low, high, np.full(live.size, 0.0 if exact else 8.0 * UNIT)))
+    count, first = sum(len(rows) for rows, *_ in parts), 0
+    norm.append(np.full(count, -1))
+    for group in form.groups:
+        scale, rows, exact = entries_of(group.linear)
+        if not exact or np.any(scale != 1.0):
+            rows, exact = np.broadcast_to(scale, (len(rows),))[:, None] * rows, False
+        weights = group.spread(group.weights)
+        parts.append((rows, -weights, weights, np.full(len(rows), 0.0 if exact else 8.0 * UNIT)))
+        norm.append(first + np.repeat(np.arange(group.sizes.size), group.sizes))
+        first += group.sizes.size
     matrix, low, high, error = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return _Rays(matrix, low, high, error, _linear_part(objective))
+    return _Rays(matrix, low, high, error, np.concatenate(norm), _linear_part(objective))
 
 
 def entries_of(linear: Map) -> tuple[Vector, Vector, bool]:
@@ -224,24 +243,48 @@ def _null_space(matrix: Vector) -> Vector:
 
 def _steepest(rays: _Rays, live: NDArray[np.bool_], basis: Vector) -> Vector | None:
     """The direction of a box, within a space, along which f falls fastest far out, for the rows that are live."""
-    from scipy.optimize import linprog
-
-    matrix, cost = rays.matrix[live] @ basis, rays.vector.middle @ basis
-    low, high = rays.low[live], rays.high[live]
+    plain, cost = live & (rays.norm < 0), rays.vector.middle @ basis
+    matrix, low, high = rays.matrix[plain] @ basis, rays.low[plain], rays.high[plain]
     unit = max(float(np.abs(cost).max(initial=0.0)), 1e-300)
+    norms = [live & (rays.norm == k) for k in np.unique(rays.norm[live & (rays.norm >= 0)])]
+    parts = [rays.high[rows, None] * rays.matrix[rows] @ basis / unit for rows in norms]
     count, width = matrix.shape
-    above, lift = [], -np.eye(count)
+    lifts = count + len(parts)  # one above each row, and above each norm
+    above = []
     for end, sign in ((low, -1.0), (high, 1.0)):
         finite = np.isfinite(end)
-        above.append(np.hstack([np.where(finite, end, 0.0)[:, None] * matrix / unit, lift]))
-        above.append(np.hstack([sign * matrix[~finite], np.zeros((np.count_nonzero(~finite), count))]))
-    inequalities = np.vstack(above)
+        above.append(np.hstack([np.where(finite, end, 0.0)[:, None] * matrix / unit, -np.eye(count, lifts)]))
+        above.append(np.hstack([sign * matrix[~finite], np.zeros((np.count_nonzero(~finite), lifts))]))
+    for k, part in enumerate(parts):  # no entry is above the norm
+        above += [
+            np.hstack([sign * part, -np.eye(1, lifts, count + k).repeat(len(part), axis=0)]) for sign in (1.0, -1.0)
+        ]
+    for _ in range(_LINES if parts else 1):
+        found = _least(np.concatenate([cost / unit, np.ones(lifts)]), np.vstack(above), width)
+        if found is None:
+            return None
+        d = found[:width]
+        images = [part @ d for part in parts]
+        lengths = [float(np.linalg.norm(z)) for z in images]
+        rise = float(cost @ d) / unit + float(found[width : width + count].sum()) + sum(lengths)
+        if rise < 0.0:
+            return np.asarray(basis @ d)
+        for k, (part, z, length) in enumerate(zip(parts, images, lengths, strict=True)):
+            if length > 0.0:
+                above.append(np.hstack([(z / length) @ part, -np.eye(1, lifts, count + k)[0]])[None, :])
+    return None
+
+
+def _least(cost: Vector, inequalities: Vector, width: int) -> Vector | None:
+    """The point of a box in the first variables at which a cost is least, where it is negative."""
+    from scipy.optimize import linprog
+
+    bounds = [(-1.0, 1.0)] * width + [(None, None)] * (cost.size - width)
     result = linprog(
-        np.concatenate([cost / unit, np.ones(count)]), A_ub=inequalities if count else None,
-        b_ub=np.zeros(len(inequalities)) if count else None,
-        bounds=[(-1.0, 1.0)] * width + [(None, None)] * count, method="highs",
+        cost, A_ub=inequalities if len(inequalities) else None,
+        b_ub=np.zeros(len(inequalities)) if len(inequalities) else None, bounds=bounds, method="highs",
     )  # fmt: skip
-    return None if result.status != 0 or result.fun >= 0.0 else np.asarray(basis @ result.x[:width])
+    return None if result.status != 0 or result.fun >= 0.0 else np.asarray(result.x)
 
 
 def _tidied(d: Vector) -> Iterator[Vector]:
@@ -257,10 +300,9 @@ def _tidied(d: Vector) -> Iterator[Vector]:
 # -- The proof --------------------------------------------------------------------------------------------------------
 
 
-def _at_rest(rays: _Rays, d: Vector) -> list[Fraction] | None:
-    """The direction moved to where rows that curve, and are about at rest, are exactly so; None where they do not."""
-    curved = np.isinf(rays.low) | np.isinf(rays.high)
-    rows, along = rays.matrix[curved], rays.matrix[curved] @ d
+def _at_rest(rays: _Rays, d: Vector, held: NDArray[np.bool_]) -> list[Fraction] | None:
+    """The direction moved to where those of some rows that are about at rest are exactly so; None where none is."""
+    rows, along = rays.matrix[held], rays.matrix[held] @ d
     still = np.abs(along) <= _REST * (np.abs(rows) @ np.abs(d))
     exact = [Fraction(v) for v in d.tolist()]
     different = np.unique(rows[still], axis=0)
@@ -301,16 +343,27 @@ def _falls(rays: _Rays, d: Sequence[Fraction]) -> bool:
     used = [j for j, v in enumerate(d) if v]
     middle, radius = rays.vector.middle.tolist(), rays.vector.radius.tolist()
     total = sum((Fraction(middle[j]) * d[j] + Fraction(radius[j]) * abs(d[j]) for j in used), Fraction(0))
-    columns = (rays.matrix.tolist(), rays.low.tolist(), rays.high.tolist(), rays.error.tolist())
-    for row, low, high, error in zip(*columns, strict=True):
+    columns = (rays.matrix.tolist(), rays.low.tolist(), rays.high.tolist(), rays.error.tolist(), rays.norm.tolist())
+    squares: dict[int, Fraction] = {}
+    for row, low, high, error, norm in zip(*columns, strict=True):
         along = sum((Fraction(row[j]) * d[j] for j in used if row[j]), Fraction(0))
         spread = Fraction(error) * sum((abs(Fraction(row[j]) * d[j]) for j in used if row[j]), Fraction(0))
+        if norm >= 0:
+            squares[norm] = squares.get(norm, Fraction(0)) + (Fraction(high) * (abs(along) + spread)) ** 2
+            continue
         end = high if along > 0 else low
         if along and np.isinf(end):
             return False
         total += Fraction(end) * along + abs(Fraction(end) * along) * _ROUNDED if along else 0
         total += spread * Fraction(max(abs(low), abs(high))) if spread else 0
-    return total < 0
+    return total + sum(map(_root, squares.values())) < 0
+
+
+def _root(value: Fraction) -> Fraction:
+    """A number not below the square root, and above it by a share of 2^-60 at most."""
+    scale = 1 << max(0, 120 - (value.numerator * value.denominator).bit_length())
+    whole = value.numerator * value.denominator * scale * scale
+    return Fraction(math.isqrt(whole) + 1, value.denominator * scale) if value else value
 
 
 # -- Objectives that curve down ---------------------------------------------------------------------------------------

@@ -41,6 +41,10 @@ class EnclosedSum:
             self.value + other.value, self.size + other.size, self.error + other.error, self.count + other.count
         )
 
+    def times(self, share: float) -> EnclosedSum:
+        """A share of it, between zero and one."""
+        return EnclosedSum(self.value * share, self.size * share * SLACK, self.error * share * SLACK, self.count + 1)
+
     def ball(self) -> Ball:
         """The sum in double precision."""
         middle = np.asarray(self.value, dtype=np.float64)
@@ -76,6 +80,10 @@ class Lines:
 
     def __add__(self, other: Lines) -> Lines:
         return Lines(self.gradient + other.gradient, self.constant + other.constant)
+
+    def times(self, share: float) -> Lines:
+        """A share of them, between zero and one: minorants too, of terms that are not negative."""
+        return Lines(self.gradient.times(share), self.constant.times(share))
 
 
 def positions(rows: Rows, x: Vector, norms: Norms) -> Ball:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -102,6 +103,14 @@ class Verifier:
         with np.errstate(all="ignore"):
             return [r.dual for r in _with_dual(self._parts, self.x, dual, self._norms).rows]
 
+    def direct_lower(self) -> float:
+        """A lower bound without a linear system, where variables have rows of their own; else minus infinity."""
+        with np.errstate(all="ignore"):
+            try:
+                return _directly(self._parts, self.x, None, self._norms)
+            except NotEnclosed:
+                return -math.inf
+
     def bracket(self, dual: Sequence[Vector | None] | None = None, gap: float = math.inf) -> Verified:
         """A bracket of the optimum.
 
@@ -178,13 +187,16 @@ class _Parts(NamedTuple):
 
 
 def _lower(parts: _Parts, x: Vector, dual: Sequence[Vector | None] | None, norms: Norms, enough: float) -> Proof:
-    """The best of what is proved with the dual of norms as it is, and moved inwards where that leaves no room."""
+    """The best that is proved with a dual of norms, that given or that of x, as it is and moved inwards for room."""
     best = Proof(-math.inf)
-    for inward in (0.0, _INWARD) if parts.groups else (0.0,):
-        below = _without_norms(parts, x, _norm_dual(parts.groups, dual), inward, norms)
+    ways = itertools.product((dual, None) if dual is not None else (None,), (0.0, _INWARD))
+    for given, inward in ways if parts.groups else [(None, 0.0)]:
+        below = _without_norms(parts, x, _norm_dual(parts.groups, given), inward, norms)
         proof = verified_lower(below.rows, below.vector, below.scalar, below.quadratics, x, norms, enough)
         lower = float(down(proof.lower - below.error * SLACK))
         best = Proof(lower, proof.reason) if lower >= best.lower else best
+        if inward and -math.inf < enough <= best.lower:
+            break
     return best
 
 

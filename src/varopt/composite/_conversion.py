@@ -29,11 +29,14 @@ class NotComposite(ValueError):
     """The objective is outside the class that the solver handles; the message names the block."""
 
 
-def composite(objective: Objective, *, multiplied: bool = True, blocks: Sequence[Block] | None = None) -> Composite:
+def composite(
+    objective: Objective, *, multiplied: bool = True, blocks: Sequence[Block] | None = None, absolute: bool = True
+) -> Composite:
     """An objective in its canonical form; raises `NotComposite` naming the block that does not fit.
 
     Without `multiplied`, quadratic forms stay as they are and squares are rows like any other term: nothing is computed
-    of the data. `blocks` are those to take, by default all.
+    of the data. `blocks` are those to take, by default all. Norms of single rows are rows of absolute values, unless
+    `absolute` is false: then each block of terms is one of rows, and no other is.
     """
     size, variables = objective.size, objective.variables
     matrix: Any = None
@@ -73,7 +76,7 @@ def composite(objective: Objective, *, multiplied: bool = True, blocks: Sequence
                 matrix, vector, scalar = smooth.matrix, smooth.vector, smooth.scalar
         elif isinstance(block, NormBlock):
             norms = groups_of(*_affine(block, variables), block.groups, block.weights)
-            if multiplied and np.all(norms.sizes == 1):  # absolute values
+            if absolute and np.all(norms.sizes == 1):
                 rows.append(Rows(norms.linear, norms.offset, abs_(), norms.weights))
             else:
                 groups.append(norms)

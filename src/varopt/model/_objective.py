@@ -143,15 +143,21 @@ class Objective(Expression):
         """Where each variable lies in a flat point."""
         return slices(self.variables)
 
-    @cached_property
+    @property
     def checked(self) -> Objective:
         """The objective itself, after its data were found finite."""
-        for block in self.blocks:
-            block.check()
+        self.check()
         return self
 
     def check(self) -> None:
-        _ = self.checked
+        _ = self._is_finite
+
+    @cached_property
+    def _is_finite(self) -> bool:
+        """That the data are, else an error. Not the objective itself, whose data would then outlive it."""
+        for block in self.blocks:
+            block.check()
+        return True
 
     def scale(self, factor: Any) -> Objective:
         value = as_vector("the factor", factor)

@@ -33,9 +33,12 @@ STOPPED = (TimeUp, KeyboardInterrupt, StopIteration)  # what ends a run with wha
 def minimize_composite(
     objective: Objective, *, tol: float = 1e-9, method: str | Way | Auto = "auto", x0: Any = None,
     resume: State | Result | None = None, callback: Callable[[Any], Any] | None = None, progress: bool = False,
-    time_limit: float | None = None,
+    time_limit: float | None = None, proved: bool = True,
 ) -> Result:  # fmt: skip
-    """Minimise an objective without constraints; see `varopt.minimize`."""
+    """Minimise an objective without constraints; see `varopt.minimize`.
+
+    Without `proved` the bracket is what the method claims: enough for a part of a problem that is proved as a whole.
+    """
     state = start(objective, x0, resume)
     try:
         problem = composite(objective)
@@ -73,7 +76,7 @@ def minimize_composite(
         if status is None and time_limit is not None:
             left = max(time_limit - (state.elapsed - before), 0.0) + max(0.05, 0.1 * time_limit)
         with deadline(None if status is None and time_limit is None else left):
-            result = conclude(objective, problem, state, tol, status, " > ".join(state.ran) or "none")
+            result = conclude(objective, problem, state, tol, status, " > ".join(state.ran) or "none", proved=proved)
         line.end(final_line(result))
         return result
 

@@ -16,6 +16,7 @@ from varopt.certificates import (
     DualGap,
     NoCertificate,
     Verifier,
+    curves_down,
     falls_along,
     falls_for_ever,
     floor,
@@ -39,8 +40,10 @@ _DOUBTFUL = 1e-3  # relative gap without an assumption beyond which one that clo
 
 
 def conclude(
-    objective: Objective, problem: Composite, state: State, tol: float, status: Status | None, method: str
-) -> Result:
+    objective: Objective, problem: Composite, state: State, tol: float, status: Status | None, method: str, *,
+    proved: bool = True,
+) -> Result:  # fmt: skip
+    """The result of a run; without `proved` the bracket is what the method claims."""
     x = state.x
     if not math.isfinite(state.upper) and state.latest is not None and np.all(np.isfinite(state.latest)):
         x = state.latest
@@ -49,8 +52,8 @@ def conclude(
     if not np.array_equal(x, tidy) and (tidied := float(objective.at(tidy))) <= value:
         x, value = tidy, tidied
     x = x + 0.0  # no zero is negative
-    bracket = _bracket(objective, problem, state, x, value, tol)
-    is_open = bracket.assumption or not bracket.within(tol)
+    bracket = _bracket(objective, problem, state, x, value, tol) if proved else _claimed(problem, state, value)
+    is_open = proved and (bracket.assumption or not bracket.within(tol))
     if is_open and not state.falls and goes_on(state.ran) and is_small(problem):
         x, value, bracket = _exact(objective, x, value, bracket)
     lower, upper, assumption, proof, state.unit = bracket
@@ -131,9 +134,13 @@ def _exact(objective: Objective, x: Vector, value: float, bracket: _Bracket) -> 
 
 
 def _sizes(problem: Composite, x: Vector) -> float:
-    """The sizes of the parts at x, added up."""
-    rows = (abs(r.total(z)) for r, z in zip(problem.rows, problem.positions(x), strict=True))
-    return float(np.abs(problem.gradient_at_zero) @ np.abs(x)) + sum(rows)
+    """The sizes of the parts at x, added up, and of what cancels in each, as in ``1 - z`` where that is zero."""
+    total = float(np.abs(problem.gradient_at_zero) @ np.abs(x))
+    for r, z in zip(problem.rows, problem.positions(x), strict=True):
+        low, high = r.term.subdifferential(z)
+        inside = np.maximum(np.abs(low), np.abs(high)) * np.abs(z)
+        total += abs(r.total(z)) + float(np.abs(r.weights) @ np.where(np.isfinite(inside), inside, 0.0))
+    return total
 
 
 def _is_steep(problem: Composite) -> bool:
@@ -173,5 +180,13 @@ def _status(objective: Objective, problem: Composite, state: State, bracket: _Br
         return Status.LOCAL
     # A lower bound that assumes nothing settles it.
     bounded = math.isfinite(bracket.lower) and not bracket.assumption
-    falls = not bounded and (falls_along(objective, state.x) or falls_for_ever(objective, _MORE_ENTRIES) is not None)
-    return Status.UNBOUNDED if falls else Status.GAP_OPEN
+    return Status.UNBOUNDED if not bounded and _falls(objective, state.x) else Status.GAP_OPEN
+
+
+def _falls(objective: Objective, x: Vector) -> bool:
+    """Whether it falls for ever, far along x or where a quadratic form that was taken for convex curves down."""
+    return (
+        falls_along(objective, x)
+        or falls_for_ever(objective, _MORE_ENTRIES) is not None
+        or (bool(objective.assumption) and curves_down(objective) is not None)
+    )

@@ -32,7 +32,9 @@ __all__ = ["DeviceRows"]
 Vector = NDArray[np.float64]
 
 _BLOCK = 1 << 22  # entries of X that a block has at the least: a device is idle while less is prepared
-_VECTORS, _ROOM = 14, 0.25  # temporaries as long as a block, and the share of X that they may take
+_VECTORS = 14  # temporaries as long as a block
+_ROOM, _ROOM_OF_SINGLE = 0.4, 0.29  # shares of X that they and the target may take; a share of half the size
+_LEAST_ROOM = 0.1  # however narrow X is
 _PRODUCT = 1 << 24  # entries of the rows that are weighted at once for a Hessian
 _SUM = 4096  # rows that are added up at once
 _FAR = 9.0  # deviations from a knot beyond which a term is its piece, to rounding
@@ -66,7 +68,7 @@ class DeviceRows:
             place[v], at = at, at + v.size
         self.size = at
         self._thin: tuple[int, list[_Rows]] | None = None
-        self._sizes: dict[int, tuple[Vector, Vector]] = {}  # of the columns, block by block
+        self._lengths: dict[int, Vector] = {}  # lengths of the columns, block by block
         self.X: Any = None
         self.features = slice(0, 0)
         self.alpha, self.intercepts = 1.0, []  # type: ignore[var-annotated]
@@ -117,7 +119,8 @@ class DeviceRows:
         count, width = self.X.shape[0], self.X.shape[1]
         double = self.X.dtype == self.xp.float64
         share = _VECTORS / width if double else 2.0 * (_VECTORS / width + 1.0)  # a block in double precision as well
-        pieces, unit = math.ceil(share / (_ROOM * every)), _SUM * every
+        room = _ROOM - 1.0 / width if double else _ROOM_OF_SINGLE - 2.0 / width
+        pieces, unit = math.ceil(share / (max(room, _LEAST_ROOM) * every)), _SUM * every
         rows = max(math.ceil(count / pieces), min(count, every * _BLOCK // width))
         rows = math.ceil(rows / unit) * unit
         constant = self.block.argument.constant
@@ -177,9 +180,8 @@ class DeviceRows:
     def _moments(self, rows: _Rows, request: Moments) -> Moved:
         xp, s = self.xp, request.deviation
         z = self._positions(rows, request.x, single=True)
-        value = xp.sum(rows.c * self.term.value(z))
-        first = self.term.derivative(z)
-        second_index, second, added, near = None, None, 0.0, 0
+        value, first = xp.sum(rows.c * self.term.value(z)), self.term.derivative(z)
+        second_index, second, added, near = None, None, xp.zeros_like(value), xp.zeros_like(value)
         if self.term.degree > 1:
             bend = self.term.derivative(z, 2)
         if self.term.knots:
@@ -189,15 +191,14 @@ class DeviceRows:
                 zn = xp.take(z, index)
                 cn = counted * (rows.c if isinstance(rows.c, float) else xp.take(rows.c, index))
                 smooth, slope, raised = self._smoothed(zn, s)
-                added = float(xp.sum(cn * (smooth - self.term.value(zn))))
+                added = xp.sum(cn * (smooth - self.term.value(zn)))
                 first = _put(xp, first, index, slope)
-                near = int(xp.sum(counted * xp.astype(xp.take(distance, index) < 4.0 * s, xp.float64)))
+                near = xp.sum(counted * xp.astype(xp.take(distance, index) < 4.0 * s, xp.float64))
                 second_index, second = index, cn * raised
         dual = rows.c * first
         if not isinstance(rows.t, float):
             dual = rows.t * dual
         features = xp.matmul(xp.astype(dual, rows.X.dtype, copy=False), rows.X)
-        gradient = self._full(features, xp.sum(dual) if self.intercepts else 0.0)
         if self.term.degree > 1:
             whole = rows.c * (bend if second_index is None else _put(xp, bend, second_index, raised))
             hessian = self._gram(rows, None, whole)
@@ -205,7 +206,10 @@ class DeviceRows:
             hessian = np.zeros((self.size, self.size))
         else:
             hessian = self._gram(rows, second_index, second)
-        return Moved(float(value) + added, gradient, hessian, added, near)
+        # All that is left comes at once: whenever numbers come, the device waits.
+        sums = xp.concat([xp.stack([value, added, near, xp.sum(dual)]), xp.astype(features, xp.float64, copy=False)])
+        (value, added, near, ones), features = np.split(to_host(sums), [4])
+        return Moved(float(value + added), self._full(features, ones), hessian, float(added), int(near))
 
     def _smoothed(self, z: Any, s: float) -> tuple[Any, ...]:
         """Expectation and derivatives; of JAX on the host, where nothing is compiled for it."""
@@ -213,6 +217,18 @@ class DeviceRows:
             return self.term.derivatives(z, self.xp.full_like(z, s))
         here = to_host(z)
         return tuple(self.xp.asarray(part) for part in self.term.derivatives(here, np.full_like(here, s)))
+
+    def _curvature(self, rows: _Rows, z: Any, weights: Any, keep: Any) -> Vector:
+        """The Hessian of the terms but for rows that are kept; where all have one curvature, of a product ``X'X``."""
+        xp = self.xp
+        if self.term.knots or not isinstance(rows.c, float) or not isinstance(rows.t, float):
+            return self._gram(rows, None, weights * self.term.derivative(z, 2))
+        curvature = float(self.term.derivative(z[:1], 2)[0])
+        sides = xp.sum(rows.X, axis=0) if self.intercepts else 0.0
+        whole = rows.c * curvature * self._framed(xp.matmul(rows.X.T, rows.X), sides, float(rows.X.shape[0]))
+        if keep is None:
+            return whole
+        return whole - self._gram(rows, keep, xp.full(keep.shape, rows.c * curvature, dtype=z.dtype, device=z.device))
 
     def _gram(self, rows: _Rows, index: Any, weights: Any) -> Vector:
         """``A' D A`` in all variables, of some rows."""
@@ -230,11 +246,15 @@ class DeviceRows:
             inner = inner + xp.matmul(scaled.T, X)
             if self.intercepts:
                 sides = sides + xp.sum(scaled, axis=0)
+        return self._framed(inner, sides, float(xp.sum(weights)) if self.intercepts else 0.0)
+
+    def _framed(self, inner: Any, sides: Any, corner: float) -> Vector:
+        """``A' D A`` in all variables, from that of the features, and from its products with a constant one."""
         inner = to_host(inner).astype(np.float64)
         out = np.zeros((self.size, self.size))
         out[self.features, self.features] = self.alpha**2 * inner
         if self.intercepts:
-            sides, corner = to_host(sides).astype(np.float64), float(xp.sum(weights))
+            sides = to_host(sides).astype(np.float64)
             for i, number in self.intercepts:
                 out[i, self.features] += self.alpha * number * sides
                 out[self.features, i] += self.alpha * number * sides
@@ -254,36 +274,39 @@ class DeviceRows:
         X = xp.astype(rows.X, xp.float64, copy=False)  # of single precision a copy of this block alone
         wide = rows._replace(X=X)
         z = self._positions(wide, x, single=False)
-        if rows.start not in self._sizes:
-            self._sizes[rows.start] = _column_sizes(xp, X, math.inf), _column_sizes(xp, X, 2)
-        largest, lengths = self._sizes[rows.start]
+        if rows.start not in self._lengths:
+            self._lengths[rows.start] = _column_lengths(xp, X)
+        lengths = self._lengths[rows.start]
         count = int(X.shape[0])
         c = rows.c if not isinstance(rows.c, float) else xp.full_like(z, rows.c)
         if float(xp.min(c)) < 0.0:
             bad = int(xp.argmin(c))
             raise BadRow("weights", rows.start + bad, f"must not be negative; got {float(xp.min(c)):g}")
-        entries = c * term.value(z)
-        value = float(xp.sum(entries))
-        if not math.isfinite(value):
+        # What rounding may have moved products by, of all rows together: the length of ``|X| |w|`` is below.
+        reach = gamma(X.shape[1] + 4) * float(lengths @ np.abs(self.alpha * x[self.features])) * (1.0 + 2.0**-20)
+        spread = (1.0 + gamma(count)) * self._spread(rows, z, c, reach, x) * SLACK
+        total = self._summed(c * term.value(z), spread, 2.0 * UNIT)
+        if not math.isfinite(total.value):
             self._name_bad(rows.start, count)
-        # What rounding may have moved z by: no product is larger than that of the largest entries. In whatever units.
-        reach = gamma(X.shape[1] + 4) * float(largest @ np.abs(self.alpha * x[self.features])) * (1.0 + 2.0**-20)
-        offset = abs(sum(number * x[i] for i, number in self.intercepts)) + abs(self.block.argument.constant.number)
-        t = xp.abs(rows.t) if not isinstance(rows.t, float) else 1.0
-        sizes = xp.abs(z) + t * offset + (abs(rows.d) if isinstance(rows.d, float) else xp.abs(rows.d))
-        radius = reach * t + 8.0 * UNIT * sizes
-        steep, sizes = self._steepness(z, radius)
-        spread = float(xp.sum(c * (radius * steep + 32.0 * UNIT * sizes)))
-        total = self._summed(entries, (1.0 + gamma(count)) * spread * SLACK, 2.0 * UNIT)
         keep, part = self._near(wide, z, request)
         weights = c if keep is None else _put(xp, c, keep, xp.zeros_like(xp.take(c, keep)))
         lines = self._lines(wide, z, weights, lengths)
         swept = Swept(total, lines)
         if request.curved and term.degree > 1:
-            swept.hessian = self._gram(wide, None, weights * term.derivative(z, 2))
+            swept.hessian = self._curvature(wide, z, weights, keep)
         if part is not None:
             swept.kept.append(part)
         return swept
+
+    def _spread(self, rows: _Rows, z: Any, c: Any, reach: float, x: Vector) -> float:
+        """What rounding may have changed in the value, where what it has moved products by has a length of `reach`."""
+        xp = self.xp
+        offset = abs(sum(number * x[i] for i, number in self.intercepts)) + abs(self.block.argument.constant.number)
+        t = xp.abs(rows.t) if not isinstance(rows.t, float) else 1.0
+        sizes = xp.abs(z) + t * offset + (abs(rows.d) if isinstance(rows.d, float) else xp.abs(rows.d))
+        steep, added = self._steepness(z, reach * t + 8.0 * UNIT * sizes)
+        moved = reach * math.sqrt(float(xp.sum((c * t * steep) ** 2)))  # by Cauchy and Schwarz
+        return moved * (1.0 + 2.0**-20) + float(xp.sum(c * (8.0 * UNIT * sizes * steep + 32.0 * UNIT * added)))
 
     def _steepness(self, z: Any, radius: Any) -> tuple[Any, Any]:
         """Bounds of the derivative around z, and of what is added up in a value."""
@@ -431,9 +454,9 @@ def _constant(linear: Map) -> float | None:
     return 1.0 if repeated else None
 
 
-def _column_sizes(xp: Any, X: Any, order: float) -> Vector:
-    """Bounds of the lengths of columns, or of their largest entries."""
-    found = to_host(xp.linalg.vector_norm(X, axis=0, ord=order))
+def _column_lengths(xp: Any, X: Any) -> Vector:
+    """Bounds of the lengths of columns."""
+    found = to_host(xp.linalg.vector_norm(X, axis=0))
     return np.asarray(found * (1.0 + gamma(X.shape[0] + 4)) + TINY, dtype=np.float64)
 
 

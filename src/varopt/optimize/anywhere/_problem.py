@@ -8,13 +8,14 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from varopt.certificates import Lines
 from varopt.composite import NotComposite
 from varopt.model import Affine, Objective, Variable
 from varopt.model.blocks import AffineBlock, Block, QuadraticBlock, TermBlock
-from varopt.model.maps import Matrix
+from varopt.model.maps import Map, Matrix, Sparse
 from varopt.places import DataColumn, DataPart, Table, columns_in, table_of
 
 __all__ = ["Problem"]
@@ -120,7 +121,9 @@ class Problem:
         line = self._affine(gradient.middle[None, :], float(constant.middle))
         blocks.append(AffineBlock(Affine(line.maps, float(constant.middle), ())))
         if hessian is not None and x is not None:
-            blocks.append(QuadraticBlock(self._affine(np.eye(self.size), -x), Matrix(hessian), 0.5))
+            places = sp.eye_array(self.size, format="csc")
+            maps: dict[Variable, Map] = {v: Sparse(places[:, part]) for v, part in self.objective.slices.items()}
+            blocks.append(QuadraticBlock(Affine(maps, -x, (self.size,)), Matrix(hessian), 0.5))
         return self._objective([*blocks, *self.others]), gradient.radius, float(constant.radius)
 
     def _affine(self, matrix: Vector, offset: Any) -> Affine:

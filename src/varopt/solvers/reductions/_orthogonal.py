@@ -77,8 +77,8 @@ class Orthogonal(Reduction[Orthonormal]):
         return problem.size > 1 and few and problem.structure(_nearly_dependent)
 
     def apply(self, problem: Composite, state: State, before: Orthonormal | None) -> Orthonormal | None:
-        """The problem in t, once."""
-        if before is not None:
+        """The problem in t, once; none where no variable moves a row."""
+        if before is not None or not any(np.any(r.linear.dense()) for r in _blocks(problem)):
             return None
         factor = _factor(np.vstack([np.asarray(r.linear.dense()) for r in _blocks(problem)]))
         basis, triangle, order, units = factor
