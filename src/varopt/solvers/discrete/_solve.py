@@ -281,9 +281,10 @@ def _proof_of(run: _Run, spins: Spins, epoch: int) -> _Proof | None:
     if energy.products:
         return None
     if not energy.is_binary:
-        groups = [np.flatnonzero(energy.site == site) for site in np.flatnonzero(np.bincount(energy.site) > 1)]
-        steps = _prove_choices(run, groups) if are_branched(energy, groups) else None
-        return None if steps is None else _Proof(steps, _PARTIAL_STEPS)
+        widths = np.bincount(energy.site)
+        groups = np.split(np.arange(energy.size), np.cumsum(widths)[:-1])
+        able = widths.min() > 1 and are_branched(energy, groups)
+        return _Proof(_prove_choices(run, groups), _PARTIAL_STEPS) if able else None
     if is_sparse(spins) and _ROUND_SECONDS * spins.size**2 <= _HOPELESS_SHARE * run.left():
         edges = max(1, spins.quadratic.nnz // 2)
         near = _NEAR * (float(np.abs(spins.field).sum()) + 0.125 * float(np.abs(spins.quadratic.data).sum()))
