@@ -199,3 +199,20 @@ def test_unused_variables_keep_their_place(tmp_path):
 def test_bad_tolerances_are_refused(tol):
     with pytest.raises(ValueError, match="tol must be a number >= 0"):
         qubo(np.eye(3), tol=tol)
+
+
+def test_the_pool_of_cuts_knows_that_complements_are_equal():
+    """Distances are those of the nearer of a cut and its complement, and the points are turned to the best one."""
+    nx = pytest.importorskip("networkx")
+    pool = max_cut(nx.karate_club_graph(), pool=6).pool
+    flipped = (pool.x[:, None] != pool.x[None]).sum(axis=2)
+    assert np.all(pool.distance == np.minimum(flipped, 34 - flipped))
+    assert np.all(pool.distance[0] == flipped[0])
+    assert np.all(pool.distance <= 17)
+    assert np.all(pool.distance[~np.eye(6, dtype=bool)] > 0)
+
+
+@pytest.mark.parametrize("solve", [max_cut, qubo, ising])
+def test_unknown_options_are_named(solve):
+    with pytest.raises(TypeError, match="'bogus' is no option; there are x0, progress"):
+        solve(np.array([[0.0, 1.0], [1.0, 0.0]]), bogus=3)

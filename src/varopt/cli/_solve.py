@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ The format is seen from the content, whether it is compressed (gzip, bzip2, xz) 
   'p cnf', 'p wcnf', or clauses with weights or h    satisfy as much weight of clauses as possible
   'p edge', 'p col'                                   cut as many edges of a graph as possible
   'p qubo'                                            minimise x'Qx (--maximize: maximise)
+  'min: ... ;', '... >= 2 ;' (OPB)                    minimise a polynomial subject to linear constraints
   'nodes edges', then 'i j weight'                    cut as much weight of a graph (G-set, rudy)
 
 The answer is printed as SAT solvers do: 'c' comments, 'o' the value (of clauses, the weight that is
@@ -25,11 +27,11 @@ not satisfied), 's' the status, 'v' the values. For a graph, 'v' lists the side 
 
 exit status:
   30  the optimum, proved            10  a point, not proved to be the best
-  20  proved: hard clauses cannot all be satisfied
+  20  proved: hard clauses, or constraints, cannot all be satisfied
+   0  no point was found that satisfies all constraints
    2  the command or the file is wrong                     130  interrupted before a point"""
 
-_FEASIBLE = 10
-_EXIT_CODES = {"PROVED": 30, "INFEASIBLE": 20}
+_VERDICTS = {"PROVED": (30, "OPTIMUM FOUND"), "INFEASIBLE": (20, "UNSATISFIABLE")}
 
 
 def add_solve(parser: argparse.ArgumentParser) -> None:
@@ -37,7 +39,7 @@ def add_solve(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", type=Path, metavar="FILE", help="the problem")
     parser.add_argument(
         "--format",
-        choices=("cnf", "dimacs", "qubo", "gset", "edges"),
+        choices=("cnf", "dimacs", "qubo", "gset", "edges", "opb"),
         help="of the file; seen from its content else",
     )
     parser.add_argument("--time-limit", type=float, metavar="SECONDS", help="how long to search (else: until settled)")
@@ -62,7 +64,7 @@ def _solve(options: argparse.Namespace) -> int:
         print(json.dumps(record))
     else:
         print("\n".join(_lines(kind, result, offset)))
-    return _EXIT_CODES.get(result.status.name, _FEASIBLE)
+    return _verdict(result)[0]
 
 
 def _run(kind: str, options: argparse.Namespace, discrete: Any) -> tuple[Any, float]:
@@ -81,6 +83,10 @@ def _run(kind: str, options: argparse.Namespace, discrete: Any) -> tuple[Any, fl
         return discrete.max_sat(*formula, **common), float(weights[np.isfinite(weights)].sum())
     if kind == "qubo":
         return discrete.qubo(discrete.read_qubo(options.file), maximize=options.maximize, **common), 0.0
+    if kind == "opb":
+        if common.pop("target") is not None:
+            raise ValueError("--target is not for files of the format opb, whose bits have to satisfy constraints.")
+        return discrete.pseudo_boolean(*discrete.read_opb(options.file), **common), 0.0
     read = {"dimacs": discrete.read_dimacs, "gset": discrete.read_gset, "edges": discrete.read_edges}[kind]
     return discrete.max_cut(read(options.file), **common), 0.0
 
@@ -93,6 +99,8 @@ def _format(path: Path, lines: Iterable[Sequence[str]]) -> str:
             if words[1] in names:
                 return names[words[1]]
             raise ValueError(f"{path.name}: 'p {words[1]}' is no format that is known; name one with --format.")
+        if words[0].startswith(("min:", "max:")) or any("=" in word for word in words):
+            return "opb"
         if words[0] == "h" or (words[-1] == "0" and len(words) != 2):
             return "cnf"
         if len(words) == 2:
@@ -101,19 +109,29 @@ def _format(path: Path, lines: Iterable[Sequence[str]]) -> str:
     raise ValueError(f"{path.name}: the format cannot be seen from its first lines; name it with --format.")
 
 
+def _verdict(result: Any) -> tuple[int, str]:
+    """The exit status, and the words of the line 's'; unknown where no bits that satisfy all constraints were found."""
+    found = math.isfinite(result.upper) and math.isfinite(result.fun)
+    return _VERDICTS.get(result.status.name, (10, "SATISFIABLE") if found else (0, "UNKNOWN"))
+
+
 def _lines(kind: str, result: Any, offset: float) -> list[str]:
     found = offset - result.fun if kind == "cnf" else result.fun
     lower, upper = (offset - result.upper, offset - result.lower) if kind == "cnf" else (result.lower, result.upper)
-    status = {"PROVED": "OPTIMUM FOUND", "INFEASIBLE": "UNSATISFIABLE"}.get(result.status.name, "SATISFIABLE")
+    status = _verdict(result)[1]
     bits = result.x.astype(int).tolist()
     values = (
-        " ".join(str(k if bit else -k) for k, bit in enumerate(bits, 1)) if kind == "cnf" else "".join(map(str, bits))
+        " ".join(str(k if bit else -k) for k, bit in enumerate(bits, 1))
+        if kind == "cnf"
+        else " ".join(f"x{k}" if bit else f"-x{k}" for k, bit in enumerate(bits, 1))
+        if kind == "opb"
+        else "".join(map(str, bits))
     )
     return [
         f"c {result.message}",
         f"c the optimum lies between {lower:.12g} and {upper:.12g}: {result.certificate}",
         f"c {result.method}, {result.time:.2f} s",
-        f"o {found:.12g}",
+        *([] if status == "UNKNOWN" else [f"o {found:.12g}"]),
         f"s {status}",
-        *([] if result.status.name == "INFEASIBLE" else [f"v {values}"]),
+        *([] if status in ("UNSATISFIABLE", "UNKNOWN") else [f"v {values}"]),
     ]

@@ -35,6 +35,10 @@ class Options(TypedDict, total=False):
     method: str
     device: str | None
     pool: int
+    beta: Callable[[float], float] | None
+
+
+_OPTIONS = {*Options.__annotations__, "time_limit", "seed", "started"}
 
 
 def max_cut(
@@ -250,13 +254,16 @@ def _rounded_once(r: Result, clauses: Sequence[Sequence[int]], weights: Vector) 
 
 
 def _minimized(energy: Energy, target: float | None, **options: Any) -> Result:
+    unknown = [name for name in options if name not in _OPTIONS]
+    if unknown:
+        raise TypeError(f"{unknown[0]!r} is no option; there are {', '.join(Options.__annotations__)}.")
     return minimize_energy(energy, target=target, **options)
 
 
 def _maximized(energy: Energy, target: float | None, **options: Any) -> Result:
     """Minimise an energy that is minus what the user maximises."""
     target = -target if isinstance(target, (int, float, np.number)) else target
-    return minimize_energy(energy, target=target, **options).mirrored()
+    return _minimized(energy, target, **options).mirrored()
 
 
 # -- What users hand in -----------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-__all__ = ["write_cnf", "write_gset", "write_qubo"]
+__all__ = ["as_text", "write_cnf", "write_gset", "write_lines", "write_qubo"]
 
 
 def write_gset(path: str | PathLike[str], graph: Any) -> None:
@@ -21,8 +21,8 @@ def write_gset(path: str | PathLike[str], graph: Any) -> None:
     both = abs(full - full.T).max() == 0.0 if full.nnz else True
     keep = matrix.row < matrix.col if both else matrix.row != matrix.col
     rows, columns, weights = matrix.row[keep] + 1, matrix.col[keep] + 1, matrix.data[keep]
-    lines = [f"{i} {j} {_text(w)}" for i, j, w in zip(rows.tolist(), columns.tolist(), weights.tolist(), strict=True)]
-    _write(path, [f"{matrix.shape[0]} {len(lines)}", *lines])
+    lines = [f"{i} {j} {as_text(w)}" for i, j, w in zip(rows.tolist(), columns.tolist(), weights.tolist(), strict=True)]
+    write_lines(path, [f"{matrix.shape[0]} {len(lines)}", *lines])
 
 
 def write_qubo(path: str | PathLike[str], Q: Any) -> None:
@@ -33,7 +33,7 @@ def write_qubo(path: str | PathLike[str], Q: Any) -> None:
     diagonal = [e for e in entries if e[0] == e[1]]
     pairs = [e for e in entries if e[0] != e[1]]
     header = f"p qubo 0 {matrix.shape[0]} {len(diagonal)} {len(pairs)}"
-    _write(path, [header, *(f"{i} {j} {_text(w)}" for i, j, w in diagonal + pairs)])
+    write_lines(path, [header, *(f"{i} {j} {as_text(w)}" for i, j, w in diagonal + pairs)])
 
 
 def write_cnf(
@@ -44,18 +44,20 @@ def write_cnf(
     count = variables or max((abs(literal) for clause in listed for literal in clause), default=0)
     bodies = [" ".join(map(str, [*clause, 0])) for clause in listed]
     if weights is None:
-        _write(path, [f"p cnf {count} {len(listed)}", *bodies])
+        write_lines(path, [f"p cnf {count} {len(listed)}", *bodies])
         return
     given = np.asarray(weights, dtype=np.float64)
     top = float(given[np.isfinite(given)].sum()) + 1.0
     top = math.ceil(top)
-    texts = [_text(w) if math.isfinite(w) else str(top) for w in given.tolist()]
-    _write(path, [f"p wcnf {count} {len(listed)} {top}", *map(" ".join, zip(texts, bodies, strict=True))])
+    texts = [as_text(w) if math.isfinite(w) else str(top) for w in given.tolist()]
+    write_lines(path, [f"p wcnf {count} {len(listed)} {top}", *map(" ".join, zip(texts, bodies, strict=True))])
 
 
-def _text(number: float) -> str:
+def as_text(number: float) -> str:
+    """A number, whole ones without a point."""
     return str(int(number)) if number == int(number) else repr(float(number))
 
 
-def _write(path: str | PathLike[str], lines: list[str]) -> None:
+def write_lines(path: str | PathLike[str], lines: list[str]) -> None:
+    """A text file."""
     Path(path).write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -176,7 +176,7 @@ def _pool(energy: Energy, state: State, most: int) -> SolutionPool:
     """The best point and others, polished or not, with their own energies."""
     known = {x.tobytes(): x for x in (state.x, *(np.asarray(x, dtype=np.float64) for x in state.pool))}
     points = np.array([*known.values()])[:most]
-    return SolutionPool.of(points, np.asarray(energy.value(points.T)))
+    return SolutionPool.of(points, np.asarray(energy.value(points.T)), is_symmetric(energy))
 
 
 def _conclude(

@@ -20,12 +20,15 @@ class SolutionPool(NamedTuple):
     distance: NDArray[np.intp]  # (k, k)
 
     @classmethod
-    def of(cls, x: Vector, fun: Vector) -> SolutionPool:
-        """Points and values, put in order."""
+    def of(cls, x: Vector, fun: Vector, symmetric: bool = False) -> SolutionPool:
+        """Points and values, put in order; of cuts, whose complements are the same, the nearer of both is meant."""
         order = np.argsort(fun, kind="stable")
-        bits = x[order] > 0.5
+        x, bits = x[order], x[order] > 0.5
         apart = (bits[:, None] != bits[None]).sum(axis=2) if len(bits) else np.zeros((0, 0), dtype=np.intp)
-        return cls(x[order], fun[order], apart)
+        if symmetric and len(bits):
+            x = np.where((apart[0] > x.shape[1] / 2)[:, None], 1.0 - x, x)
+            apart = np.minimum(apart, x.shape[1] - apart)
+        return cls(x, fun[order], apart)
 
     def mirrored(self) -> SolutionPool:
         """The same points, where minus the values was minimised."""

@@ -14,9 +14,19 @@ from varopt.certificates import Certificate, Exhaustive, Relaxation
 from varopt.solvers._state import State
 from varopt.solvers.discrete._contraction import Contraction, contract
 from varopt.solvers.discrete._energy import Energy
+from varopt.solvers.discrete._matrices import as_dense
 from varopt.solvers.discrete._pool import Collector
 from varopt.solvers.discrete.bounds import Spins, quadratic_minorant, semidefinite_bound, spins_of, termwise_bound
-from varopt.solvers.discrete.proofs import branch_and_bound, eliminate, elimination_order
+from varopt.solvers.discrete.proofs import (
+    ProofProgress,
+    are_branched,
+    branch_and_bound,
+    branch_and_cut,
+    eliminate,
+    elimination_order,
+    is_sparse,
+    partial_states,
+)
 from varopt.solvers.discrete.search import DESCENTS, Found, MeanFieldDescent, Sweeper, is_symmetric, population_search
 
 __all__ = ["SEARCHES", "RunEnded", "solve"]
@@ -28,6 +38,11 @@ Vector = NDArray[np.float64]
 _BRANCHED = 130
 _FEW_SPINS = 64  # up to which branch and bound begins before the first search has ended
 _BRANCH_NODES = 50  # where no time limit ends it; set by hand
+_ROUNDS_TIMES_EDGES = 50_000  # of branch and cut, likewise: some seconds
+_PARTIAL_STEPS = 200  # of branch and bound over choices, likewise
+_ROUND_SECONDS = 6e-7  # about what a round of branch and cut takes, for each square of a spin: shortest paths
+_NEAR = 0.01  # of the couplings: a gap from which branch and cut is likely to close it
+_HOPELESS_SHARE = 0.1  # of the time of the search, for a proof that is far from it
 _CONTRACTION_SHARE = 0.05  # of the time, to take bits out, and to look for an order of elimination
 _RELAXATION_SHARES = (0.1, 0.15)  # of the time that is left, for the relaxation, then for its proof
 _SINGLE = 2.0**24  # whole numbers up to this are exact in single precision
@@ -152,9 +167,9 @@ def solve(
     was named runs first: what is exact waits for the end of its first sweeps.
 
     `beta` is the schedule of a free-energy search, by name or by default. What ran is appended to `chain`, in order:
-    ``"elimination"``, the name of the search, ``"semidefinite"``, ``"branch-and-bound"``. The bound that costs nothing,
-    term by term, is always taken and not named. So many of the best different points as `pool` says are left in the
-    state.
+    ``"elimination"``, the name of the search, ``"semidefinite"``, ``"branch-and-bound"`` or ``"branch-and-cut"``. The
+    bound that costs nothing, term by term, is always taken and not named. So many of the best different points as
+    `pool` says are left in the state.
     """
     named = method != "auto"
     end = state.elapsed + _CONTRACTION_SHARE * (time_limit - state.elapsed)
@@ -222,7 +237,7 @@ def _exact(run: _Run, order: list[int] | None) -> None:
 def _search_and_bound(run: _Run, points: Iterator[Found]) -> None:
     limited = math.isfinite(run.limit)
     spins: Spins | None = None
-    proof: Iterator[int] | None = None
+    proof: _Proof | None = None
     best, improved, epoch, paused = math.inf, 0, 0, 0.0
     for found in points:
         run.found(found)
@@ -232,19 +247,14 @@ def _search_and_bound(run: _Run, points: Iterator[Found]) -> None:
             if not math.isfinite(run.state.lower):  # a search that was named came before all bounds
                 _bound_termwise(run)
             spins = _relax(run)
-        # Of few spins the proof takes no longer than a search that has found nothing better.
-        if (
-            spins is not None
-            and proof is None
-            and (found.epoch or spins.size <= _FEW_SPINS)
-            and _is_branched(run, spins)
-        ):
-            proof, paused = _prove(run, spins), run.state.elapsed if found.epoch else 0.0
+        if spins is not None and proof is None and (proof := _proof_of(run, spins, found.epoch)) is not None:
+            paused = run.state.elapsed if found.epoch else 0.0
             if not limited:
-                _go_on(proof, lambda nodes: nodes >= _BRANCH_NODES)
+                _go_on(proof.progress, lambda work, most=proof.most: work >= most)  # type: ignore[misc]
         if limited and proof is not None:  # as long as the search since it paused, then that again
-            end = 2.0 * run.state.elapsed - paused
-            _go_on(proof, lambda _, end=end: run.state.elapsed >= end)  # type: ignore[misc]
+            now = run.state.elapsed
+            end = now + proof.share(run) * (now - paused)
+            _go_on(proof.progress, lambda _, end=end: run.state.elapsed >= end)  # type: ignore[misc]
             paused = run.state.elapsed
         if found.epoch > epoch:
             epoch = found.epoch
@@ -253,14 +263,41 @@ def _search_and_bound(run: _Run, points: Iterator[Found]) -> None:
                 raise RunEnded("settled")
 
 
-def _is_branched(run: _Run, spins: Spins) -> bool:
+@dataclass(frozen=True)
+class _Proof:
+    """A proof that goes on in steps, and what it may take."""
+
+    progress: Iterator[int]  # the work so far
+    most: int  # of it, where no time limit ends it
+    gap: float = math.inf  # up to which it has as much time as the search; a tenth beyond
+
+    def share(self, run: _Run) -> float:
+        """Its time, as a multiple of the search's."""
+        return 1.0 if run.state.upper - run.state.lower <= self.gap else _HOPELESS_SHARE
+
+
+def _proof_of(run: _Run, spins: Spins, epoch: int) -> _Proof | None:
     energy = run.small.energy
-    return spins.size <= _BRANCHED and not energy.products and energy.is_binary
+    if energy.products:
+        return None
+    if not energy.is_binary:
+        widths = np.bincount(energy.site)
+        groups = np.split(np.arange(energy.size), np.cumsum(widths)[:-1])
+        able = widths.min() > 1 and are_branched(energy, groups)
+        return _Proof(_prove_choices(run, groups), _PARTIAL_STEPS) if able else None
+    if is_sparse(spins) and _ROUND_SECONDS * spins.size**2 <= _HOPELESS_SHARE * run.left():
+        edges = max(1, spins.quadratic.nnz // 2)
+        near = _NEAR * (float(np.abs(spins.field).sum()) + 0.125 * float(np.abs(spins.quadratic.data).sum()))
+        return _Proof(_prove(run, spins, _cut_further), _ROUNDS_TIMES_EDGES // edges, near)
+    # Of few spins the proof takes no longer than a search that has found nothing better.
+    if spins.size <= _BRANCHED and (epoch or spins.size <= _FEW_SPINS):
+        return _Proof(_prove(run, spins, _branch), _BRANCH_NODES)
+    return None
 
 
 def _go_on(proof: Iterator[int], enough: Callable[[int], bool]) -> None:
-    for nodes in proof:
-        if enough(nodes):
+    for work in proof:
+        if enough(work):
             return
 
 
@@ -278,18 +315,41 @@ def _relax(run: _Run) -> Spins:
     return spins
 
 
-def _prove(run: _Run, spins: Spins) -> Iterator[int]:
-    """Branch and bound, node by node; how many there were so far."""
+def _prove_choices(run: _Run, groups: list[NDArray[np.intp]]) -> Iterator[int]:
+    """Partial states of choices, some at a time; how often."""
     run.chain.append("branch-and-bound")
+    energy = run.small.energy
+    slack = 0.999 * energy.granularity if energy.granularity else 0.5 * energy.tolerance(run.tol, run.state.upper)
+    steps = partial_states(energy, groups, np.array(as_dense(energy.quadratic)), run.state.upper, slack=slack)
+    for count, step in enumerate(steps, start=1):
+        if step.x is not None:
+            run.see(step.x, run.state.steps)
+        run.bound(step.lower, "", Relaxation)
+        yield count
+
+
+def _prove(run: _Run, spins: Spins, method: Callable[[_Run, Spins, float], Iterator[ProofProgress]]) -> Iterator[int]:
+    """Branch and bound, or cut, step by step; the work so far."""
     energy = run.energy
     # Where energies are real numbers, nothing is proved beyond the rounding of values.
     rounding = 8.0 * float(np.finfo(np.float64).eps) * energy.size * energy.magnitude
     real = max(0.5 * energy.tolerance(run.tol, run.state.upper), rounding)
     slack = 0.999 * energy.granularity if energy.granularity else real
-    for progress in branch_and_bound(spins, run.state.upper, slack, run.expired):
+    for progress in method(run, spins, slack):
         if progress.spins is not None and progress.value < run.state.upper:
             inside = np.where(progress.spins[1:] == progress.spins[0], 1.0, 0.0)
             run.see(run.small.lift(inside), run.state.steps)
         closed = progress.lower if progress.lower < progress.value else progress.value - slack
         run.bound(closed - run.small.rounding, "", Relaxation)
         yield progress.nodes
+
+
+def _branch(run: _Run, spins: Spins, slack: float) -> Iterator[ProofProgress]:
+    run.chain.append("branch-and-bound")
+    return branch_and_bound(spins, run.state.upper, slack, run.expired)
+
+
+def _cut_further(run: _Run, spins: Spins, slack: float) -> Iterator[ProofProgress]:
+    run.chain.append("branch-and-cut")
+    best = np.r_[1.0, 2.0 * run.small.restrict(run.state.x) - 1.0]
+    return branch_and_cut(spins, best, slack, run.rng, run.expired)

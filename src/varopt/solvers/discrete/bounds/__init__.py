@@ -1,5 +1,6 @@
-"""Lower bounds on the energies of bits and choices: term by term, and semidefinite relaxations with their proofs."""
+"""Lower bounds on the energies of bits and choices: term by term, by linear and semidefinite relaxations, proved."""
 
+from varopt.solvers.discrete.bounds._odd_cycles import CycleBound, OddCycles
 from varopt.solvers.discrete.bounds._semidefinite import diagonal_bound, low_rank, semidefinite_bound
 from varopt.solvers.discrete.bounds._smallest_eigenvalue import (
     FAILURE,
@@ -13,6 +14,8 @@ from varopt.solvers.discrete.bounds._triangle_inequalities import TriangleDual, 
 
 __all__ = [
     "FAILURE",
+    "CycleBound",
+    "OddCycles",
     "Spins",
     "TriangleDual",
     "cholesky_lower_bound",

@@ -1,6 +1,19 @@
-"""Proofs of optimality: elimination where the graph is narrow, branch and bound where the problem is small."""
+"""Proofs of optimality: elimination where the graph is narrow, branch and bound or cut where it is small or sparse."""
 
 from varopt.solvers.discrete.proofs._branch_and_bound import ProofProgress, branch_and_bound
+from varopt.solvers.discrete.proofs._branch_and_cut import branch_and_cut, is_sparse
 from varopt.solvers.discrete.proofs._elimination import ENTRIES, eliminate, elimination_order
+from varopt.solvers.discrete.proofs._partial_states import Step, are_branched, partial_states
 
-__all__ = ["ENTRIES", "ProofProgress", "branch_and_bound", "eliminate", "elimination_order"]
+__all__ = [
+    "ENTRIES",
+    "ProofProgress",
+    "Step",
+    "are_branched",
+    "branch_and_bound",
+    "branch_and_cut",
+    "eliminate",
+    "elimination_order",
+    "is_sparse",
+    "partial_states",
+]

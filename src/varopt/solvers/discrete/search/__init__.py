@@ -20,6 +20,7 @@ from varopt.solvers.discrete.search._probability_descent import (
 )
 from varopt.solvers.discrete.search._recombination import is_symmetric, recombine
 from varopt.solvers.discrete.search._sweeps import Sweeper, whole_number_type
+from varopt.solvers.discrete.search._tabu_walk import TabuWalk
 
 __all__ = [
     "DESCENTS",
@@ -33,6 +34,7 @@ __all__ = [
     "ProjectedGradientDescent",
     "SampledDescent",
     "Sweeper",
+    "TabuWalk",
     "Temperatures",
     "anneal",
     "block_minimum",

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from varopt.solvers.discrete._energy import Energy
+from varopt.solvers.discrete._matrices import count_nonzero
 from varopt.solvers.discrete.search._annealing import (
     GeometricTemperature,
     Temperatures,
@@ -22,6 +23,7 @@ from varopt.solvers.discrete.search._dense_sweeps import DenseSweeper, is_crowde
 from varopt.solvers.discrete.search._enumeration import block_minimum
 from varopt.solvers.discrete.search._recombination import is_symmetric, recombine
 from varopt.solvers.discrete.search._sweeps import Sweeper, whole_number_type
+from varopt.solvers.discrete.search._tabu_walk import TabuWalk
 
 __all__ = ["Found", "population_search"]
 
@@ -33,6 +35,9 @@ _ENTRIES = (
     1 << 17
 )  # replicas times coordinates that cost little more than one replica; fewer replicas of large problems
 _REPLICAS = {np.int8: (32, 128), np.int16: (16, 64), None: (8, 64)}  # within these limits, by the type of the fields
+_FEWEST = 8  # where the time is too short for the sweeps of more,
+_ENTRY_SECONDS = 2.5e-9, 1.3e-10  # by what an entry of the matrix takes in a sweep, and in one of its replicas,
+_SWEEPING_SHARE = 0.6  # in the share of the time that goes into anneals
 _CROWDED_REPLICAS = (8, 32)
 _ON_DEVICE, _ENTRIES_ON_DEVICE = (64, 512), 1 << 23  # a GPU is idle with fewer
 _FIRST_SWEEPS = 64  # sweeps of the first epoch; each epoch has at least twice those of the one before
@@ -43,6 +48,9 @@ _MIXES = 3  # recombinations between two anneals
 _MIXING_SHARE = 0.3  # of the time of the anneals that recombinations may take, where time is limited
 _SHARPENED = 64  # bits up to which exact moves on blocks are tried,
 _BLOCKS, _BLOCK_BITS = 16, 18  # so many in a round, of so many bits
+_WALKS = 32  # replicas that go on tabu walks,
+_WALK_STEPS = 4  # of so many steps for each sweep,
+_WALK_SHARES = 1.0, 4.0  # in so much of the time of an anneal, of pairs and of products
 _ELITES = 16  # best points of past epochs that are kept
 _PILOT_SHARE = 0.1  # of the time for the first epoch, which tells what a sweep takes
 _ANNEALS = 8  # as many fit in the time that is left; fewer, where they would have few sweeps each,
@@ -75,7 +83,7 @@ def population_search(
     sweeps have taken so far: one long anneal is better than short ones that are thrown away. With `beta`, a function of
     progress in [0, 1], every anneal follows it instead of the temperatures that are set here.
     """
-    population = _Population(energy, rng, expired, device)
+    population = _Population(energy, rng, expired, device, left())
     cold, warm = (_COLD, _WARM) if beta is None else (temperatures_of(beta, population.unit),) * 2
     elites = np.empty((energy.size, 0)) if start is None else start[:, None].astype(np.float64)
     epoch, sweeps = 0, _FIRST_SWEEPS
@@ -94,7 +102,7 @@ def population_search(
             x, value = population.annealed(None, cold, sweeps, seconds)
         best, stale = np.inf, 0
         while stale <= _STALE:
-            x, value = population.sharpened(x, value)
+            x, value = population.sharpened(*population.walked(x, value, sweeps, left))
             now = population.found(x, value, epoch)
             stale = 0 if now.value < best else stale + 1
             best = min(best, now.value)
@@ -123,12 +131,14 @@ class _Population:
     """Replicas of a compiled energy: what may be done to all of them at once, and what it has taken."""
 
     def __init__(
-        self, energy: Energy, rng: np.random.Generator, expired: Callable[[], bool], device: str | None
-    ) -> None:
+        self, energy: Energy, rng: np.random.Generator, expired: Callable[[], bool], device: str | None,
+        seconds: float = math.inf,
+    ) -> None:  # fmt: skip
         self.energy, self.rng, self.expired = energy, rng, expired
-        self.unit, self.sweeper = typical_field(energy, rng), _sweeper(energy, rng, device)
+        self.unit, self.sweeper = typical_field(energy, rng), _sweeper(energy, rng, device, seconds)
         self.replicas: int = self.sweeper.replicas
         self.symmetric = is_symmetric(energy)
+        self.walk = TabuWalk(energy, rng) if device is None and TabuWalk.suits(energy) else None
         self.sweeps = 0
         self.pace = 0.0  # seconds of a sweep, by the last anneal
 
@@ -153,6 +163,22 @@ class _Population:
         self.pace = (time.perf_counter() - began) / max(1, done)
         self.sweeps += done
         return self._points(state)
+
+    def walked(self, x: Vector, value: Vector, sweeps: int, left: Callable[[], float]) -> tuple[Vector, Vector]:
+        """The best of the points, where tabu walks from them met better ones; of small problems, see `TabuWalk`."""
+        if self.walk is None:
+            return x, value
+        share = _WALK_SHARES[bool(self.energy.products)]
+        limited = math.isfinite(left())
+        end = time.perf_counter() + share * self.pace * sweeps if limited else math.inf
+        chosen = np.argsort(value, kind="stable")[:_WALKS]
+        best, least = self.walk.walk(
+            x[:, chosen], _WALK_STEPS * sweeps, lambda: self.expired() or time.perf_counter() > end
+        )
+        x, value = x.copy(), value.copy()
+        better = least < value[chosen]
+        x[:, chosen[better]], value[chosen[better]] = best[:, better], least[better]
+        return x, value
 
     def sharpened(self, x: Vector, value: Vector) -> tuple[Vector, Vector]:
         """Exact moves on random blocks of the best and of some others, of small problems: see `block_minimum`."""
@@ -191,7 +217,7 @@ class _Population:
         return Found(best, float(self.energy.value(best)), epoch, self.sweeps, (x, value))
 
 
-def _sweeper(energy: Energy, rng: np.random.Generator, device: str | None) -> Any:
+def _sweeper(energy: Energy, rng: np.random.Generator, device: str | None, seconds: float) -> Any:
     """The energy compiled for as many replicas as cost little more than one."""
     size = max(1, energy.size)
     if device is not None:
@@ -201,4 +227,13 @@ def _sweeper(energy: Energy, rng: np.random.Generator, device: str | None) -> An
     if is_crowded(energy):
         return DenseSweeper(energy, int(np.clip(_ENTRIES // size, *_CROWDED_REPLICAS)), rng)
     kind = whole_number_type(energy)
-    return Sweeper(energy, int(np.clip(_ENTRIES // size // 16 * 16, *_REPLICAS[kind])), rng, kind or np.float32)
+    most = int(np.clip(_ENTRIES // size // 16 * 16, *_REPLICAS[kind]))
+    return Sweeper(energy, min(most, _affordable(energy, seconds)), rng, kind or np.float32)
+
+
+def _affordable(energy: Energy, seconds: float) -> int:
+    """As many replicas as leave enough sweeps for each in the time: long anneals are better than many short ones."""
+    entries = max(1, count_nonzero(energy.quadratic) + sum(p.codes.size for p in energy.products) + energy.size)
+    shared, own = _ENTRY_SECONDS
+    replicas = (_SWEEPING_SHARE * seconds / (_SHORT * entries) - shared) / own
+    return int(np.clip(min(replicas, 1e6) // 8 * 8, _FEWEST, 1e6))

@@ -4,8 +4,8 @@ With some groups decided, o a bit of an open group R, S the quadratic and c what
 
     E >= E_decided + sum_{g in R} min_{o in g} ( c_o + 1/2 sum_{h in R} min_{p in h} S_op ),                         (1)
 
-as each pair of open groups is met from both sides [Gilmore62, Lawler63]. Bits that no constraint allows together have
-an infinite S. What is not below the best known value is left out; what remains is all there is.
+as each pair of open groups is met from both sides [Gilmore62, Lawler63]. Bits that are not allowed together have an
+infinite S. What is not below the best known value is left out; what remains is all there is.
 
 [Gilmore62] P. C. Gilmore. Optimal and suboptimal algorithms for the quadratic assignment problem. SIAM Journal on
 Applied Mathematics 10, 1962. [Lawler63] E. L. Lawler. The quadratic assignment problem. Management Science 9, 1963.
@@ -13,17 +13,15 @@ Applied Mathematics 10, 1962. [Lawler63] E. L. Lawler. The quadratic assignment 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from varopt.solvers.discrete._energy import Energy
-from varopt.solvers.discrete.constrained._limits import Limits
 
-__all__ = ["branched"]
+__all__ = ["Step", "are_branched", "partial_states"]
 
 Vector = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -38,66 +36,71 @@ class _Partial(NamedTuple):
     value: Vector  # of what is decided
     field: Vector  # what each bit would add to it: a row for each state
     chosen: Index
+    lower: float  # of all that they may become
 
 
-def branched(
-    energy: Energy, limits: Limits, upper: float, see: Callable[[Vector, float], None],
-    bound: Callable[[float], None], check: Callable[[], None],
-) -> bool:  # fmt: skip
-    """Look at all states below an upper bound; whether it was done, which `check` may end by raising.
+class Step(NamedTuple):
+    """What is known after a step: a bound of all states, and a better one where there is one."""
 
-    Parameters
-    ----------
-    energy, limits
-        What is minimised, and subject to what.
-    upper : float
-        The value of a state that is known, or infinity.
-    see, bound : callable
-        Told of better states with their values, and of lower bounds of all.
-    check : callable
-        Called between steps.
+    lower: float
+    x: Vector | None = None
 
-    Returns
-    -------
-    bool
-        False where groups do not hold all bits, or there are products of three.
-    """
-    groups = limits.groups(energy)
+
+def are_branched(energy: Energy, groups: list[Index]) -> bool:
+    """Whether groups hold all coordinates, so few that partial states of them can be looked at, and no products."""
     held = sum(group.size for group in groups) == energy.size <= _LARGEST
-    if not held or energy.degree > 2 or energy.products:
-        return False
-    pairs = _pairs(energy, limits)
+    return held and energy.degree <= 2 and not energy.products
+
+
+def partial_states(
+    energy: Energy, groups: list[Index], pairs: Vector, upper: float,
+    is_allowed: Callable[[Vector], bool] = lambda x: True, slack: float = 0.0,
+) -> Iterator[Step]:  # fmt: skip
+    """Rising bounds of all states, and better states; it ends when none is left below the best value less `slack`."""
     # Sums of at most so many numbers, none of which is larger.
     count, largest = len(groups), float(np.abs(np.where(np.isfinite(pairs), pairs, 0.0)).max(initial=0.0))
     sizes = abs(energy.constant) + count * float(np.abs(energy.linear).max(initial=0.0)) + count**2 * largest
     rounding = 4.0 * float(np.finfo(np.float64).eps) * (count + 2) ** 2 * sizes
+    slack = max(slack, rounding)
     halves = [_half(pairs, groups[k:]) for k in range(len(groups) + 1)]
-    root = _Partial(np.array([energy.constant]), energy.linear[None, :].copy(), np.zeros((1, 0), dtype=np.intp))
-    bound(float(_bounds(root, groups, halves[0])[0]) - rounding)
-    waiting = [root]
+    root = _Partial(np.array([energy.constant]), energy.linear[None, :].copy(), np.zeros((1, 0), np.intp), -np.inf)
+    lower = float(_bounds(root, groups, halves[0])[0]) - rounding
+    waiting = [root._replace(lower=lower)]
+    yield Step(lower)
     while waiting:
-        check()
         part = waiting.pop()
         k = part.chosen.shape[1]
         if k == len(groups):
-            for j in np.argsort(part.value, kind="stable"):
-                x = np.zeros(energy.size)
-                x[part.chosen[j]] = 1.0
-                if part.value[j] < upper and not limits.excess(x).any():
-                    upper = float(energy.value(x))
-                    see(x, upper)
-                    break
+            best = _best(energy, part, upper, is_allowed)
+            if best is not None:
+                upper = float(energy.value(best))
+                yield Step(lower, best)
             continue
         part = _decided(part, groups[k], pairs)
         least = _bounds(part, groups[k + 1 :], halves[k + 1])
         order = np.argsort(-least, kind="stable")  # the best last: it is looked at first
-        order = order[least[order] < upper - rounding]
+        order = order[least[order] < upper - slack]
         step = max(1, _AT_ONCE // (energy.size * (groups[k + 1].size if k + 1 < len(groups) else 1)))
         for start in range(0, order.size, step):
             some = order[start : start + step]
-            waiting.append(_Partial(part.value[some], part.field[some], part.chosen[some]))
-    bound(upper - 2.0 * rounding)
-    return True
+            below = max(part.lower, float(least[some].min()) - rounding)
+            waiting.append(_Partial(part.value[some], part.field[some], part.chosen[some], below))
+        # What was left out is not below the best by more than the slack.
+        lower = max(lower, min([upper - slack - rounding, *(other.lower for other in waiting)]))
+        yield Step(lower)
+    yield Step(max(lower, upper - slack - rounding))
+
+
+def _best(energy: Energy, part: _Partial, upper: float, is_allowed: Callable[[Vector], bool]) -> Vector | None:
+    """The best of whole states that is better than what is known."""
+    for j in np.argsort(part.value, kind="stable"):
+        if part.value[j] >= upper:
+            return None
+        x = np.zeros(energy.size)
+        x[part.chosen[j]] = 1.0
+        if is_allowed(x):
+            return x
+    return None
 
 
 def _decided(part: _Partial, group: Index, pairs: Vector) -> _Partial:
@@ -105,22 +108,8 @@ def _decided(part: _Partial, group: Index, pairs: Vector) -> _Partial:
     more = part.value[:, None] + part.field[:, group]
     state, option = np.nonzero(np.isfinite(more))
     bits = group[option]
-    return _Partial(more[state, option], part.field[state] + pairs[bits], np.column_stack([part.chosen[state], bits]))
-
-
-def _pairs(energy: Energy, limits: Limits) -> Vector:
-    """The quadratic, infinite for bits that cannot be on together."""
-    matrix = energy.quadratic
-    pairs = np.array(matrix.toarray() if sp.issparse(matrix) else matrix, dtype=np.float64)
-    for k in range(limits.offset.size):
-        row = limits.matrix[[k]]
-        if row.nnz < 2 or np.any(row.data < 0.0):
-            continue
-        both = row.data[:, None] + row.data[None, :] + limits.offset[k] > limits.allowed[k]
-        np.fill_diagonal(both, False)
-        place = np.ix_(row.indices, row.indices)
-        pairs[place] = np.where(both, np.inf, pairs[place])
-    return pairs
+    chosen = np.column_stack([part.chosen[state], bits])
+    return _Partial(more[state, option], part.field[state] + pairs[bits], chosen, part.lower)
 
 
 def _half(pairs: Vector, groups: list[Index]) -> Vector:
