@@ -81,7 +81,8 @@ def branch_and_cut(
             if (energy := relaxation.value(found.spins)) < value - 1e-12 * abs(value):
                 best, value = found.spins, energy
                 relaxation.favour(best, _TILT * slack)
-            yield ProofProgress(min(lower, others, value), best, value, rounds)
+            # Boxes that were closed are bounded by no more than the best value less the slack.
+            yield ProofProgress(min(lower, others, value - slack), best, value, rounds)
             if found.is_closed:
                 break
         open_edges = np.flatnonzero(low < high)
