@@ -158,7 +158,7 @@ def layer_rows(config: Config, device: str) -> Iterator[Row]:
             generator = torch.Generator().manual_seed(0)
             x = torch.randn(shape, generator=generator).to(device, dtype).requires_grad_()
             weights = torch.randn(shape, generator=generator).to(device, dtype)
-            timing = repeated(both_ways(layer, x, weights), config.pick(31, 3), wait)
+            timing = repeated(both_ways(layer, x, weights), config.pick(101, 3), wait)
             judged = device == "cpu" and dtype == torch.float32 and math.isfinite(target)
             yield Row(
                 f"{name}: forward and backward, {str(dtype)[6:]}, {device}", "varopt.nn",
