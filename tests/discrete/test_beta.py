@@ -131,6 +131,6 @@ def test_a_named_method_runs_however_few_the_bits(method):
         Q = np.random.default_rng(n).normal(size=(n, n))
         r = vo.minimize(vo.quad_form(vo.Binary(n), Q), method=method, seed=0)
         points = np.array(list(itertools.product((0.0, 1.0), repeat=n)))
-        assert r.method.split(" -> ")[0] == method
+        assert r.method.split(" > ")[0] == method
         assert r.status is vo.Status.PROVED
         assert_allclose(r.fun, np.einsum("ki,ij,kj->k", points, Q, points).min(), atol=1e-12)

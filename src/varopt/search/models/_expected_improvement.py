@@ -38,6 +38,7 @@ HUGE = 1e150  # spreads beyond which only the order counts
 TRIES = 20  # times that points which are not allowed are drawn again
 FIRST = 10  # points before there is a model, at most, if fewer are proposed at once
 RECENTRED = 0.4  # of [C20]'s square of a spread, log(count) / dimensions, that of theirs in the box
+MIDDLE = 0.02  # share of that reach within which the first point is
 LATEST = 400  # evaluations that a process is fitted to, the best among them
 
 
@@ -104,13 +105,14 @@ class ExpectedImprovement(Update):
         return self._allowable(rng, self._all_over(rng, count))
 
     def _recentred(self, rng: np.random.Generator, count: int) -> Array:
-        """The middle of the space, and points around it, the closer the more coordinates there are [C20]."""
+        """Points around the middle, the first very near, the others the nearer the more coordinates there are [C20]."""
         points = self._all_over(rng, count)
         numeric = ~self._discrete
         if numeric.any():
             reach = min(1.0, math.sqrt(RECENTRED * math.log(1.0 + count) / numeric.sum()))
-            points[0, numeric] = 0.5
-            points[:, numeric] = 0.5 + reach * (points[:, numeric] - 0.5)
+            reaches = np.full((count, 1), reach)
+            reaches[0] *= MIDDLE  # not the middle itself: searches of one study would all begin there
+            points[:, numeric] = 0.5 + reaches * (points[:, numeric] - 0.5)
         return self._snap(points)
 
     def _allowable(self, rng: np.random.Generator, points: Array) -> Array:
