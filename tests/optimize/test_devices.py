@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import varopt as vo
+from varopt import terms
 from varopt.optimize import Status
 from varopt.places import joined
 
@@ -121,3 +122,14 @@ def test_bad_rows_on_a_device_are_named(data):
     twice = vo.sum(vo.abs(table.y - table.X @ w - data["X"] @ w[[0, 1, 2, 3]]))
     with pytest.raises(ValueError, match=r"on a device rows are t \* \(X @ w \+ b\) \+ d"):
         vo.minimize(twice)
+
+
+@pytest.mark.parametrize("term", [terms.abs_(), terms.hinge(), terms.pos(), terms.pinball(0.7), terms.huber(1.0)])
+def test_steps_on_tensors_are_those_of_the_general_formulas(term):
+    """In few calls where the term is a kink, and by the general formulas where it is none."""
+    torch = pytest.importorskip("torch", reason="needs PyTorch: make test-nn installs it")
+    z = torch.linspace(-4.0, 4.0, 801, dtype=torch.float64)
+    for sigma in (1e-3, 0.3, 50.0):
+        found, general = term.derivatives_for_steps(z, sigma), term.derivatives(z, torch.full_like(z, sigma))
+        for ours, theirs in zip(found, general, strict=True):
+            assert float((ours - theirs).abs().max()) <= 1e-14 * max(1.0, float(theirs.abs().max()))

@@ -12,6 +12,7 @@ written so that each keeps its digits: E' lies between the two slopes, and is on
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -19,10 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import erf, erfc
 
+from varopt._array import is_torch
+
 if TYPE_CHECKING:
     from varopt.terms._piecewise import PiecewisePolynomial
 
-__all__ = ["Kink", "kink_derivatives", "kink_of", "weighted_sum"]
+__all__ = ["Kink", "kink_derivatives", "kink_expectations", "kink_of", "weighted_sum"]
 
 Vector = NDArray[np.float64]
 Kink = tuple[float, float, float]  # knot, slope left and right of it
@@ -63,6 +66,22 @@ def kink_derivatives(
         return _derivatives(kink, mean, sigma, *out)
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         return _derivatives(kink, mean, sigma, np.empty_like(mean), np.empty_like(mean))
+
+
+def kink_expectations(kink: Kink, at_knot: float, mean: Any, sigma: float) -> tuple[Any, Any, Any] | None:
+    """Expectation and derivatives of a tensor of PyTorch, to rounding of what is added up; None where it is none.
+
+    On a device every call costs as much as a million numbers: these are fifteen in place of a hundred and thirty.
+    """
+    if not is_torch(mean) or not sigma > 0.0:
+        return None
+    torch, (knot, left, right) = sys.modules["torch"], kink
+    distance = mean - knot
+    u = distance / (_ROOT_TWO * sigma)
+    tail = torch.special.erfc(u.abs()) * (0.5 * (right - left))
+    first = torch.where(u >= 0.0, right - tail, left + tail)
+    second = torch.exp(-u * u) * ((right - left) * _DENSITY / sigma)
+    return torch.addcmul(at_knot + sigma * sigma * second, distance, first), first, second
 
 
 def weighted_sum(term: PiecewisePolynomial, sigma: Any, weights: Vector) -> Callable[[Vector], tuple[float, Vector]]:

@@ -138,8 +138,11 @@ class DeviceRows:
         """``z``, multiplied in the precision of X where `single` allows it."""
         xp = self.xp
         dtype = rows.X.dtype if single else xp.float64
-        w = xp.asarray(self.alpha * x[self.features], dtype=dtype, device=self.table.device)
-        z = xp.astype(xp.matmul(xp.astype(rows.X, dtype, copy=False), w), xp.float64, copy=False)
+        if x[self.features].any():
+            w = xp.asarray(self.alpha * x[self.features], dtype=dtype, device=self.table.device)
+            z = xp.astype(xp.matmul(xp.astype(rows.X, dtype, copy=False), w), xp.float64, copy=False)
+        else:
+            z = xp.zeros(rows.X.shape[0], dtype=xp.float64, device=self.table.device)
         b = sum(number * x[i] for i, number in self.intercepts)
         if b:
             z = z + float(b)
@@ -214,7 +217,7 @@ class DeviceRows:
     def _smoothed(self, z: Any, s: float) -> tuple[Any, ...]:
         """Expectation and derivatives; of JAX on the host, where nothing is compiled for it."""
         if not is_jax(z):
-            return self.term.derivatives(z, self.xp.full_like(z, s))
+            return self.term.derivatives_for_steps(z, s)
         here = to_host(z)
         return tuple(self.xp.asarray(part) for part in self.term.derivatives(here, np.full_like(here, s)))
 
@@ -279,9 +282,9 @@ class DeviceRows:
         lengths = self._lengths[rows.start]
         count = int(X.shape[0])
         c = rows.c if not isinstance(rows.c, float) else xp.full_like(z, rows.c)
-        if float(xp.min(c)) < 0.0:
-            bad = int(xp.argmin(c))
-            raise BadRow("weights", rows.start + bad, f"must not be negative; got {float(xp.min(c)):g}")
+        least = rows.c if isinstance(rows.c, float) else float(xp.min(c))
+        if least < 0.0:
+            raise BadRow("weights", rows.start + int(xp.argmin(c)), f"must not be negative; got {least:g}")
         # What rounding may have moved products by, of all rows together: the length of ``|X| |w|`` is below.
         reach = gamma(X.shape[1] + 4) * float(lengths @ np.abs(self.alpha * x[self.features])) * (1.0 + 2.0**-20)
         spread = (1.0 + gamma(count)) * self._spread(rows, z, c, reach, x) * SLACK
