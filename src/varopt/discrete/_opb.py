@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from varopt.discrete._readers import Lines
+from varopt.discrete._readers import TextLines
 from varopt.discrete._writers import as_text, write_lines
 from varopt.model import Binary
 from varopt.optimize import Result, minimize
@@ -165,7 +165,7 @@ def read_opb(path: str | PathLike[str]) -> PseudoBoolean:
     PseudoBoolean
         Objective, constraints and the number of variables, that which the file announces or the largest that occurs.
     """
-    lines = Lines(path)
+    lines = TextLines(path)
     objective: list[tuple[float, tuple[int, ...]]] = []
     constraints: list[tuple[list[tuple[float, tuple[int, ...]]], str, float]] = []
     announced, stated = 0, 0
@@ -192,7 +192,7 @@ def read_opb(path: str | PathLike[str]) -> PseudoBoolean:
     return PseudoBoolean(objective, constraints, max(announced, largest))
 
 
-def _statements(lines: Lines) -> Iterator[list[str]]:
+def _statements(lines: TextLines) -> Iterator[list[str]]:
     """Comments, and what ends in a semicolon, which may span lines."""
     waiting: list[str] = []
     for words in lines:
@@ -214,7 +214,7 @@ def _statements(lines: Lines) -> Iterator[list[str]]:
         raise lines.wrong("the last statement does not end with ';'")
 
 
-def _terms(lines: Lines, words: Sequence[str]) -> list[tuple[float, tuple[int, ...]]]:
+def _terms(lines: TextLines, words: Sequence[str]) -> list[tuple[float, tuple[int, ...]]]:
     """A weight and the literals that follow it, again and again."""
     found: list[tuple[float, list[int]]] = []
     for word in words:
@@ -234,7 +234,7 @@ def _terms(lines: Lines, words: Sequence[str]) -> list[tuple[float, tuple[int, .
     return [(weight, tuple(dict.fromkeys(literals))) for weight, literals in found]
 
 
-def _whole(lines: Lines, word: str, what: str) -> int:
+def _whole(lines: TextLines, word: str, what: str) -> int:
     number = lines.integer(word, what)
     if abs(number) > _EXACT:
         raise lines.wrong(f"{what} must be at most 2^53 in size; got {word}")

@@ -19,7 +19,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-__all__ = ["Formula", "Lines", "first_words", "read_cnf", "read_dimacs", "read_edges", "read_gset", "read_qubo"]
+__all__ = ["Formula", "TextLines", "first_words", "read_cnf", "read_dimacs", "read_edges", "read_gset", "read_qubo"]
 
 _MOST = 10_000_000  # nodes or variables that a header may announce
 _COMPRESSED: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
@@ -46,7 +46,7 @@ class Formula(NamedTuple):
     variables: int | None = None
 
 
-class Lines:
+class TextLines:
     """The lines of a file, with numbers for complaints."""
 
     def __init__(self, path: str | PathLike[str]) -> None:
@@ -96,7 +96,7 @@ class Lines:
 
 def first_words(path: str | PathLike[str], most: int = 1000) -> Iterator[list[str]]:
     """The words of the first lines that are no comments, of a file that may be compressed."""
-    for words in itertools.islice(Lines(path), most):
+    for words in itertools.islice(TextLines(path), most):
         if words[0] != "c" and words[0][0] not in "#%*":
             yield words
 
@@ -114,7 +114,7 @@ def read_gset(path: str | PathLike[str]) -> Any:
     scipy.sparse.csr_array
         The symmetric matrix of weights.
     """
-    lines = Lines(path)
+    lines = TextLines(path)
     size = count = -1
     rows, columns, weights = [], [], []
     for words in lines:
@@ -155,7 +155,7 @@ def read_dimacs(path: str | PathLike[str]) -> Any:
     scipy.sparse.csr_array
         The symmetric matrix of weights.
     """
-    lines = Lines(path)
+    lines = TextLines(path)
     size = -1
     edges: dict[tuple[int, int], float] = {}
     for words in lines:
@@ -193,7 +193,7 @@ def read_edges(path: str | PathLike[str], first: int = 0) -> Any:
     scipy.sparse.csr_array
         The symmetric matrix of weights, up to the largest node.
     """
-    lines = Lines(path)
+    lines = TextLines(path)
     edges: dict[tuple[int, int], float] = {}
     for words in lines:
         if words[0][0] in "#%":
@@ -208,7 +208,7 @@ def read_edges(path: str | PathLike[str], first: int = 0) -> Any:
     return _graph(edges, 1 + max(j for _, j in edges))
 
 
-def _node(lines: Lines, word: str, first: int, last: int) -> int:
+def _node(lines: TextLines, word: str, first: int, last: int) -> int:
     node = lines.integer(word, "a node")
     if not first <= node <= last:
         raise lines.wrong(f"a node must be from {first} to {last}; got {node}")
@@ -235,7 +235,7 @@ def read_qubo(path: str | PathLike[str]) -> Any:
     scipy.sparse.csr_array
         A matrix Q such that ``x'Qx`` is the file's objective.
     """
-    lines = Lines(path)
+    lines = TextLines(path)
     size, expected = -1, 0
     rows, columns, values = [], [], []
     for words in lines:
@@ -278,7 +278,7 @@ def read_cnf(path: str | PathLike[str]) -> Formula:
     Formula
         Clauses and weights; those of weight `top` are hard, with infinite weight.
     """
-    lines = Lines(path)
+    lines = TextLines(path)
     clauses: list[list[int]] = []
     weights: list[float] = []
     literals: list[int] = []

@@ -3,12 +3,12 @@
 from varopt.solvers.discrete.proofs._branch_and_bound import ProofProgress, branch_and_bound
 from varopt.solvers.discrete.proofs._branch_and_cut import branch_and_cut, is_sparse
 from varopt.solvers.discrete.proofs._elimination import ENTRIES, eliminate, elimination_order
-from varopt.solvers.discrete.proofs._partial_states import Step, are_branched, partial_states
+from varopt.solvers.discrete.proofs._partial_states import Bounded, are_branched, partial_states
 
 __all__ = [
     "ENTRIES",
+    "Bounded",
     "ProofProgress",
-    "Step",
     "are_branched",
     "branch_and_bound",
     "branch_and_cut",

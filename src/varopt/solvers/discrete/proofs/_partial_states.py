@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from varopt.solvers.discrete._energy import Energy
 
-__all__ = ["Step", "are_branched", "partial_states"]
+__all__ = ["Bounded", "are_branched", "partial_states"]
 
 Vector = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -39,7 +39,7 @@ class _Partial(NamedTuple):
     lower: float  # of all that they may become
 
 
-class Step(NamedTuple):
+class Bounded(NamedTuple):
     """What is known after a step: a bound of all states, and a better one where there is one."""
 
     lower: float
@@ -55,7 +55,7 @@ def are_branched(energy: Energy, groups: list[Index]) -> bool:
 def partial_states(
     energy: Energy, groups: list[Index], pairs: Vector, upper: float,
     is_allowed: Callable[[Vector], bool] = lambda x: True, slack: float = 0.0,
-) -> Iterator[Step]:  # fmt: skip
+) -> Iterator[Bounded]:  # fmt: skip
     """Rising bounds of all states, and better states; it ends when none is left below the best value less `slack`."""
     # Sums of at most so many numbers, none of which is larger.
     count, largest = len(groups), float(np.abs(np.where(np.isfinite(pairs), pairs, 0.0)).max(initial=0.0))
@@ -66,7 +66,7 @@ def partial_states(
     root = _Partial(np.array([energy.constant]), energy.linear[None, :].copy(), np.zeros((1, 0), np.intp), -np.inf)
     lower = float(_bounds(root, groups, halves[0])[0]) - rounding
     waiting = [root._replace(lower=lower)]
-    yield Step(lower)
+    yield Bounded(lower)
     while waiting:
         part = waiting.pop()
         k = part.chosen.shape[1]
@@ -74,7 +74,7 @@ def partial_states(
             best = _best(energy, part, upper, is_allowed)
             if best is not None:
                 upper = float(energy.value(best))
-                yield Step(lower, best)
+                yield Bounded(lower, best)
             continue
         part = _decided(part, groups[k], pairs)
         least = _bounds(part, groups[k + 1 :], halves[k + 1])
@@ -87,8 +87,8 @@ def partial_states(
             waiting.append(_Partial(part.value[some], part.field[some], part.chosen[some], below))
         # What was left out is not below the best by more than the slack.
         lower = max(lower, min([upper - slack - rounding, *(other.lower for other in waiting)]))
-        yield Step(lower)
-    yield Step(max(lower, upper - slack - rounding))
+        yield Bounded(lower)
+    yield Bounded(max(lower, upper - slack - rounding))
 
 
 def _best(energy: Energy, part: _Partial, upper: float, is_allowed: Callable[[Vector], bool]) -> Vector | None:
