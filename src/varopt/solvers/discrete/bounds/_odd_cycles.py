@@ -102,7 +102,8 @@ class OddCycles:
     def __init__(self, spins: Spins, rng: np.random.Generator) -> None:
         pairs = sp.coo_array(sp.triu(spins.matrix(), 1))
         self.size, self._rng = spins.size, rng
-        self.tails, self.heads = pairs.row.astype(np.intp), pairs.col.astype(np.intp)
+        # In 32 bits: searches of graphs took no others before SciPy 1.15.
+        self.tails, self.heads = pairs.row.astype(np.int32), pairs.col.astype(np.int32)
         self.couplings = pairs.data
         self._unit = spins.unit
         self._constant = spins.constant
