@@ -1,11 +1,15 @@
 """Arrays of PyTorch and JAX stay where they are, and give the bracket of memory. Here on the processor's device."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
+from array_api_compat import array_namespace
 
 import varopt as vo
 from varopt import terms
 from varopt.optimize import Status
+from varopt.optimize.anywhere._device import _column_lengths
 from varopt.places import joined
 
 ROWS = 20_000
@@ -133,3 +137,14 @@ def test_steps_on_tensors_are_those_of_the_general_formulas(term):
         found, general = term.derivatives_for_steps(z, sigma), term.derivatives(z, torch.full_like(z, sigma))
         for ours, theirs in zip(found, general, strict=True):
             assert float((ours - theirs).abs().max()) <= 1e-14 * max(1.0, float(theirs.abs().max()))
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e-100, 1e-170, 1e-300])
+def test_lengths_of_columns_are_bounded_where_their_squares_vanish(unit):
+    """A private formula: all that is charged for rounding on a device rests on it."""
+    X = unit * np.random.default_rng(0).standard_normal((500, 3))
+    exact = [sum(Fraction(v) ** 2 for v in column) for column in X.T.tolist()]
+    bounds = _column_lengths(array_namespace(X), X)
+    assert all(Fraction(bound) ** 2 >= square for bound, square in zip(bounds.tolist(), exact, strict=True))
+    if unit >= 1e-100:
+        np.testing.assert_allclose(bounds, np.linalg.norm(X, axis=0), rtol=1e-5)

@@ -34,6 +34,7 @@ _MUCH_WIDER = 2.0  # times the gap that is claimed under an assumption, up to wh
 _MORE_ENTRIES = 400_000  # of all rows, up to which a direction is looked for where a run has ended without a bound
 _STEEP = 1e5  # ratio of gradients beyond which steep terms may hide what others do far away
 _SHARE = 2.0**-12  # of the sizes of parts that counts as their unit, here as at zero
+_SHARE_INSIDE = 2.0**-20  # of the sizes of what cancels in a part: room for its rounding, and for little more
 _EXACT = 0.5  # seconds at most for the exact optimum of few variables, where nothing else has closed the gap
 _ROUNDED = 1e-10  # relative error of a value beyond which its bound is told in place of it
 _DOUBTFUL = 1e-3  # relative gap without an assumption beyond which one that closes it is not believed
@@ -104,7 +105,7 @@ def _bracket(objective: Objective, problem: Composite, state: State, x: Vector, 
         at_rest += [np.zeros(int(g.sizes[g.weights > 0.0].sum())) for g in problem.groups if np.any(g.weights > 0.0)]
         proved = max(proved, _proved(verifier, state, value, at_rest, gap), key=lambda b: b.lower)
     # Of parts that cancel at x no digit may be left: then their own size is what the rounding is measured by.
-    unit = max(state.unit, _SHARE * _sizes(problem, x))
+    unit = max(state.unit, _unit_at(problem, x))
     proved, claimed = proved._replace(unit=unit), claimed._replace(unit=unit)
     if proved.within(tol) or (
         not claimed.within(tol) and proved.upper - proved.lower <= _MUCH_WIDER * (claimed.upper - claimed.lower)
@@ -133,14 +134,15 @@ def _exact(objective: Objective, x: Vector, value: float, bracket: _Bracket) -> 
     return point, best, _Bracket(min(lower, best), max(upper, best), "", DualGap, bracket.unit)
 
 
-def _sizes(problem: Composite, x: Vector) -> float:
-    """The sizes of the parts at x, added up, and of what cancels in each, as in ``1 - z`` where that is zero."""
-    total = float(np.abs(problem.gradient_at_zero) @ np.abs(x))
+def _unit_at(problem: Composite, x: Vector) -> float:
+    """A share of the sizes of the parts at x, and of what cancels in each, as in ``1 - z`` where that is zero."""
+    parts, inside = float(np.abs(problem.gradient_at_zero) @ np.abs(x)), 0.0
     for r, z in zip(problem.rows, problem.positions(x), strict=True):
         low, high = r.term.subdifferential(z)
-        inside = np.maximum(np.abs(low), np.abs(high)) * np.abs(z)
-        total += abs(r.total(z)) + float(np.abs(r.weights) @ np.where(np.isfinite(inside), inside, 0.0))
-    return total
+        products = np.maximum(np.abs(low), np.abs(high)) * np.abs(z)
+        parts += abs(r.total(z))
+        inside += float(np.abs(r.weights) @ np.where(np.isfinite(products), products, 0.0))
+    return max(_SHARE * parts, _SHARE_INSIDE * inside)
 
 
 def _is_steep(problem: Composite) -> bool:

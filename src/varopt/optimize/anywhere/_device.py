@@ -308,7 +308,7 @@ class DeviceRows:
         t = xp.abs(rows.t) if not isinstance(rows.t, float) else 1.0
         sizes = xp.abs(z) + t * offset + (abs(rows.d) if isinstance(rows.d, float) else xp.abs(rows.d))
         steep, added = self._steepness(z, reach * t + 8.0 * UNIT * sizes)
-        moved = reach * math.sqrt(float(xp.sum((c * t * steep) ** 2)))  # by Cauchy and Schwarz
+        moved = reach * _length(float(xp.sum((c * t * steep) ** 2)), int(z.shape[0]))  # by Cauchy and Schwarz
         return moved * (1.0 + 2.0**-20) + float(xp.sum(c * (8.0 * UNIT * sizes * steep + 32.0 * UNIT * added)))
 
     def _steepness(self, z: Any, radius: Any) -> tuple[Any, Any]:
@@ -392,7 +392,7 @@ class DeviceRows:
             features = features + xp.sum(pieces[:, 0, :], axis=0)
         ones = float(xp.sum(dual)) if self.intercepts else 0.0
         share = gamma(_SUM) + gamma(count // _SUM + 4) + rounding + 2.0 * UNIT
-        norm = math.sqrt(float(xp.sum(dual * dual)) * (1.0 + gamma(count)) + count * TINY) * SLACK
+        norm = _length(float(xp.sum(dual * dual)), count)
         error = np.zeros(self.size)
         error[self.features] = abs(self.alpha) * (share + UNIT) * norm * lengths * SLACK + count * TINY
         if self.intercepts:
@@ -459,8 +459,14 @@ def _constant(linear: Map) -> float | None:
 
 def _column_lengths(xp: Any, X: Any) -> Vector:
     """Bounds of the lengths of columns."""
-    found = to_host(xp.linalg.vector_norm(X, axis=0))
-    return np.asarray(found * (1.0 + gamma(X.shape[0] + 4)) + TINY, dtype=np.float64)
+    found = to_host(xp.linalg.vector_norm(X, axis=0)).astype(np.float64)
+    lost = math.sqrt(X.shape[0] * TINY)  # squares that underflow
+    return np.asarray(np.hypot(found, lost) * (1.0 + gamma(X.shape[0] + 4)) * SLACK)
+
+
+def _length(squares: float, count: int) -> float:
+    """A bound of a length, from the sum of the squares, of which some may have underflowed."""
+    return math.sqrt(squares * (1.0 + gamma(count)) + count * TINY) * SLACK
 
 
 def _put(xp: Any, values: Any, index: Any, new: Any) -> Any:
