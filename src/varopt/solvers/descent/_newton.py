@@ -6,18 +6,22 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from varopt.bounds import RowNoise
 from varopt.certificates import Bracketed, DualGap, bracket, dual_gap
-from varopt.composite import Composite, bounded
+from varopt.composite import Bounds, Composite, bounded
 from varopt.solvers._method import Method
 from varopt.solvers._state import Check, State
 from varopt.solvers.descent._loop import Path, follow
 from varopt.solvers.descent._newton_level import newton_level, typical_lengths
+from varopt.solvers.descent._polyhedron import Polyhedron, polyhedron
 from varopt.solvers.descent._schedules import Geometric, Schedule
 from varopt.solvers.finish import cross_over, cross_over_inside
 
 __all__ = ["Newton"]
+
+Vector = NDArray[np.float64]
 
 _GROWTH = 8  # each sample of rows is this many times the one before
 _FLOOR = 1e-10  # relative sigma at which the path gives up
@@ -74,11 +78,20 @@ class Newton(Method):
         state.record()
 
 
+def _kept(problem: Composite, x: Vector) -> tuple[Bounds | Polyhedron | None, Vector]:
+    """The constraints that steps keep to, and about the nearest point to x that satisfies them."""
+    rows = problem.structure(polyhedron)
+    if rows is not None and (inside := rows.clip(x)) is not None:
+        return rows, inside
+    box = problem.structure(bounded)
+    return box, x if box is None else box.clip(x)
+
+
 def _solve(problem: Composite, state: State, tol: float, check: Check, config: Newton) -> None:
     p, schedule, afresh = problem.size, config.schedule, not state.resumes
     x, sigma = state.begin(schedule.start)
-    box = problem.structure(bounded)
-    smooth, x = (problem, x) if box is None else (box.inside, box.clip(x))  # bounds are kept as they are
+    box, x = _kept(problem, x)
+    smooth = problem if box is None else box.inside  # constraints are kept as they are
     lengths = typical_lengths(smooth, x)
     rng = np.random.default_rng(config.seed)
 
@@ -147,11 +160,10 @@ def _solve(problem: Composite, state: State, tol: float, check: Check, config: N
             if attempt and proved():  # once even so: exact zeros are worth it
                 break
             reaches = [reach * s for s in deviations]
-            exact = None if box is None else cross_over_inside(problem, box, x, reaches, tol, most=most)
+            exact = cross_over_inside(problem, box, x, reaches, tol, most=most) if isinstance(box, Bounds) else None
             if exact is None:
-                for place in () if box is None else box.places:  # bounds that may be reached are
-                    reaches.insert(place, np.inf if reach == np.inf else 0.0)
-                exact = cross_over(problem, x, reaches, tol, most=most)
+                whole = reaches if box is None else box.reaches(problem, x, reaches, every=reach == np.inf)
+                exact = cross_over(problem, x, whole, tol, most=most)
             if exact is not None:
                 state.see(exact.x, exact.value, exact.gap, exact.assumption, dual=exact.dual)
         if not (within_reach(path) or proved()):

@@ -31,6 +31,7 @@ Vector = NDArray[np.float64]
 
 _LEAST_COMPLEMENTARITY = 1e-18  # mean beyond which rounding rules
 _FAR_BOUND = 100.0  # natural sizes of a multiplier at which a bound is far away
+_UNEVEN = 300.0  # ratio of the roots of curvatures, in units of the bounds, beyond which these are no good units
 _RIDGE = 1e-13  # what is added to a matrix of unit size, for it may be singular
 EQUAL = 5  # how DAQP is told that a constraint always holds with equality
 _ACTIVE_SET_WORK = 25_000_000  # entries it may touch, a tenth of a second, where it needs many steps a variable
@@ -113,6 +114,9 @@ def box_by_active_set(
     natural = float(np.max(np.abs(linear[root > 0.0]) / root[root > 0.0], initial=0.0))
     far = np.divide(_FAR_BOUND * natural, root, out=np.full(high.size, np.inf), where=root > 0.0)
     unit = np.where(ends > 0, np.minimum(ends, far) if natural > 0.0 else ends, 1.0)
+    curved = (unit * root)[root > 0.0]
+    if curved.max(initial=0.0) > _UNEVEN * curved.min(initial=np.inf):  # as of constraints beside rows of small weights
+        unit = np.divide(1.0, root, out=unit, where=root > 0.0)
     matrix, vector, constraint = unit[:, None] * inner * unit, unit * linear, balance * unit
     size = max(float(np.trace(matrix)) / high.size, float(np.abs(vector).max(initial=0.0)), 1e-300)
     matrix, vector = matrix / size, vector / size
