@@ -89,7 +89,7 @@ class Polyhedron:
 
     @staticmethod
     def _reach(r: Any, x: Vector) -> Vector:
-        return _ACTIVE * (np.abs(r.positions(x)) + np.abs(r.offset) + float(np.abs(x).max(initial=0.0)))
+        return np.asarray(_ACTIVE * (np.abs(r.positions(x)) + np.abs(r.offset) + float(np.abs(x).max(initial=0.0))))
 
     def _least(self, matrix: Vector, gradient: Vector, x: Vector) -> tuple[Vector, Vector] | None:
         """(1), and its multipliers; in units in which the curvature is one and steps are about as long."""
