@@ -142,7 +142,7 @@ class _Run:
     def _settles(self) -> bool:
         """Whether the point, or one that is as good but for the tolerance, satisfies all constraints."""
         state, penalised = self.state, self.penalised
-        if not np.all(np.isfinite(state.x)):
+        if state.falls or not np.all(np.isfinite(state.x)):  # weights below the multipliers may let F fall for ever
             return False
         x = repaired(penalised, state.x)
         if not penalised.holds(x):
