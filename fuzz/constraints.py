@@ -332,6 +332,9 @@ def constraints(seed: int, report: Report, *, extreme: bool = False) -> None:
     """One problem, by the methods that `auto` chooses."""
     rng = np.random.default_rng(seed)
     problem = random_problem(rng, extreme=extreme)
+    line = tuple(block for block in problem.blocks if block.term == "linear")
+    if line and rng.random() < 0.3:
+        problem = replace(problem, blocks=line)  # a linear programme
     feasible = bool(rng.random() < 0.85)
     limits = random_limits(rng, problem, feasible=feasible)
     text = program(problem, limits)

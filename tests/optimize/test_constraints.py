@@ -1,6 +1,8 @@
 """Constraints: what is solved is the constrained problem, what is claimed is proved, and what cannot be is said."""
 
+import cProfile
 import math
+import pstats
 
 import numpy as np
 import pytest
@@ -407,3 +409,16 @@ def test_multipliers_balance_where_rational_arithmetic_has_solved():
         np.testing.assert_allclose(y * c.normal.values({w: r[w]}), 0.0, atol=1e-12)
         gradient += float(y @ np.ravel(c.normal.maps[w].dense()))
     assert gradient == pytest.approx(0.0, abs=1e-12)
+
+
+def test_without_constraints_nothing_of_them_runs(data, w):
+    """What a problem without constraints pays for them: one call of thousands."""
+    X, y = data
+    f = vo.sum(vo.pinball(y - X @ w, 0.3))
+    for none in (None, [], ()):
+        profile = cProfile.Profile()
+        profile.runcall(vo.minimize, f, subject_to=none)
+        calls = pstats.Stats(profile).stats
+        theirs = sum(count for (file, _, name), (_, count, *_) in calls.items() if "constrain" in f"{file} {name}")
+        assert theirs <= 1
+        assert sum(count for _, count, *_ in calls.values()) > 1000
