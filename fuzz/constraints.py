@@ -238,7 +238,11 @@ def complaints(
         return
     status, theirs = clarabel_answer(problem, limits)
     if name == "UNBOUNDED":
-        if status == "Solved":
+        far = [
+            Fraction(float(v)) + 10**9 * Fraction(float(d))
+            for v, d in zip(result.x, result.proof.direction, strict=True)
+        ]
+        if status == "Solved" and problem.value(far)[0] >= problem.value(result.x)[0]:
             yield "FALSE UNBOUNDED: a second solver stops"
         for limit in limits:
             along = np.atleast_2d(limit.matrix) @ result.proof.direction
