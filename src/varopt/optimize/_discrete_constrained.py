@@ -178,11 +178,12 @@ class _Run:
 
     def _floor(self) -> float:
         """What is known without a run: squares are not negative, nor is the sum less than its negative coefficients."""
+        energy = self.energy
         try:
             known = float(floor(composite(self.objective, multiplied=False)))
         except NotComposite:
             known = -math.inf
-        energy = self.energy
+        known = max(known, energy.least_above_floor)
         if energy.products:
             return known
         quadratic = energy.quadratic.data if sp.issparse(energy.quadratic) else energy.quadratic
