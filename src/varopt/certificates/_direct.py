@@ -206,6 +206,8 @@ def _summed(
 def _least_within(r: DualRows, taken: Ball) -> Vector:
     """`_least` for all subgradients within a radius: it is concave, and least at an end."""
     weights, radius = np.asarray(r.weights, dtype=np.float64), taken.radius
+    if not radius.any():
+        return _least(r.term, weights, r.offset, taken.middle)
     return np.minimum(*(_least(r.term, weights, r.offset, taken.middle + side * radius) for side in (-1.0, 1.0)))
 
 

@@ -83,12 +83,15 @@ class Penalised:
 
     def first_weights(self) -> list[Vector]:
         """About `FIRST` times what multipliers may be: the gradients of f, in units of the rows of the constraints."""
+        sums = [self._summed(r) for r in self.rows]
+        if all(s > 0.0 and not r.offset.any() for r, s in zip(self.rows, sums, strict=True)):  # chains tell it all
+            return [np.broadcast_to(s, r.offset.shape) for r, s in zip(self.rows, sums, strict=True)]
         gradient = self._gradient_sizes()
         weights = []
-        for r in self.rows:
+        for r, summed in zip(self.rows, sums, strict=True):
             lengths = spread(r.linear, np.divide(1.0, gradient, out=np.zeros_like(gradient), where=gradient > 0.0))
             own = np.where(lengths > 0.0, FIRST / np.where(lengths > 0.0, lengths, 1.0), np.nan)
-            weights.append(np.maximum(own, self._summed(r)))
+            weights.append(np.maximum(own, summed))
         known = np.concatenate(weights)
         if np.all(np.isfinite(known)):
             return weights

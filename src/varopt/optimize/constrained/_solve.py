@@ -147,6 +147,8 @@ class _Run:
         x = repaired(penalised, state.x)
         if not penalised.holds(x):
             return False
+        if np.array_equal(x, state.x) and math.isfinite(state.upper):
+            return True
         value = self.problem.value(x)
         if value > state.upper + self._inaccuracy():
             return False
@@ -277,7 +279,7 @@ class _Run:
             state.upper = problem.value(state.x)
         ended = partial(conclude, objective, problem, state, self.tol, method=" > ".join(state.ran) or "none")
         if status is None and dual is not None and math.isfinite(state.upper) and not problem.not_convex:
-            claimed = ended(Status.OPTIMAL, proved=False)
+            claimed = ended(Status.OPTIMAL, proved=False, value=state.upper)
             if (proved := self._proved_apart(claimed, objective, dual, multipliers)) is not None:
                 return proved
         return self._finished(ended(status), multipliers, partial(verified, objective, state.x, dual))
