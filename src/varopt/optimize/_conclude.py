@@ -48,9 +48,8 @@ def conclude(
     x = state.x
     if not math.isfinite(state.upper) and state.latest is not None and np.all(np.isfinite(state.latest)):
         x = state.latest
-    value = (
-        float(objective.at(x)) if value is None else value
-    )  # as the user's own objective gives it, not as the reduced problem does
+    # As the user's own objective gives it, not as the reduced problem does.
+    value = float(objective.at(x)) if value is None else value
     tidy = np.where(np.abs(x) <= 1e-11 * np.abs(x).max(initial=0.0), 0.0, x)  # zeros that are zeros but for rounding
     if not np.array_equal(x, tidy) and (tidied := float(objective.at(tidy))) <= value:
         x, value = tidy, tidied
