@@ -26,6 +26,7 @@ Vector = NDArray[np.float64]
 _GROWTH = 8  # each sample of rows is this many times the one before
 _FLOOR = 1e-10  # relative sigma at which the path gives up
 _KINKS = 2000  # most near kinks that the crossover takes on
+_PER_VARIABLE, _MORE = 2, 50  # near kinks from which it is a short way: for each variable that may move, and more
 # Deviations within which a row is taken as near a kink, and the most such rows: a few; where that does not lock on,
 # more; at last all of them.
 _ATTEMPTS = ((4.0, _KINKS), (40.0, _KINKS // 2), (np.inf, _KINKS // 2))
@@ -135,7 +136,7 @@ def _solve(problem: Composite, state: State, tol: float, check: Check, config: N
         lengths, sigma = typical_lengths(smooth, x), min(sigma, 0.5 * rough)
         sample *= _GROWTH
 
-    few = 2 * p + 50
+    few = _PER_VARIABLE * p + _MORE
 
     def settled(path: Path) -> bool:
         level(path)
@@ -143,7 +144,8 @@ def _solve(problem: Composite, state: State, tol: float, check: Check, config: N
         if count > _KINKS and within_reach(path):
             # Too many for the crossover: the bracket has to come from the smoothed terms.
             state.see(*proof(path))
-        return count <= few or path.sigma < _FLOOR or proved()
+        free = p if not isinstance(box, Polyhedron) else box.free(path.x)
+        return count <= min(few, _PER_VARIABLE * free + _MORE) or path.sigma < _FLOOR or proved()
 
     while True:
         path = follow(Path(smooth, x, RowNoise(sigma, lengths), sigma), descent, schedule, settled)

@@ -26,7 +26,8 @@ __all__ = ["Polyhedron", "polyhedron"]
 Vector = NDArray[np.float64]
 
 _FAR = 1e20  # where DAQP takes a bound for none
-_ROWS = 100, 4  # of several variables that are kept at most: so many, and times the variables
+_FEW_ROWS = 100  # of several variables that are kept in any case; more of them where the others are as many
+_MOST_VARIABLES = 1000  # whose programmes DAQP solves about as fast as the Newton matrix is formed
 _RIDGE = 1e-13  # added to a matrix of unit diagonal, for it may be singular
 _ACTIVE = 1e-9  # share of its size within which a row rests on its bound
 _SECONDS = 10.0  # of one programme
@@ -79,6 +80,12 @@ class Polyhedron:
             dual.append(np.clip(np.divide(own, r.weights, out=np.zeros(r.count), where=r.weights > 0.0), *ends))
         return dual
 
+    def free(self, x: Vector) -> int:
+        """About how many directions are left where the constraints at rest are held."""
+        at = np.concatenate([x, self.rows @ x])
+        reach = _ACTIVE * (np.abs(at) + float(np.abs(x).max(initial=0.0)))
+        return max(x.size - int(np.count_nonzero((at - self.low <= reach) | (self.high - at <= reach))), 0)
+
     def reaches(self, problem: Composite, x: Vector, inner: Sequence[float], *, every: bool) -> list[float]:
         """How near each row of `problem` may rest: what is given for those inside, rounding for the others, or all."""
         rest = iter(inner)
@@ -109,12 +116,14 @@ class Polyhedron:
         low, high = (self.low - at) / sizes, (self.high - at) / sizes
         missed = max(float(np.max(low, initial=0.0)), float(np.max(-high, initial=0.0)))
         size = max(float(np.linalg.norm(unit * gradient)), missed) or 1.0
+        if not np.all(np.isfinite(scaled)) or not np.isfinite(size):
+            return None
         d, _, flag, facts = daqp.solve(
             np.ascontiguousarray(scaled), unit * gradient / size, np.ascontiguousarray(rows / lengths[:, None]),
             np.clip(high / size, -_FAR, _FAR), np.clip(low / size, -_FAR, _FAR),
             np.zeros(low.size, dtype=np.int32), time_limit=max(min(left(), _SECONDS), 1e-3), **_TOLERANCES,
         )  # fmt: skip
-        if flag < 1 or not np.all(np.isfinite(d)):
+        if flag < 1 or not np.all(np.isfinite(d)):  # none, or lost on the way
             return None
         return size * unit * d, size * np.asarray(facts["lam"]) / sizes
 
@@ -122,8 +131,10 @@ class Polyhedron:
 def polyhedron(problem: Composite) -> Polyhedron | None:
     """The constraints of a problem, where some are of several variables and these are few; else None."""
     several = [b for b, r in enumerate(problem.rows) if r.hard and r.single is None and r.count]
-    count = sum(problem.rows[b].count for b in several)
-    if not several or count > _ROWS[0] + _ROWS[1] * problem.size:
+    if not several or problem.size > _MOST_VARIABLES:
+        return None
+    count, others = sum(problem.rows[b].count for b in several), sum(r.count for r in problem.rows if not r.hard)
+    if count > max(_FEW_ROWS, others) or any(problem.rows[b].linear.storage == "operator" for b in several):
         return None
     box = problem.structure(bounded)
     if box is None and any(r.hard and r.single is not None for r in problem.rows):
