@@ -41,7 +41,7 @@ class Spins:
     @property
     def colours(self) -> NDArray[np.intp]:
         """A colour for each spin such that those of one colour are not coupled: the reference has its own."""
-        return np.r_[0, 1 + self.energy.colours]
+        return np.concatenate(([0], 1 + self.energy.colours))
 
     @property
     def size(self) -> int:
