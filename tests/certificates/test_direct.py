@@ -52,3 +52,25 @@ def test_any_dual_gives_a_bound_that_holds(rng, spoil):
         lower, upper, _ = Verifier(objective, at).bracket(spoiled or None)
         assert lower <= exact.upper
         assert upper >= exact.lower
+
+
+@pytest.mark.parametrize(("shift", "spread"), [(0, 10), (10**6, 3), (-(10**9), 10**6), (2**52, 1)])
+def test_monotone_regression_of_many_points_is_bracketed_exactly(shift, spread):
+    """Sums of many numbers are in double precision where that will do: against pooled neighbours in fractions."""
+    rng = np.random.default_rng(0)
+    y = shift + rng.integers(-spread, spread + 1, 9000) + np.arange(9000) // 500
+    pools: list[list[int]] = []  # sums and counts
+    for value in y.tolist():
+        pools.append([value, 1])
+        while len(pools) > 1 and pools[-2][0] * pools[-1][1] >= pools[-1][0] * pools[-2][1]:
+            total, count = pools.pop()
+            pools[-1][0] += total
+            pools[-1][1] += count
+    best = sum(v * v for v in y.tolist()) - sum(Fraction(total**2, count) for total, count in pools)
+    curve = vo.Variable(9000)
+    r = vo.minimize(vo.sum_squares(y.astype(float) - curve), subject_to=[vo.diff(curve) >= 0])
+    assert Fraction(r.lower) <= best
+    assert r.violation == 0.0
+    x = [Fraction(float(v)) for v in r[curve]]
+    assert sum((Fraction(a) - b) ** 2 for a, b in zip(y.tolist(), x, strict=True)) <= Fraction(r.upper)
+    assert r.status.name == "OPTIMAL" or shift > 10**9

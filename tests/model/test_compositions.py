@@ -98,7 +98,7 @@ def test_elementwise_maxima_and_starts():
     a, b = vo.minimize(f), vo.minimize(f, x0=np.array([3.0, 3.0, 3.0]))
     assert a.fun == pytest.approx(b.fun, rel=1e-9)
     for bad, message in (
-        (lambda: vo.max(vo.abs(w)), "affine"), (lambda: vo.max(w, w, w), "two vectors at a time"),
+        (lambda: vo.max(vo.huber(w)), "affine"), (lambda: vo.max(w, w, w), "two vectors at a time"),
         (lambda: vo.sum_largest(w, 4), "at most the length 3"), (lambda: vo.cvar(w, 1.0), "below 1"),
         (lambda: vo.concatenate([1.0, 2.0]), "at least one"), (lambda: vo.norm_inf(3.0), "affine"),
     ):  # fmt: skip
@@ -120,3 +120,21 @@ def test_matrix_variables_are_indexed_as_such():
     assert W[1, 2]({W: np.arange(6.0).reshape(2, 3)}) == 5.0
     with pytest.raises(ValueError, match="outside"):
         W[2, 0]
+
+
+def test_largest_absolute_values(rng):
+    w, X, y = vo.Variable(3, name="w"), rng.standard_normal((20, 3)), rng.standard_normal(20)
+    x = rng.standard_normal(3)
+    sizes = np.sort(np.abs(y - X @ x))[::-1]
+    f = vo.sum_largest(abs(y - X @ w), 4.5)
+    assert f(x) == pytest.approx(sizes[:4].sum() + 0.5 * sizes[4])
+    assert vo.max(2.0 * abs(w))(x) == 2.0 * np.abs(x).max()
+    assert vo.cvar(abs(y - X @ w), 0.75)(x) == pytest.approx(sizes[:5].mean())
+    r = vo.minimize(f)
+    t, s, u = vo.Variable(), vo.Variable(20), vo.Variable(20)
+    rows = [s >= y - X @ w - t, u >= X @ w - y - t, s >= 0, u >= 0]
+    other = vo.minimize(4.5 * t + vo.sum(s) + vo.sum(u), subject_to=rows)
+    assert r.fun == pytest.approx(other.fun, rel=1e-8)
+    assert "abs(" in str(f)
+    with pytest.raises(ValueError, match="sum_largest needs an affine expression"):
+        vo.sum_largest(-abs(w), 2)

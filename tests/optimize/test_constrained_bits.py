@@ -114,3 +114,13 @@ def test_variables_of_constraints_alone_and_bad_options():
     w = vo.Variable(2, name="w")
     with pytest.raises(ValueError, match="all real or all discrete"):
         vo.minimize(vo.sum(x), subject_to=[w >= 0])
+
+
+def test_a_sum_of_squares_is_not_negative():
+    """A sequence of low autocorrelation with as many bits on as off: no relaxation of degree four is at hand."""
+    s = vo.Binary(20)
+    z = 2 * s - 1
+    energy = sum(vo.sum(z[: 20 - k] * z[k:]) ** 2 for k in range(1, 20))
+    r = vo.minimize(energy, subject_to=[vo.sum(s) == 10], time_limit=1.0)
+    assert 0.0 <= r.lower <= r.fun
+    assert r.violation == 0.0

@@ -1,6 +1,8 @@
 """Constraints: what is solved is the constrained problem, what is claimed is proved, and what cannot be is said."""
 
+import cProfile
 import math
+import pstats
 
 import numpy as np
 import pytest
@@ -61,6 +63,56 @@ def test_a_linear_programme_is_that_of_highs():
     assert closed(r)
     assert r.fun == pytest.approx(highs.fun, rel=1e-9)
     np.testing.assert_allclose(r.multipliers[limit], -highs.ineqlin.marginals, atol=1e-8)
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_linear_programmes_end_as_those_of_highs(seed):
+    """Optimal, without a point, or without end: small ones, and such as no rational arithmetic takes on."""
+    rng = np.random.default_rng(seed)
+    n, m = (int(rng.integers(*sizes)) for sizes in (((2, 8), (1, 12)) if seed % 2 else ((20, 50), (10, 60))))
+    A, c = rng.standard_normal((m, n)), rng.standard_normal(n)
+    b = np.abs(rng.standard_normal(m)) if seed % 3 else rng.standard_normal(m)
+    x, low = vo.Variable(n), 0.0 if seed % 4 else -1.0
+    r = vo.minimize(c @ x, subject_to=[A @ x <= b, x >= low])
+    highs = linprog(c, A, b, bounds=(low, None))
+    known = {0: ("OPTIMAL",), 2: ("INFEASIBLE",), 3: ("UNBOUNDED",), 4: ("INFEASIBLE", "UNBOUNDED")}
+    assert r.status.name in known[highs.status]  # of the last HiGHS says that it is either
+    if highs.status == 0:
+        assert r.fun == pytest.approx(highs.fun, rel=1e-8, abs=1e-8)
+        assert r.violation <= 1e-12 * max(1.0, np.abs(r.x).max())
+    if highs.status == 3:
+        d = r.proof[x]
+        assert c @ d < 0.0
+        assert np.all(d >= 0.0)
+        assert np.all(A @ d <= 1e-15 * np.abs(A) @ d)
+
+
+def test_steps_keep_to_rows_of_several_variables():
+    """A fair support vector machine takes about the steps that one without the constraint takes."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((3000, 8))
+    group = rng.random(3000) < 0.4
+    t = np.where(X @ np.ones(8) + group + rng.standard_normal(3000) > 0.0, 1.0, -1.0)
+    row = (group - group.mean()) @ X / 3000
+    row = row + 0.05 * X[group].mean(axis=0) + 0.02
+    w = vo.Variable(8)
+    f = 0.5 * vo.sum_squares(w) + vo.sum(vo.hinge(t * (X @ w)))
+    fair, positive = row @ w <= 0.01, w[:2] >= 0.1
+    free, r = vo.minimize(f), vo.minimize(f, subject_to=[fair, positive, vo.sum(w) == 2.0])
+    assert row @ free[w] > 0.01
+    assert closed(r)
+    assert r.method == "newton"
+    assert r.nit <= 2 * free.nit
+    assert row @ r[w] <= 0.01 + 1e-14
+    assert abs(r[w].sum() - 2.0) <= 1e-14
+    # In exact arithmetic: the Lagrangian of the multipliers has no smaller value.
+    y = r.multipliers
+    gradient = y[fair] * row
+    gradient[:2] -= y[positive]
+    held = f + gradient @ w + (0.1 * y[positive].sum() - 0.01 * y[fair])
+    total = next(value for c, value in y.items() if c.is_equality)
+    again = vo.minimize(held + total * (vo.sum(w) - 2.0))
+    assert again.fun == pytest.approx(r.fun, rel=1e-9)
 
 
 @pytest.mark.parametrize("kind", ["dense", "sparse", "operator", "float32"])
@@ -357,3 +409,16 @@ def test_multipliers_balance_where_rational_arithmetic_has_solved():
         np.testing.assert_allclose(y * c.normal.values({w: r[w]}), 0.0, atol=1e-12)
         gradient += float(y @ np.ravel(c.normal.maps[w].dense()))
     assert gradient == pytest.approx(0.0, abs=1e-12)
+
+
+def test_without_constraints_nothing_of_them_runs(data, w):
+    """What a problem without constraints pays for them: one call of thousands."""
+    X, y = data
+    f = vo.sum(vo.pinball(y - X @ w, 0.3))
+    for none in (None, [], ()):
+        profile = cProfile.Profile()
+        profile.runcall(vo.minimize, f, subject_to=none)
+        calls = pstats.Stats(profile).stats
+        theirs = sum(count for (file, _, name), (_, count, *_) in calls.items() if "constrain" in f"{file} {name}")
+        assert theirs <= 1
+        assert sum(count for _, count, *_ in calls.values()) > 1000

@@ -73,3 +73,68 @@ def test_a_bound_that_nobody_computed_proves_nothing():
     r = vo.minimize(vo.sum((Q @ x) * x), subject_to=[vo.sum(x) <= 20], time_limit=0.2)
     assert r.lower < 0.0 or r.fun == np.inf
     assert r.status.name in ("TIME_LIMIT", "SETTLED")
+
+
+def test_a_tour_of_ten_cities_is_proved(rng):
+    places = rng.random((10, 2))
+    length = np.linalg.norm(places[:, None] - places[None], axis=2)
+    at, after = vo.Categorical(10, 10), np.roll(np.eye(10), 1, axis=1)
+    r = vo.minimize(vo.sum((after @ at @ length) * at), subject_to=[vo.sum(at, axis=0) == 1], time_limit=60)
+    shortest = {(frozenset([0]), 0): 0.0}  # of ways from the first city through some to a last one [Held and Karp 1962]
+    for count in range(1, 10):
+        for others in map(frozenset, itertools.combinations(range(1, 10), count)):
+            for last in others:
+                before = others - {last} | {0}
+                ways = (shortest[before, k] + length[k, last] for k in before if (before, k) in shortest)
+                shortest[others | {0}, last] = min(ways)
+    best = min(shortest[frozenset(range(10)), k] + length[k, 0] for k in range(1, 10))
+    assert r.status.name == "PROVED"
+    assert r.fun == pytest.approx(best, rel=1e-12)
+
+
+def test_a_knapsack_of_25_items(rng):
+    value, weight = rng.integers(10, 60, 25), rng.integers(5, 40, 25)
+    x = vo.Binary(25)
+    r = vo.maximize(value @ x, subject_to=[weight @ x <= 250])
+    best = np.zeros(251, dtype=int)  # by dynamic programming
+    for v, w in zip(value, weight, strict=True):
+        best[w:] = np.maximum(best[w:], best[:-w] + v)
+    assert r.fun == best[-1]
+    assert weight @ r[x] <= 250
+    assert best[-1] <= r.upper <= 1.05 * best[-1]
+
+
+def test_a_portfolio_of_few_assets(rng):
+    returns = 0.001 + 0.02 * rng.standard_normal((250, 24))
+    risk, mean = np.cov(returns.T), returns.mean(axis=0)
+    held = np.zeros((134596, 24))
+    chosen = np.array(list(itertools.combinations(range(24), 6)))
+    held[np.arange(len(held))[:, None], chosen] = 1.0
+    best = (100.0 * np.einsum("ij,ij->i", held @ risk, held) - 10.0 * held @ mean).min()
+    x = vo.Binary(24)
+    f = 100.0 * vo.quad_form(x, risk) - 10.0 * (mean @ x)
+    r = vo.minimize(f, subject_to=[vo.sum(x) == 6], target=best + 1e-12, time_limit=60)
+    assert r.fun == pytest.approx(best, rel=1e-12)
+    assert r.lower <= best
+    assert r[x].sum() == 6
+
+
+def test_fewest_colours_of_the_petersen_graph():
+    outer = [(k, (k + 1) % 5) for k in range(5)]
+    edges = [*outer, *((k, k + 5) for k in range(5)), *((5 + k, 5 + (k + 2) % 5) for k in range(5))]
+    x, used = vo.Categorical(10, 5), vo.Binary(5)
+    r = vo.minimize(vo.sum(used), subject_to=[x[i] + x[j] <= used for i, j in edges])
+    assert r.fun == 3
+    assert r.lower > 2.85
+    assert all(np.all(r[x][i] + r[x][j] <= 1) for i, j in edges)
+
+
+def test_communities_of_the_karate_club():
+    nx = pytest.importorskip("networkx")
+    A = nx.to_numpy_array(nx.karate_club_graph(), weight=None)
+    degree = A.sum(axis=0)
+    B = A - np.outer(degree, degree) / degree.sum()
+    x = vo.Categorical(34, 4)
+    r = vo.maximize(vo.sum((B @ x) * x) / degree.sum(), target=0.41978, time_limit=60)
+    assert r.fun == pytest.approx(0.4197896, abs=1e-7)  # the largest modularity there is [Brandes and others 2008]
+    assert r.fun <= r.upper

@@ -25,7 +25,7 @@ Vector = NDArray[np.float64]
 
 # Shares by which subgradients are made smaller first, where kinks have to take what they leave: of few numbers, many.
 _INWARD_OF_FEW, _INWARD = 2.0**-44, 2.0**-38
-_EPSILON = float(np.finfo(np.longdouble).eps)
+_MANY, _DEAR = 1 << 13, 1e-12  # numbers whose sum in double precision will do where it is as close as that
 
 
 def is_own(r: DualRows) -> bool:
@@ -65,8 +65,9 @@ def direct_lower(rows: Sequence[DualRows], own: Sequence[bool], fixed: Ball, sca
     mine.sort(key=lambda r: bool(np.isinf(r.ends[1][:1]).any()))
     owned = _owned(rows, own, fixed.middle.size)
     free = np.flatnonzero(~owned)
-    low, high = _caps(mine, fixed.middle.size)
-    bounded = bool(np.any((np.isfinite(low) | np.isfinite(high)) & owned))
+    bounded = any(_is_finite(end) for r in mine for end in r.ends)
+    low, high = _caps(mine, fixed.middle.size) if bounded else (np.zeros(0), np.zeros(0))
+    bounded = bounded and bool(np.any((np.isfinite(low) | np.isfinite(high)) & owned))
     few = all(r.linear.shape[0] * r.linear.shape[1] <= EXTENDED for r in others)
     inward = _INWARD_OF_FEW if few else _INWARD
     scale = 1.0 - inward if bounded else 1.0
@@ -86,6 +87,11 @@ def direct_lower(rows: Sequence[DualRows], own: Sequence[bool], fixed: Ball, sca
             return _value(others, duals, moved, mine, needed, scalar)
         scale *= (1.0 - inward) / excess
     return -math.inf
+
+
+def _is_finite(values: Vector) -> bool:
+    """Whether some numbers are finite, of an array that may be one number for all."""
+    return bool(np.isfinite(values[:1] if values.strides == (0,) else values).any())
 
 
 class _Move(NamedTuple):
@@ -153,15 +159,30 @@ def _value(
     others: Sequence[DualRows], duals: Sequence[Vector], moved: _Move | None, mine: Sequence[DualRows], needed: Ball,
     scalar: float,
 ) -> float:  # fmt: skip
-    """The value of the dual point: ``v d`` minus conjugates."""
-    parts: list[NDArray[Any]] = [np.array([scalar], dtype=np.longdouble)]
+    """The value of the dual point: ``v d`` minus conjugates; of many in double precision, where that will do."""
+    many = needed.middle.size > _MANY
+    lower, lost = _summed(others, duals, moved, mine, needed, scalar, np.float64 if many else np.longdouble)
+    if many and not lost <= _DEAR * abs(lower):
+        lower, _ = _summed(others, duals, moved, mine, needed, scalar, np.longdouble)
+    return float(down(lower)) if math.isfinite(lower) else -math.inf
+
+
+def _summed(
+    others: Sequence[DualRows], duals: Sequence[Vector], moved: _Move | None, mine: Sequence[DualRows], needed: Ball,
+    scalar: float, precision: Any,
+) -> tuple[float, float]:  # fmt: skip
+    """A number that the value is not below, and what rounding takes of it, where products are of so many digits."""
+    parts: list[NDArray[Any]] = [np.array([scalar], dtype=precision)]
     sizes, lost = abs(scalar), 0.0
     for b, (r, v) in enumerate(zip(others, duals, strict=True)):
         above = conjugate_above(r.term, np.asarray(r.weights, dtype=np.float64), v)
-        product = v.astype(np.longdouble) * r.offset
+        here = moved is not None and b == moved.block
+        if not (here or r.offset.any() or above.any()):
+            continue  # nothing, and exactly so
+        product = v.astype(precision) * r.offset
         part = product - above
         sizes += float(np.abs(product).sum() + np.abs(above).sum()) * SLACK
-        if moved is not None and b == moved.block:
+        if moved is not None and here:
             index = np.array([moved.row, moved.row])
             least = _least(r.term.take(index), r.weights[index], r.offset[index], moved.ends)
             part[moved.row] = least.min()
@@ -170,18 +191,24 @@ def _value(
     rest = needed
     for r in mine:
         taken, rest = _taken(r, rest)
-        weights = np.asarray(r.weights, dtype=np.float64)
-        ends = (taken.middle - taken.radius, taken.middle + taken.radius)
-        least = np.minimum(*(_least(r.term, weights, r.offset, end) for end in ends))  # concave: least at an end
-        parts.append(least.astype(np.longdouble))
+        least = _least_within(r, taken)
+        parts.append(least.astype(precision, copy=False))
         sizes += float(np.abs(least).sum()) * SLACK
         lost += TINY * least.size
     if rest.middle.any() or rest.radius.any():
-        return -math.inf
+        return -math.inf, 0.0
     whole = np.concatenate(parts)
     value, rounding = total(whole, sizes)
-    lower = value - (rounding + 4.0 * _EPSILON * sizes + lost + TINY * whole.size) * SLACK
-    return float(down(lower)) if math.isfinite(lower) else -math.inf
+    lost = (rounding + 4.0 * float(np.finfo(precision).eps) * sizes + lost + TINY * whole.size) * SLACK
+    return value - lost, lost
+
+
+def _least_within(r: DualRows, taken: Ball) -> Vector:
+    """`_least` for all subgradients within a radius: it is concave, and least at an end."""
+    weights, radius = np.asarray(r.weights, dtype=np.float64), taken.radius
+    if not radius.any():
+        return _least(r.term, weights, r.offset, taken.middle)
+    return np.minimum(*(_least(r.term, weights, r.offset, taken.middle + side * radius) for side in (-1.0, 1.0)))
 
 
 def _least(term: PiecewisePolynomial, weights: Vector, offset: Vector, v: Vector) -> Vector:

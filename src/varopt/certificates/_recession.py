@@ -229,8 +229,7 @@ def _proposed(rays: _Rays) -> Iterator[Vector]:
         basis = _null_space(rays.matrix[held])
         if not basis.shape[1]:
             return
-        d = _steepest(rays, ~held, basis)
-        if d is not None:
+        for d in _steepest(rays, ~held, basis):
             yield from _tidied(d)
 
 
@@ -241,8 +240,11 @@ def _null_space(matrix: Vector) -> Vector:
     return np.eye(matrix.shape[1]) if not len(rows) else np.asarray(scipy.linalg.null_space(rows, rcond=1e-11))
 
 
-def _steepest(rays: _Rays, live: NDArray[np.bool_], basis: Vector) -> Vector | None:
-    """The direction of a box, within a space, along which f falls fastest far out, for the rows that are live."""
+def _steepest(rays: _Rays, live: NDArray[np.bool_], basis: Vector) -> Iterator[Vector]:
+    """The direction of a box, within a space, along which f falls fastest far out, for the rows that are live.
+
+    And one that falls half as fast, where one leads away from all constraints: it is proved without equations.
+    """
     plain, cost = live & (rays.norm < 0), rays.vector.middle @ basis
     matrix, low, high = rays.matrix[plain] @ basis, rays.low[plain], rays.high[plain]
     unit = max(float(np.abs(cost).max(initial=0.0)), 1e-300)
@@ -250,39 +252,55 @@ def _steepest(rays: _Rays, live: NDArray[np.bool_], basis: Vector) -> Vector | N
     parts = [rays.high[rows, None] * rays.matrix[rows] @ basis / unit for rows in norms]
     count, width = matrix.shape
     lifts = count + len(parts)  # one above each row, and above each norm
-    above = []
+    above, limits = [], []
     for end, sign in ((low, -1.0), (high, 1.0)):
         finite = np.isfinite(end)
         above.append(np.hstack([np.where(finite, end, 0.0)[:, None] * matrix / unit, -np.eye(count, lifts)]))
-        above.append(np.hstack([sign * matrix[~finite], np.zeros((np.count_nonzero(~finite), lifts))]))
+        limits.append(np.hstack([sign * matrix[~finite], np.zeros((np.count_nonzero(~finite), lifts))]))
+    hard = np.vstack(limits)
+    above.append(hard)
     for k, part in enumerate(parts):  # no entry is above the norm
         above += [
             np.hstack([sign * part, -np.eye(1, lifts, count + k).repeat(len(part), axis=0)]) for sign in (1.0, -1.0)
         ]
     for _ in range(_LINES if parts else 1):
-        found = _least(np.concatenate([cost / unit, np.ones(lifts)]), np.vstack(above), width)
+        whole = np.concatenate([cost / unit, np.ones(lifts)])
+        found = _least(whole, np.vstack(above), width)
         if found is None:
-            return None
+            return
         d = found[:width]
         images = [part @ d for part in parts]
         lengths = [float(np.linalg.norm(z)) for z in images]
         rise = float(cost @ d) / unit + float(found[width : width + count].sum()) + sum(lengths)
         if rise < 0.0:
-            return np.asarray(basis @ d)
+            yield np.asarray(basis @ d)
+            if len(hard) and (inward := _inward(whole, np.vstack(above), hard, rise, width)) is not None:
+                yield np.asarray(basis @ inward)
+            return
         for k, (part, z, length) in enumerate(zip(parts, images, lengths, strict=True)):
             if length > 0.0:
                 above.append(np.hstack([(z / length) @ part, -np.eye(1, lifts, count + k)[0]])[None, :])
-    return None
 
 
-def _least(cost: Vector, inequalities: Vector, width: int) -> Vector | None:
+def _inward(cost: Vector, above: Vector, hard: Vector, rise: float, width: int) -> Vector | None:
+    """The direction that leads farthest from all that is hard, of those along which f falls half as fast as it may."""
+    lengths = np.abs(hard[:, :width]).sum(axis=1)
+    margin = np.concatenate([np.zeros(len(above)), lengths, np.zeros(1)])
+    rows = np.column_stack([np.vstack([above, hard, cost]), margin])
+    sides = np.append(np.zeros(len(rows) - 1), 0.5 * rise)
+    found = _least(np.append(np.zeros(cost.size), -1.0), rows, width, sides)
+    return None if found is None else found[:width]
+
+
+def _least(cost: Vector, inequalities: Vector, width: int, sides: Vector | None = None) -> Vector | None:
     """The point of a box in the first variables at which a cost is least, where it is negative."""
     from scipy.optimize import linprog
 
     bounds = [(-1.0, 1.0)] * width + [(None, None)] * (cost.size - width)
     result = linprog(
         cost, A_ub=inequalities if len(inequalities) else None,
-        b_ub=np.zeros(len(inequalities)) if len(inequalities) else None, bounds=bounds, method="highs",
+        b_ub=(np.zeros(len(inequalities)) if sides is None else sides) if len(inequalities) else None, bounds=bounds,
+        method="highs",
     )  # fmt: skip
     return None if result.status != 0 or result.fun >= 0.0 else np.asarray(result.x)
 

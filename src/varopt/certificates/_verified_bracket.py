@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -110,6 +111,13 @@ class Verifier:
                 return _directly(self._parts, self.x, None, self._norms)
             except NotEnclosed:
                 return -math.inf
+
+    def lower(self, dual: Sequence[Vector | None] | None, enough: float) -> float:
+        """A lower bound of the optimum, without the value at x where one that is `enough` is at hand."""
+        with np.errstate(all="ignore"), suppress(NotEnclosed):
+            if (lower := _directly(self._parts, self.x, dual, self._norms)) >= enough:
+                return lower
+        return self.bracket(dual).lower
 
     def bracket(self, dual: Sequence[Vector | None] | None = None, gap: float = math.inf) -> Verified:
         """A bracket of the optimum.

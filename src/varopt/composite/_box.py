@@ -73,6 +73,11 @@ class Bounds:
             dual.append(u)
         return dual
 
+    def reaches(self, problem: Composite, x: Vector, inner: Sequence[float], *, every: bool) -> list[float]:
+        """How near each row of `problem` may rest: what is given for those inside; bounds where they are, or all."""
+        rest = iter(inner)
+        return [(np.inf if every else 0.0) if b in self.places else next(rest) for b in range(len(problem.rows))]
+
 
 def bounded(problem: Composite) -> Bounds | None:
     """The bounds among the rows that are said to be hard; None where there are none, or nothing is between them."""

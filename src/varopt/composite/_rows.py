@@ -75,6 +75,14 @@ class Rows:
         return single_variables(self.linear)
 
     @property
+    def differences(self) -> tuple[float, Difference] | None:
+        """Where the rows are differences of neighbours times a number, as constraints have them: both; else None."""
+        linear, scale = self.linear, 1.0
+        while isinstance(linear, Scaled) and np.ndim(linear.scale) == 0:
+            scale, linear = scale * float(linear.scale), linear.inner
+        return (scale, linear) if isinstance(linear, Difference) and scale != 0.0 else None
+
+    @property
     def curvature(self) -> Vector:
         """The second derivatives of rows of one quadratic piece, with their weights."""
         return np.asarray(2.0 * self.term.pieces[0][2] * self.weights)

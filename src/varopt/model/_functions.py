@@ -294,7 +294,8 @@ def max(*expressions: Any) -> Any:
     4.0
     """
     if len(expressions) == 1:
-        return Objective([LargestBlock(_affine_vector("max", expressions[0]), 1.0, name="max")])
+        argument, sizes = _affine_or_sizes("max", expressions[0])
+        return Objective([LargestBlock(argument, 1.0, sizes, "max")])
     parts = [_scalar(e) for e in expressions]
     wrong = next((e for e in parts if isinstance(e, Expression) and not isinstance(e, Affine)), None)
     if wrong is not None or not any(isinstance(e, Affine) for e in parts):
@@ -311,6 +312,8 @@ def max(*expressions: Any) -> Any:
 def sum_largest(expression: Any, count: Any) -> Objective:
     """The sum of the `count` largest entries of an affine vector; a fraction counts the next one by that share.
 
+    Of absolute values, as in ``vo.sum_largest(abs(y - X @ w), 10)``, likewise.
+
     Examples
     --------
     >>> import varopt as vo
@@ -318,15 +321,15 @@ def sum_largest(expression: Any, count: Any) -> Objective:
     >>> vo.sum_largest(w, 2)([1.0, -4.0, 2.0, 5.0]), vo.sum_largest(w, 1.5)([1.0, -4.0, 2.0, 5.0])
     (7.0, 6.0)
     """
-    argument = _affine_vector("sum_largest", expression)
+    argument, sizes = _affine_or_sizes("sum_largest", expression)
     if not is_number(count) or not 0.0 < float(count) <= argument.rows:
         raise ValueError(f"count must be a number above zero, and at most the length {argument.rows}; got {count!r}.")
-    return Objective([LargestBlock(argument, float(count))])
+    return Objective([LargestBlock(argument, float(count), sizes)])
 
 
 @lifted
 def cvar(losses: Any, level: Any = 0.95) -> Objective:
-    """The conditional value at risk: the mean of the worst ``1 - level`` of the losses, an affine vector.
+    """The conditional value at risk: the mean of the worst ``1 - level`` of losses, an affine vector or its sizes.
 
     Examples
     --------
@@ -335,13 +338,13 @@ def cvar(losses: Any, level: Any = 0.95) -> Objective:
     >>> vo.cvar(x * np.arange(100.0), 0.95)({x: 1.0})
     97.0
     """
-    argument = _affine_vector("cvar", losses)
+    argument, sizes = _affine_or_sizes("cvar", losses)
     if not is_number(level) or not 0.0 <= float(level) < 1.0:
         raise ValueError(f"level must be at least 0 and below 1; got {level!r}.")
     count = (1.0 - float(level)) * argument.rows
     nearest = float(round(count))
     count = nearest if builtins.abs(count - nearest) <= 1e-9 * argument.rows and nearest else count
-    return Objective([LargestBlock(argument, count, name="cvar")]).scale(1.0 / count)
+    return Objective([LargestBlock(argument, count, sizes, "cvar")]).scale(1.0 / count)
 
 
 def _affine_vector(name: str, expression: Any) -> Affine:
@@ -349,6 +352,16 @@ def _affine_vector(name: str, expression: Any) -> Affine:
     if not isinstance(expression, Affine):
         raise ValueError(f"{name} needs an affine expression of variables; got {_called(expression)}.")
     return expression
+
+
+def _affine_or_sizes(name: str, expression: Any) -> tuple[Affine, bool]:
+    """An affine vector, or that whose absolute values the entries are, and whether they are."""
+    expression = _scalar(expression)
+    if isinstance(expression, Elementwise) and len(expression.parts) == 1 and expression.rest is None:
+        part = expression.parts[0]
+        if isinstance(part, TermBlock) and part.term == terms.abs_() and np.all(np.asarray(part.weights) >= 0.0):
+            return part.argument.scale(part.weights), True
+    return _affine_vector(name, expression), False
 
 
 @lifted

@@ -42,13 +42,14 @@ _DOUBTFUL = 1e-3  # relative gap without an assumption beyond which one that clo
 
 def conclude(
     objective: Objective, problem: Composite, state: State, tol: float, status: Status | None, method: str, *,
-    proved: bool = True,
+    proved: bool = True, value: float | None = None,
 ) -> Result:  # fmt: skip
-    """The result of a run; without `proved` the bracket is what the method claims."""
+    """The result of a run; without `proved` the bracket is what the method claims. `value`: at x, where it is known."""
     x = state.x
     if not math.isfinite(state.upper) and state.latest is not None and np.all(np.isfinite(state.latest)):
         x = state.latest
-    value = float(objective.at(x))  # as the user's own objective gives it, not as the reduced problem does
+    # As the user's own objective gives it, not as the reduced problem does.
+    value = float(objective.at(x)) if value is None else value
     tidy = np.where(np.abs(x) <= 1e-11 * np.abs(x).max(initial=0.0), 0.0, x)  # zeros that are zeros but for rounding
     if not np.array_equal(x, tidy) and (tidied := float(objective.at(tidy))) <= value:
         x, value = tidy, tidied

@@ -18,7 +18,7 @@ from varopt._domains import as_finite, as_generator
 from varopt._threads import one_thread
 from varopt.certificates import Certificate, Exhaustive, Infeasible, NoCertificate, Relaxation, floor
 from varopt.composite import NotComposite, composite
-from varopt.model import Constraint, Objective, Variable, as_objective
+from varopt.model import Constraint, Objective, Variable, as_objective, quad_form
 from varopt.model.blocks import AffineBlock
 from varopt.model.points import ordered, slices, split
 from varopt.optimize._composite import STOPPED, stopped, watch
@@ -26,7 +26,7 @@ from varopt.optimize._result import Result, Status, final_line
 from varopt.optimize.constrained import minimize_constrained
 from varopt.solvers import State
 from varopt.solvers.discrete import energy_of
-from varopt.solvers.discrete.constrained import branched, enumerated, limits_of, mixed_integer, searched
+from varopt.solvers.discrete.constrained import branched, convexified, enumerated, limits_of, mixed_integer, searched
 
 __all__ = ["minimize_constrained_bits"]
 
@@ -113,6 +113,8 @@ class _Run:
             self._until(state.elapsed + _FIRST * min(_SECONDS, self.limit), check, lambda c: search(c, start))
         self._until(state.elapsed + min(_SECONDS, 0.5 * (self.limit - state.elapsed)), check, self._branched)
         if self._open():
+            self._convexified()
+        if self._open():
             self._by_highs()
         if self.infeasible:
             return Status.INFEASIBLE
@@ -176,11 +178,12 @@ class _Run:
 
     def _floor(self) -> float:
         """What is known without a run: squares are not negative, nor is the sum less than its negative coefficients."""
+        energy = self.energy
         try:
             known = float(floor(composite(self.objective, multiplied=False)))
         except NotComposite:
             known = -math.inf
-        energy = self.energy
+        known = max(known, energy.least_above_floor)
         if energy.products:
             return known
         quadratic = energy.quadratic.data if sp.issparse(energy.quadratic) else energy.quadratic
@@ -194,22 +197,39 @@ class _Run:
         """
         x, energy = Variable(self.energy.size), self.energy
         linear = energy.degree <= 1
+        cost = as_objective(energy.linear @ x + energy.constant if linear else 0.0)
+        result = minimize_constrained(cost, self._relaxation(x), time_limit=min(_SECONDS, max(self.limit, 0.01)))
+        self.proof = result.proof if result.status is Status.INFEASIBLE else None
+        if linear and math.isfinite(result.lower) and not result.certificate.assumption:
+            self.state.lower = max(self.state.lower, energy.round_up(result.lower))
+        return self.proof is not None
+
+    def _convexified(self) -> None:
+        """A bound by real numbers between zero and one, of a convex function that is the energy where they are bits."""
+        seconds = min(_SECONDS, self.limit - self.state.elapsed)
+        form = convexified(self.energy, self.limits) if seconds > _LEAST else None
+        if form is None:
+            return
+        self.state.runs(["convex-relaxation"])
+        x = Variable(self.energy.size)
+        cost = quad_form(x, form.matrix) + form.vector @ x + form.constant
+        result = minimize_constrained(as_objective(cost), self._relaxation(x), time_limit=seconds)
+        if math.isfinite(result.lower) and not result.certificate.assumption:
+            self._bounded(result.lower - form.rounding)
+
+    def _relaxation(self, x: Variable) -> list[Constraint]:
+        """The constraints for real numbers between zero and one."""
         relaxed = [x >= 0.0, x <= 1.0]
         for rows, equal in ((self.limits.equal, True), (~self.limits.equal, False)):
             if rows.any():
                 side = self.limits.matrix[np.flatnonzero(rows)] @ x
                 bound = -self.limits.offset[rows]
                 relaxed.append(side == bound if equal else side <= bound)
-        widths = np.bincount(energy.site)
+        widths = np.bincount(self.energy.site)
         if np.any(widths > 1):
-            sites = sp.csr_array((np.ones(energy.size), (energy.site, np.arange(energy.size))))
+            sites = sp.csr_array((np.ones(x.size), (self.energy.site, np.arange(x.size))))
             relaxed.append(sites[np.flatnonzero(widths > 1)] @ x == 1.0)
-        cost = as_objective(energy.linear @ x + energy.constant if linear else 0.0)
-        result = minimize_constrained(cost, relaxed, time_limit=min(_SECONDS, max(self.limit, 0.01)))
-        self.proof = result.proof if result.status is Status.INFEASIBLE else None
-        if linear and math.isfinite(result.lower) and not result.certificate.assumption:
-            self.state.lower = max(self.state.lower, energy.round_up(result.lower))
-        return self.proof is not None
+        return relaxed
 
     def conclude(self, status: Status | None) -> Result:
         """The result."""

@@ -35,6 +35,7 @@ _EXTENDED = 1 << 17  # entries of a dense matrix up to which products are in ext
 _AT_MOST = 1 << 22  # the same where the error would be more than this share of the value
 _DEAR = 1e-11
 _MANY, _CLOSE = 1 << 13, 1e-14  # rows up to which the error of a sum of terms should be as small as that
+_SHARE = 1.0 / 16.0  # of the error that is allowed, for one block of rows
 _CHUNK = 1 << 16  # entries that are converted at once
 
 
@@ -53,12 +54,12 @@ def enclosed_value(
     g = vector if isinstance(vector, Ball) else Ball.exact(vector)
     with np.errstate(all="ignore"):
         try:
-            value, error = _enclosed_value(rows, g, scalar, x, quadratics, norms, _EXTENDED)
+            value, error = _enclosed_value(rows, g, scalar, x, quadratics, norms, _EXTENDED, allowed)
             largest = max((r.linear.shape[0] * r.linear.shape[1] for r in rows), default=0)
             if largest > _EXTENDED and error > max(_DEAR * abs(value), allowed):
-                value, error = _enclosed_value(rows, g, scalar, x, quadratics, {}, _EXTENDED)
+                value, error = _enclosed_value(rows, g, scalar, x, quadratics, {}, _EXTENDED, allowed)
             if _EXTENDED < largest <= _AT_MOST and error > max(_DEAR * abs(value), allowed):
-                value, error = _enclosed_value(rows, g, scalar, x, quadratics, norms, _AT_MOST)
+                value, error = _enclosed_value(rows, g, scalar, x, quadratics, norms, _AT_MOST, allowed)
         except NotEnclosed:
             return float("nan"), float("inf")
     return value, error if np.isfinite(value) and np.isfinite(error) else float("inf")
@@ -66,13 +67,13 @@ def enclosed_value(
 
 def _enclosed_value(
     rows: Sequence[DualRows], g: Ball, scalar: float, x: Vector, quadratics: Sequence[DualQuadratic], norms: Norms,
-    extended: int,
+    extended: int, allowed: float,
 ) -> tuple[float, float]:  # fmt: skip
-    value, error = dot(g.middle, x)
+    value, error = dot(g.middle, x) if g.middle.any() else (0.0, 0.0)
     parts, errors = [scalar, value], [error, float(g.radius @ np.abs(x))]
     for r in rows:
         z = applied(r.linear, _point(r.linear, x, extended), norms).shifted(r.offset).rounded()
-        value, error = enclosed_terms(r.term, np.asarray(r.weights, dtype=np.float64), z)
+        value, error = enclosed_terms(r.term, np.asarray(r.weights, dtype=np.float64), z, _SHARE * allowed)
         parts.append(value)
         errors.append(error)
     for q in quadratics:
@@ -90,14 +91,14 @@ def _point(linear: Map, x: Vector, extended: int = _EXTENDED) -> Ball:
     return Ball(x.astype(np.longdouble), np.zeros(x.size))
 
 
-def enclosed_terms(term: PiecewisePolynomial, weights: Vector, z: Ball) -> tuple[float, float]:
-    """The weighted sum of convex terms at positions that are enclosed."""
+def enclosed_terms(term: PiecewisePolynomial, weights: Vector, z: Ball, allowed: float = 0.0) -> tuple[float, float]:
+    """The weighted sum of convex terms at positions that are enclosed; of many an error that is `allowed` will do."""
     values = np.asarray(term.value(z.middle))
     if (steepest := _simple(term, z)) is not None:
-        value, error = dot(weights, values)
+        value, error = dot(weights, values) if values.any() else (0.0, 0.0)
         # A row off its knot by |t| has slope times |t| as its value: of that, rounding is relative.
         error += float(np.abs(weights) @ (z.radius * steepest)) + 8.0 * UNIT * (abs(value) + error)
-        if error <= (_CLOSE if values.size < _MANY else 10.0 * _DEAR) * abs(value):
+        if error <= (_CLOSE * abs(value) if values.size < _MANY else max(10.0 * _DEAR * abs(value), allowed)):
             return value, (error + TINY * values.size) * SLACK
     low, high = term.subdifferential(z.middle - z.radius)[0], term.subdifferential(z.middle + z.radius)[1]
     steepest = np.maximum(np.abs(low), np.abs(high))  # largest at an end, of what is convex

@@ -71,4 +71,5 @@ class LargestBlock(Block):
 
     def describe(self) -> str:
         count = f", {self.count:g}" if self.name == "sum_largest" else ""
-        return f"{self.name}({self.argument}{count})"
+        inner = f"abs({self.argument})" if self.sizes and self.name != "norm_inf" else str(self.argument)
+        return f"{self.name}({inner}{count})"

@@ -113,6 +113,22 @@ class Difference(Sparse):
             out[start : start + self.shape[0]] += entry**2 * weights
         return out
 
+    def _squares_times(self, vector: Vector) -> Vector:
+        out = np.zeros(self.shape[0])
+        for start, entry in enumerate(self.row):
+            out += entry**2 * vector[start : start + self.shape[0]]
+        return out
+
+    def balanced(self, gradient: Vector) -> Vector:
+        """The y with ``D'y`` closest to a gradient: sums of it, once what no difference sees is taken out."""
+        y = gradient - gradient.mean()
+        if self.order > 1:
+            unseen = np.linalg.qr(np.vander(np.linspace(-1.0, 1.0, y.size), self.order))[0]  # polynomials of low degree
+            y = y - unseen @ (unseen.T @ y)
+        for _ in range(self.order):
+            y = -np.cumsum(y)[:-1]
+        return np.asarray(y)
+
     @cached_property
     def _finite(self) -> bool:
         return True

@@ -36,6 +36,7 @@ class Penalised:
     def __init__(self, objective: Objective, constraints: Sequence[Constraint]) -> None:
         self.f, self.constraints = objective, tuple(constraints)
         self.ones = [np.ones(c.rows) for c in constraints]
+        self._latest: tuple[Vector, list[Vector]] | None = None
 
     def objective(self, weights: Weights) -> Objective:
         """The penalised objective as the model has it."""
@@ -82,12 +83,15 @@ class Penalised:
 
     def first_weights(self) -> list[Vector]:
         """About `FIRST` times what multipliers may be: the gradients of f, in units of the rows of the constraints."""
+        sums = [self._summed(r) for r in self.rows]
+        if all(s > 0.0 and not r.offset.any() for r, s in zip(self.rows, sums, strict=True)):  # chains tell it all
+            return [np.broadcast_to(s, r.offset.shape) for r, s in zip(self.rows, sums, strict=True)]
         gradient = self._gradient_sizes()
         weights = []
-        for r in self.rows:
+        for r, summed in zip(self.rows, sums, strict=True):
             lengths = spread(r.linear, np.divide(1.0, gradient, out=np.zeros_like(gradient), where=gradient > 0.0))
             own = np.where(lengths > 0.0, FIRST / np.where(lengths > 0.0, lengths, 1.0), np.nan)
-            weights.append(np.maximum(own, self._summed(r)))
+            weights.append(np.maximum(own, summed))
         known = np.concatenate(weights)
         if np.all(np.isfinite(known)):
             return weights
@@ -101,10 +105,12 @@ class Penalised:
         """
         if r.single is not None or r.linear.storage != "sparse" or r.count < _CHAIN:
             return 0.0
+        gradient = self.own.gradient_at_zero + sum(part.gradient(part.offset) for part in self.own.rows)
+        if (differences := r.differences) is not None:
+            return _SUMS * float(np.abs(differences[1].balanced(gradient)).max()) / abs(differences[0])
         matrix = sp.csr_array(r.linear.explicit())
         if row_bandwidth(matrix) > _NARROW:
             return 0.0
-        gradient = self.own.gradient_at_zero + sum(part.gradient(part.offset) for part in self.own.rows)
         return _SUMS * float(np.abs(solve_definite(sp.csr_array(matrix @ matrix.T), matrix @ gradient)).max())
 
     def _gradient_sizes(self) -> Vector:
@@ -129,6 +135,8 @@ class Penalised:
             size = size + np.sqrt(group.linear.gram_diagonal(weights**2))
         if not size.any():
             return np.ones(problem.size)
+        if np.all(size > 0.0):
+            return size
         columns = np.sqrt(sum(r.linear.gram_diagonal(np.ones(r.count)) for r in self.rows if _is_explicit(r.linear)))
         columns = np.broadcast_to(columns, size.shape)
         seen = (size > 0.0) & (columns > 0.0)
@@ -147,8 +155,11 @@ class Penalised:
     # -- Points -------------------------------------------------------------------------------------------------------
 
     def excesses(self, x: Vector) -> list[Vector]:
-        """By how much each row of each constraint is missed; zero where it holds."""
-        return [self._missed(r, c) for r, c in zip((r.positions(x) for r in self.rows), self.constraints, strict=True)]
+        """By how much each row of each constraint is missed; zero where it holds. Those of the latest are kept."""
+        if self._latest is None or self._latest[0] is not x:
+            pairs = zip((r.positions(x) for r in self.rows), self.constraints, strict=True)
+            self._latest = x, [self._missed(z, c) for z, c in pairs]
+        return self._latest[1]
 
     @staticmethod
     def _missed(z: Vector, c: Constraint) -> Vector:
@@ -168,7 +179,10 @@ class Penalised:
 
     def holds(self, x: Vector) -> bool:
         """Whether x satisfies all constraints but for rounding."""
-        return all(bool(np.all(e <= a)) for e, a in zip(self.excesses(x), self.allowed(x), strict=True))
+        excesses = self.excesses(x)
+        if not any(e.any() for e in excesses):
+            return True
+        return all(bool(np.all(e <= a)) for e, a in zip(excesses, self.allowed(x), strict=True))
 
 
 def _is_explicit(linear: Map) -> bool:

@@ -46,6 +46,7 @@ _ROUNDS = 7  # in which weights that were too small are raised,
 _RAISED = 100.0  # by this
 _ROOM = 2.0  # times its multiplier, what a weight is in the proof: subgradients have room on either side
 _LEAST_SHARE = 1e-3  # of the weight of the run, which that of the proof is at least
+_MANY = 1000  # rows that may share a weight in the proof, a power of two, which costs them nothing
 _NOISE = 1e-9  # subgradients of a proof that are as small are rounding
 _ROUGH = 1e-3  # share of the value that a point may lose by being moved onto its constraints, where weights suffice
 _BOUND = 1e-6  # share of its weight within which a multiplier is at it
@@ -141,11 +142,13 @@ class _Run:
     def _settles(self) -> bool:
         """Whether the point, or one that is as good but for the tolerance, satisfies all constraints."""
         state, penalised = self.state, self.penalised
-        if not np.all(np.isfinite(state.x)):
+        if state.falls or not np.all(np.isfinite(state.x)):  # weights below the multipliers may let F fall for ever
             return False
         x = repaired(penalised, state.x)
         if not penalised.holds(x):
             return False
+        if np.array_equal(x, state.x) and math.isfinite(state.upper):
+            return True
         value = self.problem.value(x)
         if value > state.upper + self._inaccuracy():
             return False
@@ -263,17 +266,56 @@ class _Run:
             return self._without_optimum(status)
         penalised, state = self.penalised, self.state
         multipliers = self._multipliers()
-        pairs = zip(multipliers, self.weights, strict=True)
-        weights = [np.where(np.isnan(y), w, np.maximum(_ROOM * np.abs(y), _LEAST_SHARE * w)) for y, w in pairs]
+        weights = self._closest_weights(multipliers)
         objective, problem = penalised.objective(weights), penalised.problem(weights)
         dual = list(state.dual) if state.dual is not None else None
         if dual is not None:
             first = len(penalised.own.rows)
             dual[first : first + len(weights)] = [y / w for y, w in zip(multipliers, weights, strict=True)]
         state = replace(state, dual=dual, lower=max(state.lower, self.lower), falls=False, objective=objective)
-        state.upper = problem.value(state.x) if np.all(np.isfinite(state.x)) else math.inf
-        result = conclude(objective, problem, state, self.tol, status, " > ".join(state.ran) or "none")
-        return self._finished(result, multipliers, partial(verified, objective, state.x, dual))
+        if not np.all(np.isfinite(state.x)):
+            state.upper = math.inf
+        elif any(e.any() for e in penalised.excesses(state.x)):  # else it is that of f, whatever the weights
+            state.upper = problem.value(state.x)
+        ended = partial(conclude, objective, problem, state, self.tol, method=" > ".join(state.ran) or "none")
+        if status is None and dual is not None and math.isfinite(state.upper) and not problem.not_convex:
+            claimed = ended(Status.OPTIMAL, proved=False, value=state.upper)
+            if (proved := self._proved_apart(claimed, objective, dual, multipliers)) is not None:
+                return proved
+        return self._finished(ended(status), multipliers, partial(verified, objective, state.x, dual))
+
+    def _proved_apart(
+        self, result: Result, objective: Objective, dual: Sequence[Vector | None], multipliers: Sequence[Vector]
+    ) -> Result | None:
+        """The result, where f at its point and a lower bound of the penalised objective are within the tolerance.
+
+        The rounding of the penalised objective at the point is that of constraints times their weights, of which f has
+        none.
+        """
+        penalised, x = self.penalised, result.x
+        own = flattened(penalised.f.variables, unflatten(tuple(result.slices), x))
+        value = float(penalised.f.at(own))
+        if penalised.f.assumption or not penalised.holds(x) or not math.isfinite(value):
+            return None
+        upper = self._upper(own, value, x, multipliers)
+        lower = Verifier(objective, x).lower(dual, upper - self.tol * max(self.state.unit, abs(upper)))
+        if not self._closes(lower, upper):
+            return None
+        bracket = DualGap(min(lower, value), max(upper, value))
+        return replace(
+            result, fun=value, certificate=bracket, status=Status.OPTIMAL, violation=penalised.violation(x),
+            multipliers=self._by_constraint(multipliers),
+        )  # fmt: skip
+
+    def _closest_weights(self, multipliers: Sequence[Vector]) -> list[Vector]:
+        """Weights with room for the multipliers: of each row its own where some are missed, else one for all."""
+        weights = []
+        missed = self.penalised.excesses(self.state.x) if np.all(np.isfinite(self.state.x)) else self.weights
+        for y, w, excess in zip(multipliers, self.weights, missed, strict=True):
+            own = np.where(np.isnan(y), w, np.maximum(_ROOM * np.abs(y), _LEAST_SHARE * w))
+            shared = y.size >= _MANY and not excess.any()
+            weights.append(np.broadcast_to(2.0 ** np.ceil(np.log2(own.max())), own.shape) if shared else own)
+        return weights
 
     def _multipliers(self) -> list[Vector]:
         """Those of the method, or what balances the gradient at the point."""

@@ -6,22 +6,27 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from varopt.bounds import RowNoise
 from varopt.certificates import Bracketed, DualGap, bracket, dual_gap
-from varopt.composite import Composite, bounded
+from varopt.composite import Bounds, Composite, bounded
 from varopt.solvers._method import Method
 from varopt.solvers._state import Check, State
 from varopt.solvers.descent._loop import Path, follow
 from varopt.solvers.descent._newton_level import newton_level, typical_lengths
+from varopt.solvers.descent._polyhedron import Polyhedron, polyhedron
 from varopt.solvers.descent._schedules import Geometric, Schedule
 from varopt.solvers.finish import cross_over, cross_over_inside
 
 __all__ = ["Newton"]
 
+Vector = NDArray[np.float64]
+
 _GROWTH = 8  # each sample of rows is this many times the one before
 _FLOOR = 1e-10  # relative sigma at which the path gives up
 _KINKS = 2000  # most near kinks that the crossover takes on
+_PER_VARIABLE, _MORE = 2, 50  # near kinks from which it is a short way: for each variable that may move, and more
 # Deviations within which a row is taken as near a kink, and the most such rows: a few; where that does not lock on,
 # more; at last all of them.
 _ATTEMPTS = ((4.0, _KINKS), (40.0, _KINKS // 2), (np.inf, _KINKS // 2))
@@ -74,11 +79,20 @@ class Newton(Method):
         state.record()
 
 
+def _kept(problem: Composite, x: Vector) -> tuple[Bounds | Polyhedron | None, Vector]:
+    """The constraints that steps keep to, and about the nearest point to x that satisfies them."""
+    rows = problem.structure(polyhedron)
+    if rows is not None and (inside := rows.clip(x)) is not None:
+        return rows, inside
+    box = problem.structure(bounded)
+    return box, x if box is None else box.clip(x)
+
+
 def _solve(problem: Composite, state: State, tol: float, check: Check, config: Newton) -> None:
     p, schedule, afresh = problem.size, config.schedule, not state.resumes
     x, sigma = state.begin(schedule.start)
-    box = problem.structure(bounded)
-    smooth, x = (problem, x) if box is None else (box.inside, box.clip(x))  # bounds are kept as they are
+    box, x = _kept(problem, x)
+    smooth = problem if box is None else box.inside  # constraints are kept as they are
     lengths = typical_lengths(smooth, x)
     rng = np.random.default_rng(config.seed)
 
@@ -122,7 +136,7 @@ def _solve(problem: Composite, state: State, tol: float, check: Check, config: N
         lengths, sigma = typical_lengths(smooth, x), min(sigma, 0.5 * rough)
         sample *= _GROWTH
 
-    few = 2 * p + 50
+    few = _PER_VARIABLE * p + _MORE
 
     def settled(path: Path) -> bool:
         level(path)
@@ -130,7 +144,8 @@ def _solve(problem: Composite, state: State, tol: float, check: Check, config: N
         if count > _KINKS and within_reach(path):
             # Too many for the crossover: the bracket has to come from the smoothed terms.
             state.see(*proof(path))
-        return count <= few or path.sigma < _FLOOR or proved()
+        free = p if not isinstance(box, Polyhedron) else box.free(path.x)
+        return count <= min(few, _PER_VARIABLE * free + _MORE) or path.sigma < _FLOOR or proved()
 
     while True:
         path = follow(Path(smooth, x, RowNoise(sigma, lengths), sigma), descent, schedule, settled)
@@ -147,11 +162,10 @@ def _solve(problem: Composite, state: State, tol: float, check: Check, config: N
             if attempt and proved():  # once even so: exact zeros are worth it
                 break
             reaches = [reach * s for s in deviations]
-            exact = None if box is None else cross_over_inside(problem, box, x, reaches, tol, most=most)
+            exact = cross_over_inside(problem, box, x, reaches, tol, most=most) if isinstance(box, Bounds) else None
             if exact is None:
-                for place in () if box is None else box.places:  # bounds that may be reached are
-                    reaches.insert(place, np.inf if reach == np.inf else 0.0)
-                exact = cross_over(problem, x, reaches, tol, most=most)
+                whole = reaches if box is None else box.reaches(problem, x, reaches, every=reach == np.inf)
+                exact = cross_over(problem, x, whole, tol, most=most)
             if exact is not None:
                 state.see(exact.x, exact.value, exact.gap, exact.assumption, dual=exact.dual)
         if not (within_reach(path) or proved()):

@@ -18,6 +18,7 @@ from varopt._linalg import solve_definite
 from varopt.bounds import CompositeBound
 from varopt.composite import Bounds, Composite
 from varopt.solvers.descent._loop import Path
+from varopt.solvers.descent._polyhedron import Polyhedron
 
 __all__ = ["descend", "newton_level", "typical_lengths"]
 
@@ -44,7 +45,7 @@ def typical_lengths(problem: Composite, x: Vector) -> list[float]:
     return lengths
 
 
-def newton_level(path: Path, box: Bounds | None = None) -> int:
+def newton_level(path: Path, box: Bounds | Polyhedron | None = None) -> int:
     """Newton steps on the bound with the far rows frozen, within a box where there is one; says how many.
 
     A frozen row that leaves its piece was not far enough: the level is repeated from its start with such rows in play.
@@ -74,7 +75,7 @@ def descend(
     enough: Callable[[CompositeBound], float] = lambda bound: sum(bound.added),
     cap: Callable[[Vector], float] = lambda step: 1.0,
     most: int = 25,
-    box: Bounds | None = None,
+    box: Bounds | Polyhedron | None = None,
 ) -> tuple[CompositeBound, int]:
     """Newton steps until what was left to gain is small against what the smoothing adds: where they end, and how many.
 
@@ -88,7 +89,7 @@ def descend(
         The share of a step that may be taken.
     most : int
         Most steps.
-    box : Bounds, optional
+    box : Bounds or Polyhedron, optional
         Where the steps keep to.
     """
     work = bound.problem.row_count * bound.mean.size**2

@@ -31,6 +31,8 @@ Vector = NDArray[np.float64]
 
 _LEAST_COMPLEMENTARITY = 1e-18  # mean beyond which rounding rules
 _FAR_BOUND = 100.0  # natural sizes of a multiplier at which a bound is far away
+_UNEVEN = 300.0  # ratio of the roots of curvatures, in units of the bounds, beyond which these may be no good units,
+_TRIED = 2_000_000  # and entries that steps may touch, or four steps for each multiplier, before others are tried
 _RIDGE = 1e-13  # what is added to a matrix of unit size, for it may be singular
 EQUAL = 5  # how DAQP is told that a constraint always holds with equality
 _ACTIVE_SET_WORK = 25_000_000  # entries it may touch, a tenth of a second, where it needs many steps a variable
@@ -106,13 +108,28 @@ def box_by_active_set(
     units of their bounds, so that weights of any size are alike; or, where the bounds are far away, in units of the
     size that the curvature allows.
     """
-    import daqp
-
     ends = np.maximum(np.abs(low), np.abs(high))
     root = np.sqrt(np.maximum(inner.diagonal(), 0.0))  # of the curvature
     natural = float(np.max(np.abs(linear[root > 0.0]) / root[root > 0.0], initial=0.0))
     far = np.divide(_FAR_BOUND * natural, root, out=np.full(high.size, np.inf), where=root > 0.0)
     unit = np.where(ends > 0, np.minimum(ends, far) if natural > 0.0 else ends, 1.0)
+    most = min(1000 + 50 * high.size, max(5 * high.size, _ACTIVE_SET_WORK // max(high.size, 1) ** 2))
+    curved = (unit * root)[root > 0.0]
+    uneven = curved.max(initial=0.0) > _UNEVEN * curved.min(initial=np.inf)  # constraints beside rows of small weights
+    program = inner, linear, balance, target, low, high, sides
+    found = _in_units(unit, min(most, max(4 * high.size, _TRIED // high.size**2)) if uneven else most, *program)
+    if found is None and uneven:
+        found = _in_units(np.divide(1.0, root, out=unit, where=root > 0.0), most, *program)
+    return found
+
+
+def _in_units(
+    unit: Vector, most: int, inner: Vector, linear: Vector, balance: Vector, target: Vector, low: Vector, high: Vector,
+    sides: Vector | None,
+) -> Vector | None:  # fmt: skip
+    """`box_by_active_set` with multipliers in given units, and at most so many steps."""
+    import daqp
+
     matrix, vector, constraint = unit[:, None] * inner * unit, unit * linear, balance * unit
     size = max(float(np.trace(matrix)) / high.size, float(np.abs(vector).max(initial=0.0)), 1e-300)
     matrix, vector = matrix / size, vector / size
@@ -128,8 +145,7 @@ def box_by_active_set(
     u, _, flag, facts = daqp.solve(
         np.ascontiguousarray(matrix + _RIDGE * np.eye(high.size)), vector, np.ascontiguousarray(constraint),
         np.concatenate([high / unit, bound]), np.concatenate([low / unit, bound]), kinds, primal_tol=1e-10,
-        dual_tol=1e-13, iter_limit=min(1000 + 50 * high.size, max(5 * high.size, _ACTIVE_SET_WORK // high.size**2)),
-        time_limit=max(seconds, 1e-3),
+        dual_tol=1e-13, iter_limit=most, time_limit=max(seconds, 1e-3),
     )  # fmt: skip
     if flag < 1 or np.abs(constraint @ u - bound).max(initial=0.0) > 1e-7:
         return None

@@ -17,7 +17,6 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from varopt.composite import separable_kinks
-from varopt.model.maps import Difference, Map
 
 if TYPE_CHECKING:
     from varopt.composite import Composite, Rows
@@ -58,7 +57,7 @@ def total_variation(problem: Composite) -> TotalVariation | None:
         return None
     if np.any(row.term.knots[0] != row.offset):
         return None
-    if (located := _located(row.linear)) is None:
+    if (located := _located(row)) is None:
         return None
     place, factor = located
     weights = compact(np.zeros(1) if problem.hessian is None else np.asarray(problem.hessian.diagonal()))
@@ -74,11 +73,11 @@ def total_variation(problem: Composite) -> TotalVariation | None:
     return TotalVariation(weights, problem.gradient_at_zero, low, high, row, place, compact(np.sign(factor)))
 
 
-def _located(linear: Map) -> tuple[NDArray[np.intp] | slice, Vector] | None:
+def _located(row: Rows) -> tuple[NDArray[np.intp] | slice, Vector] | None:
     """The places of differences of neighbours and what they are multiplied with; None where rows are none."""
-    if isinstance(linear, Difference):
-        return (slice(None), np.broadcast_to(1.0, linear.shape[:1])) if linear.order == 1 else None
-    matrix = sp.csr_array(linear.explicit())
+    if (known := row.differences) is not None:
+        return (slice(None), np.broadcast_to(known[0], row.offset.shape)) if known[1].order == 1 else None
+    matrix = sp.csr_array(row.linear.explicit())
     if matrix.nnz != 2 * matrix.shape[0] or np.any(np.diff(matrix.indptr) != 2):
         return None
     ends, values = matrix.indices.reshape(-1, 2), matrix.data.reshape(-1, 2)

@@ -20,7 +20,6 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from varopt.model.maps import Difference, Map
 from varopt.solvers.signals._total_variation import compact
 
 if TYPE_CHECKING:
@@ -85,7 +84,7 @@ def trend_filtering(problem: Composite) -> TrendFiltering | None:
         return None
     if not sp.issparse(problem.hessian) or problem.hessian.nnz > problem.size:
         return None
-    if (located := _located(row.linear)) is None:
+    if (located := _located(row)) is None:
         return None
     distances, factor = located
     weights = compact(np.asarray(problem.hessian.diagonal()))
@@ -99,12 +98,12 @@ def trend_filtering(problem: Composite) -> TrendFiltering | None:
     return TrendFiltering(weights, mean, gradient, distances, low, high, row, scale)
 
 
-def _located(linear: Map) -> tuple[Vector, Vector] | None:
+def _located(row: Rows) -> tuple[Vector, Vector] | None:
     """The distances of places whose second differences rows are, and factors of these; None where they are not."""
-    if isinstance(linear, Difference):
-        one = np.broadcast_to(1.0, linear.shape[1:])
-        return (one[1:], one[2:]) if linear.order == 2 else None
-    matrix = sp.csr_array(linear.explicit())
+    if (known := row.differences) is not None:
+        one = np.broadcast_to(1.0, row.count + 1)
+        return (one, np.broadcast_to(known[0], row.count)) if known[1].order == 2 else None
+    matrix = sp.csr_array(row.linear.explicit())
     count = matrix.shape[0]
     if matrix.nnz != 3 * count or not np.all(np.diff(matrix.indptr) == 3):
         return None
