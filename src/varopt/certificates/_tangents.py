@@ -76,14 +76,20 @@ class Lines:
     """The minorants of some rows, added up: ``gradient'x + constant``."""
 
     gradient: EnclosedSum
-    constant: EnclosedSum
+    offsets: EnclosedSum  # duals times the offsets of the rows
+    conjugates: EnclosedSum  # what conjugates take away, below zero where they are above
+
+    @property
+    def constant(self) -> EnclosedSum:
+        """At x of zero."""
+        return self.offsets + self.conjugates
 
     def __add__(self, other: Lines) -> Lines:
-        return Lines(self.gradient + other.gradient, self.constant + other.constant)
+        return Lines(self.gradient + other.gradient, self.offsets + other.offsets, self.conjugates + other.conjugates)
 
     def times(self, share: float) -> Lines:
         """A share of them, between zero and one: minorants too, of terms that are not negative."""
-        return Lines(self.gradient.times(share), self.constant.times(share))
+        return Lines(self.gradient.times(share), self.offsets.times(share), self.conjugates.times(share))
 
 
 def positions(rows: Rows, x: Vector, norms: Norms) -> Ball:
@@ -124,10 +130,9 @@ def lines(rows: Rows, z: Vector, weights: Vector, norms: Norms) -> Lines:
         rounding = UNIT
     gradient = transposed(rows.linear, duals, norms)
     spread = float(duals.radius @ np.abs(rows.offset)) * (1.0 + gamma(weights.size))
-    constant = EnclosedSum.over(duals.middle * rows.offset, spread, UNIT)
-    if np.any(conjugates):
-        constant = constant + EnclosedSum.over(-conjugates, 0.0, rounding)
-    return Lines(EnclosedSum.of(gradient), constant)
+    offsets = EnclosedSum.over(duals.middle * rows.offset, spread, UNIT)
+    below = EnclosedSum.over(-conjugates, 0.0, rounding) if np.any(conjugates) else EnclosedSum.zeros()
+    return Lines(EnclosedSum.of(gradient), offsets, below)
 
 
 def piece_table(term: PiecewisePolynomial) -> tuple[Vector, Vector]:

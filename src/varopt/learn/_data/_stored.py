@@ -28,6 +28,7 @@ __all__ = [
     "by_class",
     "classes_of",
     "signs",
+    "solve_huber_stored",
     "solve_together",
     "stored_rows",
 ]
@@ -134,6 +135,22 @@ def solve_together(
     if results[0].status is Status.INTERRUPTED:
         clock.stop()
     return results
+
+
+def solve_huber_stored(
+    problem: LinearProblem, epsilon: float, alpha: float, clock: Clock, tol: float, memory: Any, progress: bool
+) -> Result:
+    """Minimise Huber's regression with its scale, which is the last entry of the point."""
+    from varopt.optimize import minimize_huber_stored  # loaded when first used
+
+    losses = problem.total(vo.huber(problem.residual, 1.0))
+    result = minimize_huber_stored(
+        losses, problem.scaled, epsilon=epsilon, alpha=alpha, tol=tol, memory=memory, progress=progress,
+        time_limit=clock.left,
+    )  # fmt: skip
+    if result.status is Status.INTERRUPTED:
+        clock.stop()
+    return result
 
 
 # -- Labels -----------------------------------------------------------------------------------------------------------

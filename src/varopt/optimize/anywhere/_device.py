@@ -297,6 +297,11 @@ class DeviceRows:
         swept = Swept(total, lines)
         if request.curved and term.degree > 1:
             swept.hessian = self._curvature(wide, z, weights, keep)
+            if request.scaled:
+                bent = weights * term.derivative(z, 2) * z
+                turned = bent if isinstance(rows.t, float) else rows.t * bent
+                features = self._full(xp.matmul(turned, X), float(xp.sum(turned)))
+                swept.weight, swept.bend = self._summed(c, 0.0, 0.0), np.append(features, float(xp.sum(bent * z)))
         if part is not None:
             swept.kept.append(part)
         return swept
@@ -352,10 +357,9 @@ class DeviceRows:
         gradient = self._transposed(rows.X, dual, lengths, rounding + (0.0 if isinstance(rows.t, float) else UNIT))
         d = rows.d if not isinstance(rows.d, float) else xp.full_like(z, rows.d)
         # The offset is rounded twice where it is a number beside a multiple of a vector.
-        constant = self._summed(slopes * d, 0.0, rounding + 4.0 * UNIT + self._offset_rounding(slopes, d))
-        if below is not None:
-            constant = constant + self._summed(-below, 0.0, rounding + UNIT)
-        return Lines(gradient, constant)
+        offsets = self._summed(slopes * d, 0.0, rounding + 4.0 * UNIT + self._offset_rounding(slopes, d))
+        less = EnclosedSum.zeros() if below is None else self._summed(-below, 0.0, rounding + UNIT)
+        return Lines(gradient, offsets, less)
 
     def _offset_rounding(self, slopes: Any, d: Any) -> float:
         """What the rounding of ``number + factor * y`` may be beyond that of the products, as a share of the sum."""

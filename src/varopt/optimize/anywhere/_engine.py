@@ -32,10 +32,11 @@ from varopt.optimize.anywhere._sweep import BadRow, Moments, Sweep, Swept, inspe
 from varopt.places import DataPart, OnDevice, joined
 from varopt.solvers import State
 
-__all__ = ["RunOptions", "TooLittleMemory", "run", "value_of"]
+__all__ = ["RunOptions", "Solve", "TooLittleMemory", "rows_at_once", "run", "solve", "value_of"]
 
 Vector = NDArray[np.float64]
 Minimize = Callable[..., Result]
+Solve = Callable[..., Generator[Ask, Any, None]]
 
 _PART = 1 << 22  # bytes of a part: a few fit in the cache, and thousands are soon done
 _PASSES = 12  # most passes of one problem
@@ -69,15 +70,21 @@ class RunOptions(NamedTuple):
     seed: int = 0
 
 
-def solve(problem: Problem, state: State, options: RunOptions) -> Generator[Ask, Any, None]:
-    """Lower the bracket of `state`, by passes over the data."""
+def rows_at_once(problem: Problem, options: RunOptions) -> int:
+    """How many rows a sample should have; -1 for all of them, where that is as good."""
     entries = problem.count * (problem.size + 2)
     most = options.memory // (_COPIES * problem.row_bytes)
     if most < min(problem.count, 4 * problem.size + 100):
         needed = _COPIES * problem.row_bytes * (4 * problem.size + 100)
         raise TooLittleMemory(f"memory must be at least {needed / 1e6:.0f} MB for rows of this length.")
     wanted = min(most, int(math.sqrt(problem.size) * problem.count ** (2.0 / 3.0)) + 1000)
-    if entries <= _ALL or 2 * wanted >= problem.count:
+    return -1 if entries <= _ALL or 2 * wanted >= problem.count else wanted
+
+
+def solve(problem: Problem, state: State, options: RunOptions) -> Generator[Ask, Any, None]:
+    """Lower the bracket of `state`, by passes over the data."""
+    wanted = rows_at_once(problem, options)
+    if wanted < 0:
         yield from _at_once(problem, state, options)
         return
     cheap = isinstance(problem.table, OnDevice)  # passes cost less than rows on the host
@@ -318,13 +325,14 @@ class _Task:
 
 
 def run(
-    problems: Sequence[Problem], states: Sequence[State], options: RunOptions, tick: Callable[[float], None]
-) -> int:
+    problems: Sequence[Problem], states: Sequence[State], options: RunOptions, tick: Callable[[float], None],
+    way: Solve = solve,
+) -> int:  # fmt: skip
     """Solve problems on the same data together; how many passes that took. `tick` is told how many are done."""
     table, columns = problems[0].table, problems[0].columns
     rng, passes = np.random.default_rng(options.seed), 1 if table.counted else 0
     size = max(1, min(table.count, min(_PART, options.memory // 32) // problems[0].row_bytes))
-    running = [solve(p, s, options) for p, s in zip(problems, states, strict=True)]
+    running = [way(p, s, options) for p, s in zip(problems, states, strict=True)]
     asked: list[tuple[int, Ask]] = []
     answers: dict[int, Any] = dict.fromkeys(range(len(problems)))
     device = _Device(table, columns) if isinstance(table, OnDevice) else None
@@ -373,8 +381,9 @@ class _Device:
         }
 
     def _answer(self, i: int, b: int, problem: Problem, request: Sweep | Moments) -> Any:
-        if (i, b) not in self.known:
-            self.known[i, b] = DeviceRows(problem.blocks[b], problem.variables, self.table, self.columns)
+        block = request.applied(problem.blocks[b]) if isinstance(request, Sweep) else problem.blocks[b]
+        if (i, b) not in self.known or self.known[i, b].term is not block.term:
+            self.known[i, b] = DeviceRows(block, problem.variables, self.table, self.columns)
         rows = self.known[i, b]
         return rows.moments(request) if isinstance(request, Moments) else rows.sweep(request)
 

@@ -7,7 +7,7 @@ functions of a part alone: they run in threads, on the workers of a cluster, or,
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from varopt.composite import Composite, Rows, rows_of
 from varopt.model import Variable
 from varopt.model.blocks import TermBlock
 from varopt.places import DataPart
+from varopt.terms import PiecewisePolynomial
 
 __all__ = ["BadRow", "Moments", "Moved", "Sweep", "Swept", "find_bad", "inspect"]
 
@@ -45,11 +46,14 @@ class Swept:
     lines: Lines
     hessian: Any = 0.0
     kept: list[DataPart] = field(default_factory=list)
+    weight: EnclosedSum = field(default_factory=EnclosedSum.zeros)  # of all rows, where a scale is asked for
+    bend: Any = 0.0  # then, with the second derivatives D of rows that are not kept, ``A'Dz`` and ``z'Dz``
 
     def __add__(self, other: Swept) -> Swept:
         return Swept(
-            self.value + other.value, self.lines + other.lines, self.hessian + other.hessian, self.kept + other.kept
-        )
+            self.value + other.value, self.lines + other.lines, self.hessian + other.hessian, self.kept + other.kept,
+            self.weight + other.weight, self.bend + other.bend,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,10 @@ class Sweep:
         Every so many rows one is kept, wherever it lies; 0 for none.
     curved : bool
         Whether the Hessian of the rows that are not kept is wanted.
+    scaled : bool
+        Whether derivatives in a scale that all rows have in common are.
+    term : PiecewisePolynomial, optional
+        In the place of that of the block.
     """
 
     x: Vector
@@ -77,10 +85,12 @@ class Sweep:
     least: float = 0.0
     every: int = 0
     curved: bool = False
+    scaled: bool = False
+    term: PiecewisePolynomial | None = None
 
     def of(self, block: TermBlock, variables: tuple[Variable, ...], part: DataPart) -> Swept:
         """The sums over a part."""
-        rows, norms = checked(block, variables, part), {}  # type: ignore[var-annotated]
+        rows, norms = checked(self.applied(block), variables, part), {}  # type: ignore[var-annotated]
         with np.errstate(over="ignore", invalid="ignore"):
             z = positions(rows, self.x, norms)
             total = values(rows, z)
@@ -92,11 +102,19 @@ class Sweep:
         weights[near] = 0.0
         swept = Swept(total, lines(rows, z.middle, weights, norms))
         if self.curved and rows.term.degree > 1:
-            swept.hessian = rows.linear.gram(weights * rows.term.derivative(z.middle, 2))
+            bent = weights * rows.term.derivative(z.middle, 2)
+            swept.hessian = rows.linear.gram(bent)
             swept.hessian = swept.hessian.toarray() if hasattr(swept.hessian, "toarray") else swept.hessian
+            if self.scaled:
+                swept.weight = EnclosedSum.over(np.asarray(rows.weights, dtype=np.float64))
+                swept.bend = np.append(rows.linear.transpose_apply(bent * z.middle), bent @ z.middle**2)
         if near.size:
             swept.kept.append(part.take(near))
         return swept
+
+    def applied(self, block: TermBlock) -> TermBlock:
+        """The block, with the term that is asked for."""
+        return block if self.term is None else replace(block, term=self.term)
 
     def _near(self, rows: Rows, z: Vector, part: DataPart) -> NDArray[np.intp]:
         """The rows to keep."""
