@@ -316,9 +316,15 @@ class CertifiedLinear(Constrained, Certified):
         data = stored_rows(X, y, sample_weight)
         if data is None:
             return self._fit_data(X, y, sample_weight, self._clock(), DataMemory())
+        small = data.in_memory(self.memory)
+        if small is not None:
+            self._fit_data(*small, self._clock(), DataMemory())
+            self.passes_ = data.reads
         self.n_features_in_ = data.X.shape[1]
         if data.names is not None:
             self.feature_names_in_ = np.array(data.names, dtype=object)
+        if small is not None:
+            return self
         if self._constrained_by:
             raise ValueError(f"{self._constrained_by[0]} needs data in memory, and these are {data.X.where}.")
         return self._fit_stored(data, self._clock())

@@ -93,6 +93,11 @@ class HuberRegressor(LinearRegressor):
         return problem.total(vo.huber(problem.residual, self.epsilon * scale)) + ridge
 
     def _fit_stored(self, data: StoredRows, clock: Clock) -> Any:
+        if self.epsilon == 1.0:
+            raise ValueError(
+                "epsilon=1 has its optimum at a scale of zero, where losses are absolute values: fit LADRegressor to "
+                f"data that are {data.X.where}, or take epsilon above 1."
+            )
         problem = StoredProblem(data, data.y, self.fit_intercept, 1.0)
         given = self.epsilon, self.alpha, clock, self.tol, self.memory, bool(self.verbose)
         result = solve_huber_stored(problem, *given)

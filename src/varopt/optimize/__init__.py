@@ -11,7 +11,7 @@ from varopt.optimize._result import Result, Status
 
 if TYPE_CHECKING:
     from varopt.optimize._discrete import minimize_energy
-    from varopt.optimize.anywhere import enclosed_stored, minimize_huber_stored
+    from varopt.optimize.anywhere import enclosed_stored, minimize_huber_stored, small_part
 
 __all__ = [
     "BoundResult",
@@ -26,6 +26,7 @@ __all__ = [
     "minimize_huber_stored",
     "minimize_together",
     "path",
+    "small_part",
 ]
 
 
@@ -33,6 +34,6 @@ def __getattr__(name: str) -> Any:
     # Bits bring forty modules along, and data that are not in memory a tenth as many: loaded when first used.
     if name == "minimize_energy":
         return importlib.import_module("varopt.optimize._discrete").minimize_energy
-    if name in ("enclosed_stored", "minimize_huber_stored"):
+    if name in ("enclosed_stored", "minimize_huber_stored", "small_part"):
         return getattr(importlib.import_module("varopt.optimize.anywhere"), name)
     raise AttributeError(f"module 'varopt.optimize' has no attribute {name!r}")

@@ -62,6 +62,21 @@ class StoredRows(NamedTuple):
         """Of the targets."""
         return 1
 
+    def in_memory(self, memory: Any) -> tuple[Any, Any, Any] | None:
+        """The arrays themselves, where they are small; those of a device stay there."""
+        from varopt.optimize import small_part  # loaded when first used
+
+        part = None if isinstance(self.X, DeviceColumn) else small_part(self[:3], memory)
+        if part is None:
+            return None
+        weight = None if self.weight is None else at(self.weight, part)
+        return at(self.X, part), at(self.y, part), weight
+
+    @property
+    def reads(self) -> int:
+        """How often all of the data are read where they are read at once."""
+        return 2 if table_of(columns_in(self[:3])).counted else 1
+
     def total(self) -> float:
         """The sum of the weights, which have to be read for it."""
         if self.weight is None:

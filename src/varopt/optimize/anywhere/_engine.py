@@ -28,11 +28,12 @@ from varopt.optimize.anywhere._band import Band, band_of, strayed, typical_lengt
 from varopt.optimize.anywhere._device import DeviceRows
 from varopt.optimize.anywhere._path import Reached, follow, on_sample, unit_of
 from varopt.optimize.anywhere._problem import Problem
-from varopt.optimize.anywhere._sweep import BadRow, Moments, Sweep, Swept, inspect
-from varopt.places import DataPart, OnDevice, joined
+from varopt.optimize.anywhere._relations import Relations, relations_of
+from varopt.optimize.anywhere._sweep import BadRow, Moments, Sweep, Swept, check_finite, inspect
+from varopt.places import DataPart, OnDevice, columns_in, joined, table_of
 from varopt.solvers import State
 
-__all__ = ["RunOptions", "Solve", "TooLittleMemory", "rows_at_once", "run", "solve", "value_of"]
+__all__ = ["RunOptions", "Solve", "TooLittleMemory", "read_small", "rows_at_once", "run", "solve", "value_of"]
 
 Vector = NDArray[np.float64]
 Minimize = Callable[..., Result]
@@ -70,6 +71,22 @@ class RunOptions(NamedTuple):
     seed: int = 0
 
 
+def read_small(values: Sequence[Any], memory: int) -> DataPart | None:
+    """All rows of what is not in memory, where they are few; what is not finite is named."""
+    columns = columns_in(values)
+    table = table_of(columns)
+    entries = sum(int(np.prod(c.shape[1:])) for c in columns) * table.count
+    if entries > _ALL or 8 * _COPIES * entries > memory:
+        return None
+    part = _all(table, columns, table.count)
+    try:
+        for column in columns:
+            check_finite(column, part)
+    except BadRow as bad:
+        raise ValueError(bad.sentence(table.locate(bad.row))) from None
+    return part
+
+
 def rows_at_once(problem: Problem, options: RunOptions) -> int:
     """How many rows a sample should have; -1 for all of them, where that is as good."""
     entries = problem.count * (problem.size + 2)
@@ -93,7 +110,8 @@ def solve(problem: Problem, state: State, options: RunOptions) -> Generator[Ask,
     sample: DataPart = yield Ask(rows=wanted if problem.knotted else min(wanted, _PILOT))
     if not problem.knotted:  # the Hessian is that of any point: no pilot knows more than zero
         state.unit = unit_of(problem, sample)
-        yield from _freeze(problem, state, options, np.zeros(problem.size), Band.empty(problem.size, problem.blocks))
+        band = Band.empty(problem.size, problem.blocks)
+        yield from _freeze(problem, state, options, np.zeros(problem.size), band, relations_of(problem, sample))
         return
     if cheap:
         x = state.latest = on_sample(problem, sample)
@@ -110,8 +128,9 @@ def solve(problem: Problem, state: State, options: RunOptions) -> Generator[Ask,
     if band.most * problem.count > few:
         yield from _closer(problem, state, options, x, sample, cheap)
     else:
+        relations = relations_of(problem, sample)
         del sample
-        yield from _freeze(problem, state, options, x, band)
+        yield from _freeze(problem, state, options, x, band, relations)
 
 
 def _closer(
@@ -124,9 +143,10 @@ def _closer(
     lengths, error = typical_lengths(problem, sample, x), math.sqrt(problem.size / sample.count)
     if not math.isfinite(state.upper):
         state.unit = unit_of(problem, sample)
+    relations = relations_of(problem, sample)
     del sample
     x, band = yield from _nearer(problem, state, x, lengths, error, few, cheap)
-    yield from _freeze(problem, state, options, x, band)
+    yield from _freeze(problem, state, options, x, band, relations)
 
 
 def _nearer(
@@ -160,7 +180,7 @@ def _nearer(
     path = yield from follow(problem, x, [min(1.0, error) * length for length in lengths], last, step)
     sigma = path.deviations[0] / lengths[0]
     share = path.near * reach(sigma) / (4.0 * sigma) / problem.count
-    return path.x, Band.within([reach(sigma) * length for length in lengths], problem.size, share)
+    return path.x, Band.within([reach(sigma) * length for length in lengths], lengths, problem.size, share)
 
 
 def _at_once(problem: Problem, state: State, options: RunOptions) -> Generator[Ask, Any, None]:
@@ -175,33 +195,45 @@ def _at_once(problem: Problem, state: State, options: RunOptions) -> Generator[A
     state.record()
 
 
-def _freeze(problem: Problem, state: State, options: RunOptions, x: Vector, band: Band) -> Generator[Ask, Any, None]:
+def _freeze(
+    problem: Problem, state: State, options: RunOptions, x: Vector, band: Band, relations: Relations
+) -> Generator[Ask, Any, None]:
     """Solve small problems in which far rows are lines, each a pass nearer to the whole one."""
     anchors = _ANCHORS if problem.knotted else _ANCHORS_OF_SQUARES
     every = max(1, problem.count // (anchors * problem.size + 1000)) if problem.curved else 0
     hessian: Vector | None = None
+    failures = 0
     for attempt in range(_PASSES):
         if not _has_room(problem, band, options):
             if math.isfinite(state.upper):
                 return  # with what is known by now
             _refuse(problem, band)
         unknown = problem.knotted or hessian is None  # without knots it is the same everywhere
+        looked_for = relations.vectors if attempt == 0 and relations.spared.size else None
         work = [
             Sweep(
-                x, band.factor, reach, least, every if block.term.degree > 1 else 0, block.term.degree > 1 and unknown
+                x, band.factor, reach, least, every if block.term.degree > 1 else 0, block.term.degree > 1 and unknown,
+                relations=looked_for,
             )
             for block, reach, least in zip(problem.blocks, band.reaches, band.least, strict=True)
-        ]
+        ]  # fmt: skip
         swept: list[Swept] = yield Ask(work=work)
         gap = state.gap
         see_value(problem, state, x, swept)
         if state.reached(options.tol):
             return
-        kept = _kept(swept)
-        small, radius, spread = problem.small(kept, [s.lines for s in swept])
+        if math.isfinite(state.upper) and x is not state.x and problem.knotted and not problem.curved:
+            # Lines were not to be trusted so far away: from the best point on, with more rows.
+            failures += 1
+            x, band = state.x, band.wider(failures)
+            continue
+        if attempt == 0 and relations.spared.size:
+            relations = relations.where(np.all([s.related for s in swept], axis=0))
+        kept, x = _kept(swept), relations.moved(x) if relations.spared.size else x
+        small, radius, spread = problem.small(kept, [s.lines for s in swept], spared=relations.spared)
         if problem.curved:
             if attempt or problem.knotted:  # else x is zero
-                see_lower(state, _flatter(problem, kept, [s.lines for s in swept], x))
+                see_lower(state, _flatter(problem, kept, [s.lines for s in swept], x, relations.spared))
                 if not state.reached(options.tol):
                     see_lower(state, Verifier(small, x, radius, spread).bracket().lower)
             if attempt and not state.reached(options.tol):  # as with columns that depend on each other
@@ -211,12 +243,13 @@ def _freeze(problem: Problem, state: State, options: RunOptions, x: Vector, band
                 return
             if unknown:
                 hessian = sum((s.hessian for s in swept), np.zeros((problem.size,) * 2))
-            small, *_ = problem.small(kept, [s.lines for s in swept], hessian, x)
+            small, *_ = problem.small(kept, [s.lines for s in swept], hessian, x, relations.spared)
         result = _solved(small, x, options)
         state.steps += result.nit
         if result.status is Status.UNBOUNDED or not math.isfinite(result.lower):
             # Lines alone may fall for ever where rows do not: then more of them have to stay.
-            band = band.narrowed(4.0)
+            failures += 1
+            band = band.wider(failures)
             continue
         if not problem.curved:
             _prove(state, small, result, radius, spread)
@@ -232,11 +265,13 @@ def _freeze(problem: Problem, state: State, options: RunOptions, x: Vector, band
         del kept, small, swept
 
 
-def _flatter(problem: Problem, kept: Sequence[DataPart | None], lines: Sequence[Lines], x: Vector) -> float:
+def _flatter(
+    problem: Problem, kept: Sequence[DataPart | None], lines: Sequence[Lines], x: Vector, spared: NDArray[np.intp]
+) -> float:
     """What is proved at once with lines that are a little flatter, so that penalties can balance what rounding left."""
     if any(float(np.min(block.term.infimum)) < 0.0 for block in problem.blocks):
         return -math.inf
-    small, radius, spread = problem.small(kept, [line.times(1.0 - _FLATTER) for line in lines])
+    small, radius, spread = problem.small(kept, [line.times(1.0 - _FLATTER) for line in lines], spared=spared)
     return Verifier(small, x, radius, spread).direct_lower()
 
 

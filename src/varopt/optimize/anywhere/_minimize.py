@@ -15,14 +15,14 @@ from varopt.composite import composite
 from varopt.model import Objective, Variable
 from varopt.optimize._composite import minimize_composite
 from varopt.optimize._result import Result, Status, final_line
-from varopt.optimize.anywhere._engine import RunOptions, Solve, run, solve, value_of
+from varopt.optimize.anywhere._engine import RunOptions, Solve, read_small, run, solve, value_of
 from varopt.optimize.anywhere._memory import bytes_of
 from varopt.optimize.anywhere._problem import Problem
 from varopt.optimize.anywhere._scale import ScaledHuber, solve_scaled
-from varopt.places import OnDevice
+from varopt.places import DataPart, OnDevice
 from varopt.solvers import State
 
-__all__ = ["METHOD", "enclosed_stored", "minimize_huber_stored", "minimize_stored"]
+__all__ = ["METHOD", "enclosed_stored", "minimize_huber_stored", "minimize_stored", "small_part"]
 
 Vector = NDArray[np.float64]
 
@@ -101,6 +101,11 @@ def _run(
     results = [_concluded(p, s, tol, status, math.ceil(passes)) for p, s in zip(problems, states, strict=True)]
     line.end(final_line(results[0]))
     return results
+
+
+def small_part(values: Sequence[Any], memory: Any = None) -> DataPart | None:
+    """All rows of what is not in memory, where they are few."""
+    return read_small(values, bytes_of(memory))
 
 
 def enclosed_stored(objective: Objective, x: Vector, memory: Any = None) -> tuple[float, float]:

@@ -36,6 +36,7 @@ from varopt.model.maps import Map, Matrix
 from varopt.optimize.anywhere._ask import Ask
 from varopt.optimize.anywhere._engine import RunOptions, rows_at_once
 from varopt.optimize.anywhere._problem import Problem
+from varopt.optimize.anywhere._relations import Relations, relations_of
 from varopt.optimize.anywhere._sweep import Sweep, Swept
 from varopt.places import DataPart, joined
 from varopt.solvers import State
@@ -93,6 +94,7 @@ class _Seen(NamedTuple):
     lines: Lines
     weight: Ball
     kept: Rows
+    related: Any
 
 
 def solve_scaled(problem: ScaledHuber, state: State, options: RunOptions) -> Generator[Ask, Any, None]:
@@ -104,18 +106,21 @@ def solve_scaled(problem: ScaledHuber, state: State, options: RunOptions) -> Gen
     sample: DataPart = part if part is not None else (yield Ask(rows=wanted))
     x, scale = _pilot(problem, sample)
     state.unit = _SMALLEST_SHARE * 2.0 * problem.count / sample.count * _null(problem, sample) or 1.0
+    relations = relations_of(problem, sample) if problem.alpha == 0.0 else Relations.none(problem.size)
     del sample
     first, step, length, before = scale, np.zeros(problem.size + 1), 1.0, None
-    for _ in range(_PASSES):
+    for attempt in range(_PASSES):
         state.steps += 1
-        seen = yield from _evaluated(problem, x, scale, part)
+        seen = yield from _evaluated(problem, x, scale, part, relations.vectors if attempt == 0 else None)
+        if attempt == 0:
+            relations = relations.where(np.broadcast_to(seen.related, relations.spared.shape))
         decrease = 0.0 if before is None else -_ARMIJO * length * float(before.gradient @ step)
         if before is not None and not seen.value <= before.value * (1.0 + 1e-14) - 2.0 / before.scale * decrease:
             if length < 1e-6:
                 return
             length *= 0.3
         else:
-            _see(problem, state, seen)
+            _see(problem, state, seen, relations)
             if state.reached(options.tol) or scale < _VANISHED * first:
                 return
             before, length = seen, 1.0
@@ -164,12 +169,12 @@ def _pilot(problem: ScaledHuber, sample: DataPart) -> tuple[Vector, float]:
 
 
 def _evaluated(
-    problem: ScaledHuber, x: Vector, scale: float, part: DataPart | None
-) -> Generator[Ask, Any, _Seen]:  # fmt: skip
+    problem: ScaledHuber, x: Vector, scale: float, part: DataPart | None, relations: Vector | None
+) -> Generator[Ask, Any, _Seen]:
     """By a pass, or of all rows that were read."""
     knot = problem.knot(scale)
     every = max(1, problem.count // (_ANCHORS * (problem.size + 1) + _MORE_ANCHORS))
-    request = Sweep(x, every=every, curved=True, scaled=True, term=huber(knot))
+    request = Sweep(x, every=every, curved=True, scaled=True, term=huber(knot), relations=relations)
     swept: Swept
     if part is None:
         [swept] = yield Ask(work=[request])
@@ -198,34 +203,45 @@ def _evaluated(
     middle = float(weight.middle) * half + float(losses.middle) + squares
     radius = float(weight.radius) * half + float(losses.radius) + charged + 16.0 * UNIT * middle
     upper = 2.0 * (middle + radius) / scale * (1.0 + 8.0 * UNIT)
-    return _Seen(x, scale, 2.0 * middle / scale, upper, gradient, hessian, all_lines, weight, kept)
+    return _Seen(x, scale, 2.0 * middle / scale, upper, gradient, hessian, all_lines, weight, kept, swept.related)
 
 
-def _see(problem: ScaledHuber, state: State, seen: _Seen) -> None:
+def _see(problem: ScaledHuber, state: State, seen: _Seen, relations: Relations) -> None:
     """The bracket at a point."""
     if seen.upper < state.upper:
         state.x, state.upper, state.bound = np.append(seen.x, seen.scale), seen.upper, seen.value
-    lower = _lower(problem, seen)
+    lower = _lower(problem, seen, relations)
     if lower > state.lower:
         state.lower, state.assumption = lower, ""
     state.record()
 
 
-def _lower(problem: ScaledHuber, seen: _Seen) -> float:
+def _lower(problem: ScaledHuber, seen: _Seen, relations: Relations) -> float:
     """What no point and no scale is below: of the lines of all rows, some of which keep room for their duals."""
     knot, rows = problem.knot(seen.scale), seen.kept
     z = rows.positions(seen.x)
-    inside = np.flatnonzero((np.abs(z) < 0.5 * _INSIDE * knot) & (rows.weights > 0.0))
+    most = 0.5 * (_INSIDE * knot - np.abs(z))  # by which a dual may move
+    inside = np.flatnonzero((most > 1e-3 * knot) & (rows.weights > 0.0))
     if not inside.size:
         return -math.inf
-    A, h, c = np.asarray(rows.linear.dense())[inside], z[inside], rows.weights[inside]
+    A, h, c, most = (
+        np.array(rows.linear.dense(), dtype=np.float64)[inside],
+        z[inside],
+        rows.weights[inside],
+        most[inside],
+    )
+    A[:, relations.spared] = 0.0
     B = np.column_stack([A, -h])
-    moves = -B @ np.linalg.lstsq(B.T @ (c[:, None] * B), seen.gradient, rcond=1e-13)[0]
-    room = max(_ROOM * seen.scale, _MORE_ROOM * float(np.abs(moves).max()))
-    if not room <= 0.4 * knot:
+    wanted = seen.gradient.copy()
+    wanted[relations.spared] = 0.0
+    shares = -B @ np.linalg.lstsq(B.T @ ((c * most)[:, None] * B), wanted, rcond=1e-13)[0]  # of what they may
+    taken_up = max(_ROOM * seen.scale / knot, _MORE_ROOM * float(np.abs(shares).max()))
+    if not taken_up <= 1.0:
         return -math.inf
+    room = taken_up * most
     t, half = Variable(name="t"), 0.5 * seen.scale * seen.scale
     gradient, offsets, conjugates = (s.ball() for s in (seen.lines.gradient, seen.lines.offsets, seen.lines.conjugates))
+    gradient.middle[relations.spared] = gradient.radius[relations.spared] = 0.0
     taken = float(c @ (0.5 * room * room + 8.0 * UNIT * room * np.abs(h))) * (1.0 + 2.0**-30)
     taken += _CHARGED * knot * knot * float(seen.weight.middle)
     of_t = float(seen.weight.middle) * half + float(conjugates.middle) - taken
@@ -241,10 +257,11 @@ def _lower(problem: ScaledHuber, seen: _Seen) -> float:
         *_penalty(problem, seen.scale),
     ])  # fmt: skip
     point, radius = np.zeros(small.size), np.zeros(small.size)
+    x = relations.moved(seen.x)
     for v, place in places.items():
-        point[small.slices[v]], radius[small.slices[v]] = seen.x[place], gradient.radius[place]
+        point[small.slices[v]], radius[small.slices[v]] = x[place], gradient.radius[place]
     point[small.slices[t]], radius[small.slices[t]] = 1.0, about * SLACK
-    lower = Verifier(small, point, radius, float(offsets.radius)).bracket([moves / room]).lower
+    lower = Verifier(small, point, radius, float(offsets.radius)).bracket([shares / taken_up]).lower
     return float(down(2.0 * lower / seen.scale * (1.0 - 8.0 * UNIT * np.sign(lower)))) if lower > -math.inf else lower
 
 

@@ -14,14 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from varopt.bounds import CompositeBound, RowNoise
-from varopt.certificates import EnclosedSum, Lines, lines, positions, values
+from varopt.certificates import EnclosedSum, Lines, annihilates, lines, positions, values
 from varopt.composite import Composite, Rows, rows_of
 from varopt.model import Variable
 from varopt.model.blocks import TermBlock
-from varopt.places import DataPart
+from varopt.places import DataColumn, DataPart
 from varopt.terms import PiecewisePolynomial
 
-__all__ = ["BadRow", "Moments", "Moved", "Sweep", "Swept", "find_bad", "inspect"]
+__all__ = ["BadRow", "Moments", "Moved", "Sweep", "Swept", "check_finite", "find_bad", "inspect"]
 
 Vector = NDArray[np.float64]
 
@@ -48,11 +48,12 @@ class Swept:
     kept: list[DataPart] = field(default_factory=list)
     weight: EnclosedSum = field(default_factory=EnclosedSum.zeros)  # of all rows, where a scale is asked for
     bend: Any = 0.0  # then, with the second derivatives D of rows that are not kept, ``A'Dz`` and ``z'Dz``
+    related: Any = True  # which relations of columns hold in all rows, where some are asked for
 
     def __add__(self, other: Swept) -> Swept:
         return Swept(
             self.value + other.value, self.lines + other.lines, self.hessian + other.hessian, self.kept + other.kept,
-            self.weight + other.weight, self.bend + other.bend,
+            self.weight + other.weight, self.bend + other.bend, self.related & other.related,
         )  # fmt: skip
 
 
@@ -77,6 +78,8 @@ class Sweep:
         Whether derivatives in a scale that all rows have in common are.
     term : PiecewisePolynomial, optional
         In the place of that of the block.
+    relations : array, optional
+        Vectors of whole numbers, of which those are wanted along which no row changes.
     """
 
     x: Vector
@@ -87,6 +90,7 @@ class Sweep:
     curved: bool = False
     scaled: bool = False
     term: PiecewisePolynomial | None = None
+    relations: Vector | None = None
 
     def of(self, block: TermBlock, variables: tuple[Variable, ...], part: DataPart) -> Swept:
         """The sums over a part."""
@@ -110,6 +114,8 @@ class Sweep:
                 swept.bend = np.append(rows.linear.transpose_apply(bent * z.middle), bent @ z.middle**2)
         if near.size:
             swept.kept.append(part.take(near))
+        if self.relations is not None:
+            swept.related = np.array([annihilates(rows.linear, relation) for relation in self.relations], dtype=bool)
         return swept
 
     def applied(self, block: TermBlock) -> TermBlock:
@@ -198,9 +204,13 @@ def find_bad(block: TermBlock, part: DataPart) -> None:
     """Raise for the first entry that is not finite."""
     for stored in block.stored:
         for column in stored.columns():
-            array = column.read(part)
-            if array.dtype.kind == "f" and not np.isfinite(array).all():
-                place = np.argwhere(~np.isfinite(array))[0]
-                where = f", column {int(place[1])}" if place.size > 1 else ""
-                got = array[tuple(place)]
-                raise BadRow(column.name, part.row(int(place[0])), f"must be finite; got {got}", where)
+            check_finite(column, part)
+
+
+def check_finite(column: DataColumn, part: DataPart) -> None:
+    """Raise for the first entry of a column that is not finite."""
+    array = column.read(part)
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        place = np.argwhere(~np.isfinite(array))[0]
+        where = f", column {int(place[1])}" if place.size > 1 else ""
+        raise BadRow(column.name, part.row(int(place[0])), f"must be finite; got {array[tuple(place)]}", where)
