@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import varopt as vo
-from varopt.learn import LADRegressor, QuantileRegressor
+from varopt.learn import HuberRegressor, LADRegressor, QuantileRegressor
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
@@ -70,6 +70,13 @@ def test_frames_and_estimators(data):
     assert levels.coef_.shape == (2, 3)
     with pytest.raises(ValueError, match="no column 'z'"):
         vo.rows(frame, y="z")
+
+
+def test_a_scale_is_estimated_on_the_workers(data):
+    X, y = data
+    far = HuberRegressor().fit(da.from_array(X, chunks=(2500, 3)), da.from_array(y, chunks=3000))
+    assert far.objective_ == pytest.approx(HuberRegressor().fit(X, y).objective_, rel=1e-9)
+    assert far.certificate_.assumption == ""
 
 
 def test_missing_values_are_named(data):

@@ -30,7 +30,7 @@ from varopt.optimize.anywhere._path import Reached, follow, on_sample, unit_of
 from varopt.optimize.anywhere._problem import Problem
 from varopt.optimize.anywhere._relations import Relations, relations_of
 from varopt.optimize.anywhere._sweep import BadRow, Moments, Sweep, Swept, check_finite, inspect
-from varopt.places import DataPart, OnDevice, columns_in, joined, table_of
+from varopt.places import DataColumn, DataPart, OnDevice, Table, columns_in, joined, table_of
 from varopt.solvers import State
 
 __all__ = ["RunOptions", "Solve", "TooLittleMemory", "read_small", "rows_at_once", "run", "solve", "value_of"]
@@ -44,6 +44,7 @@ _PASSES = 12  # most passes of one problem
 _NARROWER = 1.0 / 8.0  # of the band of a pilot, once the small problem is solved
 _ANCHORS = 20  # rows for each variable that are kept wherever they lie, where pieces are curved,
 _ANCHORS_OF_SQUARES = 3  # or where all rows are one piece, so that every one of them has room
+_SLIGHTLY = 1.5  # times the rows that there is room for, up to which a band is made narrower
 _COPIES = 5  # of the rows of a small problem that its solution may take in memory
 _ROUGH = (
     0.25  # deviation at which a small problem is taken up, in typical distances from a knot: tuned on 10^3 to 10^4 rows
@@ -83,7 +84,7 @@ def read_small(values: Sequence[Any], memory: int) -> DataPart | None:
         for column in columns:
             check_finite(column, part)
     except BadRow as bad:
-        raise ValueError(bad.sentence(table.locate(bad.row))) from None
+        raise _told(bad, table, columns) from None
     return part
 
 
@@ -125,7 +126,9 @@ def solve(problem: Problem, state: State, options: RunOptions) -> Generator[Ask,
     state.steps += pilot.nit
     band = band_of(problem, sample, x, problem.count)
     few = options.memory // (_COPIES * problem.row_bytes)  # rows that a small problem may have
-    if band.most * problem.count > few:
+    if few < band.most * problem.count <= _SLIGHTLY * few:  # a narrower one may cost a pass, and the path would
+        band = band.narrowed(few / (band.most * problem.count))
+    if band.most * problem.count > (1.0 + 1e-9) * few:
         yield from _closer(problem, state, options, x, sample, cheap)
     else:
         relations = relations_of(problem, sample)
@@ -237,7 +240,7 @@ def _freeze(
                 if not state.reached(options.tol):
                     see_lower(state, Verifier(small, x, radius, spread).bracket().lower)
             if attempt and not state.reached(options.tol):  # as with columns that depend on each other
-                _prove(state, small, _solved(small, x, options), radius, spread)
+                _prove(state, small, _solved(small, x, options), radius, spread, options.tol)
             if state.reached(options.tol):
                 state.record()
                 return
@@ -252,7 +255,7 @@ def _freeze(
             band = band.wider(failures)
             continue
         if not problem.curved:
-            _prove(state, small, result, radius, spread)
+            _prove(state, small, result, radius, spread, options.tol)
         far = strayed(problem, kept, result.x - x, band.factor)
         x = state.latest = result.x
         state.record()
@@ -315,14 +318,15 @@ def see_lower(state: State, lower: float, assumption: str = "") -> None:
         state.lower, state.assumption = lower, assumption
 
 
-def _prove(state: State, small: Objective, result: Result, radius: Vector, spread: float) -> None:
-    """The lower bound of the small problem, for all that its sums may be."""
+def _prove(state: State, small: Objective, result: Result, radius: Vector, spread: float, tol: float) -> None:
+    """The lower bound of the small problem, for all that its sums may be; with an assumption where none will do."""
     proof = Verifier(small, result.x, radius, spread).bracket(result.state.dual if result.state else None)
     see_lower(state, proof.lower)
     charged = (
         result.lower - spread - float(radius @ (3.0 * np.abs(result.x) + 1e-6 * np.abs(result.x).max(initial=1.0)))
     )
-    if result.certificate.assumption and charged > proof.lower + state.allowed(1e-12):
+    enough = 0.5 * tol * max(state.unit, abs(result.fun))
+    if result.certificate.assumption and charged > proof.lower + enough:
         see_lower(state, charged, result.certificate.assumption)
 
 
@@ -337,7 +341,7 @@ def value_of(problem: Problem, x: Vector, memory: int) -> tuple[float, float]:
         else:
             swept = _pass(table, problem.columns, [problem], work, size, lambda _: None)[0]
     except BadRow as bad:
-        raise ValueError(bad.sentence(table.locate(bad.row))) from None
+        raise _told(bad, table, problem.columns) from None
     see_value(problem, state, x, swept)
     return state.bound, state.upper
 
@@ -400,7 +404,13 @@ def run(
                         answers |= _pass(table, columns, problems, work, size, partial(_later, tick, passes))
                     passes += 1
             except BadRow as bad:
-                raise ValueError(bad.sentence(table.locate(bad.row))) from None
+                raise _told(bad, table, columns) from None
+
+
+def _told(bad: BadRow, table: Table, columns: Sequence[DataColumn]) -> ValueError:
+    """In a sentence, with the file that the entry is in."""
+    place = next((c.table for c in columns if c.key == bad.key and c.table is not None), table)
+    return ValueError(bad.sentence(place.locate(bad.row)))
 
 
 class _Device:

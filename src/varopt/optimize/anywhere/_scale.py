@@ -26,7 +26,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 import varopt.model as vo
-from varopt._linalg import solve_definite
 from varopt._verified import SLACK, UNIT, Ball, down
 from varopt.certificates import Lines, Verifier, lines
 from varopt.composite import Rows, rows_of
@@ -54,8 +53,12 @@ _INSIDE = 1.0 - 1e-6  # share of the knot up to which they may
 _ANCHORS, _MORE_ANCHORS = 20, 1000  # rows that keep room: so many for each variable, and so many
 _CHARGED = 2.0**-46  # times the square of the knot, for each row: more than what rounding of the term's pieces is
 _FARTHEST = 10.0  # times which a step may make the scale larger, or smaller
+_OFF_SCALE = 0.3  # share of the weights that the derivative in the scale may be
+_STALLED = 2  # steps without a narrower bracket
+_SHORTEST = 1e-6  # share of a step
 _VANISHED = 1e-12  # share of the first scale below which the data are fitted exactly
-_ARMIJO = 1e-4
+_ROUGHLY = 1e-4  # gap of a sample that will do
+_ARMIJO = 1e-4  # share of the decrease that the gradient promises which a step has to bring [NW06, eq. 3.4]
 _DIGITS = 24  # of a scale, so that its square is exact
 
 
@@ -104,32 +107,72 @@ def solve_scaled(problem: ScaledHuber, state: State, options: RunOptions) -> Gen
     if wanted < 0:
         part = yield Ask(rows=-1)
     sample: DataPart = part if part is not None else (yield Ask(rows=wanted))
+    relations = relations_of(problem, sample) if problem.alpha == 0.0 else Relations.none(problem.size)
     x, scale = _pilot(problem, sample)
     state.unit = _SMALLEST_SHARE * 2.0 * problem.count / sample.count * _null(problem, sample) or 1.0
-    relations = relations_of(problem, sample) if problem.alpha == 0.0 else Relations.none(problem.size)
     del sample
-    first, step, length, before = scale, np.zeros(problem.size + 1), 1.0, None
+    yield from _descend(problem, state, options.tol, x, scale, part, relations)
+
+
+def _descend(
+    problem: ScaledHuber, state: State, tol: float, x: Vector, scale: float, part: DataPart | None, relations: Relations
+) -> Generator[Ask, Any, None]:
+    """Newton's method from a point, by passes or on the rows that were read."""
+    first, step, length = scale, np.zeros(problem.size + 1), 1.0
+    before: _Seen | None = None
+    stalled = 0
     for attempt in range(_PASSES):
         state.steps += 1
         seen = yield from _evaluated(problem, x, scale, part, relations.vectors if attempt == 0 else None)
         if attempt == 0:
             relations = relations.where(np.broadcast_to(seen.related, relations.spared.shape))
-        decrease = 0.0 if before is None else -_ARMIJO * length * float(before.gradient @ step)
-        if before is not None and not seen.value <= before.value * (1.0 + 1e-14) - 2.0 / before.scale * decrease:
-            if length < 1e-6:
+        if before is not None and not seen.value <= before.value * (1.0 + 1e-14) + _promised(before, step, length):
+            if length < _SHORTEST:
                 return
             length *= 0.3
         else:
+            gap = state.gap
             _see(problem, state, seen, relations)
-            if state.reached(options.tol) or scale < _VANISHED * first:
+            stalled = stalled + 1 if state.gap > 0.9 * gap else 0  # at what rounding leaves
+            if state.reached(tol) or scale < _VANISHED * first or stalled > _STALLED:
                 return
-            before, length = seen, 1.0
-            step = solve_definite(seen.hessian, -seen.gradient)
-            if not np.all(np.isfinite(step)):
-                return
-        moved = float(np.clip(1.0 + length * step[-1], 1.0 / _FARTHEST, _FARTHEST))
-        x, scale = before.x + length * step[:-1], _rounded(before.scale * moved)
+            if (factor := _off_scale(problem, seen)) != 1.0:  # first the scale alone: far from it, steps lead nowhere
+                before, scale = None, _rounded(factor * scale)
+                state.latest = np.append(x, scale)
+                continue
+            before, step = seen, _newton(seen, relations)
+            length = min(1.0, (1.0 - 1.0 / _FARTHEST) / max(-step[-1], 1e-9), (_FARTHEST - 1.0) / max(step[-1], 1e-9))
+        x, scale = before.x + length * step[:-1], _rounded(before.scale * (1.0 + length * float(step[-1])))
         state.latest = np.append(x, scale)
+
+
+def _promised(before: _Seen, step: Vector, length: float) -> float:
+    """The share that has to come true of what the gradient promises for a step."""
+    return 2.0 / before.scale * _ARMIJO * length * float(before.gradient @ step)
+
+
+def _off_scale(problem: ScaledHuber, seen: _Seen) -> float:
+    """Times what the scale should be, where it is far off: one otherwise.
+
+    With the residuals as they are, ``s^2 <- sum_i c_i v_i^2 / sum_i c_i`` lowers the objective [Hub81, section 7.8].
+    """
+    half = float(seen.weight.middle) * 0.5 * seen.scale * seen.scale
+    share = 1.0 - float(seen.gradient[-1]) / half
+    if abs(share - 1.0) <= _OFF_SCALE:
+        return 1.0
+    if share > 0.7 * problem.epsilon**2:  # nearly all rows are beyond the knot, and tell little
+        return _FARTHEST
+    return max(math.sqrt(max(share, 0.0)), 1.0 / _FARTHEST)
+
+
+def _newton(seen: _Seen, relations: Relations) -> Vector:
+    """Newton's step, in units in which the Hessian has a diagonal of ones; along relations there is none."""
+    hessian, gradient = seen.hessian.copy(), seen.gradient.copy()
+    hessian[relations.spared] = hessian[:, relations.spared] = 0.0
+    gradient[relations.spared] = 0.0
+    unit = np.sqrt(np.diag(hessian))
+    unit = np.divide(1.0, unit, out=np.zeros_like(unit), where=unit > 0.0)
+    return -unit * np.linalg.lstsq(unit[:, None] * hessian * unit, unit * gradient, rcond=1e-14)[0]
 
 
 def _rounded(scale: float) -> float:
@@ -162,10 +205,16 @@ def _pilot(problem: ScaledHuber, sample: DataPart) -> tuple[Vector, float]:
     typical = few.typical or 1.0
     start = np.append(np.zeros(int(marks.sum()) + 1), few.best_scale(rows.offset) or typical)
     newton = JointNewton(few, start)
-    newton.descend(1e-9 * typical, lambda: None)
     x = np.zeros(problem.size)
-    x[marks], x[~marks] = newton.x[:-2], newton.x[-2] if intercept else 0.0
-    return x, _rounded(max(float(newton.x[-1]), 1e-9 * typical))
+    if newton.descend(1e-9 * typical, lambda: None):
+        x[marks], x[~marks] = newton.x[:-2], newton.x[-2] if intercept else 0.0
+        return x, _rounded(float(newton.x[-1]))
+    state = State(np.append(x, start[-1]))  # as where columns depend on each other: by small steps
+    of_sample = replace(problem, alpha=share * problem.alpha)
+    steps = _descend(of_sample, state, _ROUGHLY, x, _rounded(start[-1]), sample, Relations.none(problem.size))
+    for _ in steps:
+        pass
+    return state.x[:-1], _rounded(max(float(state.x[-1]), 1e-9 * typical))
 
 
 def _evaluated(

@@ -29,9 +29,9 @@ Vector = NDArray[np.float64]
 class BadRow(ValueError):
     """A row that cannot be used: which of the whole, and what is wrong with it."""
 
-    def __init__(self, name: str, row: int, what: str, column: str = "") -> None:
-        super().__init__(name, row, what, column)
-        self.name, self.row, self.what, self.column = name, row, what, column
+    def __init__(self, name: str, row: int, what: str, column: str = "", key: str = "") -> None:
+        super().__init__(name, row, what, column, key)
+        self.name, self.row, self.what, self.column, self.key = name, row, what, column, key
 
     def sentence(self, place: str) -> str:
         """In words, with the place of the row."""
@@ -213,4 +213,5 @@ def check_finite(column: DataColumn, part: DataPart) -> None:
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         place = np.argwhere(~np.isfinite(array))[0]
         where = f", column {int(place[1])}" if place.size > 1 else ""
-        raise BadRow(column.name, part.row(int(place[0])), f"must be finite; got {array[tuple(place)]}", where)
+        what = f"must be finite; got {array[tuple(place)]}"
+        raise BadRow(column.name, part.row(int(place[0])), what, where, column.key)
