@@ -70,6 +70,8 @@ def test_frames_and_estimators(data):
     assert levels.coef_.shape == (2, 3)
     with pytest.raises(ValueError, match="no column 'z'"):
         vo.rows(frame, y="z")
+    with pytest.raises(ValueError, match="column 'b' must be numeric"):
+        vo.rows(frame.assign(b="text"), y="y")
 
 
 def test_a_scale_is_estimated_on_the_workers(data):

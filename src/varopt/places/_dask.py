@@ -153,10 +153,13 @@ def of_dask(value: Any, name: str = "", lengths: Sequence[int] | None = None) ->
     else:
         parts, known = value.to_delayed(), [np.nan]
         width = () if value.ndim == 1 else (len(value.columns),)
-        types = [value.dtype] if value.ndim == 1 else list(value.dtypes)
-        kind = next((t.kind for t in types if t.kind not in "biuf"), "f")
+        types = {name: value.dtype} if value.ndim == 1 else dict(value.dtypes)
+        text = next((column for column, dtype in types.items() if dtype.kind not in "biuf"), None)
+        if text is not None:
+            raise ValueError(f"column {text!r} must be numeric; got {types[text]}. Name the columns to use.")
+        kind = "f"
     if kind not in "biuf":
-        raise ValueError(f"{name or 'the data'} must be numbers; got columns that are not.")
+        raise ValueError(f"{name or 'the data'} must be real numbers; got {value.dtype}.")
     counted = lengths is None and bool(np.isnan(np.asarray(known, dtype=np.float64)).any())
     if counted:
         lengths = dask.compute(*(dask.delayed(len)(part) for part in parts))

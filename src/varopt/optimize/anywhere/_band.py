@@ -99,7 +99,7 @@ def band_of(problem: Problem, sample: DataPart, x: Vector, whole: int) -> Band:
             continue
         moved = np.linalg.norm(np.asarray(r.linear.dense()) @ factor, axis=1)
         distance = r.knot_distance(z)
-        typical.append(float(np.median(distance)))
+        typical.append(float(np.median(distance)) or float(np.max(distance)) or 1.0)
         least.append(_TIED * typical[-1])
         reaches.append(max(_BEYOND * float(moved.max()), 2.0 * least[-1]))
         shares.append(float(np.mean(distance < np.maximum(moved, least[-1]))))

@@ -94,7 +94,7 @@ def rows_at_once(problem: Problem, options: RunOptions) -> int:
     most = options.memory // (_COPIES * problem.row_bytes)
     if most < min(problem.count, 4 * problem.size + 100):
         needed = _COPIES * problem.row_bytes * (4 * problem.size + 100)
-        raise TooLittleMemory(f"memory must be at least {needed / 1e6:.0f} MB for rows of this length.")
+        raise TooLittleMemory(f"memory must be at least {max(needed / 1e6, 0.1):.1f} MB for rows of this length.")
     wanted = min(most, int(math.sqrt(problem.size) * problem.count ** (2.0 / 3.0)) + 1000)
     return -1 if entries <= _ALL or 2 * wanted >= problem.count else wanted
 
