@@ -56,6 +56,20 @@ def test_unknown_lengths(data):
     assert r.fun == pytest.approx(vo.minimize(vo.sum(vo.abs(y[y > 0] - X[y > 0] @ w))).fun, rel=1e-12)
 
 
+def test_unknown_lengths_that_are_cut_in_other_places(data):
+    pd, dd = pytest.importorskip("pandas"), pytest.importorskip("dask.dataframe")
+    X, y = data
+    near = vo.minimize(vo.sum(vo.abs(y[y > 0] - X[y > 0] @ w))).fun
+    dX, dy = da.from_array(X, chunks=(3000, 2)), da.from_array(y, chunks=4000)
+    rows_of_X, rows_of_y = dX[da.from_array(y > 0, chunks=3000)], dy[dy > 0]
+    assert np.isnan(rows_of_y.shape[0])
+    assert vo.minimize(vo.sum(vo.abs(rows_of_y - rows_of_X @ w))).fun == pytest.approx(near, rel=1e-12)
+    frame = dd.from_pandas(pd.Series(y[y > 0], name="y"), npartitions=3)
+    assert LADRegressor(fit_intercept=False).fit(rows_of_X, frame).passes_ >= 2
+    table = vo.rows(rows_of_X, y=frame)
+    assert vo.minimize(vo.sum(vo.abs(table.y - table.X @ w))).fun == pytest.approx(near, rel=1e-12)
+
+
 def test_frames_and_estimators(data):
     pd = pytest.importorskip("pandas")
     dd = pytest.importorskip("dask.dataframe")

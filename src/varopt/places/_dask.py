@@ -176,9 +176,19 @@ def together(columns: Sequence[DaskColumn]) -> OnCluster:
         if own.count != table.count:
             raise ValueError(f"data must have one number of rows; got {own.count} and {table.count}.")
         if own.lengths != table.lengths:
-            if not hasattr(column.source, "chunks") or np.isnan(sum(column.source.chunks[0])):
-                raise ValueError("data on a cluster must be cut alike: their partitions have different lengths.")
-            column.source = column.source.rechunk((table.lengths, *column.source.chunks[1:]))
+            column.source = _array(column).rechunk((table.lengths, *column.shape[1:]))
             column.partitions = list(np.ravel(column.source.to_delayed()))
         column.table = table
     return table
+
+
+def _array(column: DaskColumn) -> Any:
+    """As an array of Dask whose chunks have lengths that are known."""
+    if hasattr(column.source, "chunks") and not np.isnan(sum(column.source.chunks[0])):
+        return column.source
+    import dask.array as arrays
+
+    pairs = zip(column.partitions, column.table.lengths, strict=True)
+    numbers = _dask().delayed(np.asarray)
+    blocks = [arrays.from_delayed(numbers(part), (n, *column.shape[1:]), np.float64) for part, n in pairs]
+    return arrays.concatenate(blocks)

@@ -45,7 +45,7 @@ _NARROWER = 1.0 / 8.0  # of the band of a pilot, once the small problem is solve
 _ANCHORS = 20  # rows for each variable that are kept wherever they lie, where pieces are curved,
 _ANCHORS_OF_SQUARES = 3  # or where all rows are one piece, so that every one of them has room
 _SLIGHTLY = 1.5  # times the rows that there is room for, up to which a band is made narrower
-_COPIES = 5  # of the rows of a small problem that its solution may take in memory
+_COPIES = 6  # of the rows of a small problem that its solution may take in memory
 _ROUGH = (
     0.25  # deviation at which a small problem is taken up, in typical distances from a knot: tuned on 10^3 to 10^4 rows
 )
