@@ -172,7 +172,8 @@ def _newton(seen: _Seen, relations: Relations) -> Vector:
     gradient[relations.spared] = 0.0
     unit = np.sqrt(np.diag(hessian))
     unit = np.divide(1.0, unit, out=np.zeros_like(unit), where=unit > 0.0)
-    return -unit * np.linalg.lstsq(unit[:, None] * hessian * unit, unit * gradient, rcond=1e-14)[0]
+    step = np.linalg.lstsq(unit[:, None] * hessian * unit, unit * gradient, rcond=1e-14)[0]
+    return np.asarray(-unit * step, dtype=np.float64)
 
 
 def _rounded(scale: float) -> float:
