@@ -17,6 +17,7 @@ small problem in coefficients and t that lines and they make is proved like any 
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Generator
 from dataclasses import dataclass, replace
@@ -39,7 +40,7 @@ from varopt.optimize.anywhere._relations import Relations, relations_of
 from varopt.optimize.anywhere._sweep import Sweep, Swept
 from varopt.places import DataPart, joined
 from varopt.solvers import State
-from varopt.solvers.huber import HuberProblem, JointNewton
+from varopt.solvers.huber import HuberProblem, JointNewton, Overflow
 from varopt.terms import abs_, huber
 
 __all__ = ["ScaledHuber", "solve_scaled"]
@@ -59,6 +60,7 @@ _SHORTEST = 1e-6  # share of a step
 _VANISHED = 1e-12  # share of the first scale below which the data are fitted exactly
 _ROUGHLY = 1e-4  # gap of a sample that will do
 _ARMIJO = 1e-4  # share of the decrease that the gradient promises which a step has to bring [NW06, eq. 3.4]
+_SMALLEST_SQUARE = 1e-200  # of a knot, and its inverse the largest
 _DIGITS = 24  # of a scale, so that its square is exact
 
 
@@ -190,8 +192,12 @@ def _arrays(problem: ScaledHuber, sample: DataPart) -> tuple[Vector, Rows]:
 def _null(problem: ScaledHuber, sample: DataPart) -> float:
     """The sum of weights times the scale of the targets."""
     _, rows = _arrays(problem, sample)
-    few = HuberProblem(np.zeros((rows.count, 0)), rows.offset, rows.weights, problem.epsilon, 0.0, intercept=False)
-    return few.total * few.typical
+    total = float(rows.weights.sum())
+    if total == 0.0:
+        return 0.0
+    mean = 0.0 if problem.ridge.all() else float(rows.weights @ rows.offset) / total  # an intercept takes it
+    few = HuberProblem(np.zeros((rows.count, 0)), rows.offset - mean, rows.weights, problem.epsilon, 0.0, False)
+    return total * few.typical
 
 
 def _pilot(problem: ScaledHuber, sample: DataPart) -> tuple[Vector, float]:
@@ -203,11 +209,15 @@ def _pilot(problem: ScaledHuber, sample: DataPart) -> tuple[Vector, float]:
     few = HuberProblem(
         np.ascontiguousarray(A[:, marks]), rows.offset, rows.weights, problem.epsilon, share * problem.alpha, intercept
     )
+    if few.total == 0.0:
+        return np.zeros(problem.size), 1.0
     typical = few.typical or 1.0
     start = np.append(np.zeros(int(marks.sum()) + 1), few.best_scale(rows.offset) or typical)
-    newton = JointNewton(few, start)
+    newton, found = JointNewton(few, start), False
     x = np.zeros(problem.size)
-    if newton.descend(1e-9 * typical, lambda: None):
+    with contextlib.suppress(Overflow):  # which the first pass tells
+        found = newton.descend(1e-9 * typical, lambda: None)
+    if found:
         x[marks], x[~marks] = newton.x[:-2], newton.x[-2] if intercept else 0.0
         return x, _rounded(float(newton.x[-1]))
     state = State(np.append(x, start[-1]))  # as where columns depend on each other: by small steps
@@ -223,6 +233,8 @@ def _evaluated(
 ) -> Generator[Ask, Any, _Seen]:
     """By a pass, or of all rows that were read."""
     knot = problem.knot(scale)
+    if not _SMALLEST_SQUARE <= knot * knot <= 1.0 / _SMALLEST_SQUARE:
+        raise ValueError(f"the scale of the residuals, about {scale:.0e}, has no square: measure y in other units.")
     every = max(1, problem.count // (_ANCHORS * (problem.size + 1) + _MORE_ANCHORS))
     request = Sweep(x, every=every, curved=True, scaled=True, term=huber(knot), relations=relations)
     swept: Swept
@@ -230,6 +242,8 @@ def _evaluated(
         [swept] = yield Ask(work=[request])
     else:
         swept = request.of(problem.blocks[0], problem.variables, part)
+    if not swept.weight.ball().middle > 0.0:
+        raise ValueError("weights must not be zero for every row.")
     kept = rows_of(replace(problem.blocks[0].at(joined(swept.kept)), term=huber(knot)), problem.variables)
     z = kept.positions(x)
     all_lines = swept.lines + lines(kept, z, kept.weights, {})
@@ -282,8 +296,9 @@ def _lower(problem: ScaledHuber, seen: _Seen, relations: Relations) -> float:
     )
     A[:, relations.spared] = 0.0
     B = np.column_stack([A, -h])
-    wanted = seen.gradient.copy()
-    wanted[relations.spared] = 0.0
+    lengths = np.abs(B).max(axis=0)
+    unit = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0.0)
+    B, wanted = B * unit, seen.gradient * unit
     shares = -B @ np.linalg.lstsq(B.T @ ((c * most)[:, None] * B), wanted, rcond=1e-13)[0]  # of what they may
     taken_up = max(_ROOM * seen.scale / knot, _MORE_ROOM * float(np.abs(shares).max()))
     if not taken_up <= 1.0:
