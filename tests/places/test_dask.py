@@ -45,6 +45,21 @@ def test_partitions_do_not_matter(partitions, order, data):
     assert far.passes <= 5
 
 
+def test_what_columns_have_in_common_is_read_once_a_pass(data):
+    X, y = data
+    read = []
+
+    def load(start, stop):
+        read.append(start)
+        return np.column_stack([X, y])[start:stop]
+
+    blocks = [da.from_delayed(dask.delayed(load)(i, i + 2500), (2500, 4), float) for i in range(0, ROWS, 2500)]
+    whole = da.concatenate(blocks)
+    r = vo.minimize(vo.sum(vo.abs(whole[:, 3] - whole[:, :3] @ w)))
+    assert r.method == "freezing"
+    assert len(read) == r.passes * len(blocks)
+
+
 def test_unknown_lengths(data):
     X, y = data
     dX, dy = da.from_array(X, chunks=(3000, 3)), da.from_array(y, chunks=3000)

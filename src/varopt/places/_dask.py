@@ -146,7 +146,7 @@ def of_dask(value: Any, name: str = "", lengths: Sequence[int] | None = None) ->
         )
     if hasattr(value, "chunks"):
         value = value.rechunk({1: -1}) if value.ndim == 2 else value
-        parts = list(np.ravel(value.to_delayed()))
+        parts = _blocks(value)
         known = value.chunks[0]
         width = () if value.ndim == 1 else (int(value.shape[1]),)
         kind = value.dtype.kind
@@ -177,9 +177,17 @@ def together(columns: Sequence[DaskColumn]) -> OnCluster:
             raise ValueError(f"data must have one number of rows; got {own.count} and {table.count}.")
         if own.lengths != table.lengths:
             column.source = _array(column).rechunk((table.lengths, *column.shape[1:]))
-            column.partitions = list(np.ravel(column.source.to_delayed()))
+            column.partitions = _blocks(column.source)
         column.table = table
     return table
+
+
+def _blocks(array: Any) -> list[Any]:
+    """The chunks of an array, one after another.
+
+    As their graph is: what X and y have in common, as where both are read from one file, is then done once for both.
+    """
+    return list(np.ravel(array.to_delayed(optimize_graph=False)))
 
 
 def _array(column: DaskColumn) -> Any:
