@@ -19,8 +19,9 @@ from benchmarks._registry import Config, Row, benchmark
 from benchmarks.anywhere._data import Array, checked, objective, write
 
 
-def _read(path: str, start: int, stop: int) -> Array:
-    return np.array(np.load(path, mmap_mode="r")[start:stop])
+def _read(path: str, offset: int, rows: int, width: int) -> Array:
+    """Rows of a file, read and not mapped: a third of the processor time."""
+    return np.fromfile(path, count=rows * width, offset=offset).reshape(rows, width)
 
 
 @benchmark
@@ -40,8 +41,11 @@ def cluster(config: Config) -> Iterator[Row]:
         write(path, rows, features)
         file = np.load(path, mmap_mode="r")
         near = vo.minimize(objective("quantile", file[:, :-1], file[:, -1])[0], method="freezing")
+        width, begin = features + 1, file.offset
         parts = [
-            da.from_delayed(dask.delayed(_read)(str(path), s, s + step), (step, features + 1), np.float64)
+            da.from_delayed(
+                dask.delayed(_read)(str(path), begin + 8 * width * s, step, width), (step, width), np.float64
+            )
             for s in range(0, rows, step)
         ]
         whole = da.concatenate(parts)

@@ -12,7 +12,7 @@ from varopt.places._stored import DataColumn, DataPart, Table
 __all__ = ["DaskColumn", "OnCluster", "is_dask", "of_dask", "together"]
 
 _BRANCHES = 8  # sums that are added up in one task
-_ROWS = 1 << 15  # rows of a partition that are worked on at once
+_ROWS = 1 << 14  # rows of a partition that are worked on at once: workers give memory back to the system
 
 
 def is_dask(value: Any) -> bool:
