@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from varopt.certificates import Certificate, Exhaustive, Relaxation
@@ -16,7 +17,14 @@ from varopt.solvers.discrete._contraction import Contraction, contract
 from varopt.solvers.discrete._energy import Energy
 from varopt.solvers.discrete._matrices import as_dense
 from varopt.solvers.discrete._pool import Collector
-from varopt.solvers.discrete.bounds import Spins, quadratic_minorant, semidefinite_bound, spins_of, termwise_bound
+from varopt.solvers.discrete.bounds import (
+    Spins,
+    factorisation_seconds,
+    quadratic_minorant,
+    semidefinite_bound,
+    spins_of,
+    termwise_bound,
+)
 from varopt.solvers.discrete.proofs import (
     ProofProgress,
     are_branched,
@@ -45,6 +53,7 @@ _NEAR = 0.01  # of the couplings: a gap from which branch and cut is likely to c
 _HOPELESS_SHARE = 0.1  # of the time of the search, for a proof that is far from it
 _CONTRACTION_SHARE = 0.05  # of the time, to take bits out, and to look for an order of elimination
 _RELAXATION_SHARES = (0.1, 0.15)  # of the time that is left, for the relaxation, then for its proof
+_FACTORED_SHARE = 0.4  # for the proof of a dense one, where a factorisation fits in: few steps prove little there
 _SINGLE = 2.0**24  # whole numbers up to this are exact in single precision
 
 SEARCHES: dict[str, Callable[..., Iterator[Found]]] = {
@@ -306,13 +315,21 @@ def _relax(run: _Run) -> Spins:
     run.chain.append("semidefinite")
     try:
         spins = spins_of(quadratic_minorant(run.small.energy))
-        shares = iter(_RELAXATION_SHARES)
+        shares = _shares(run, spins)
         lower, assumption, _ = semidefinite_bound(spins, run.rng, lambda: run.within(next(shares)))
         run.bound(lower - run.small.rounding, assumption, Relaxation)
     except RunEnded as outcome:
         if str(outcome) != "target":
             raise
     return spins
+
+
+def _shares(run: _Run, spins: Spins) -> Iterator[float]:
+    """Of the time that is left, for the relaxation, then for its proof."""
+    relaxation, proof = _RELAXATION_SHARES
+    yield relaxation
+    factored = not sp.issparse(spins.quadratic) and factorisation_seconds(spins.size) < _FACTORED_SHARE * run.left()
+    yield _FACTORED_SHARE if factored else proof
 
 
 def _prove_choices(run: _Run, groups: list[NDArray[np.intp]]) -> Iterator[int]:

@@ -6,6 +6,7 @@ from varopt.solvers.discrete.bounds._smallest_eigenvalue import (
     FAILURE,
     cholesky_lower_bound,
     extreme_eigenvalues,
+    factorisation_seconds,
     verified_lower_bound,
 )
 from varopt.solvers.discrete.bounds._spins import Spins, quadratic_minorant, spins_of
@@ -21,6 +22,7 @@ __all__ = [
     "cholesky_lower_bound",
     "diagonal_bound",
     "extreme_eigenvalues",
+    "factorisation_seconds",
     "low_rank",
     "quadratic_minorant",
     "semidefinite_bound",

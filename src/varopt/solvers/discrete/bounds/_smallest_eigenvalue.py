@@ -18,13 +18,13 @@ from scipy.linalg import eigvalsh_tridiagonal
 from varopt._linalg import cholesky
 from varopt.solvers.discrete._matrices import as_dense, count_nonzero, product, row_sizes
 
-__all__ = ["FAILURE", "cholesky_lower_bound", "extreme_eigenvalues", "verified_lower_bound"]
+__all__ = ["FAILURE", "cholesky_lower_bound", "extreme_eigenvalues", "factorisation_seconds", "verified_lower_bound"]
 
 Vector = NDArray[np.float64]
 
 FAILURE = 1e-10  # probability that the bound of a large matrix is wrong
 _FACTORED_ORDER = 4500  # order up to which a dense factorisation is affordable
-_FACTORED_PER_SECOND = 3e10  # cubes of orders: a factorisation is not begun where it would take longer than is left
+_FACTORED_PER_SECOND = 5e10  # cubes of orders, with a second try: none is begun that would take longer than is left
 _LANCZOS_STEPS = 300  # at most; where a factorisation proves what they guess,
 _GUESSING_STEPS = 100  # so many
 _LANCZOS_NUMBERS = 6_000_000  # numbers of its basis, at most
@@ -47,7 +47,7 @@ def verified_lower_bound(
     if count_nonzero(matrix) == 0:
         return 0.0, ""
     left = getattr(expired, "left", lambda: math.inf)()
-    factored = n <= _FACTORED_ORDER and n**3 / _FACTORED_PER_SECOND < left
+    factored = factorisation_seconds(n) < left
     most = _GUESSING_STEPS if factored else _LANCZOS_STEPS
     smallest, largest, steps = extreme_eigenvalues(lambda v: product(matrix, v), n, rng, expired, most)
     if factored:
@@ -65,6 +65,11 @@ def verified_lower_bound(
     top = min(radius, (largest + radius) / (1.0 - eps) - radius)
     bound = max(-radius, top - (top - smallest) / (1.0 - eps) - 1e-10 * radius)
     return bound, f"Lanczos' random start was not one of the {FAILURE:g} that mislead it [KW92]"
+
+
+def factorisation_seconds(n: int) -> float:
+    """About what a proof by factorisation takes; infinite where none is tried."""
+    return n**3 / _FACTORED_PER_SECOND if n <= _FACTORED_ORDER else math.inf
 
 
 def extreme_eigenvalues(

@@ -37,6 +37,7 @@ _ENTRIES = (
 _REPLICAS = {np.int8: (32, 128), np.int16: (16, 64), None: (8, 64)}  # within these limits, by the type of the fields
 _FEWEST = 8  # where the time is too short for the sweeps of more,
 _ENTRY_SECONDS = 2.5e-9, 1.3e-10  # by what an entry of the matrix takes in a sweep, and in one of its replicas,
+_CROWDED_SECONDS = 0.0, 3e-11  # and where fields are kept,
 _SWEEPING_SHARE = 0.6  # in the share of the time that goes into anneals
 _CROWDED_REPLICAS = (8, 32)
 _ON_DEVICE, _ENTRIES_ON_DEVICE = (64, 512), 1 << 23  # a GPU is idle with fewer
@@ -225,15 +226,15 @@ def _sweeper(energy: Energy, rng: np.random.Generator, device: str | None, secon
 
         return TorchSweeper(energy, int(np.clip(_ENTRIES_ON_DEVICE // size, *_ON_DEVICE)), rng, device)
     if is_crowded(energy):
-        return DenseSweeper(energy, int(np.clip(_ENTRIES // size, *_CROWDED_REPLICAS)), rng)
+        most = int(np.clip(_ENTRIES // size, *_CROWDED_REPLICAS))
+        return DenseSweeper(energy, min(most, _affordable(size**2, seconds, *_CROWDED_SECONDS)), rng)
     kind = whole_number_type(energy)
     most = int(np.clip(_ENTRIES // size // 16 * 16, *_REPLICAS[kind]))
-    return Sweeper(energy, min(most, _affordable(energy, seconds)), rng, kind or np.float32)
-
-
-def _affordable(energy: Energy, seconds: float) -> int:
-    """As many replicas as leave enough sweeps for each in the time: long anneals are better than many short ones."""
     entries = max(1, count_nonzero(energy.quadratic) + sum(p.codes.size for p in energy.products) + energy.size)
-    shared, own = _ENTRY_SECONDS
+    return Sweeper(energy, min(most, _affordable(entries, seconds, *_ENTRY_SECONDS)), rng, kind or np.float32)
+
+
+def _affordable(entries: int, seconds: float, shared: float, own: float) -> int:
+    """As many replicas as leave enough sweeps for each in the time: long anneals are better than many short ones."""
     replicas = (_SWEEPING_SHARE * seconds / (_SHORT * entries) - shared) / own
     return int(np.clip(min(replicas, 1e6) // 8 * 8, _FEWEST, 1e6))
