@@ -221,6 +221,8 @@ def _freeze(
             for block, reach, least in zip(problem.blocks, band.reaches, band.least, strict=True)
         ]  # fmt: skip
         swept: list[Swept] = yield Ask(work=work)
+        if looked_for is not None:
+            relations = relations.where(np.all([s.related for s in swept], axis=0))
         gap = state.gap
         see_value(problem, state, x, swept)
         if state.reached(options.tol):
@@ -230,8 +232,6 @@ def _freeze(
             failures += 1
             x, band = state.x, band.wider(failures)
             continue
-        if attempt == 0 and relations.spared.size:
-            relations = relations.where(np.all([s.related for s in swept], axis=0))
         kept, x = _kept(swept), relations.moved(x) if relations.spared.size else x
         small, radius, spread = problem.small(kept, [s.lines for s in swept], spared=relations.spared)
         if problem.curved:
