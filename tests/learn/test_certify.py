@@ -60,6 +60,17 @@ def test_data_on_disk(tmp_path, monkeypatch):
     assert far.excess < 1e-6
 
 
+def test_huber_with_its_scale_on_disk(tmp_path, monkeypatch):
+    monkeypatch.setattr("varopt.optimize.anywhere._engine._ALL", 0)
+    np.save(tmp_path / "X.npy", X)
+    np.save(tmp_path / "y.npy", Y)
+    model = linear_model.HuberRegressor(tol=1e-9, max_iter=10_000).fit(X, Y)
+    far, near = certify(model, tmp_path / "X.npy", tmp_path / "y.npy"), certify(model, X, Y)
+    assert far.assumption == ""
+    assert far.upper == pytest.approx(near.upper, rel=1e-12)
+    assert -1e-9 <= far.excess < 1e-6
+
+
 def test_bad_models_get_a_sentence():
     with pytest.raises(ValueError, match="must be one of LinearSVC, SVC"):
         certify(linear_model.LinearRegression().fit(X, Y), X, Y)

@@ -1,7 +1,11 @@
 """Estimators on data that are not in memory: the fits of memory, in a few passes."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
+from sklearn import linear_model
+from sklearn.base import clone
 
 import varopt as vo
 from varopt.learn import (
@@ -48,6 +52,9 @@ MODELS = [
     LinearSVR(C=0.01, epsilon=0.3),
     Lasso(alpha=0.1),
     ElasticNet(alpha=0.1, l1_ratio=0.4),
+    HuberRegressor(),
+    HuberRegressor(alpha=0.0, epsilon=1.1, fit_intercept=False),
+    HuberRegressor(alpha=300.0, epsilon=5.0),
     CompositeRegressor(loss="huber", epsilon=1.2, penalty="l1", alpha=0.01),
     LinearSVC(C=0.01, loss="hinge", class_weight="balanced"),
     LinearSVC(C=0.01),
@@ -72,6 +79,81 @@ def test_fits_are_those_of_memory(model, data, folder):
         assert np.asarray(getattr(far, k)).shape == value.shape
         assert getattr(far, k) == pytest.approx(value, rel=1e-4, abs=1e-5)
     assert far.predict(X[:5]).shape[0] == 5
+
+
+def huber_objective(X, y, weight, model, coef, intercept, scale):
+    """The objective of Huber's regression, without any rounding."""
+    epsilon, alpha, scale = Fraction(model.epsilon), Fraction(model.alpha), Fraction(scale)
+    coef, total = [Fraction(float(v)) for v in coef], Fraction(0)
+    for row, target, c in zip(X.tolist(), y.tolist(), weight.tolist(), strict=True):
+        r = abs(Fraction(target) - Fraction(intercept) - sum(Fraction(a) * v for a, v in zip(row, coef, strict=True)))
+        loss = r * r / scale if r <= epsilon * scale else 2 * epsilon * r - epsilon**2 * scale
+        total += Fraction(c) * (scale + loss)
+    return total + alpha * sum(v * v for v in coef)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 1e-4, 50.0])
+def test_a_scale_is_estimated_and_its_bracket_is_proved(alpha, data, monkeypatch):
+    """Few rows, by passes all the same: nobody's point is below the bound, in fractions."""
+    from varopt.optimize.anywhere import _scale
+
+    monkeypatch.setattr(_scale, "rows_at_once", lambda problem, options: 200)
+    X, y, _, weight = (array[:600] for array in data)
+    far = HuberRegressor(alpha=alpha).fit(
+        vo.rows([(X[:250], y[:250], weight[:250]), (X[250:], y[250:], weight[250:])]), None
+    )
+    near = HuberRegressor(alpha=alpha).fit(X, y, weight)
+    theirs = linear_model.HuberRegressor(alpha=alpha, tol=1e-9, max_iter=10_000).fit(X, y, weight)
+    assert far.certificate_.assumption == ""
+    assert far.gap_ <= 1e-9 * far.objective_
+    assert far.scale_ == pytest.approx(near.scale_, rel=1e-5)
+    assert far.coef_ == pytest.approx(theirs.coef_, abs=1e-4)
+    assert not hasattr(far, "outliers_")
+    for model in (far, near, theirs):
+        exact = huber_objective(X, y, weight, far, model.coef_, float(model.intercept_), float(model.scale_))
+        assert far.lower_bound_ <= exact
+    exact = huber_objective(X, y, weight, far, far.coef_, float(far.intercept_), far.scale_)
+    assert exact <= Fraction(far.certificate_.upper)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 1e-4])
+def test_a_scale_beside_columns_that_depend_on_each_other(alpha, data, tmp_path):
+    X, y = np.column_stack([data[0], np.eye(3)[data[2]]]), data[1]
+    np.save(tmp_path / "X.npy", X)
+    np.save(tmp_path / "y.npy", y)
+    far = HuberRegressor(alpha=alpha).fit(tmp_path / "X.npy", tmp_path / "y.npy")
+    assert far.certificate_.assumption == ""
+    assert far.objective_ == pytest.approx(HuberRegressor(alpha=alpha).fit(X, y).objective_, rel=1e-9)
+
+
+def test_a_scale_on_a_device(data):
+    torch = pytest.importorskip("torch", reason="needs PyTorch: make test-nn installs it")
+    X, y, _, weight = data
+    table = vo.rows(torch.tensor(X), y=torch.tensor(y), weight=torch.tensor(weight))
+    far, near = HuberRegressor().fit(table, None), HuberRegressor().fit(X, y, weight)
+    assert far.certificate_.assumption == ""
+    assert float(far.objective_) == pytest.approx(near.objective_, rel=1e-9)
+    assert far.scale_ == pytest.approx(near.scale_, rel=1e-4)
+
+
+def test_a_scale_of_zero_is_told(folder):
+    with pytest.raises(ValueError, match="epsilon=1 has its optimum at a scale of zero"):
+        HuberRegressor(epsilon=1.0).fit(folder / "X.npy", folder / "y.npy")
+
+
+def test_what_is_small_is_read_and_any_estimator_takes_it(data, folder, monkeypatch):
+    monkeypatch.undo()
+    X, y, _, weight = data
+    paths = folder / "X.npy", folder / "y.npy", folder / "w.npy"
+    for model in (Lasso(alpha=0.1, positive=True), HuberRegressor(epsilon=1.0), QuantileRegressor(quantile=[0.2, 0.8])):
+        far = clone(model).fit(*paths)
+        assert far.passes_ == 1
+        assert np.array_equal(far.coef_, clone(model).fit(X, y, weight).coef_)
+    bad = y.copy()
+    bad[7] = np.nan
+    np.save(folder / "bad.npy", bad)
+    with pytest.raises(ValueError, match=r"y must be finite; got nan in row 7 of .*bad.npy"):
+        LADRegressor().fit(folder / "X.npy", folder / "bad.npy")
 
 
 def test_nineteen_levels_share_the_passes(data, folder):
@@ -102,8 +184,6 @@ def test_a_table_a_memmap_and_parquet_are_taken(data, folder, tmp_path, monkeypa
 
 def test_what_needs_memory_says_so(folder):
     X, y = folder / "X.npy", folder / "y.npy"
-    with pytest.raises(ValueError, match="HuberRegressor estimates a scale"):
-        HuberRegressor().fit(X, y)
     with pytest.raises(ValueError, match="positive=True needs data in memory"):
         Lasso(positive=True).fit(X, y)
     with pytest.raises(ValueError, match="non_crossing=True needs data in memory"):

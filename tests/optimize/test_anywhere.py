@@ -128,6 +128,54 @@ def test_awkward_data(kind, data, tmp_path):
     assert near.lower <= far.upper
 
 
+@pytest.mark.parametrize("kind", ["codes", "twice", "zeros"])
+@pytest.mark.parametrize("term", ["abs", "huber", "square"])
+def test_columns_that_depend_on_each_other_need_no_assumption(kind, term, data, tmp_path):
+    more = {"codes": np.eye(3)[np.arange(ROWS) % 3], "twice": data["X"][:, :1], "zeros": np.zeros((ROWS, 1))}[kind]
+    X, y = np.hstack([data["X"], more]), data["y"]
+    np.save(tmp_path / "X.npy", X)
+    np.save(tmp_path / "y.npy", y)
+    rows, v = vo.rows(tmp_path / "X.npy", y=tmp_path / "y.npy"), vo.Variable(X.shape[1])
+    loss = {"abs": vo.abs, "huber": vo.huber, "square": vo.square}[term]
+    far, near = vo.minimize(vo.sum(loss(rows.y - rows.X @ v - b))), vo.minimize(vo.sum(loss(y - X @ v - b)))
+    assert far.method == "freezing"
+    assert far.status is Status.OPTIMAL
+    assert far.lower <= near.upper
+    assert near.lower <= far.upper
+
+
+def test_a_relation_that_one_row_breaks_is_not_used(data, tmp_path):
+    """Two columns are equal but for a row that no sample has: the optimum makes use of it."""
+    X, y = np.hstack([data["X"], data["X"][:, :1]]), data["y"].copy()
+    row = ROWS - 3
+    X[row, -1], y[row] = X[row, 0] + 1.0, 1e6
+    np.save(tmp_path / "X.npy", X)
+    np.save(tmp_path / "y.npy", y)
+    rows, v = vo.rows(tmp_path / "X.npy", y=tmp_path / "y.npy"), vo.Variable(FEATURES + 1)
+    far = vo.minimize(vo.sum(vo.abs(rows.y - rows.X @ v)))
+    near = vo.minimize(vo.sum(vo.abs(y - X @ v)))
+    assert far.lower <= near.upper
+    assert near.lower <= far.upper
+
+
+@pytest.mark.parametrize("seed", [7, 83, 135, 144])
+def test_columns_in_very_different_units(seed, tmp_path, monkeypatch):
+    """A pilot of few rows misleads: what is worse is left again for the best point, and more rows."""
+    rng = np.random.default_rng(seed)
+    monkeypatch.setattr("varopt.optimize.anywhere._engine.rows_at_once", lambda problem, options: problem.count // 3)
+    n, p = int(rng.integers(100, 400)), int(rng.integers(2, 5))
+    X = rng.standard_normal((n, p)) * 10.0 ** rng.integers(-4, 5, p)
+    t = np.sign(X @ rng.standard_normal(p) + rng.standard_t(2, n))
+    np.save(tmp_path / "X.npy", X)
+    np.save(tmp_path / "t.npy", t)
+    rows, v = vo.rows(tmp_path / "X.npy", y=tmp_path / "t.npy"), vo.Variable(p)
+    far = vo.minimize(0.5 * vo.sum_squares(v) + vo.sum(vo.hinge(rows.y * (rows.X @ v + b))))
+    near = vo.minimize(0.5 * vo.sum_squares(v) + vo.sum(vo.hinge(t * (X @ v + b))))
+    assert far.method == "freezing"
+    assert far.status is Status.OPTIMAL
+    assert far.fun == pytest.approx(near.fun, rel=1e-8)
+
+
 def test_a_wrong_pilot_costs_passes_and_no_truth(data, stored, monkeypatch):
     """A band of no width keeps no row: lines of the wrong side are still below the rows."""
     from varopt.optimize.anywhere import _engine

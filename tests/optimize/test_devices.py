@@ -113,6 +113,29 @@ def test_jax_in_single_precision_is_told(data):
         vo.rows(jax.numpy.asarray(data["X"][:10]))
 
 
+def test_arrays_that_are_no_data_get_a_sentence(data):
+    torch = pytest.importorskip("torch", reason="needs PyTorch: make test-nn installs it")
+    with pytest.raises(ValueError, match=r"y must hold real numbers; got torch.complex128"):
+        vo.rows(torch.tensor(data["X"]), y=torch.tensor(data["y"] * 1j))
+    with pytest.raises(ValueError, match="meta has no entries"):
+        vo.rows(torch.empty((10, 4), device="meta"))
+    table = vo.rows(torch.tensor(data["X"], requires_grad=True), y=torch.tensor(data["y"]))
+    assert not table.X.array.requires_grad
+
+
+@pytest.mark.parametrize("kind", ["codes", "twice"])
+def test_columns_that_depend_on_each_other_on_a_device(kind, data):
+    torch = pytest.importorskip("torch", reason="needs PyTorch: make test-nn installs it")
+    more = {"codes": np.eye(3)[np.arange(ROWS) % 3], "twice": data["X"][:, :1]}[kind]
+    X = np.hstack([data["X"], more])
+    table, v = vo.rows(torch.tensor(X), y=torch.tensor(data["y"])), vo.Variable(X.shape[1])
+    far = vo.minimize(vo.sum(vo.pinball(table.y - table.X @ v - b, 0.3)))
+    near = vo.minimize(vo.sum(vo.pinball(data["y"] - X @ v - b, 0.3)))
+    assert far.status is Status.OPTIMAL
+    assert far.lower <= near.upper
+    assert near.lower <= far.upper
+
+
 def test_bad_rows_on_a_device_are_named(data):
     torch = pytest.importorskip("torch")
     y = data["y"].copy()

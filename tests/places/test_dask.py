@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import varopt as vo
-from varopt.learn import LADRegressor, QuantileRegressor
+from varopt.learn import HuberRegressor, LADRegressor, QuantileRegressor
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
@@ -45,6 +45,21 @@ def test_partitions_do_not_matter(partitions, order, data):
     assert far.passes <= 5
 
 
+def test_what_columns_have_in_common_is_read_once_a_pass(data):
+    X, y = data
+    read = []
+
+    def load(start, stop):
+        read.append(start)
+        return np.column_stack([X, y])[start:stop]
+
+    blocks = [da.from_delayed(dask.delayed(load)(i, i + 2500), (2500, 4), float) for i in range(0, ROWS, 2500)]
+    whole = da.concatenate(blocks)
+    r = vo.minimize(vo.sum(vo.abs(whole[:, 3] - whole[:, :3] @ w)))
+    assert r.method == "freezing"
+    assert len(read) == r.passes * len(blocks)
+
+
 def test_unknown_lengths(data):
     X, y = data
     dX, dy = da.from_array(X, chunks=(3000, 3)), da.from_array(y, chunks=3000)
@@ -54,6 +69,20 @@ def test_unknown_lengths(data):
     far = vo.rows(dX, y=dy)
     r = vo.minimize(vo.sum(vo.abs(far.y - far.X @ w)))
     assert r.fun == pytest.approx(vo.minimize(vo.sum(vo.abs(y[y > 0] - X[y > 0] @ w))).fun, rel=1e-12)
+
+
+def test_unknown_lengths_that_are_cut_in_other_places(data):
+    pd, dd = pytest.importorskip("pandas"), pytest.importorskip("dask.dataframe")
+    X, y = data
+    near = vo.minimize(vo.sum(vo.abs(y[y > 0] - X[y > 0] @ w))).fun
+    dX, dy = da.from_array(X, chunks=(3000, 2)), da.from_array(y, chunks=4000)
+    rows_of_X, rows_of_y = dX[da.from_array(y > 0, chunks=3000)], dy[dy > 0]
+    assert np.isnan(rows_of_y.shape[0])
+    assert vo.minimize(vo.sum(vo.abs(rows_of_y - rows_of_X @ w))).fun == pytest.approx(near, rel=1e-12)
+    frame = dd.from_pandas(pd.Series(y[y > 0], name="y"), npartitions=3)
+    assert LADRegressor(fit_intercept=False).fit(rows_of_X, frame).passes_ >= 2
+    table = vo.rows(rows_of_X, y=frame)
+    assert vo.minimize(vo.sum(vo.abs(table.y - table.X @ w))).fun == pytest.approx(near, rel=1e-12)
 
 
 def test_frames_and_estimators(data):
@@ -70,6 +99,15 @@ def test_frames_and_estimators(data):
     assert levels.coef_.shape == (2, 3)
     with pytest.raises(ValueError, match="no column 'z'"):
         vo.rows(frame, y="z")
+    with pytest.raises(ValueError, match="column 'b' must be numeric"):
+        vo.rows(frame.assign(b="text"), y="y")
+
+
+def test_a_scale_is_estimated_on_the_workers(data):
+    X, y = data
+    far = HuberRegressor().fit(da.from_array(X, chunks=(2500, 3)), da.from_array(y, chunks=3000))
+    assert far.objective_ == pytest.approx(HuberRegressor().fit(X, y).objective_, rel=1e-9)
+    assert far.certificate_.assumption == ""
 
 
 def test_missing_values_are_named(data):

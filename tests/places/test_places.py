@@ -186,3 +186,80 @@ def test_lengths_and_places_must_agree(data, tmp_path):
         vo.minimize(vo.sum(vo.abs(chunks.y - file.X @ w)))
     with pytest.raises(ValueError, match="must be a path, a dataset or an iterable"):
         vo.rows(3)
+
+
+def damaged(kind, folder, X, y):
+    """Two files of Parquet, the second of which is not as it should be."""
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    save(folder / "1.parquet", X[:2000], y[:2000])
+    second = folder / "2.parquet"
+    save(second, X[2000:], y[2000:])
+    table = pq.read_table(second)
+    if kind == "absent":
+        pq.write_table(table.drop(["x1"]), second)
+    elif kind == "text":
+        pq.write_table(table.set_column(1, "x1", pa.array(["q"] * (ROWS - 2000))), second)
+    elif kind == "junk":
+        second.write_bytes(b"junk")
+    else:
+        second.write_bytes(second.read_bytes()[:3000])
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("absent", r"2.parquet has no column 'x1', which the first file has"),
+        ("text", r"column 'x1' must be numeric in every file; .*2.parquet has string"),
+        ("junk", r"2.parquet cannot be read as a Parquet file"),
+        ("cut", r"2.parquet cannot be read as a Parquet file"),
+    ],
+)
+def test_a_file_that_is_not_like_the_first(kind, message, data, tmp_path):
+    damaged(kind, tmp_path, *data[:2])
+    with pytest.raises(ValueError, match=message):
+        vo.rows(tmp_path, y="y")
+
+
+def test_a_folder_without_files(tmp_path):
+    pytest.importorskip("pyarrow")
+    with pytest.raises(ValueError, match="there are no Parquet files in"):
+        vo.rows(tmp_path, y="y")
+
+
+@pytest.mark.parametrize("how", ["other numbers", "fewer rows", "cut", "gone"])
+@pytest.mark.parametrize("when", ["before", "on the way"])
+def test_parquet_files_that_change(how, when, data, tmp_path, monkeypatch):
+    monkeypatch.setattr("varopt.optimize.anywhere._engine._ALL", 0)
+    X, y, _ = data
+    save(tmp_path / "1.parquet", X[:2000], y[:2000])
+    save(tmp_path / "2.parquet", X[2000:], y[2000:])
+    table, w, told = vo.rows(tmp_path, y="y"), vo.Variable(3), []
+
+    def change(_=None):
+        if told:
+            return
+        told.append(1)
+        second = tmp_path / "2.parquet"
+        if how == "other numbers":
+            save(second, -X[2000:], y[2000:])
+        elif how == "fewer rows":
+            save(second, X[2500:], y[2500:])
+        elif how == "cut":
+            second.write_bytes(second.read_bytes()[:500])
+        else:
+            second.unlink()
+
+    if when == "before":
+        change()
+    with pytest.raises(ValueError, match=r"2.parquet was changed while it was read"):
+        vo.minimize(vo.sum(vo.abs(table.y - table.X @ w)), memory="300kB", callback=change)
+
+
+def test_files_that_hold_no_numbers(tmp_path):
+    (tmp_path / "junk.npy").write_bytes(b"abc")
+    np.save(tmp_path / "text.npy", np.array(["a", "b"]))
+    np.save(tmp_path / "complex.npy", np.ones((2, 2)) * 1j)
+    for name, message in (("none", "there is no file"), ("junk", "junk.npy must hold"), ("text", "real numbers"),
+                          ("complex", "complex128")):  # fmt: skip
+        with pytest.raises(ValueError, match=message):
+            vo.rows(tmp_path / f"{name}.npy")

@@ -188,7 +188,8 @@ def _extended(matrix: Vector, weights: Ball) -> Ball:
     value = weights.middle.astype(np.longdouble) @ matrix.astype(np.longdouble)
     error = gamma(len(matrix) + 1, _LONG_UNIT) * (np.abs(weights.middle) @ absolute) + weights.radius @ absolute
     middle = np.asarray(value, dtype=np.float64)
-    return Ball(middle, (error + UNIT * np.abs(middle) + 2.0 * len(matrix) * TINY) * SLACK)
+    lost = 2.0 * len(matrix) * TINY * absolute.any(axis=0)  # nothing, of columns of zeros
+    return Ball(middle, (error + UNIT * np.abs(middle) + lost) * SLACK)
 
 
 def _few_columns(matrix: Vector, weights: Ball) -> Ball:

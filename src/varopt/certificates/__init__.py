@@ -20,7 +20,7 @@ from varopt.certificates._sampled import Sampled, student
 from varopt.certificates._scaled_dual import prove
 from varopt.certificates._tangents import EnclosedSum, Lines, lines, piece_table, positions, values
 from varopt.certificates._verified_bracket import ROUNDING, Verified, Verifier, verified
-from varopt.certificates.enclosures import DualQuadratic, DualRows, enclosed_value
+from varopt.certificates.enclosures import DualQuadratic, DualRows, annihilates, enclosed_value
 
 __all__ = [
     "ROUNDING",
@@ -43,6 +43,7 @@ __all__ = [
     "SmoothingGap",
     "Verified",
     "Verifier",
+    "annihilates",
     "balanced",
     "balancing",
     "bracket",

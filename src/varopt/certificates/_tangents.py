@@ -76,14 +76,20 @@ class Lines:
     """The minorants of some rows, added up: ``gradient'x + constant``."""
 
     gradient: EnclosedSum
-    constant: EnclosedSum
+    offsets: EnclosedSum  # duals times the offsets of the rows
+    conjugates: EnclosedSum  # what conjugates take away, below zero where they are above
+
+    @property
+    def constant(self) -> EnclosedSum:
+        """At x of zero."""
+        return self.offsets + self.conjugates
 
     def __add__(self, other: Lines) -> Lines:
-        return Lines(self.gradient + other.gradient, self.constant + other.constant)
+        return Lines(self.gradient + other.gradient, self.offsets + other.offsets, self.conjugates + other.conjugates)
 
     def times(self, share: float) -> Lines:
         """A share of them, between zero and one: minorants too, of terms that are not negative."""
-        return Lines(self.gradient.times(share), self.constant.times(share))
+        return Lines(self.gradient.times(share), self.offsets.times(share), self.conjugates.times(share))
 
 
 def positions(rows: Rows, x: Vector, norms: Norms) -> Ball:
@@ -99,9 +105,23 @@ def values(rows: Rows, z: Ball) -> EnclosedSum:
         return EnclosedSum(np.longdouble(value), abs(value), error)
     entries = np.asarray(term.value(z.middle)) * weights
     size = _size(term)  # of what is added up in a value: below size[0] + size[1] |z|
+    weights = _not_flat(term, z, weights)
     rounding = 16.0 * UNIT * (size[0] * float(weights.sum()) + size[1] * float(weights @ np.abs(z.middle)))
     spread = size[1] * float(weights @ z.radius) + 2.0 * rounding
     return EnclosedSum.over(entries, spread * (1.0 + gamma(weights.size)), UNIT)
+
+
+def _not_flat(term: PiecewisePolynomial, z: Ball, weights: Vector) -> Vector:
+    """Weights, zero for rows on a flat piece for certain: of these there is nothing to round."""
+    steep = np.array([len(piece) > 1 and piece[1] != 0.0 for piece in term.pieces])
+    if steep.all():
+        return weights
+    piece = np.zeros(z.middle.shape, dtype=np.int8)
+    close = np.zeros(z.middle.shape, dtype=bool)
+    for knot in term.knots:
+        piece += z.middle >= knot
+        close |= np.abs(z.middle - knot) <= z.radius * (1.0 + 2.0**-20)
+    return np.where(steep[piece] | close, weights, 0.0)
 
 
 def _size(term: PiecewisePolynomial) -> tuple[float, float]:
@@ -124,10 +144,9 @@ def lines(rows: Rows, z: Vector, weights: Vector, norms: Norms) -> Lines:
         rounding = UNIT
     gradient = transposed(rows.linear, duals, norms)
     spread = float(duals.radius @ np.abs(rows.offset)) * (1.0 + gamma(weights.size))
-    constant = EnclosedSum.over(duals.middle * rows.offset, spread, UNIT)
-    if np.any(conjugates):
-        constant = constant + EnclosedSum.over(-conjugates, 0.0, rounding)
-    return Lines(EnclosedSum.of(gradient), constant)
+    offsets = EnclosedSum.over(duals.middle * rows.offset, spread, UNIT)
+    below = EnclosedSum.over(-conjugates, 0.0, rounding) if np.any(conjugates) else EnclosedSum.zeros()
+    return Lines(EnclosedSum.of(gradient), offsets, below)
 
 
 def piece_table(term: PiecewisePolynomial) -> tuple[Vector, Vector]:

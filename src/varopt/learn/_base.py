@@ -26,7 +26,7 @@ from varopt.learn._data import DataMemory, StoredProblem, StoredRows, solve_toge
 from varopt.learn._parameters import BOOLEAN, COUNT, NON_NEGATIVE, POSITIVE, Declared, Rule, parameter
 from varopt.learn._problem import LinearProblem
 from varopt.model import Constraint, Objective, Variable
-from varopt.optimize import Status, minimize
+from varopt.optimize import Result, Status, minimize
 from varopt.solvers import State
 
 __all__ = [
@@ -316,9 +316,15 @@ class CertifiedLinear(Constrained, Certified):
         data = stored_rows(X, y, sample_weight)
         if data is None:
             return self._fit_data(X, y, sample_weight, self._clock(), DataMemory())
+        small = data.in_memory(self.memory)
+        if small is not None:
+            self._fit_data(*small, self._clock(), DataMemory())
+            self.passes_ = data.reads
         self.n_features_in_ = data.X.shape[1]
         if data.names is not None:
             self.feature_names_in_ = np.array(data.names, dtype=object)
+        if small is not None:
+            return self
         if self._constrained_by:
             raise ValueError(f"{self._constrained_by[0]} needs data in memory, and these are {data.X.where}.")
         return self._fit_stored(data, self._clock())
@@ -337,20 +343,19 @@ class CertifiedLinear(Constrained, Certified):
             self._objective(p, **given) for p, given in zip(problems, options or [{}] * len(problems), strict=True)
         ]
         results = solve_together(objectives, clock, self.tol, self.memory, bool(self.verbose))
-        fits = []
-        for problem, result in zip(problems, results, strict=True):
-            if result.status is Status.UNBOUNDED or not np.all(np.isfinite(result.x)):
-                self._refuse()
-            if not result.success:
-                unit = result.state.unit if result.state else 1.0
-                wanted = self.tol * max(abs(result.fun), unit)
-                self._warn(result.fun, result.gap, wanted, result.status, False)
-            host = replace(result, place=None)
-            values = {variable: host[variable] for variable in result.slices}
-            steps, path = max(1, result.nit), result.history["sigma"]
-            solved = Solved(result.fun, result.certificate, steps, path, values, result.passes)
-            fits.append(self._fit(problem, solved, 0.0))
-        return fits
+        return [self._fit_of(problem, result) for problem, result in zip(problems, results, strict=True)]
+
+    def _fit_of(self, problem: LinearProblem, result: Result) -> Fit:
+        """What a run over data that are not in memory has found; a warning where its gap is open."""
+        if result.status is Status.UNBOUNDED or not np.all(np.isfinite(result.x)):
+            self._refuse()
+        if not result.success:
+            unit = result.state.unit if result.state else 1.0
+            self._warn(result.fun, result.gap, self.tol * max(abs(result.fun), unit), result.status, False)
+        host = replace(result, place=None)
+        values = {variable: host[variable] for variable in result.slices}
+        steps, path = max(1, result.nit), result.history["sigma"]
+        return self._fit(problem, Solved(result.fun, result.certificate, steps, path, values, result.passes), 0.0)
 
     def _fit_data(self, X: Any, y: Any, sample_weight: Any, clock: Clock, memory: DataMemory) -> Any:
         """Fit by a clock, which fits may share, to data that earlier fits may have read."""

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 import varopt.model as vo
 from varopt.certificates import PointGap
 from varopt.learn._classification import LinearSVC
-from varopt.learn._data import StoredProblem, signs, stored_rows
+from varopt.learn._data import StoredProblem, StoredRows, signs, stored_rows
 from varopt.learn._huber import HuberRegressor
 from varopt.learn._linear import ElasticNet, Lasso, LinearSVR
 from varopt.learn._problem import LinearProblem
@@ -142,10 +142,11 @@ def _kernel(model: Any, X: Any, y: Any, sample_weight: Any, options: Any) -> lis
 
 def _huber(model: Any, X: Any, y: Any, sample_weight: Any, options: Any) -> list[PointGap]:
     """Coefficients and scale together: the bound of our own fit, and the value of theirs."""
+    data = stored_rows(X, y, sample_weight)
+    ours = HuberRegressor(epsilon=model.epsilon, alpha=model.alpha, fit_intercept=model.fit_intercept, **options)
+    if data is not None:
+        return [_stored_huber(model, ours.fit(X, y, sample_weight), data, options["memory"])]
     X, y, weight = _arrays(X, y, sample_weight)
-    ours = HuberRegressor(
-        epsilon=model.epsilon, alpha=model.alpha, fit_intercept=model.fit_intercept, tol=options["tol"]
-    )
     ours.fit(X, y, weight)
     z = np.abs(y - X @ model.coef_ - model.intercept_) / model.scale_
     losses = np.where(z < model.epsilon, z**2, 2.0 * model.epsilon * z - model.epsilon**2)
@@ -153,6 +154,19 @@ def _huber(model: Any, X: Any, y: Any, sample_weight: Any, options: Any) -> list
     upper = value * (1.0 + 1e-13) + 1e-300  # sums of numbers that are not negative
     certificate: Any = ours.certificate_
     return [PointGap(min(float(ours.lower_bound_), upper), upper, certificate.assumption)]
+
+
+def _stored_huber(model: Any, ours: HuberRegressor, data: StoredRows, memory: Any) -> PointGap:
+    """The same by a pass over the data: at a scale the objective is a sum of Huber losses."""
+    from varopt.optimize import enclosed_stored  # loaded when first used
+
+    scale, total = float(model.scale_), data.total()
+    problem = StoredProblem(data, data.y, bool(model.fit_intercept), total)
+    at = {problem.scaled: model.coef_} | ({problem.b: float(model.intercept_)} if problem.b is not None else {})
+    objective = ours._objective(problem, scale=scale)
+    point = np.concatenate([np.ravel(at[v]).astype(np.float64) for v in objective.variables])
+    upper = (total * scale + 2.0 / scale * enclosed_stored(objective, point, memory)[1]) * (1.0 + 1e-13) + 1e-300
+    return PointGap(min(float(ours.lower_bound_), upper), upper, ours.certificate_.assumption)  # type: ignore[union-attr]
 
 
 _KINDS: dict[str, Callable[..., list[PointGap]]] = {

@@ -18,7 +18,7 @@ import varopt.model as vo
 from varopt.certificates import DualGap
 from varopt.learn._base import SMALLEST_SHARE, Clock, Fit, Solved
 from varopt.learn._compat import Interval
-from varopt.learn._data import StoredRows, WeightedRows
+from varopt.learn._data import StoredProblem, StoredRows, WeightedRows, solve_huber_stored
 from varopt.learn._linear import LinearRegressor
 from varopt.learn._parameters import STRENGTH, Rule, parameter
 from varopt.learn._problem import LinearProblem, penalty
@@ -59,7 +59,7 @@ class HuberRegressor(LinearRegressor):
     scale_ : float or ndarray of shape (n_targets,)
         sigma, so that ``y / c`` is fitted with ``scale_ / c``.
     outliers_ : ndarray of bool of shape (n_samples,) or (n_samples, n_targets)
-        Which residuals exceed ``epsilon * scale_``.
+        Which residuals exceed ``epsilon * scale_``; left out where data are not in memory.
     {fitted}
 
     Notes
@@ -93,10 +93,18 @@ class HuberRegressor(LinearRegressor):
         return problem.total(vo.huber(problem.residual, self.epsilon * scale)) + ridge
 
     def _fit_stored(self, data: StoredRows, clock: Clock) -> Any:
-        raise ValueError(
-            f"HuberRegressor estimates a scale with its coefficients and needs data in memory, and these are "
-            f"{data.X.where}: CompositeRegressor(loss='huber', epsilon=...) has the loss at a scale that is given."
-        )
+        if self.epsilon == 1.0:
+            raise ValueError(
+                "epsilon=1 has its optimum at a scale of zero, where losses are absolute values: fit LADRegressor to "
+                f"data that are {data.X.where}, or take epsilon above 1."
+            )
+        problem = StoredProblem(data, data.y, self.fit_intercept, 1.0)
+        given = self.epsilon, self.alpha, clock, self.tol, self.memory, bool(self.verbose)
+        result = solve_huber_stored(problem, *given)
+        fit = self._fit_of(problem, result)
+        super()._publish_linear([fit], False, data.home, data, data)
+        self.scale_: Any = float(result.x[-1])
+        return self
 
     def _fit_target(
         self, rows: WeightedRows, y: Any, start: tuple[Vector, float] | None, clock: Clock, **options: Any

@@ -11,6 +11,7 @@ from varopt.optimize._result import Result, Status
 
 if TYPE_CHECKING:
     from varopt.optimize._discrete import minimize_energy
+    from varopt.optimize.anywhere import enclosed_stored, minimize_huber_stored, small_part
 
 __all__ = [
     "BoundResult",
@@ -18,16 +19,21 @@ __all__ = [
     "ResultPath",
     "Status",
     "certify",
+    "enclosed_stored",
     "maximize",
     "minimize",
     "minimize_energy",
+    "minimize_huber_stored",
     "minimize_together",
     "path",
+    "small_part",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    # Bits bring forty modules along: loaded when first used.
+    # Bits bring forty modules along, and data that are not in memory a tenth as many: loaded when first used.
     if name == "minimize_energy":
         return importlib.import_module("varopt.optimize._discrete").minimize_energy
+    if name in ("enclosed_stored", "minimize_huber_stored", "small_part"):
+        return getattr(importlib.import_module("varopt.optimize.anywhere"), name)
     raise AttributeError(f"module 'varopt.optimize' has no attribute {name!r}")

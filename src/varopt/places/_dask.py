@@ -12,7 +12,7 @@ from varopt.places._stored import DataColumn, DataPart, Table
 __all__ = ["DaskColumn", "OnCluster", "is_dask", "of_dask", "together"]
 
 _BRANCHES = 8  # sums that are added up in one task
-_ROWS = 1 << 15  # rows of a partition that are worked on at once
+_ROWS = 1 << 14  # rows of a partition that are worked on at once: workers give memory back to the system
 
 
 def is_dask(value: Any) -> bool:
@@ -146,17 +146,20 @@ def of_dask(value: Any, name: str = "", lengths: Sequence[int] | None = None) ->
         )
     if hasattr(value, "chunks"):
         value = value.rechunk({1: -1}) if value.ndim == 2 else value
-        parts = list(np.ravel(value.to_delayed()))
+        parts = _blocks(value)
         known = value.chunks[0]
         width = () if value.ndim == 1 else (int(value.shape[1]),)
         kind = value.dtype.kind
     else:
         parts, known = value.to_delayed(), [np.nan]
         width = () if value.ndim == 1 else (len(value.columns),)
-        types = [value.dtype] if value.ndim == 1 else list(value.dtypes)
-        kind = next((t.kind for t in types if t.kind not in "biuf"), "f")
+        types = {name: value.dtype} if value.ndim == 1 else dict(value.dtypes)
+        text = next((column for column, dtype in types.items() if dtype.kind not in "biuf"), None)
+        if text is not None:
+            raise ValueError(f"column {text!r} must be numeric; got {types[text]}. Name the columns to use.")
+        kind = "f"
     if kind not in "biuf":
-        raise ValueError(f"{name or 'the data'} must be numbers; got columns that are not.")
+        raise ValueError(f"{name or 'the data'} must be real numbers; got {value.dtype}.")
     counted = lengths is None and bool(np.isnan(np.asarray(known, dtype=np.float64)).any())
     if counted:
         lengths = dask.compute(*(dask.delayed(len)(part) for part in parts))
@@ -173,9 +176,27 @@ def together(columns: Sequence[DaskColumn]) -> OnCluster:
         if own.count != table.count:
             raise ValueError(f"data must have one number of rows; got {own.count} and {table.count}.")
         if own.lengths != table.lengths:
-            if not hasattr(column.source, "chunks") or np.isnan(sum(column.source.chunks[0])):
-                raise ValueError("data on a cluster must be cut alike: their partitions have different lengths.")
-            column.source = column.source.rechunk((table.lengths, *column.source.chunks[1:]))
-            column.partitions = list(np.ravel(column.source.to_delayed()))
+            column.source = _array(column).rechunk((table.lengths, *column.shape[1:]))
+            column.partitions = _blocks(column.source)
         column.table = table
     return table
+
+
+def _blocks(array: Any) -> list[Any]:
+    """The chunks of an array, one after another.
+
+    As their graph is: what X and y have in common, as where both are read from one file, is then done once for both.
+    """
+    return list(np.ravel(array.to_delayed(optimize_graph=False)))
+
+
+def _array(column: DaskColumn) -> Any:
+    """As an array of Dask whose chunks have lengths that are known."""
+    if hasattr(column.source, "chunks") and not np.isnan(sum(column.source.chunks[0])):
+        return column.source
+    import dask.array as arrays
+
+    pairs = zip(column.partitions, column.table.lengths, strict=True)
+    numbers = _dask().delayed(np.asarray)
+    blocks = [arrays.from_delayed(numbers(part), (n, *column.shape[1:]), np.float64) for part, n in pairs]
+    return arrays.concatenate(blocks)

@@ -45,6 +45,8 @@ class OnDevice(Table):
         self.xp, self.device = array_namespace(array), device(array)
         self.count = int(array.shape[0])
         self.where = f"on device {self.device}"
+        if "meta" in str(self.device):
+            raise ValueError("an array on the device meta has no entries: give one that does.")
         self._check_doubles(array)
 
     def _check_doubles(self, array: Any) -> None:
@@ -93,6 +95,9 @@ class DeviceColumn(DataColumn):
 
 def on_device(X: Any, y: Any = None, weight: Any = None) -> list[DeviceColumn | None]:
     """Arrays of one length as the columns of a table."""
+    for name, array in (("X", X), ("y", y), ("weight", weight)):
+        if is_device_array(array) and array_namespace(array).isdtype(array.dtype, "complex floating"):
+            raise ValueError(f"{name} must hold real numbers; got {array.dtype}.")
     table = OnDevice(X)
     columns: list[DeviceColumn | None] = []
     for name, array in (("X", X), ("y", y), ("weight", weight)):
@@ -101,6 +106,8 @@ def on_device(X: Any, y: Any = None, weight: Any = None) -> list[DeviceColumn | 
             continue
         if not is_device_array(array):
             array = table.xp.asarray(np.asarray(array), device=table.device)
+        if is_torch_array(array) and array.requires_grad:
+            array = array.detach()
         if device(array) != table.device:
             raise ValueError(f"{name} must be on device {table.device}, as X is; got {device(array)}.")
         if array.shape[0] != table.count:

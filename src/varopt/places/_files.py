@@ -132,7 +132,12 @@ def of_memmap(array: NDArray[Any], name: str = "") -> FileColumn | None:
 
 def npy(path: str | Path, name: str) -> Any:
     """An array in a ``.npy`` file, as a column of it."""
-    array = np.load(path, mmap_mode="r")
+    try:
+        array = np.load(path, mmap_mode="r")
+    except FileNotFoundError:
+        raise ValueError(f"there is no file {path}.") from None
+    except (ValueError, EOFError, OSError) as reason:
+        raise ValueError(f"{path} must hold an array of real numbers, as numpy.save writes it: {reason}") from None
     if array.ndim not in (1, 2) or array.dtype.kind not in "biuf":
         raise ValueError(f"{path} must hold a vector or a matrix of real numbers; got {array.dtype} of {array.shape}.")
     column = of_memmap(array, name)

@@ -41,7 +41,10 @@ def dataset_of(source: Any) -> Any:
     missing = [str(p) for p in (files or paths) if not Path(p).exists()]
     if missing or not files:
         raise ValueError(f"there is no file {missing[0]}.")
-    return pyarrow.dataset.dataset(files[0] if len(files) == 1 else files, format="parquet")
+    found = pyarrow.dataset.dataset(files[0] if len(files) == 1 else files, format="parquet")
+    if not found.files:
+        raise ValueError(f"there are no Parquet files in {files[0]}.")
+    return found
 
 
 class OfDataset(InChunks):
@@ -52,6 +55,8 @@ class OfDataset(InChunks):
 
     def __init__(self, dataset: Any, X: Sequence[str] | None, y: str | None, weight: str | None) -> None:
         self._dataset = dataset
+        self._files = list(getattr(dataset, "files", []))
+        self._stamps = self._state()
         names = dataset.schema.names
         if len(set(names)) < len(names):
             raise ValueError("columns of a dataset must have different names.")
@@ -65,7 +70,7 @@ class OfDataset(InChunks):
         self._names = wanted
         for name in wanted:
             self._check(name)
-        self.count = int(dataset.count_rows())
+        self.count = self._counted()
         if not self.count:
             raise ValueError("the data have no rows.")
         self.X = ChunkColumn(self, (self.count, len(features)), np.float64, "X")
@@ -73,11 +78,38 @@ class OfDataset(InChunks):
         self.weight = None if weight is None else ChunkColumn(self, (self.count,), np.float64, weight)
 
     def _check(self, name: str) -> None:
-        import pyarrow.types as types
-
         kind = self._dataset.schema.field(name).type
-        if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
+        if not _is_numeric(kind):
             raise ValueError(f"column {name!r} must be numeric; got {kind}. Name the columns to use with X=[...].")
+
+    def _counted(self) -> int:
+        """How many rows there are; every file has the columns, and they are numbers there too."""
+        total, first = 0, None
+        for fragment in self._dataset.get_fragments():
+            path = getattr(fragment, "path", "the dataset")
+            try:
+                schema, count = fragment.physical_schema, fragment.count_rows()
+            except (OSError, ValueError) as reason:  # errors of Arrow are of these kinds
+                raise ValueError(f"{path} cannot be read as a Parquet file: {reason}") from None
+            first = set(schema.names) if first is None else first  # what no file holds comes from its folder's name
+            for name in self._names:
+                if name not in schema.names and name in first:
+                    raise ValueError(f"{path} has no column {name!r}, which the first file has.")
+                if name in schema.names and not _is_numeric(schema.field(name).type):
+                    kind = schema.field(name).type
+                    raise ValueError(f"column {name!r} must be numeric in every file; {path} has {kind}.")
+            total += int(count)
+        return total
+
+    def _state(self) -> list[Any]:
+        """When files were written, where they are on this machine, and how long they are."""
+        return [(p, (s := Path(p).stat()).st_size, s.st_mtime_ns) for p in self._files if Path(p).exists()]
+
+    def _check_unchanged(self) -> None:
+        now = self._state()
+        if now != self._stamps:
+            path = next((old[0] for old in self._stamps if old not in now), self._files[0])
+            raise ValueError(f"{path} was changed while it was read: start again once it is complete.")
 
     def chunks(self, rows: int) -> Iterator[tuple[NDArray[Any], ...]]:
         """Batches, with their columns side by side."""
@@ -86,13 +118,22 @@ class OfDataset(InChunks):
         batches = self._dataset.to_batches(
             columns=self._names, batch_size=min(rows, _PAGES), batch_readahead=2, fragment_readahead=1
         )
-        for batch in batches:
+        self._check_unchanged()
+        while (batch := self._next(batches)) is not None:
             if not batch.num_rows:
                 continue
             X = np.empty((batch.num_rows, width))
             for j in range(width):
                 X[:, j] = _numbers(batch.column(j))
             yield (X, *(_numbers(batch.column(j)) for j in range(width, len(self._names))))
+        self._check_unchanged()
+
+    def _next(self, batches: Iterator[Any]) -> Any:
+        try:
+            return next(batches, None)
+        except (OSError, ValueError) as reason:
+            self._check_unchanged()
+            raise ValueError(f"the Parquet files cannot be read: {reason}") from None
 
     def locate(self, row: int) -> str:
         """The file and the row in it."""
@@ -102,6 +143,12 @@ class OfDataset(InChunks):
                 return f"row {row} of {fragment.path}"
             row -= count
         return f"row {row}"
+
+
+def _is_numeric(kind: Any) -> bool:
+    import pyarrow.types as types
+
+    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
 
 
 def _numbers(column: Any) -> NDArray[np.float64]:

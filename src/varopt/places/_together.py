@@ -151,16 +151,16 @@ def _on_cluster(source: Any, X: Any, y: Any, weight: Any) -> _Arrays:
         if absent := [n for n in wanted if n not in names]:
             raise ValueError(f"the data have no column {absent[0]!r}; they have {', '.join(map(repr, names))}.")
         features = list(X) if X is not None else [n for n in names if n not in (y, weight)]
+        named = [isinstance(n, str) for n in (y, weight)]
         y, weight = (source[n] if isinstance(n, str) else n for n in (y, weight))
         source = source[features]
+    else:
+        named = [False, False]
     first = of_dask(source, "X")
-    rest = [None if a is None else of_dask(a, n, _like(first, a)) for n, a in (("y", y), ("weight", weight))]
+    lengths = [first.table.lengths if of_frame else None for of_frame in named]  # columns of it need not be counted
+    pairs = (("y", y), ("weight", weight))
+    rest = [None if a is None else of_dask(a, n, own) for (n, a), own in zip(pairs, lengths, strict=True)]
     return _Arrays(first, *rest)
-
-
-def _like(first: DaskColumn, other: Any) -> Any:
-    """The lengths of another frame's partitions, where these are cut as the first is: so that they are not counted."""
-    return first.table.lengths if not hasattr(other, "chunks") and hasattr(other, "npartitions") else None
 
 
 class _Arrays:

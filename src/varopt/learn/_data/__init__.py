@@ -8,6 +8,7 @@ from varopt.learn._data._stored import (
     by_class,
     classes_of,
     signs,
+    solve_huber_stored,
     solve_together,
     stored_rows,
 )
@@ -22,6 +23,7 @@ __all__ = [
     "classes_of",
     "distinct_rows",
     "signs",
+    "solve_huber_stored",
     "solve_together",
     "stored_rows",
 ]

@@ -28,6 +28,7 @@ __all__ = [
     "by_class",
     "classes_of",
     "signs",
+    "solve_huber_stored",
     "solve_together",
     "stored_rows",
 ]
@@ -60,6 +61,21 @@ class StoredRows(NamedTuple):
     def ndim(self) -> int:
         """Of the targets."""
         return 1
+
+    def in_memory(self, memory: Any) -> tuple[Any, Any, Any] | None:
+        """The arrays themselves, where they are small; those of a device stay there."""
+        from varopt.optimize import small_part  # loaded when first used
+
+        part = None if isinstance(self.X, DeviceColumn) else small_part(self[:3], memory)
+        if part is None:
+            return None
+        weight = None if self.weight is None else at(self.weight, part)
+        return at(self.X, part), at(self.y, part), weight
+
+    @property
+    def reads(self) -> int:
+        """How often all of the data are read where they are read at once."""
+        return 2 if table_of(columns_in(self[:3])).counted else 1
 
     def total(self) -> float:
         """The sum of the weights, which have to be read for it."""
@@ -134,6 +150,22 @@ def solve_together(
     if results[0].status is Status.INTERRUPTED:
         clock.stop()
     return results
+
+
+def solve_huber_stored(
+    problem: LinearProblem, epsilon: float, alpha: float, clock: Clock, tol: float, memory: Any, progress: bool
+) -> Result:
+    """Minimise Huber's regression with its scale, which is the last entry of the point."""
+    from varopt.optimize import minimize_huber_stored  # loaded when first used
+
+    losses = problem.total(vo.huber(problem.residual, 1.0))
+    result = minimize_huber_stored(
+        losses, problem.scaled, epsilon=epsilon, alpha=alpha, tol=tol, memory=memory, progress=progress,
+        time_limit=clock.left,
+    )  # fmt: skip
+    if result.status is Status.INTERRUPTED:
+        clock.stop()
+    return result
 
 
 # -- Labels -----------------------------------------------------------------------------------------------------------

@@ -27,6 +27,8 @@ _STRETCH = 64  # rows of a sample that are taken together
 _DEVIATIONS = 4.5  # within which rows are kept
 _TIED = 1e-9  # share of the typical distance from a knot within which a row counts as lying on it
 _SMALLEST = 0.1  # share of the typical distance from a knot that tells how dense rows are there, at the least
+_WIDER, _NEARBY = 4.0, 0.01  # times which a band gets wider that was too narrow, and a share of typical distances
+_STRETCHES = 8  # for each variable, however few rows a sample has
 _BEYOND = 1.5  # times the longest row of a sample: beyond, rows are not looked at
 
 
@@ -37,6 +39,7 @@ class Band(NamedTuple):
     reaches: list[float]
     shares: list[float]  # of the rows of each block that lie within
     least: list[float]  # rows nearer than that are kept whatever their length: they lie on a knot, but for rounding
+    typical: list[float]  # distance of rows from a knot
 
     @property
     def most(self) -> float:
@@ -44,21 +47,30 @@ class Band(NamedTuple):
         return max(self.shares, default=0.0)
 
     @classmethod
-    def within(cls, reaches: Sequence[float], size: int, share: float) -> Band:
-        """All rows within a distance from a knot, for each block."""
-        return cls(np.zeros((size, 1)), [2.0 * r for r in reaches], [share] * len(reaches), list(reaches))
+    def within(cls, reaches: Sequence[float], lengths: Sequence[float], size: int, share: float) -> Band:
+        """All rows within a distance from a knot, for each block, where `lengths` are typical."""
+        widths = [2.0 * r for r in reaches]
+        return cls(np.zeros((size, 1)), widths, [share] * len(reaches), list(reaches), list(lengths))
 
     @classmethod
     def empty(cls, size: int, blocks: Sequence[object]) -> Band:
         """No rows, of blocks without knots."""
         none = [0.0] * len(blocks)
-        return cls(np.zeros((size, 1)), none, none, none)
+        return cls(np.zeros((size, 1)), none, none, none, none)
 
     def narrowed(self, share: float) -> Band:
         """The same, narrower by a share."""
         least = [share * r for r in self.least] if not self.factor.any() else self.least
         reaches = [max(share * r, 2.0 * each) for r, each in zip(self.reaches, least, strict=True)]
-        return Band(share * self.factor, reaches, [min(1.0, share * s) for s in self.shares], least)
+        return Band(share * self.factor, reaches, [min(1.0, share * s) for s in self.shares], least, self.typical)
+
+    def wider(self, times: int) -> Band:
+        """The same, wider each time, and at last all rows: what tells how far rows move may have been misled."""
+        band, least = self.narrowed(_WIDER), [_NEARBY * _WIDER**times * each for each in self.typical]
+        least = [max(pair) for pair in zip(band.least, least, strict=True)]
+        reaches = [max(r, 2.0 * each) for r, each in zip(band.reaches, least, strict=True)]
+        shares = [min(1.0, s + _NEARBY * _WIDER**times) for s in band.shares]
+        return Band(band.factor, reaches, shares, least, self.typical)
 
 
 def band_of(problem: Problem, sample: DataPart, x: Vector, whole: int) -> Band:
@@ -77,18 +89,21 @@ def band_of(problem: Problem, sample: DataPart, x: Vector, whole: int) -> Band:
     reaches: list[float] = []
     shares: list[float] = []
     least: list[float] = []
+    typical: list[float] = []
     for r, z in zip(rows, placed, strict=True):
         if not r.term.knots:
             reaches.append(0.0)
             shares.append(0.0)
             least.append(0.0)
+            typical.append(0.0)
             continue
         moved = np.linalg.norm(np.asarray(r.linear.dense()) @ factor, axis=1)
         distance = r.knot_distance(z)
-        least.append(_TIED * float(np.median(distance)))
+        typical.append(float(np.median(distance)) or float(np.max(distance)) or 1.0)
+        least.append(_TIED * typical[-1])
         reaches.append(max(_BEYOND * float(moved.max()), 2.0 * least[-1]))
         shares.append(float(np.mean(distance < np.maximum(moved, least[-1]))))
-    return Band(factor, reaches, shares, least)
+    return Band(factor, reaches, shares, least, typical)
 
 
 def _curvature(rows: Rows, z: Vector, size: int) -> Vector:
@@ -144,6 +159,6 @@ def _dense(matrix: object) -> Vector:
 
 def _stretches(rows: Rows, z: Vector) -> Vector:
     """The gradient of each stretch of the sample."""
-    starts = np.arange(0, rows.count, _STRETCH)
+    starts = np.arange(0, rows.count, min(_STRETCH, max(1, rows.count // (_STRETCHES * rows.linear.shape[1]))))
     products = np.asarray(rows.linear.dense()) * (rows.weights * rows.term.derivative(z))[:, None]
     return np.asarray(np.add.reduceat(products, starts, axis=0))

@@ -37,6 +37,7 @@ _ROOM, _ROOM_OF_SINGLE = 0.4, 0.29  # shares of X that they and the target may t
 _LEAST_ROOM = 0.1  # however narrow X is
 _PRODUCT = 1 << 24  # entries of the rows that are weighted at once for a Hessian
 _SUM = 4096  # rows that are added up at once
+_WHOLE = 2.0**32  # up to which sums of whole numbers are not rounded
 _FAR = 9.0  # deviations from a knot beyond which a term is its piece, to rounding
 
 
@@ -297,9 +298,32 @@ class DeviceRows:
         swept = Swept(total, lines)
         if request.curved and term.degree > 1:
             swept.hessian = self._curvature(wide, z, weights, keep)
+            if request.scaled:
+                bent = weights * term.derivative(z, 2) * z
+                turned = bent if isinstance(rows.t, float) else rows.t * bent
+                features = self._full(xp.matmul(turned, X), float(xp.sum(turned)))
+                swept.weight, swept.bend = self._summed(c, 0.0, 0.0), np.append(features, float(xp.sum(bent * z)))
         if part is not None:
             swept.kept.append(part)
+        if request.relations is not None:
+            swept.related = np.array([self._annihilates(X, relation) for relation in request.relations], dtype=bool)
         return swept
+
+    def _annihilates(self, X: Any, relation: Vector) -> bool:
+        """Whether rows are zero along a vector of whole numbers: seen of whole numbers, and of equal columns."""
+        xp, features = self.xp, relation[self.features]
+        used = np.flatnonzero(features)
+        numbers = [(number, relation[i]) for i, number in self.intercepts if relation[i]]
+        if abs(self.alpha) != 1.0 or any(abs(number) != 1.0 for number, _ in numbers):
+            return False
+        ones = sum(number * self.alpha * share for number, share in numbers)
+        columns = [X[:, int(j)] for j in used]
+        if len(columns) == 2 and ones == 0.0 and features[used].sum() == 0.0:
+            return bool(xp.all(columns[0] == columns[1]))
+        if any(bool(xp.any((c != xp.round(c)) | (xp.abs(c) > _WHOLE))) for c in columns):
+            return False
+        total = reduce(operator.add, (float(features[j]) * c for j, c in zip(used, columns, strict=True)), ones)
+        return bool(xp.all(total == 0.0)) if columns else total == 0.0
 
     def _spread(self, rows: _Rows, z: Any, c: Any, reach: float, x: Vector) -> float:
         """What rounding may have changed in the value, where what it has moved products by has a length of `reach`."""
@@ -352,10 +376,9 @@ class DeviceRows:
         gradient = self._transposed(rows.X, dual, lengths, rounding + (0.0 if isinstance(rows.t, float) else UNIT))
         d = rows.d if not isinstance(rows.d, float) else xp.full_like(z, rows.d)
         # The offset is rounded twice where it is a number beside a multiple of a vector.
-        constant = self._summed(slopes * d, 0.0, rounding + 4.0 * UNIT + self._offset_rounding(slopes, d))
-        if below is not None:
-            constant = constant + self._summed(-below, 0.0, rounding + UNIT)
-        return Lines(gradient, constant)
+        offsets = self._summed(slopes * d, 0.0, rounding + 4.0 * UNIT + self._offset_rounding(slopes, d))
+        less = EnclosedSum.zeros() if below is None else self._summed(-below, 0.0, rounding + UNIT)
+        return Lines(gradient, offsets, less)
 
     def _offset_rounding(self, slopes: Any, d: Any) -> float:
         """What the rounding of ``number + factor * y`` may be beyond that of the products, as a share of the sum."""

@@ -28,21 +28,24 @@ from varopt.optimize.anywhere._band import Band, band_of, strayed, typical_lengt
 from varopt.optimize.anywhere._device import DeviceRows
 from varopt.optimize.anywhere._path import Reached, follow, on_sample, unit_of
 from varopt.optimize.anywhere._problem import Problem
-from varopt.optimize.anywhere._sweep import BadRow, Moments, Sweep, Swept, inspect
-from varopt.places import DataPart, OnDevice, joined
+from varopt.optimize.anywhere._relations import Relations, relations_of
+from varopt.optimize.anywhere._sweep import BadRow, Moments, Sweep, Swept, check_finite, inspect
+from varopt.places import DataColumn, DataPart, OnDevice, Table, columns_in, joined, table_of
 from varopt.solvers import State
 
-__all__ = ["RunOptions", "TooLittleMemory", "run", "value_of"]
+__all__ = ["RunOptions", "Solve", "TooLittleMemory", "read_small", "rows_at_once", "run", "solve", "value_of"]
 
 Vector = NDArray[np.float64]
 Minimize = Callable[..., Result]
+Solve = Callable[..., Generator[Ask, Any, None]]
 
 _PART = 1 << 22  # bytes of a part: a few fit in the cache, and thousands are soon done
 _PASSES = 12  # most passes of one problem
 _NARROWER = 1.0 / 8.0  # of the band of a pilot, once the small problem is solved
 _ANCHORS = 20  # rows for each variable that are kept wherever they lie, where pieces are curved,
 _ANCHORS_OF_SQUARES = 3  # or where all rows are one piece, so that every one of them has room
-_COPIES = 5  # of the rows of a small problem that its solution may take in memory
+_SLIGHTLY = 1.5  # times the rows that there is room for, up to which a band is made narrower
+_COPIES = 6  # of the rows of a small problem that its solution may take in memory
 _ROUGH = (
     0.25  # deviation at which a small problem is taken up, in typical distances from a knot: tuned on 10^3 to 10^4 rows
 )
@@ -69,15 +72,37 @@ class RunOptions(NamedTuple):
     seed: int = 0
 
 
-def solve(problem: Problem, state: State, options: RunOptions) -> Generator[Ask, Any, None]:
-    """Lower the bracket of `state`, by passes over the data."""
+def read_small(values: Sequence[Any], memory: int) -> DataPart | None:
+    """All rows of what is not in memory, where they are few; what is not finite is named."""
+    columns = columns_in(values)
+    table = table_of(columns)
+    entries = sum(int(np.prod(c.shape[1:])) for c in columns) * table.count
+    if entries > _ALL or 8 * _COPIES * entries > memory:
+        return None
+    part = _all(table, columns, table.count)
+    try:
+        for column in columns:
+            check_finite(column, part)
+    except BadRow as bad:
+        raise _told(bad, table, columns) from None
+    return part
+
+
+def rows_at_once(problem: Problem, options: RunOptions) -> int:
+    """How many rows a sample should have; -1 for all of them, where that is as good."""
     entries = problem.count * (problem.size + 2)
     most = options.memory // (_COPIES * problem.row_bytes)
     if most < min(problem.count, 4 * problem.size + 100):
         needed = _COPIES * problem.row_bytes * (4 * problem.size + 100)
-        raise TooLittleMemory(f"memory must be at least {needed / 1e6:.0f} MB for rows of this length.")
+        raise TooLittleMemory(f"memory must be at least {max(needed / 1e6, 0.1):.1f} MB for rows of this length.")
     wanted = min(most, int(math.sqrt(problem.size) * problem.count ** (2.0 / 3.0)) + 1000)
-    if entries <= _ALL or 2 * wanted >= problem.count:
+    return -1 if entries <= _ALL or 2 * wanted >= problem.count else wanted
+
+
+def solve(problem: Problem, state: State, options: RunOptions) -> Generator[Ask, Any, None]:
+    """Lower the bracket of `state`, by passes over the data."""
+    wanted = rows_at_once(problem, options)
+    if wanted < 0:
         yield from _at_once(problem, state, options)
         return
     cheap = isinstance(problem.table, OnDevice)  # passes cost less than rows on the host
@@ -86,7 +111,8 @@ def solve(problem: Problem, state: State, options: RunOptions) -> Generator[Ask,
     sample: DataPart = yield Ask(rows=wanted if problem.knotted else min(wanted, _PILOT))
     if not problem.knotted:  # the Hessian is that of any point: no pilot knows more than zero
         state.unit = unit_of(problem, sample)
-        yield from _freeze(problem, state, options, np.zeros(problem.size), Band.empty(problem.size, problem.blocks))
+        band = Band.empty(problem.size, problem.blocks)
+        yield from _freeze(problem, state, options, np.zeros(problem.size), band, relations_of(problem, sample))
         return
     if cheap:
         x = state.latest = on_sample(problem, sample)
@@ -100,11 +126,14 @@ def solve(problem: Problem, state: State, options: RunOptions) -> Generator[Ask,
     state.steps += pilot.nit
     band = band_of(problem, sample, x, problem.count)
     few = options.memory // (_COPIES * problem.row_bytes)  # rows that a small problem may have
-    if band.most * problem.count > few:
+    if few < band.most * problem.count <= _SLIGHTLY * few:  # a narrower one may cost a pass, and the path would
+        band = band.narrowed(few / (band.most * problem.count))
+    if band.most * problem.count > (1.0 + 1e-9) * few:
         yield from _closer(problem, state, options, x, sample, cheap)
     else:
+        relations = relations_of(problem, sample)
         del sample
-        yield from _freeze(problem, state, options, x, band)
+        yield from _freeze(problem, state, options, x, band, relations)
 
 
 def _closer(
@@ -117,9 +146,10 @@ def _closer(
     lengths, error = typical_lengths(problem, sample, x), math.sqrt(problem.size / sample.count)
     if not math.isfinite(state.upper):
         state.unit = unit_of(problem, sample)
+    relations = relations_of(problem, sample)
     del sample
     x, band = yield from _nearer(problem, state, x, lengths, error, few, cheap)
-    yield from _freeze(problem, state, options, x, band)
+    yield from _freeze(problem, state, options, x, band, relations)
 
 
 def _nearer(
@@ -153,7 +183,7 @@ def _nearer(
     path = yield from follow(problem, x, [min(1.0, error) * length for length in lengths], last, step)
     sigma = path.deviations[0] / lengths[0]
     share = path.near * reach(sigma) / (4.0 * sigma) / problem.count
-    return path.x, Band.within([reach(sigma) * length for length in lengths], problem.size, share)
+    return path.x, Band.within([reach(sigma) * length for length in lengths], lengths, problem.size, share)
 
 
 def _at_once(problem: Problem, state: State, options: RunOptions) -> Generator[Ask, Any, None]:
@@ -168,51 +198,64 @@ def _at_once(problem: Problem, state: State, options: RunOptions) -> Generator[A
     state.record()
 
 
-def _freeze(problem: Problem, state: State, options: RunOptions, x: Vector, band: Band) -> Generator[Ask, Any, None]:
+def _freeze(
+    problem: Problem, state: State, options: RunOptions, x: Vector, band: Band, relations: Relations
+) -> Generator[Ask, Any, None]:
     """Solve small problems in which far rows are lines, each a pass nearer to the whole one."""
     anchors = _ANCHORS if problem.knotted else _ANCHORS_OF_SQUARES
     every = max(1, problem.count // (anchors * problem.size + 1000)) if problem.curved else 0
     hessian: Vector | None = None
+    failures = 0
     for attempt in range(_PASSES):
         if not _has_room(problem, band, options):
             if math.isfinite(state.upper):
                 return  # with what is known by now
             _refuse(problem, band)
         unknown = problem.knotted or hessian is None  # without knots it is the same everywhere
+        looked_for = relations.vectors if attempt == 0 and relations.spared.size else None
         work = [
             Sweep(
-                x, band.factor, reach, least, every if block.term.degree > 1 else 0, block.term.degree > 1 and unknown
+                x, band.factor, reach, least, every if block.term.degree > 1 else 0, block.term.degree > 1 and unknown,
+                relations=looked_for,
             )
             for block, reach, least in zip(problem.blocks, band.reaches, band.least, strict=True)
-        ]
+        ]  # fmt: skip
         swept: list[Swept] = yield Ask(work=work)
+        if looked_for is not None:
+            relations = relations.where(np.all([s.related for s in swept], axis=0))
         gap = state.gap
         see_value(problem, state, x, swept)
         if state.reached(options.tol):
             return
-        kept = _kept(swept)
-        small, radius, spread = problem.small(kept, [s.lines for s in swept])
+        if math.isfinite(state.upper) and x is not state.x and problem.knotted and not problem.curved:
+            # Lines were not to be trusted so far away: from the best point on, with more rows.
+            failures += 1
+            x, band = state.x, band.wider(failures)
+            continue
+        kept, x = _kept(swept), relations.moved(x) if relations.spared.size else x
+        small, radius, spread = problem.small(kept, [s.lines for s in swept], spared=relations.spared)
         if problem.curved:
             if attempt or problem.knotted:  # else x is zero
-                see_lower(state, _flatter(problem, kept, [s.lines for s in swept], x))
+                see_lower(state, _flatter(problem, kept, [s.lines for s in swept], x, relations.spared))
                 if not state.reached(options.tol):
                     see_lower(state, Verifier(small, x, radius, spread).bracket().lower)
             if attempt and not state.reached(options.tol):  # as with columns that depend on each other
-                _prove(state, small, _solved(small, x, options), radius, spread)
+                _prove(state, small, _solved(small, x, options), radius, spread, options.tol)
             if state.reached(options.tol):
                 state.record()
                 return
             if unknown:
                 hessian = sum((s.hessian for s in swept), np.zeros((problem.size,) * 2))
-            small, *_ = problem.small(kept, [s.lines for s in swept], hessian, x)
+            small, *_ = problem.small(kept, [s.lines for s in swept], hessian, x, relations.spared)
         result = _solved(small, x, options)
         state.steps += result.nit
         if result.status is Status.UNBOUNDED or not math.isfinite(result.lower):
             # Lines alone may fall for ever where rows do not: then more of them have to stay.
-            band = band.narrowed(4.0)
+            failures += 1
+            band = band.wider(failures)
             continue
         if not problem.curved:
-            _prove(state, small, result, radius, spread)
+            _prove(state, small, result, radius, spread, options.tol)
         far = strayed(problem, kept, result.x - x, band.factor)
         x = state.latest = result.x
         state.record()
@@ -225,11 +268,13 @@ def _freeze(problem: Problem, state: State, options: RunOptions, x: Vector, band
         del kept, small, swept
 
 
-def _flatter(problem: Problem, kept: Sequence[DataPart | None], lines: Sequence[Lines], x: Vector) -> float:
+def _flatter(
+    problem: Problem, kept: Sequence[DataPart | None], lines: Sequence[Lines], x: Vector, spared: NDArray[np.intp]
+) -> float:
     """What is proved at once with lines that are a little flatter, so that penalties can balance what rounding left."""
     if any(float(np.min(block.term.infimum)) < 0.0 for block in problem.blocks):
         return -math.inf
-    small, radius, spread = problem.small(kept, [line.times(1.0 - _FLATTER) for line in lines])
+    small, radius, spread = problem.small(kept, [line.times(1.0 - _FLATTER) for line in lines], spared=spared)
     return Verifier(small, x, radius, spread).direct_lower()
 
 
@@ -273,14 +318,15 @@ def see_lower(state: State, lower: float, assumption: str = "") -> None:
         state.lower, state.assumption = lower, assumption
 
 
-def _prove(state: State, small: Objective, result: Result, radius: Vector, spread: float) -> None:
-    """The lower bound of the small problem, for all that its sums may be."""
+def _prove(state: State, small: Objective, result: Result, radius: Vector, spread: float, tol: float) -> None:
+    """The lower bound of the small problem, for all that its sums may be; with an assumption where none will do."""
     proof = Verifier(small, result.x, radius, spread).bracket(result.state.dual if result.state else None)
     see_lower(state, proof.lower)
     charged = (
         result.lower - spread - float(radius @ (3.0 * np.abs(result.x) + 1e-6 * np.abs(result.x).max(initial=1.0)))
     )
-    if result.certificate.assumption and charged > proof.lower + state.allowed(1e-12):
+    enough = 0.5 * tol * max(state.unit, abs(result.fun))
+    if result.certificate.assumption and charged > proof.lower + enough:
         see_lower(state, charged, result.certificate.assumption)
 
 
@@ -295,7 +341,7 @@ def value_of(problem: Problem, x: Vector, memory: int) -> tuple[float, float]:
         else:
             swept = _pass(table, problem.columns, [problem], work, size, lambda _: None)[0]
     except BadRow as bad:
-        raise ValueError(bad.sentence(table.locate(bad.row))) from None
+        raise _told(bad, table, problem.columns) from None
     see_value(problem, state, x, swept)
     return state.bound, state.upper
 
@@ -318,13 +364,14 @@ class _Task:
 
 
 def run(
-    problems: Sequence[Problem], states: Sequence[State], options: RunOptions, tick: Callable[[float], None]
-) -> int:
+    problems: Sequence[Problem], states: Sequence[State], options: RunOptions, tick: Callable[[float], None],
+    way: Solve = solve,
+) -> int:  # fmt: skip
     """Solve problems on the same data together; how many passes that took. `tick` is told how many are done."""
     table, columns = problems[0].table, problems[0].columns
     rng, passes = np.random.default_rng(options.seed), 1 if table.counted else 0
     size = max(1, min(table.count, min(_PART, options.memory // 32) // problems[0].row_bytes))
-    running = [solve(p, s, options) for p, s in zip(problems, states, strict=True)]
+    running = [way(p, s, options) for p, s in zip(problems, states, strict=True)]
     asked: list[tuple[int, Ask]] = []
     answers: dict[int, Any] = dict.fromkeys(range(len(problems)))
     device = _Device(table, columns) if isinstance(table, OnDevice) else None
@@ -357,7 +404,13 @@ def run(
                         answers |= _pass(table, columns, problems, work, size, partial(_later, tick, passes))
                     passes += 1
             except BadRow as bad:
-                raise ValueError(bad.sentence(table.locate(bad.row))) from None
+                raise _told(bad, table, columns) from None
+
+
+def _told(bad: BadRow, table: Table, columns: Sequence[DataColumn]) -> ValueError:
+    """In a sentence, with the file that the entry is in."""
+    place = next((c.table for c in columns if c.key == bad.key and c.table is not None), table)
+    return ValueError(bad.sentence(place.locate(bad.row)))
 
 
 class _Device:
@@ -373,8 +426,9 @@ class _Device:
         }
 
     def _answer(self, i: int, b: int, problem: Problem, request: Sweep | Moments) -> Any:
-        if (i, b) not in self.known:
-            self.known[i, b] = DeviceRows(problem.blocks[b], problem.variables, self.table, self.columns)
+        block = request.applied(problem.blocks[b]) if isinstance(request, Sweep) else problem.blocks[b]
+        if (i, b) not in self.known or self.known[i, b].term is not block.term:
+            self.known[i, b] = DeviceRows(block, problem.variables, self.table, self.columns)
         rows = self.known[i, b]
         return rows.moments(request) if isinstance(request, Moments) else rows.sweep(request)
 

@@ -12,16 +12,17 @@ from numpy.typing import NDArray
 from varopt._display import Progress, duration
 from varopt.certificates import DualGap, NoCertificate, floor
 from varopt.composite import composite
-from varopt.model import Objective
+from varopt.model import Objective, Variable
 from varopt.optimize._composite import minimize_composite
 from varopt.optimize._result import Result, Status, final_line
-from varopt.optimize.anywhere._engine import RunOptions, run, value_of
+from varopt.optimize.anywhere._engine import RunOptions, Solve, read_small, run, solve, value_of
 from varopt.optimize.anywhere._memory import bytes_of
 from varopt.optimize.anywhere._problem import Problem
-from varopt.places import OnDevice
+from varopt.optimize.anywhere._scale import ScaledHuber, solve_scaled
+from varopt.places import DataPart, OnDevice
 from varopt.solvers import State
 
-__all__ = ["METHOD", "enclosed_stored", "minimize_stored"]
+__all__ = ["METHOD", "enclosed_stored", "minimize_huber_stored", "minimize_stored", "small_part"]
 
 Vector = NDArray[np.float64]
 
@@ -42,6 +43,23 @@ def minimize_stored(
 ) -> list[Result]:  # fmt: skip
     """Minimise objectives on the same data together, each to its own bracket."""
     problems = [Problem(objective) for objective in objectives]
+    return _run(problems, states, tol, memory, callback, progress, time_limit, seed, solve)
+
+
+def minimize_huber_stored(
+    losses: Objective, coefficients: Variable, *, epsilon: float, alpha: float, tol: float, memory: Any,
+    progress: bool, time_limit: float | None, seed: int = 0,
+) -> Result:  # fmt: skip
+    """Minimise Huber's regression with its scale, given the sum of ``huber(r, 1)``; the scale is the last of ``x``."""
+    problem = ScaledHuber(losses, coefficients, epsilon, alpha)
+    state = State(np.zeros(problem.size + 1))
+    return _run([problem], [state], tol, memory, None, progress, time_limit, seed, solve_scaled)[0]
+
+
+def _run(
+    problems: Sequence[Problem], states: Sequence[State], tol: float, memory: Any,
+    callback: Callable[[State], Any] | None, progress: bool, time_limit: float | None, seed: int, way: Solve,
+) -> list[Result]:  # fmt: skip
     limit, line, passes = bytes_of(memory), Progress(progress), 0.0
     before = states[0].elapsed
 
@@ -73,7 +91,7 @@ def minimize_stored(
     for state in states:
         state.ran = [METHOD]
     try:
-        passes = run(problems, states, RunOptions(tol, limit, within, seed), tick)
+        passes = run(problems, states, RunOptions(tol, limit, within, seed), tick, way)
     except _Stop as stop:
         status = stop.status
     except (KeyboardInterrupt, StopIteration, RuntimeError) as reason:
@@ -83,6 +101,11 @@ def minimize_stored(
     results = [_concluded(p, s, tol, status, math.ceil(passes)) for p, s in zip(problems, states, strict=True)]
     line.end(final_line(results[0]))
     return results
+
+
+def small_part(values: Sequence[Any], memory: Any = None) -> DataPart | None:
+    """All rows of what is not in memory, where they are few."""
+    return read_small(values, bytes_of(memory))
 
 
 def enclosed_stored(objective: Objective, x: Vector, memory: Any = None) -> tuple[float, float]:

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from varopt.certificates import Lines
-from varopt.composite import NotComposite
+from varopt.composite import NotComposite, rows_of
 from varopt.model import Affine, Objective, Variable
 from varopt.model.blocks import AffineBlock, Block, QuadraticBlock, TermBlock
 from varopt.model.maps import Map, Matrix, Sparse
@@ -108,16 +108,24 @@ class Problem:
         lines: Sequence[Lines],
         hessian: Vector | None = None,
         x: Vector | None = None,
+        spared: NDArray[np.intp] | None = None,
     ) -> tuple[Objective, Vector, float]:
         """The objective of the rows kept, with lines for the others and, where given, their Hessian around x.
 
-        Returned with the error of its linear part and of its constant.
+        Variables that are spared do not occur. Returned with the error of its linear part and of its constant.
         """
         whole = lines[0]
         for more in lines[1:]:
             whole = whole + more
         gradient, constant = whole.gradient.ball(), whole.constant.ball()
-        blocks: list[Block] = [b.at(p) for b, p in zip(self.blocks, kept, strict=True) if p is not None and p.count]
+        rows = [b.at(p) for b, p in zip(self.blocks, kept, strict=True) if p is not None and p.count]
+        if spared is not None and spared.size:
+            rows = [self._without(block, spared) for block in rows]
+            gradient.middle[spared] = gradient.radius[spared] = 0.0
+            if hessian is not None:
+                hessian = np.array(hessian)
+                hessian[spared] = hessian[:, spared] = 0.0
+        blocks: list[Block] = list(rows)
         line = self._affine(gradient.middle[None, :], float(constant.middle))
         blocks.append(AffineBlock(Affine(line.maps, float(constant.middle), ())))
         if hessian is not None and x is not None:
@@ -125,6 +133,13 @@ class Problem:
             maps: dict[Variable, Map] = {v: Sparse(places[:, part]) for v, part in self.objective.slices.items()}
             blocks.append(QuadraticBlock(Affine(maps, -x, (self.size,)), Matrix(hessian), 0.5))
         return self._objective([*blocks, *self.others]), gradient.radius, float(constant.radius)
+
+    def _without(self, block: TermBlock, spared: NDArray[np.intp]) -> TermBlock:
+        """Rows in memory that do not see some variables."""
+        matrix = np.array(rows_of(block, self.variables).linear.dense(), dtype=np.float64)
+        matrix[:, spared] = 0.0
+        maps: dict[Variable, Map] = {v: Matrix(matrix[:, part]) for v, part in self.objective.slices.items()}
+        return replace(block, argument=Affine(maps, block.argument.offset, block.argument.shape))
 
     def _affine(self, matrix: Vector, offset: Any) -> Affine:
         maps = {v: Matrix(matrix[:, part]) for v, part in self.objective.slices.items()}

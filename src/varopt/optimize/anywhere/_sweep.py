@@ -7,20 +7,21 @@ functions of a part alone: they run in threads, on the workers of a cluster, or,
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from varopt.bounds import CompositeBound, RowNoise
-from varopt.certificates import EnclosedSum, Lines, lines, positions, values
+from varopt.certificates import EnclosedSum, Lines, annihilates, lines, positions, values
 from varopt.composite import Composite, Rows, rows_of
 from varopt.model import Variable
 from varopt.model.blocks import TermBlock
-from varopt.places import DataPart
+from varopt.places import DataColumn, DataPart
+from varopt.terms import PiecewisePolynomial
 
-__all__ = ["BadRow", "Moments", "Moved", "Sweep", "Swept", "find_bad", "inspect"]
+__all__ = ["BadRow", "Moments", "Moved", "Sweep", "Swept", "check_finite", "find_bad", "inspect"]
 
 Vector = NDArray[np.float64]
 
@@ -28,9 +29,9 @@ Vector = NDArray[np.float64]
 class BadRow(ValueError):
     """A row that cannot be used: which of the whole, and what is wrong with it."""
 
-    def __init__(self, name: str, row: int, what: str, column: str = "") -> None:
-        super().__init__(name, row, what, column)
-        self.name, self.row, self.what, self.column = name, row, what, column
+    def __init__(self, name: str, row: int, what: str, column: str = "", key: str = "") -> None:
+        super().__init__(name, row, what, column, key)
+        self.name, self.row, self.what, self.column, self.key = name, row, what, column, key
 
     def sentence(self, place: str) -> str:
         """In words, with the place of the row."""
@@ -45,11 +46,15 @@ class Swept:
     lines: Lines
     hessian: Any = 0.0
     kept: list[DataPart] = field(default_factory=list)
+    weight: EnclosedSum = field(default_factory=EnclosedSum.zeros)  # of all rows, where a scale is asked for
+    bend: Any = 0.0  # then, with the second derivatives D of rows that are not kept, ``A'Dz`` and ``z'Dz``
+    related: Any = True  # which relations of columns hold in all rows, where some are asked for
 
     def __add__(self, other: Swept) -> Swept:
         return Swept(
-            self.value + other.value, self.lines + other.lines, self.hessian + other.hessian, self.kept + other.kept
-        )
+            self.value + other.value, self.lines + other.lines, self.hessian + other.hessian, self.kept + other.kept,
+            self.weight + other.weight, self.bend + other.bend, self.related & other.related,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -69,6 +74,12 @@ class Sweep:
         Every so many rows one is kept, wherever it lies; 0 for none.
     curved : bool
         Whether the Hessian of the rows that are not kept is wanted.
+    scaled : bool
+        Whether derivatives in a scale that all rows have in common are.
+    term : PiecewisePolynomial, optional
+        In the place of that of the block.
+    relations : array, optional
+        Vectors of whole numbers, of which those are wanted along which no row changes.
     """
 
     x: Vector
@@ -77,10 +88,13 @@ class Sweep:
     least: float = 0.0
     every: int = 0
     curved: bool = False
+    scaled: bool = False
+    term: PiecewisePolynomial | None = None
+    relations: Vector | None = None
 
     def of(self, block: TermBlock, variables: tuple[Variable, ...], part: DataPart) -> Swept:
         """The sums over a part."""
-        rows, norms = checked(block, variables, part), {}  # type: ignore[var-annotated]
+        rows, norms = checked(self.applied(block), variables, part), {}  # type: ignore[var-annotated]
         with np.errstate(over="ignore", invalid="ignore"):
             z = positions(rows, self.x, norms)
             total = values(rows, z)
@@ -92,11 +106,21 @@ class Sweep:
         weights[near] = 0.0
         swept = Swept(total, lines(rows, z.middle, weights, norms))
         if self.curved and rows.term.degree > 1:
-            swept.hessian = rows.linear.gram(weights * rows.term.derivative(z.middle, 2))
+            bent = weights * rows.term.derivative(z.middle, 2)
+            swept.hessian = rows.linear.gram(bent)
             swept.hessian = swept.hessian.toarray() if hasattr(swept.hessian, "toarray") else swept.hessian
+            if self.scaled:
+                swept.weight = EnclosedSum.over(np.asarray(rows.weights, dtype=np.float64))
+                swept.bend = np.append(rows.linear.transpose_apply(bent * z.middle), bent @ z.middle**2)
         if near.size:
             swept.kept.append(part.take(near))
+        if self.relations is not None:
+            swept.related = np.array([annihilates(rows.linear, relation) for relation in self.relations], dtype=bool)
         return swept
+
+    def applied(self, block: TermBlock) -> TermBlock:
+        """The block, with the term that is asked for."""
+        return block if self.term is None else replace(block, term=self.term)
 
     def _near(self, rows: Rows, z: Vector, part: DataPart) -> NDArray[np.intp]:
         """The rows to keep."""
@@ -180,9 +204,14 @@ def find_bad(block: TermBlock, part: DataPart) -> None:
     """Raise for the first entry that is not finite."""
     for stored in block.stored:
         for column in stored.columns():
-            array = column.read(part)
-            if array.dtype.kind == "f" and not np.isfinite(array).all():
-                place = np.argwhere(~np.isfinite(array))[0]
-                where = f", column {int(place[1])}" if place.size > 1 else ""
-                got = array[tuple(place)]
-                raise BadRow(column.name, part.row(int(place[0])), f"must be finite; got {got}", where)
+            check_finite(column, part)
+
+
+def check_finite(column: DataColumn, part: DataPart) -> None:
+    """Raise for the first entry of a column that is not finite."""
+    array = column.read(part)
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        place = np.argwhere(~np.isfinite(array))[0]
+        where = f", column {int(place[1])}" if place.size > 1 else ""
+        what = f"must be finite; got {array[tuple(place)]}"
+        raise BadRow(column.name, part.row(int(place[0])), what, where, column.key)

@@ -1,6 +1,7 @@
 """Huber's regression: coefficients, intercept and the scale of the residuals in one convex problem."""
 
+from varopt.solvers.huber._joint_newton import JointNewton
 from varopt.solvers.huber._problem import HuberProblem, Overflow
 from varopt.solvers.huber._solve import solve_huber, solve_huber_held
 
-__all__ = ["HuberProblem", "Overflow", "solve_huber", "solve_huber_held"]
+__all__ = ["HuberProblem", "JointNewton", "Overflow", "solve_huber", "solve_huber_held"]

@@ -1,0 +1,336 @@
+r"""Huber's regression with its scale, over rows that are not in memory: each step of Newton's method is a pass.
+
+    F(x, s) = sum_i c_i (s + H(r_i / s) s) + alpha ||w||^2,    H(z) = z^2 up to eps, 2 eps |z| - eps^2 beyond
+
+is convex in coefficients and scale together [Hub81, Owe07]. At a scale s and a multiple t of it, ``s F(x, s t) / 2`` is
+
+    sum_i c_i (t s^2 / 2 + max_v v r_i - t v^2 / 2) + alpha s ||w||^2 / 2    over |v| <= eps s,
+
+which at t = 1 is a sum of `huber` with the knot ``eps s``. So the ordinary sweep at the scale s has all that is needed:
+its lines are minorants for every t if what their conjugates add up to is multiplied by t. A few rows keep room for
+their dual, ``v +- delta``, at the price of ``t delta^2 / 2`` each: then they stand as ``delta |r_i - t v_i|``, and the
+small problem in coefficients and t that lines and they make is proved like any other.
+
+[Hub81] P. J. Huber, Robust Statistics, 1981.
+[Owe07] A. B. Owen, A robust hybrid of lasso and ridge regression, 2007.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Generator
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+import varopt.model as vo
+from varopt._verified import SLACK, UNIT, Ball, down
+from varopt.certificates import Lines, Verifier, lines
+from varopt.composite import Rows, rows_of
+from varopt.model import Affine, Objective, Variable
+from varopt.model.blocks import AffineBlock, Block, TermBlock
+from varopt.model.maps import Map, Matrix
+from varopt.optimize.anywhere._ask import Ask
+from varopt.optimize.anywhere._engine import RunOptions, rows_at_once
+from varopt.optimize.anywhere._problem import Problem
+from varopt.optimize.anywhere._relations import Relations, relations_of
+from varopt.optimize.anywhere._sweep import Sweep, Swept
+from varopt.places import DataPart, joined
+from varopt.solvers import State
+from varopt.solvers.huber import HuberProblem, JointNewton, Overflow
+from varopt.terms import abs_, huber
+
+__all__ = ["ScaledHuber", "solve_scaled"]
+
+Vector = NDArray[np.float64]
+
+_PASSES = 40  # most evaluations
+_SMALLEST_SHARE = 2.0**-12  # of the value without coefficients: better fits than that count as this good
+_ROOM, _MORE_ROOM = 1e-7, 4.0  # by which duals may move: a share of the scale, or times what balance should take
+_CLOSE = 1e-11  # relative gap that proofs aim at: one that a ridge closes alone may be wide
+_INSIDE = 1.0 - 1e-6  # share of the knot up to which they may
+_ANCHORS, _MORE_ANCHORS = 20, 1000  # rows that keep room: so many for each variable, and so many
+_CHARGED = 2.0**-46  # times the square of the knot, for each row: more than what rounding of the term's pieces is
+_FARTHEST = 10.0  # times which a step may make the scale larger, or smaller
+_OFF_SCALE = 0.3  # share of the weights that the derivative in the scale may be
+_STALLED = 2  # steps without a narrower bracket
+_SHORTEST = 1e-6  # share of a step
+_VANISHED = 1e-12  # share of the first scale below which the data are fitted exactly
+_ROUGHLY = 1e-4  # gap of a sample that will do
+_ARMIJO = 1e-4  # share of the decrease that the gradient promises which a step has to bring [NW06, eq. 3.4]
+_SMALLEST_SQUARE = 1e-200  # of a knot, and its inverse the largest
+_DIGITS = 24  # of a scale, so that its square is exact
+
+
+@dataclass(frozen=True)
+class ScaledHuber(Problem):
+    """The sum of ``huber(r, 1)`` over rows that are elsewhere, to be minimised with a ridge and a scale.
+
+    A point holds the variables of the objective, and then the scale.
+    """
+
+    coefficients: Variable
+    epsilon: float
+    alpha: float
+
+    @property
+    def ridge(self) -> Vector:
+        """One for each coefficient, zero for an intercept."""
+        marks = np.zeros(self.size)
+        marks[self.objective.slices[self.coefficients]] = 1.0
+        return marks
+
+    def knot(self, scale: float) -> float:
+        """Not above ``epsilon * scale``: no dual is then beyond what the loss allows."""
+        return self.epsilon * scale * (1.0 - 4.0 * UNIT)
+
+
+class _Seen(NamedTuple):
+    """The objective times half the scale, as a function of coefficients and of a multiple of the scale, at a point."""
+
+    x: Vector
+    scale: float
+    value: float  # of the objective itself
+    upper: float
+    gradient: Vector
+    hessian: Vector
+    lines: Lines
+    weight: Ball
+    kept: Rows
+    related: Any
+
+
+def solve_scaled(problem: ScaledHuber, state: State, options: RunOptions) -> Generator[Ask, Any, None]:
+    """Lower the bracket of `state`: Newton's method from where a sample has its optimum, a pass each."""
+    part: DataPart | None = None
+    wanted = rows_at_once(problem, options)
+    if wanted < 0:
+        part = yield Ask(rows=-1)
+    sample: DataPart = part if part is not None else (yield Ask(rows=wanted))
+    relations = relations_of(problem, sample) if problem.alpha == 0.0 else Relations.none(problem.size)
+    x, scale = _pilot(problem, sample)
+    state.unit = _SMALLEST_SHARE * 2.0 * problem.count / sample.count * _null(problem, sample) or 1.0
+    del sample
+    yield from _descend(problem, state, options.tol, x, scale, part, relations)
+
+
+def _descend(
+    problem: ScaledHuber, state: State, tol: float, x: Vector, scale: float, part: DataPart | None, relations: Relations
+) -> Generator[Ask, Any, None]:
+    """Newton's method from a point, by passes or on the rows that were read."""
+    first, step, length = scale, np.zeros(problem.size + 1), 1.0
+    before: _Seen | None = None
+    stalled = 0
+    for attempt in range(_PASSES):
+        state.steps += 1
+        seen = yield from _evaluated(problem, x, scale, part, relations.vectors if attempt == 0 else None)
+        if attempt == 0:
+            relations = relations.where(np.broadcast_to(seen.related, relations.spared.shape))
+        if before is not None and not seen.value <= before.value * (1.0 + 1e-14) + _promised(before, step, length):
+            if length < _SHORTEST:
+                return
+            length *= 0.3
+        else:
+            gap = state.gap
+            _see(problem, state, seen, relations)
+            stalled = stalled + 1 if state.gap > 0.9 * gap else 0  # at what rounding leaves
+            if state.reached(tol) or scale < _VANISHED * first or stalled > _STALLED:
+                return
+            if (factor := _off_scale(problem, seen)) != 1.0:  # first the scale alone: far from it, steps lead nowhere
+                before, scale = None, _rounded(factor * scale)
+                state.latest = np.append(x, scale)
+                continue
+            before, step = seen, _newton(seen, relations)
+            length = min(1.0, (1.0 - 1.0 / _FARTHEST) / max(-step[-1], 1e-9), (_FARTHEST - 1.0) / max(step[-1], 1e-9))
+        x, scale = before.x + length * step[:-1], _rounded(before.scale * (1.0 + length * float(step[-1])))
+        state.latest = np.append(x, scale)
+
+
+def _promised(before: _Seen, step: Vector, length: float) -> float:
+    """The share that has to come true of what the gradient promises for a step."""
+    return 2.0 / before.scale * _ARMIJO * length * float(before.gradient @ step)
+
+
+def _off_scale(problem: ScaledHuber, seen: _Seen) -> float:
+    """Times what the scale should be, where it is far off: one otherwise.
+
+    With the residuals as they are, ``s^2 <- sum_i c_i v_i^2 / sum_i c_i`` lowers the objective [Hub81, section 7.8].
+    """
+    half = float(seen.weight.middle) * 0.5 * seen.scale * seen.scale
+    share = 1.0 - float(seen.gradient[-1]) / half
+    if abs(share - 1.0) <= _OFF_SCALE:
+        return 1.0
+    if share > 0.7 * problem.epsilon**2:  # nearly all rows are beyond the knot, and tell little
+        return _FARTHEST
+    return max(math.sqrt(max(share, 0.0)), 1.0 / _FARTHEST)
+
+
+def _newton(seen: _Seen, relations: Relations) -> Vector:
+    """Newton's step, in units in which the Hessian has a diagonal of ones; along relations there is none."""
+    hessian, gradient = seen.hessian.copy(), seen.gradient.copy()
+    hessian[relations.spared] = hessian[:, relations.spared] = 0.0
+    gradient[relations.spared] = 0.0
+    unit = np.sqrt(np.diag(hessian))
+    unit = np.divide(1.0, unit, out=np.zeros_like(unit), where=unit > 0.0)
+    step = np.linalg.lstsq(unit[:, None] * hessian * unit, unit * gradient, rcond=1e-14)[0]
+    return np.asarray(-unit * step, dtype=np.float64)
+
+
+def _rounded(scale: float) -> float:
+    """With few digits."""
+    mantissa, exponent = math.frexp(scale)
+    return math.ldexp(round(math.ldexp(mantissa, _DIGITS)), exponent - _DIGITS)
+
+
+def _arrays(problem: ScaledHuber, sample: DataPart) -> tuple[Vector, Rows]:
+    rows = rows_of(problem.blocks[0].at(sample), problem.variables)
+    return -np.asarray(rows.linear.dense(), dtype=np.float64), rows
+
+
+def _null(problem: ScaledHuber, sample: DataPart) -> float:
+    """The sum of weights times the scale of the targets."""
+    _, rows = _arrays(problem, sample)
+    total = float(rows.weights.sum())
+    if total == 0.0:
+        return 0.0
+    mean = 0.0 if problem.ridge.all() else float(rows.weights @ rows.offset) / total  # an intercept takes it
+    few = HuberProblem(np.zeros((rows.count, 0)), rows.offset - mean, rows.weights, problem.epsilon, 0.0, False)
+    return total * few.typical
+
+
+def _pilot(problem: ScaledHuber, sample: DataPart) -> tuple[Vector, float]:
+    """The optimum of a sample."""
+    A, rows = _arrays(problem, sample)
+    marks = problem.ridge > 0.0
+    share = sample.count / problem.count
+    intercept = not marks.all()
+    few = HuberProblem(
+        np.ascontiguousarray(A[:, marks]), rows.offset, rows.weights, problem.epsilon, share * problem.alpha, intercept
+    )
+    if few.total == 0.0:
+        return np.zeros(problem.size), 1.0
+    typical = few.typical or 1.0
+    start = np.append(np.zeros(int(marks.sum()) + 1), few.best_scale(rows.offset) or typical)
+    newton, found = JointNewton(few, start), False
+    x = np.zeros(problem.size)
+    with contextlib.suppress(Overflow):  # which the first pass tells
+        found = newton.descend(1e-9 * typical, lambda: None)
+    if found:
+        x[marks], x[~marks] = newton.x[:-2], newton.x[-2] if intercept else 0.0
+        return x, _rounded(float(newton.x[-1]))
+    state = State(np.append(x, start[-1]))  # as where columns depend on each other: by small steps
+    of_sample = replace(problem, alpha=share * problem.alpha)
+    steps = _descend(of_sample, state, _ROUGHLY, x, _rounded(start[-1]), sample, Relations.none(problem.size))
+    for _ in steps:
+        pass
+    return state.x[:-1], _rounded(max(float(state.x[-1]), 1e-9 * typical))
+
+
+def _evaluated(
+    problem: ScaledHuber, x: Vector, scale: float, part: DataPart | None, relations: Vector | None
+) -> Generator[Ask, Any, _Seen]:
+    """By a pass, or of all rows that were read."""
+    knot = problem.knot(scale)
+    if not _SMALLEST_SQUARE <= knot * knot <= 1.0 / _SMALLEST_SQUARE:
+        raise ValueError(f"the scale of the residuals, about {scale:.0e}, has no square: measure y in other units.")
+    every = max(1, problem.count // (_ANCHORS * (problem.size + 1) + _MORE_ANCHORS))
+    request = Sweep(x, every=every, curved=True, scaled=True, term=huber(knot), relations=relations)
+    swept: Swept
+    if part is None:
+        [swept] = yield Ask(work=[request])
+    else:
+        swept = request.of(problem.blocks[0], problem.variables, part)
+    if not swept.weight.ball().middle > 0.0:
+        raise ValueError("weights must not be zero for every row.")
+    kept = rows_of(replace(problem.blocks[0].at(joined(swept.kept)), term=huber(knot)), problem.variables)
+    z = kept.positions(x)
+    all_lines = swept.lines + lines(kept, z, kept.weights, {})
+    curvature = kept.weights * kept.term.derivative(z, 2)
+    gram = kept.linear.gram(curvature)
+    gram = gram.toarray() if hasattr(gram, "toarray") else gram
+    bend = swept.bend + np.append(kept.linear.transpose_apply(curvature * z), curvature @ z**2)
+    ridge, weight = problem.alpha * scale * problem.ridge, swept.weight.ball()
+    hessian = np.zeros((problem.size + 1,) * 2)
+    hessian[:-1, :-1] = swept.hessian + gram + np.diag(ridge)
+    hessian[-1, :-1] = hessian[:-1, -1] = -bend[:-1]
+    hessian[-1, -1] = bend[-1]
+    conjugates = float(all_lines.conjugates.ball().middle)
+    half = 0.5 * scale * scale
+    gradient = np.append(
+        all_lines.gradient.ball().middle + ridge * x, float(weight.middle) * half + conjugates
+    )  # fmt: skip
+    losses = swept.value.ball()
+    squares = 0.5 * problem.alpha * scale * float(problem.ridge @ x**2)
+    charged = _CHARGED * knot * knot * float(weight.middle) + 2.0**-46 * (float(losses.middle) + squares)
+    middle = float(weight.middle) * half + float(losses.middle) + squares
+    radius = float(weight.radius) * half + float(losses.radius) + charged + 16.0 * UNIT * middle
+    upper = 2.0 * (middle + radius) / scale * (1.0 + 8.0 * UNIT)
+    return _Seen(x, scale, 2.0 * middle / scale, upper, gradient, hessian, all_lines, weight, kept, swept.related)
+
+
+def _see(problem: ScaledHuber, state: State, seen: _Seen, relations: Relations) -> None:
+    """The bracket at a point."""
+    if seen.upper < state.upper:
+        state.x, state.upper, state.bound = np.append(seen.x, seen.scale), seen.upper, seen.value
+    lower = _lower(problem, seen, relations)
+    if lower > state.lower:
+        state.lower, state.assumption = lower, ""
+    state.record()
+
+
+def _lower(problem: ScaledHuber, seen: _Seen, relations: Relations) -> float:
+    """What no point and no scale is below: of the lines of all rows, some of which keep room for their duals."""
+    knot, rows = problem.knot(seen.scale), seen.kept
+    z = rows.positions(seen.x)
+    most = 0.5 * (_INSIDE * knot - np.abs(z))  # by which a dual may move
+    inside = np.flatnonzero((most > 1e-3 * knot) & (rows.weights > 0.0))
+    if not inside.size:
+        return -math.inf
+    A = np.array(rows.linear.dense(), dtype=np.float64)[inside]
+    h, c, most = z[inside], rows.weights[inside], most[inside]
+    A[:, relations.spared] = 0.0
+    B = np.column_stack([A, -h])
+    lengths = np.abs(B).max(axis=0)
+    unit = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0.0)
+    B, wanted = B * unit, seen.gradient * unit
+    shares = -B @ np.linalg.lstsq(B.T @ ((c * most)[:, None] * B), wanted, rcond=1e-13)[0]  # of what they may
+    taken_up = max(_ROOM * seen.scale / knot, _MORE_ROOM * float(np.abs(shares).max()))
+    if not taken_up <= 1.0:
+        return -math.inf
+    room = taken_up * most
+    t, half = Variable(name="t"), 0.5 * seen.scale * seen.scale
+    gradient, offsets, conjugates = (s.ball() for s in (seen.lines.gradient, seen.lines.offsets, seen.lines.conjugates))
+    gradient.middle[relations.spared] = gradient.radius[relations.spared] = 0.0
+    taken = float(c @ (0.5 * room * room + 8.0 * UNIT * room * np.abs(h))) * (1.0 + 2.0**-30)
+    taken += _CHARGED * knot * knot * float(seen.weight.middle)
+    of_t = float(seen.weight.middle) * half + float(conjugates.middle) - taken
+    about = float(seen.weight.radius) * half + float(conjugates.radius)
+    about += 8.0 * UNIT * (float(seen.weight.middle) * half + abs(float(conjugates.middle)) + taken)
+    places = problem.objective.slices
+    line: dict[Variable, Map] = {v: Matrix(gradient.middle[None, place]) for v, place in places.items()}
+    absolute: dict[Variable, Map] = {v: Matrix(A[:, place]) for v, place in places.items()}
+    line[t], absolute[t] = Matrix(np.array([[of_t]])), Matrix(-h[:, None])
+    small = Objective([
+        AffineBlock(Affine(line, float(offsets.middle), ())),
+        TermBlock(abs_(), Affine(absolute, rows.offset[inside], (inside.size,)), room * c),
+        *_penalty(problem, seen.scale),
+    ])  # fmt: skip
+    point, radius = np.zeros(small.size), np.zeros(small.size)
+    x = relations.moved(seen.x)
+    for v, place in places.items():
+        point[small.slices[v]], radius[small.slices[v]] = x[place], gradient.radius[place]
+    point[small.slices[t]], radius[small.slices[t]] = 1.0, about * SLACK
+    proof = Verifier(small, point, radius, float(offsets.radius))
+    lower = proof.bracket([shares / taken_up], _CLOSE * 0.5 * seen.scale * seen.value).lower
+    return float(down(2.0 * lower / seen.scale * (1.0 - 8.0 * UNIT * np.sign(lower)))) if lower > -math.inf else lower
+
+
+def _penalty(problem: ScaledHuber, scale: float) -> tuple[Block, ...]:
+    """The ridge times half the scale, rounded downwards."""
+    if problem.alpha == 0.0:
+        return ()
+    strength = 0.5 * problem.alpha * scale * (1.0 - 4.0 * UNIT)
+    return Objective((strength * vo.sum_squares(problem.coefficients)).blocks).blocks
