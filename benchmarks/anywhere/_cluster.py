@@ -20,7 +20,7 @@ from benchmarks.anywhere._data import Array, checked, objective, write
 
 
 def _read(path: str, offset: int, rows: int, width: int) -> Array:
-    """Rows of a file, read and not mapped: a third of the processor time."""
+    """Rows of a file, read and not mapped, as the rows of a cluster are."""
     return np.fromfile(path, count=rows * width, offset=offset).reshape(rows, width)
 
 
