@@ -37,7 +37,7 @@ def test_it_agrees_with_rational_arithmetic(seed):
     except (ValueError, TimeUp):  # not convex for certain, or of too many digits
         return
     if by_fractions is not None and np.isfinite(by_fractions.lower):
-        by_decimals = minimum_in_many_digits(exact, start)
+        by_decimals = minimum_in_many_digits(exact)
         assert by_decimals is not None
         assert by_decimals.lower <= by_fractions.upper
         assert by_fractions.lower <= by_decimals.upper
@@ -47,7 +47,7 @@ def test_the_point_of_least_distances():
     """Three corners of a triangle with sides of one see their middle under 120 degrees: sqrt(3) in all."""
     corners = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, np.sqrt(0.75)]])
     w = vo.Variable(2)
-    found = minimum_in_many_digits(ExactProblem(sum(vo.norm2(w - c) for c in corners)), np.zeros(2))
+    found = minimum_in_many_digits(ExactProblem(sum(vo.norm2(w - c) for c in corners)))
     assert found.lower <= np.sqrt(3.0) * (1.0 + 1e-15)
     assert found.upper == pytest.approx(found.lower, rel=1e-15)
     assert found.x == pytest.approx(corners.mean(axis=0), abs=1e-12)
@@ -67,7 +67,7 @@ def test_optima_that_are_not_the_only_ones():
     """Any b far enough to the left will do: no multiplier of its rows is inside its interval."""
     w, b = vo.Variable(2), vo.Variable()
     f = vo.norm2(w - np.array([1.0, 2.0])) + vo.sum(vo.pos(w + b)) + 0.5 * vo.norm1(w)
-    found = minimum_in_many_digits(ExactProblem(f), np.zeros(3))
+    found = minimum_in_many_digits(ExactProblem(f))
     assert found.upper - found.lower < 1e-14
     r = vo.minimize(f)
     assert (r.status, r.fun) == (Status.OPTIMAL, pytest.approx(found.upper))
@@ -89,5 +89,5 @@ def test_time_ends_it():
     problem = ExactProblem(vo.norm1(A @ w - 1.0) + vo.norm2(w))
     began = time.perf_counter()
     with pytest.raises(TimeUp), deadline(0.02):
-        minimum_in_many_digits(problem, np.zeros(12))
+        minimum_in_many_digits(problem)
     assert time.perf_counter() - began < 1.0

@@ -41,6 +41,6 @@ def exact_minimum(objective: Objective, x: NDArray[np.float64]) -> RationalMinim
             with suppress(TimeUp), deadline(_SECONDS):
                 if (found := rational_minimum(problem, x)) is not None:
                     return found
-        return minimum_in_many_digits(problem, x)
+        return minimum_in_many_digits(problem)
     except (Inexact, TimeUp, OverflowError):
         return None

@@ -20,7 +20,7 @@ from varopt.terms import PiecewisePolynomial
 
 __all__ = [
     "ZERO", "ExactProblem", "Inexact", "Norm", "Numbers", "RationalMinimum", "Row", "above", "dot", "independent",
-    "is_small", "meet", "reduced", "rounded_to_rest",
+    "is_small", "meet", "reduced",
 ]  # fmt: skip
 
 Vector = NDArray[np.float64]
@@ -29,6 +29,7 @@ Equation = tuple[int, Numbers, Fraction]  # a variable, what it is multiplied by
 
 _VARIABLES, _ROWS = 12, 300  # up to which a problem is one of few
 _DIGITS = 420  # bits of a square root
+_AT_REST = Fraction(1, 10**12)  # share of what is added up in a position within which it is on a knot
 ZERO = Fraction(0)
 
 
@@ -156,12 +157,46 @@ class ExactProblem:
         norms = sum((norm.value(norm.position(x)) for norm in self.norms), ZERO)
         return self.constant + dot(self.line, x) + quadratic / 2 + terms + norms
 
-    def bracket(self, lower: Fraction, points: Iterable[Vector]) -> RationalMinimum:
-        """What is known from a lower bound and some points: the best of them, and bounds rounded outwards."""
-        upper, point = min(
-            ((self.value([Fraction(v) for v in p.tolist()]), p) for p in points), key=lambda pair: pair[0]
-        )
+    def bracket(self, lower: Fraction, x: Numbers) -> RationalMinimum:
+        """What is known from a lower bound and a point: the best of those next to it, and bounds rounded outwards."""
+        points = ((self.value([Fraction(v) for v in p.tolist()]), p) for p in self._rounded(x))
+        upper, point = min(points, key=lambda pair: pair[0])
         return RationalMinimum(point, -above(-lower), above(upper))
+
+    def _rounded(self, x: Numbers) -> Iterable[Vector]:
+        """Points in double precision next to one: as it is, and with what is steep where it was, the steepest first.
+
+        A steep term rests on its kink, or near the middle of its curve, where an equation holds. Each is met by a
+        variable of its own once the others are rounded: that with the largest coefficient, which moves least, or that
+        whose neighbouring numbers change the equation least.
+        """
+        plain = np.array([float(v) for v in x])
+        yield plain
+        given = [Fraction(v) for v in plain.tolist()]
+        grid = [Fraction(v) for v in np.spacing(np.abs(plain)).tolist()]
+        steep = sorted(self._held(x, grid), key=lambda place: -place[0])
+        for spacing in (None, grid):
+            _, solved = independent(((row, dot(row, x)) for cost, row in steep if cost > 0), len(x), spacing)
+            met = list(given)
+            for pivot, known, value in reversed(solved):  # each is rounded before the next, which makes up for it
+                met[pivot] = ZERO
+                met[pivot] = Fraction(float(value - dot(known, met)))
+            yield np.array([float(v) for v in met])
+
+    def _held(self, x: Numbers, grid: Numbers) -> Iterable[tuple[Fraction, Numbers]]:
+        """What it may cost that positions are rounded, and the positions."""
+        yield from ((line[i] * grid[i] ** 2, line) for i, line in enumerate(self.matrix))
+        for row in self.rows:
+            z, step = row.position(x), _moved(row.entries, grid)
+            size = sum((abs(a * v) for a, v in zip(row.entries, x, strict=True)), abs(row.offset)) * _AT_REST
+            jumps = [row.kink(j) for j, knot in enumerate(row.knots) if abs(z - knot) <= size]
+            rests = sum((high - low for low, high in jumps), ZERO)
+            yield rests * step + row.pieces[bisect_right(row.knots, z)][2] * step * step, row.entries
+        for norm in self.norms:
+            length = norm.value(norm.position(x)) / norm.weight
+            for line in norm.matrix:
+                step = _moved(line, grid)
+                yield norm.weight * (min(step, step * step / length) if length else step), line
 
     def _add(self, linear: Map, offset: Vector, matrix: Map, weight: float) -> None:
         """``c z'Qz`` of ``z = L x + d``."""
@@ -242,25 +277,8 @@ def meet(x: Numbers, equations: list[Equation]) -> Numbers:
     return x
 
 
-def rounded_to_rest(x: Numbers, equations: list[tuple[Numbers, Fraction]]) -> Iterable[Vector]:
-    """Points in double precision next to one: as it is, and with equations, the first ones first, as close as can be.
-
-    Steep terms rest where their equations hold. Each is met by a variable of its own once the others are rounded: that
-    with the largest coefficient, which moves least, or that whose neighbouring numbers change the equation least.
-    """
-    plain = np.array([float(v) for v in x])
-    yield plain
-    if not equations:
-        return
-    given = [Fraction(v) for v in plain.tolist()]
-    grid = [Fraction(v) for v in np.spacing(np.abs(plain)).tolist()]
-    for spacing in (None, grid):
-        _, solved = independent(equations, len(x), spacing)
-        met = list(given)
-        for pivot, known, value in reversed(solved):  # each rounded before the next: it can make up for that
-            met[pivot] = ZERO
-            met[pivot] = Fraction(float(value - dot(known, met)))
-        yield np.array([float(v) for v in met])
+def _moved(row: Numbers, grid: Numbers) -> Fraction:
+    return sum((abs(a) * s for a, s in zip(row, grid, strict=True)), ZERO)
 
 
 def reduced(system: list[Numbers]) -> list[int]:

@@ -18,7 +18,6 @@ rounding. Steps are those of S. Mehrotra, *On the implementation of a primal-dua
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from decimal import ROUND_HALF_EVEN, Context, Decimal, DecimalException, localcontext
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -36,7 +35,6 @@ from varopt.solvers.finish._exact_problem import (
     dot,
     independent,
     reduced,
-    rounded_to_rest,
 )
 
 __all__ = ["minimum_in_many_digits"]
@@ -50,24 +48,22 @@ _STEPS = 200
 _AHEAD = Decimal(1000)  # times that products may have fallen by more than what is not in balance
 _STALLED = 6  # steps without progress after which it ends
 _SHORT = Decimal("0.1")  # steps below which the next one leads back to the central path
-_CLOSE = Decimal("1e-24")  # share of the objective below which the products count as zero
-_NEAR = Decimal("1e-12")  # share from which steps without progress end it
-_SMALL = Decimal("1e-32")  # the same of what it was at the beginning, where the optimum is zero
+_CLOSE, _NEAR = Decimal("1e-24"), Decimal("1e-12")  # products that count as zero, or nearly, as shares of the objective
+_CLOSE_TO_ZERO, _NEAR_ZERO = Decimal("1e-28"), Decimal("1e-20")  # the same of parts at zero, where the optimum is zero
 _BOUNDARY_SHARE = Decimal("0.99")  # of the way to the boundary that a step may take
 _ON_THE_END = Fraction(1, 10**12)  # share of an interval within which u is taken for its end
-_AT_REST = Decimal("1e-12")  # share of what is added up in a position within which it counts as zero
 _INFINITE = Decimal("Infinity")
 _ONE, _NULL = Decimal(1), Decimal(0)
 
 
-def minimum_in_many_digits(problem: ExactProblem, x: Vector) -> RationalMinimum | None:
-    """The minimum of a problem, looked for from x; None where it is not proved."""
+def minimum_in_many_digits(problem: ExactProblem) -> RationalMinimum | None:
+    """The minimum of a problem; None where it is not proved."""
     try:
         with localcontext(_NUMBERS):
-            path = _Path(problem, x, *_phis(problem))
+            path = _Path(problem, *_phis(problem))
             if (lower := path.follow()) is None:
                 lower = path.face().follow()
-            return None if lower is None else problem.bracket(lower, path.rounded())
+            return None if lower is None else problem.bracket(lower, path.point())
     except (_Lost, DecimalException):
         return None
 
@@ -189,8 +185,8 @@ class _Cone:
 
 
 def _inner(a: Decimals, b: Decimals) -> Decimal:
-    product: Any = a @ b if a.size else _NULL
-    return Decimal(product)
+    product: Any = a @ b
+    return Decimal(product) if a.size else _NULL
 
 
 def _first_root(a: Decimal, half: Decimal, c: Decimal) -> Decimal:
@@ -210,7 +206,7 @@ class _Path:
     dq: Decimals
     dp: Decimals
 
-    def __init__(self, problem: ExactProblem, x: Vector, phis: list[_Phi], line: Numbers, constant: Fraction) -> None:
+    def __init__(self, problem: ExactProblem, phis: list[_Phi], line: Numbers, constant: Fraction) -> None:
         self.problem, self.phis, self.exact_line, self.exact_constant = problem, phis, line, constant
         seen = [*problem.matrix, *(phi.a for phi in self.phis), *(row for norm in problem.norms for row in norm.matrix)]
         _, equations = independent(((row, ZERO) for row in seen), problem.size)
@@ -225,18 +221,20 @@ class _Path:
         self.bounded = np.array([p.h is not None for p in self.phis], dtype=bool)
         self.cones = [_Cone(norm, self.live) for norm in problem.norms]
         if self.live:
-            self._begin(np.array([Decimal(float(v)) for v in x], dtype=object)[self.live])
+            self._begin()
 
-    def _begin(self, x: Decimals) -> None:
-        """On the central path but for the balance, which is far from holding."""
-        self.x, y = x, self.A @ x + self.b
-        sizes = [abs(v) for v in self.g * x] + [c.weight * _inner(c.offset, c.offset).sqrt() for c in self.cones]
+    def _begin(self) -> None:
+        """At zero, on the central path but for the balance, which is far from holding."""
+        y = self.b
+        self.x = np.array([_NULL] * len(self.live), dtype=object)  # near an optimum all sizes would be too small
+        sizes = [c.weight * _inner(c.offset, c.offset).sqrt() for c in self.cones]
         sizes += [h * abs(v) if h < _INFINITE else v * v / r for h, v, r in zip(self.h, y, self.r, strict=True)]
-        sizes += [c.weight * max(abs(v) for v in c.matrix @ x + c.offset) for c in self.cones]
+        self.scale = max([*sizes, Decimal("1e-300")])
         if any(self.K.ravel()):  # how far the quadratic alone would go
             shift = Decimal("1e-12") * max(self.K.diagonal())
-            sizes.append(abs(self.g @ _solved(_factor(self.K + np.diag([shift] * len(x))), self.g)))
-        self.mu = max([*sizes, Decimal("1e-300")])
+            factor = _factor(self.K + np.diag([shift] * len(self.live)))
+            sizes.append(abs(_inner(self.g, _solved(factor, self.g))))
+        self.mu = max([*sizes, self.scale])
         self.u, self.q, self.p = y.copy(), y.copy(), y.copy()
         for k, (v, h, r) in enumerate(zip(y, self.h, self.r, strict=True)):
             if h < _INFINITE:
@@ -247,16 +245,13 @@ class _Path:
                 self.u[k] = (v + (v * v + 4 * r * self.mu).sqrt()) / (2 * r)
                 self.q[k], self.p[k] = self.mu / self.u[k], _NULL
         for cone in self.cones:
-            cone.begin(x, self.mu)
+            cone.begin(self.x, self.mu)
         self.products = self._products()
 
     def _products(self) -> Decimal:
         room = (self.h - self.u)[self.bounded]
-        parts: list[Decimal] = [
-            self.q @ self.u if self.u.size else _NULL,
-            self.p[self.bounded] @ room if room.size else _NULL,
-        ]
-        return sum((2 * c.length * c.s for c in self.cones), sum(parts, _NULL))
+        parts = [_inner(self.q, self.u), _inner(self.p[self.bounded], room), *(2 * c.length * c.s for c in self.cones)]
+        return sum(parts, _NULL)
 
     @property
     def value(self) -> Decimal:
@@ -268,13 +263,14 @@ class _Path:
         """Step after step, until the products are next to nothing; what multipliers prove then, if anything."""
         if not self.live:  # a constant
             return None if self.cones or any(self.exact_line) else self.exact_constant
-        self.began = began = self.products
+        self.began = self.products
         count = 2 * len(self.phis) + 2 * len(self.cones) or 1
         stalled, self.unbalanced = 0, _ONE
         for _ in range(_STEPS):
             tick()
             before = self.products
-            close, near = (max(share * self.value, _SMALL * began) for share in (_CLOSE, _NEAR))
+            close = max(_CLOSE * self.value, _CLOSE_TO_ZERO * self.scale)
+            near = max(_NEAR * self.value, _NEAR_ZERO * self.scale)
             if self.unbalanced <= _CLOSE and (before <= close or (before <= near and stalled > _STALLED)):
                 break
             try:
@@ -300,9 +296,10 @@ class _Path:
                 constant += phi.h * (phi.b - phi.r * phi.h / 2)
             else:
                 kept.append(phi)
-        return _Path(self.problem, np.array([float(v) for v in self._point()]), kept, line, constant)
+        return _Path(self.problem, kept, line, constant)
 
-    def _point(self) -> Numbers:
+    def point(self) -> Numbers:
+        """Where the iterate is, with zeros for what the others stand for."""
         x = [ZERO] * self.problem.size
         for i, v in zip(self.live, self.x, strict=True):
             x[i] = Fraction(v)
@@ -365,7 +362,7 @@ class _Path:
 
     def _balanced(self) -> Fraction | None:
         """The value of (1) with as many multipliers changed as balance needs; None where some then leave their sets."""
-        problem, x, u = self.problem, self._point(), [Fraction(a) for a in self.u]
+        problem, x, u = self.problem, self.point(), [Fraction(a) for a in self.u]
         v = [[Fraction(a) for a in cone.v] for cone in self.cones]
         residual = [g + dot(row, x) for g, row in zip(self.exact_line, problem.matrix, strict=True)]
         # What may change: a place, its column, and how much room it has.
@@ -403,25 +400,6 @@ class _Path:
         bound = self.exact_constant - dot(x, [dot(row, x) for row in problem.matrix]) / 2
         bound += sum((value * (phi.b - phi.r * value / 2) for phi, value in zip(self.phis, u, strict=True)), ZERO)
         return bound + sum((dot(mine, norm.offset) for norm, mine in zip(problem.norms, v, strict=True)), ZERO)
-
-    def rounded(self) -> Iterable[Vector]:
-        """Floating-point numbers next to the optimum, some with what is steep as close to rest as can be."""
-        x = self._point()
-        resting = []
-        for phi, y in zip(self.phis, self.A @ self.x + self.b, strict=True):
-            size = sum((abs(_decimal(a) * _decimal(v)) for a, v in zip(phi.a, x, strict=True)), abs(_decimal(phi.b)))
-            if phi.h is not None and not phi.r and abs(y) <= _AT_REST * size:
-                resting.append((phi.h * max(map(abs, phi.a)), phi.a, -phi.b))
-        for norm, cone in zip(self.problem.norms, self.cones, strict=True):
-            sizes = [sum((abs(a * v) for a, v in zip(row, x, strict=True)), abs(e))
-                     for row, e in zip(norm.matrix, norm.offset, strict=True)]  # fmt: skip
-            if max(abs(v) for v in cone.z) <= _AT_REST * _decimal(max(sizes)):
-                resting += [
-                    (norm.weight * max(map(abs, row)), row, -e)
-                    for row, e in zip(norm.matrix, norm.offset, strict=True) if any(row)
-                ]  # fmt: skip
-        resting.sort(key=lambda place: -place[0])
-        return rounded_to_rest(x, [(row, right) for _, row, right in resting])
 
 
 def _factor(matrix: Decimals) -> Decimals:

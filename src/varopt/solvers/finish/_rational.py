@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterable
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -33,7 +32,6 @@ from varopt.solvers.finish._exact_problem import (
     independent,
     meet,
     reduced,
-    rounded_to_rest,
 )
 
 __all__ = ["rational_minimum"]
@@ -52,7 +50,7 @@ def rational_minimum(problem: ExactProblem, x: Vector) -> RationalMinimum | None
         return None
     if not found.has_end:
         return RationalMinimum(x, -math.inf, math.inf)
-    return problem.bracket(found.value, search.rounded())
+    return problem.bracket(found.value, search.x)
 
 
 class _Found(NamedTuple):
@@ -94,11 +92,6 @@ class _ActiveSet:
     def _equation(self, k: int, j: int) -> tuple[Numbers, Fraction]:
         """That a row is on a knot."""
         return self.rows[k].entries, self.rows[k].knots[j] - self.rows[k].offset
-
-    def rounded(self) -> Iterable[Vector]:
-        """Floating-point numbers next to the optimum: as they are, and with steep rows as close to rest as can be."""
-        steep = sorted(self.working.items(), key=lambda place: -self.rows[place[0]].steepness(place[1]))
-        return rounded_to_rest(self.x, [self._equation(k, j) for k, j in steep])
 
     # -- The search ---------------------------------------------------------------------------------------------------
 

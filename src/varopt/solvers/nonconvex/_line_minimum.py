@@ -110,7 +110,8 @@ def _in_t(part: RowsOnLine, polynomial: Polynomial, centre: Any) -> list[Vector]
 def _between(low: Vector, high: Vector, pieces: Vector, rng: np.random.Generator | None, jumps: bool) -> Step:
     """The lowest point of polynomials (a column each) on intervals."""
     span = max(1.0, *(float(np.abs(end[np.isfinite(end)]).max(initial=0.0)) for end in (low, high)))
-    wide = high - low > _SHORTEST_INTERVAL * span
+    with np.errstate(invalid="ignore"):  # knots that are passed at infinity have no interval between them
+        wide = high - low > _SHORTEST_INTERVAL * span
     low, high, pieces = low[wide], high[wide], pieces[:, wide]
     while pieces.shape[0] > 1 and not pieces[-1].any():
         pieces = pieces[:-1]
