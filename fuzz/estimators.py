@@ -113,7 +113,7 @@ def _judge(m: Any, X: Any, y: Any, weight: Any, told: bool, found: Callable[[str
 
 
 def _null(m: Any, y: Any, weight: Any, objective: float) -> float:
-    """The objective without a model, of which a share counts as the least unit, of estimators without one in `EXACT`."""
+    """The objective without a model, a share of which is the least unit, for estimators that are not in `EXACT`."""
     name = type(m).__name__.removesuffix("CV")
     if not name.startswith(("TrendFilter", "MultiTask", "HuberRegressor")):
         return objective

@@ -45,6 +45,7 @@ class Step:
     change: float
 
 
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")  # knots at infinity have no interval between them
 def best_step(
     gradient: float, curvature: float, parts: Sequence[RowsOnLine], rng: np.random.Generator | None = None
 ) -> Step:
@@ -110,8 +111,7 @@ def _in_t(part: RowsOnLine, polynomial: Polynomial, centre: Any) -> list[Vector]
 def _between(low: Vector, high: Vector, pieces: Vector, rng: np.random.Generator | None, jumps: bool) -> Step:
     """The lowest point of polynomials (a column each) on intervals."""
     span = max(1.0, *(float(np.abs(end[np.isfinite(end)]).max(initial=0.0)) for end in (low, high)))
-    with np.errstate(invalid="ignore"):  # knots that are passed at infinity have no interval between them
-        wide = high - low > _SHORTEST_INTERVAL * span
+    wide = high - low > _SHORTEST_INTERVAL * span
     low, high, pieces = low[wide], high[wide], pieces[:, wide]
     while pieces.shape[0] > 1 and not pieces[-1].any():
         pieces = pieces[:-1]
@@ -138,8 +138,7 @@ def _between(low: Vector, high: Vector, pieces: Vector, rng: np.random.Generator
 
 
 def _vertex(pieces: Vector) -> Vector:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(-pieces[1] / (2.0 * pieces[2]))
+    return np.asarray(-pieces[1] / (2.0 * pieces[2]))
 
 
 def _choose(steps: Vector, values: Vector, widths: Vector, rng: np.random.Generator | None) -> Step:
