@@ -35,7 +35,7 @@ _MORE_ENTRIES = 400_000  # of all rows, up to which a direction is looked for wh
 _STEEP = 1e5  # ratio of gradients beyond which steep terms may hide what others do far away
 _SHARE = 2.0**-12  # of the sizes of parts that counts as their unit, here as at zero
 _SHARE_INSIDE = 2.0**-20  # of the sizes of what cancels in a part: room for its rounding, and for little more
-_EXACT = 0.5  # seconds at most for the exact optimum of few variables, where nothing else has closed the gap
+_EXACT = 2.0  # seconds at most for the exact optimum of few variables, where nothing else has closed the gap
 _ROUNDED = 1e-10  # relative error of a value beyond which its bound is told in place of it
 _DOUBTFUL = 1e-3  # relative gap without an assumption beyond which one that closes it is not believed
 

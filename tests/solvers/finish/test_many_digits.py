@@ -1,6 +1,7 @@
 """The optimum of few variables beside norms: to many digits, with a bound in rational numbers."""
 
 import time
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -10,7 +11,9 @@ from fuzz.oracle import complaints
 from fuzz.problems import random_problem
 from varopt import Status
 from varopt._clock import TimeUp, deadline
+from varopt.solvers.finish import exact_minimum
 from varopt.solvers.finish._exact_problem import ExactProblem
+from varopt.solvers.finish._far_rows import exact_total
 from varopt.solvers.finish._many_digits import minimum_in_many_digits
 from varopt.solvers.finish._rational import rational_minimum
 
@@ -91,3 +94,36 @@ def test_time_ends_it():
     with pytest.raises(TimeUp), deadline(0.02):
         minimum_in_many_digits(problem)
     assert time.perf_counter() - began < 1.0
+
+
+@pytest.mark.parametrize(("rows", "level"), [(120, 0.5), (1200, 0.95)])
+def test_a_polynomial_of_degree_fourteen(rows, level, rng):
+    """Its powers on [0, 1] are dependent to ten digits; rows far from the curve are lines, whatever their number."""
+    t = rng.uniform(0.0, 1.0, rows)
+    y = np.sin(6.0 * t) + 0.2 * rng.standard_normal(rows)
+    w, b = vo.Variable(14), vo.Variable()
+    r = vo.minimize(vo.sum(vo.pinball(y - np.vander(t, 15)[:, :-1] @ w - b, level)))
+    assert r.status is Status.OPTIMAL
+    # The span is that of Legendre's polynomials, which are far from dependent.
+    legendre = np.polynomial.legendre.legvander(2.0 * t - 1.0, 14)
+    v = vo.Variable(15)
+    assert r.fun == pytest.approx(vo.minimize(vo.sum(vo.pinball(y - legendre @ v, level))).fun, rel=3e-9)
+
+
+def test_numbers_are_added_up_without_rounding(rng):
+    values = rng.standard_normal(1000) * 10.0 ** rng.integers(-300, 290, 1000)
+    values[:3] = [0.0, -5e-324, 1e-310]
+    assert exact_total(values) == sum(map(Fraction, values.tolist()))
+
+
+def test_far_rows_that_leave_their_piece_are_seen(rng):
+    """Where the point that is given is far from the optimum, rows taken as lines are on other pieces there."""
+    A, w = rng.standard_normal((2000, 3)), vo.Variable(3)
+    y = A @ [1.0, -2.0, 3.0] + rng.standard_normal(2000)
+    f = vo.norm1(A @ w - y)
+    best = vo.minimize(f)
+    near = exact_minimum(f, best.x)
+    assert near.lower <= best.upper
+    assert near.upper - near.lower <= 1e-12 * near.upper
+    far = exact_minimum(f, np.array([50.0, 0.0, 0.0]))
+    assert far is None or (far.lower <= best.upper and far.upper >= best.lower)

@@ -36,7 +36,7 @@ def exact_minimum(objective: Objective, x: NDArray[np.float64]) -> RationalMinim
     ([1.0, 2.0], True)
     """
     try:
-        problem = ExactProblem(objective)
+        problem = ExactProblem(objective, x)
         if not problem.norms:
             with suppress(TimeUp), deadline(_SECONDS):
                 if (found := rational_minimum(problem, x)) is not None:

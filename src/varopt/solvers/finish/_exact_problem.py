@@ -11,12 +11,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from varopt._clock import tick
 from varopt._verified import is_semidefinite, up
-from varopt.composite import Composite, Groups, composite
+from varopt.composite import Composite, Groups, Rows, composite
 from varopt.model import Objective
 from varopt.model.blocks import AffineBlock
 from varopt.model.maps import Composition, HStack, Map, Matrix, Scaled, Selection, Sparse, Sum
-from varopt.terms import PiecewisePolynomial
+from varopt.solvers.finish._far_rows import FarRows, exact_total, near_and_far
 
 __all__ = [
     "ZERO", "ExactProblem", "Inexact", "Norm", "Numbers", "RationalMinimum", "Row", "above", "dot", "independent",
@@ -27,7 +28,12 @@ Vector = NDArray[np.float64]
 Numbers = list[Fraction]
 Equation = tuple[int, Numbers, Fraction]  # a variable, what it is multiplied by beside others, and the right-hand side
 
-_VARIABLES, _ROWS = 12, 300  # up to which a problem is one of few
+_VARIABLES, _ROWS, _ENTRIES = (
+    16,
+    300,
+    1 << 19,
+)  # of variables, of rows near a knot, and of all rows, up to which it is done
+_STAY, _STAY_AT_LEAST = 6, 60  # rows for each variable, and in all, that are not taken as lines
 _DIGITS = 420  # bits of a square root
 _AT_REST = Fraction(1, 10**12)  # share of what is added up in a position within which it is on a knot
 ZERO = Fraction(0)
@@ -38,9 +44,9 @@ class Inexact(ValueError):
 
 
 def is_small(problem: Composite) -> bool:
-    """Whether a problem is convex and has few variables and rows."""
-    rows = problem.row_count + sum(r.count for r in problem.squares) + sum(g.offset.size for g in problem.groups)
-    few = problem.size <= _VARIABLES and rows <= _ROWS
+    """Whether a problem is convex and has few variables, and few rows or many with kinks."""
+    smooth = sum(r.count for r in problem.squares) + sum(g.offset.size for g in problem.groups)
+    few = problem.size <= _VARIABLES and smooth <= _ROWS and problem.row_count * problem.size <= _ENTRIES
     return few and not problem.not_convex and all(r.term.degree <= 2 for r in problem.rows)
 
 
@@ -130,9 +136,12 @@ def root_above(value: Fraction) -> Fraction:
 
 
 class ExactProblem:
-    """``1/2 x'Kx + g'x + c``, rows of terms and norms; raises `Inexact` where some of it is rounded, or not convex."""
+    """``1/2 x'Kx + g'x + c``, rows of terms and norms; raises `Inexact` where some of it is rounded, or not convex.
 
-    def __init__(self, objective: Objective) -> None:
+    With a point `near` the optimum, and many rows, those far from their knots there are lines.
+    """
+
+    def __init__(self, objective: Objective, near: Vector | None = None) -> None:
         form = composite(objective, multiplied=False)
         if form.not_convex or any(r.term.degree > 2 for r in form.rows):
             raise Inexact
@@ -141,7 +150,13 @@ class ExactProblem:
         self.matrix = [[ZERO] * self.size for _ in range(self.size)]
         for q in form.forms:
             self._add(q.linear, q.offset, q.matrix, q.weight)
-        rows = [row for r in form.rows for row in self._rows(r.linear, r.offset, r.term, r.weights)]
+        self.far: list[FarRows] = []
+        rows = []
+        few = form.rows if near is None else self._without_far(form.rows, near)
+        for r in few:
+            rows += self._rows(r)
+        if len(rows) > _ROWS:
+            raise Inexact
         for row in rows:
             if not row.knots:
                 self._multiply_out(row)
@@ -159,8 +174,10 @@ class ExactProblem:
 
     def bracket(self, lower: Fraction, x: Numbers) -> RationalMinimum:
         """What is known from a lower bound and a point: the best of those next to it, and bounds rounded outwards."""
-        points = ((self.value([Fraction(v) for v in p.tolist()]), p) for p in self._rounded(x))
+        points = [(self.value([Fraction(v) for v in p.tolist()]), p) for p in self._rounded(x)]
         upper, point = min(points, key=lambda pair: pair[0])
+        if not all(part.stay(point) for part in self.far):
+            raise Inexact
         return RationalMinimum(point, -above(-lower), above(upper))
 
     def _rounded(self, x: Numbers) -> Iterable[Vector]:
@@ -228,16 +245,32 @@ class ExactProblem:
                 for j, b in enumerate(row.entries):
                     self.matrix[i][j] += 2 * second * a * b
 
-    @staticmethod
-    def _rows(linear: Map, offset: Vector, term: PiecewisePolynomial, weights: Vector) -> list[Row]:
+    def _without_far(self, blocks: Sequence[Rows], x: Vector) -> list[Rows]:
+        """The rows that stay; the others are added to the line."""
+        most = _STAY * self.size + _STAY_AT_LEAST
         result = []
-        for k, entries in enumerate(exact_rows(linear)):
-            c = Fraction(float(weights[k]))
+        for r, (near, parts) in zip(blocks, near_and_far(blocks, x, most), strict=True):
+            result.append(r if near.size == r.count else _part(r, near))
+            for part in parts:
+                (row,) = self._rows(_part(r, np.array([part.first])))
+                constant, slope, _ = row.pieces[part.piece]
+                self.constant += constant * part.offset.size + slope * exact_total(part.offset)
+                sums = (exact_total(column) for column in part.matrix.T)
+                self.line = [g + slope * total for g, total in zip(self.line, sums, strict=True)]
+            self.far += parts
+        return result
+
+    @staticmethod
+    def _rows(r: Rows) -> list[Row]:
+        result, term = [], r.term
+        for k, entries in enumerate(exact_rows(r.linear)):
+            tick()
+            c = Fraction(float(r.weights[k]))
             if not c:
                 continue
             knots = [_of_row(knot, k) for knot in term.knots]
             pieces = [_powers(p, m, k, c) for p, m in zip(term.pieces, term.centres, strict=True)]
-            row = Row(entries, Fraction(float(offset[k])), knots, pieces)
+            row = Row(entries, Fraction(float(r.offset[k])), knots, pieces)
             if any(p[2] < 0 for p in pieces) or any(low > high for low, high in map(row.kink, range(len(knots)))):
                 raise Inexact
             result.append(row.joined())
@@ -265,6 +298,8 @@ def independent(
             pivot = size_of.index(max(size_of))
             equations.append((pivot, [a / left[pivot] for a in left], right / left[pivot]))
             chosen.append(k)
+            if len(chosen) == size:
+                break
     return chosen, equations
 
 
@@ -359,6 +394,11 @@ def _linear_part(objective: Objective) -> tuple[Numbers, Fraction]:
         elif not block.variables:
             raise Inexact
     return line, constant
+
+
+def _part(r: Rows, index: NDArray[np.intp]) -> Rows:
+    """Some rows, with maps as they are: none is multiplied out."""
+    return Rows(r.linear.rows(index), r.offset[index], r.term.take(index), r.weights[index])
 
 
 def _of_row(number: float | Vector, k: int) -> Fraction:
