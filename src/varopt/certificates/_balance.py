@@ -218,6 +218,7 @@ class Balance:
         chosen = np.union1d(few, dear)
         middle, radius = residual.middle.copy(), residual.radius.copy()
         for start in range(0, chosen.size, FEW_COLUMNS):
+            tick()
             part = chosen[start : start + FEW_COLUMNS]
             sharp = Ball(self.fixed.middle[part], self.fixed.radius[part])
             for r, v in pairs:
