@@ -143,7 +143,7 @@ def _outside(resting: Vector, high: Vector) -> Vector:
 
 
 def _exchange(a: Vector, high: Vector, basis: NDArray[np.intp], z: Vector, resting: Vector, most: int) -> int:
-    """Exchange rows of the basis, in place, until its multipliers are within bounds; how often. Zero: unbounded."""
+    """Exchange rows of the basis, in place, until its multipliers are within bounds; how often. Zero: unbounded, or lost."""
     inverse, gradient = np.linalg.inv(a[basis]), -(resting @ a[basis])
     for done in range(most):
         outside = _outside(resting, high[basis])
@@ -167,8 +167,11 @@ def _exchange(a: Vector, high: Vector, basis: NDArray[np.intp], z: Vector, resti
         z += step * move
         z[out], z[entering] = side * step, 0.0
         row = a[entering] @ inverse
+        pivot = float(row[leaving])
+        if pivot == 0.0:  # rounding: what was passed has another sign
+            return 0
         row[leaving] -= 1.0
-        inverse -= np.outer(inverse[:, leaving], row / (row[leaving] + 1.0))
+        inverse -= np.outer(inverse[:, leaving], row / pivot)
         basis[leaving] = entering
         resting = -(gradient @ inverse)  # (2)
     return most
