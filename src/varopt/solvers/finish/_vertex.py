@@ -143,7 +143,7 @@ def _outside(resting: Vector, high: Vector) -> Vector:
 
 
 def _exchange(a: Vector, high: Vector, basis: NDArray[np.intp], z: Vector, resting: Vector, most: int) -> int:
-    """Exchange rows of the basis, in place, until its multipliers are within bounds; how often. Zero: unbounded, or lost."""
+    """Exchange rows of the basis, in place, until multipliers are within bounds; how often. Zero: unbounded or lost."""
     inverse, gradient = np.linalg.inv(a[basis]), -(resting @ a[basis])
     for done in range(most):
         outside = _outside(resting, high[basis])
