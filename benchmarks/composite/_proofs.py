@@ -42,9 +42,9 @@ def _measured(name: str, build: Callable[[], Any], rounds: int) -> Row:
         began = time.process_time()
         result = vo.minimize(build())
         solves.append(time.process_time() - began)
-        f = build()  # with nothing kept of the one before
+        f, dual = build(), result.state.dual if result.state else None  # with nothing kept of the one before
         began = time.process_time()
-        Verifier(f, result.x).bracket(result.state.dual, 0.5 * _GAP * abs(result.fun))
+        Verifier(f, result.x).bracket(dual, 0.5 * _GAP * abs(result.fun))
         times.append(time.process_time() - began)
     closed = result.status is vo.Status.OPTIMAL and result.gap <= _GAP * abs(result.fun)
     return Row(

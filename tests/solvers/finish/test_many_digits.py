@@ -14,6 +14,7 @@ from varopt._clock import TimeUp, deadline
 from varopt.solvers.finish import exact_minimum
 from varopt.solvers.finish._exact_problem import ExactProblem
 from varopt.solvers.finish._far_rows import exact_total
+from varopt.solvers.finish._lattice import close_point
 from varopt.solvers.finish._many_digits import minimum_in_many_digits
 from varopt.solvers.finish._rational import rational_minimum
 
@@ -127,3 +128,23 @@ def test_far_rows_that_leave_their_piece_are_seen(rng):
     assert near.upper - near.lower <= 1e-12 * near.upper
     far = exact_minimum(f, np.array([50.0, 0.0, 0.0]))
     assert far is None or (far.lower <= best.upper and far.upper >= best.lower)
+
+
+@pytest.mark.parametrize("seed", [500124, 700123, 700868])
+def test_a_point_in_double_precision_is_found_where_rounding_misses_it(seed, rng):
+    """The neighbours of the optimum are steep; farther along what steep terms do not see there are better ones."""
+    problem = random_problem(np.random.default_rng(seed), extreme=True)
+    r = vo.minimize(problem.build(), time_limit=30.0)
+    assert r.status is Status.OPTIMAL
+    assert not list(complaints(problem, r, 1e-9, rng))
+
+
+def test_a_close_point_of_a_lattice():
+    """``x + sqrt(2) y`` is to be zero to 1e-11 with multiples of 1/64: by fractions of sqrt(2), not by neighbours."""
+    root = Fraction(float(np.sqrt(2.0)))
+    x, grid = [Fraction(10**6) * root, Fraction(-(10**6))], [Fraction(1, 64)] * 2
+    start = [Fraction(round(v * 64), 64) for v in x]
+    found = close_point(x, start, grid, [(Fraction(10**12), [Fraction(1), root])], Fraction(1, 10))
+    assert all((v - s) % g == 0 for v, s, g in zip(found, start, grid, strict=True))
+    assert abs(found[0] + root * found[1]) < 1e-4 * abs(start[0] + root * start[1])
+    assert all(abs(a - b) <= abs(b) for a, b in zip(found, x, strict=True))

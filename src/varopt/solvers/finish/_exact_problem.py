@@ -18,6 +18,7 @@ from varopt.model import Objective
 from varopt.model.blocks import AffineBlock
 from varopt.model.maps import Composition, HStack, Map, Matrix, Scaled, Selection, Sparse, Sum
 from varopt.solvers.finish._far_rows import FarRows, exact_total, near_and_far
+from varopt.solvers.finish._lattice import close_point
 
 __all__ = [
     "ZERO", "ExactProblem", "Inexact", "Norm", "Numbers", "RationalMinimum", "Row", "above", "dot", "independent",
@@ -36,6 +37,9 @@ _VARIABLES, _ROWS, _ENTRIES = (
 _STAY, _STAY_AT_LEAST = 6, 60  # rows for each variable, and in all, that are not taken as lines
 _DIGITS = 420  # bits of a square root
 _AT_REST = Fraction(1, 10**12)  # share of what is added up in a position within which it is on a knot
+_FINE = Fraction(1, 10**11)  # relative gap beyond which a better point is looked for in the lattice of those nearby
+_LATTICE = 8  # variables up to which that is done
+_REACHES = Fraction(1, 10**3), Fraction(1, 10**6), Fraction(1, 10**9)  # how far from the optimum, relative
 ZERO = Fraction(0)
 
 
@@ -174,11 +178,16 @@ class ExactProblem:
 
     def bracket(self, lower: Fraction, x: Numbers) -> RationalMinimum:
         """What is known from a lower bound and a point: the best of those next to it, and bounds rounded outwards."""
-        points = [(self.value([Fraction(v) for v in p.tolist()]), p) for p in self._rounded(x)]
-        upper, point = min(points, key=lambda pair: pair[0])
+        upper, point = min((self._valued(p) for p in self._rounded(x)), key=lambda pair: pair[0])
+        if upper - lower > _FINE * abs(upper) and self.size <= _LATTICE:
+            for p in self._close(x, point, (upper - lower) / 1000):
+                upper, point = min((upper, point), self._valued(p), key=lambda pair: pair[0])
         if not all(part.stay(point) for part in self.far):
             raise Inexact
         return RationalMinimum(point, -above(-lower), above(upper))
+
+    def _valued(self, point: Vector) -> tuple[Fraction, Vector]:
+        return self.value([Fraction(v) for v in point.tolist()]), point
 
     def _rounded(self, x: Numbers) -> Iterable[Vector]:
         """Points in double precision next to one: as it is, and with what is steep where it was, the steepest first.
@@ -189,31 +198,40 @@ class ExactProblem:
         """
         plain = np.array([float(v) for v in x])
         yield plain
-        given = [Fraction(v) for v in plain.tolist()]
-        grid = [Fraction(v) for v in np.spacing(np.abs(plain)).tolist()]
-        steep = sorted(self._held(x, grid), key=lambda place: -place[0])
+        given, grid = [Fraction(v) for v in plain.tolist()], _spacing(plain)
+        costs = [(jump * (step := _moved(line, grid)) + curvature * step * step, line)
+                 for jump, curvature, line in self._held(x)]  # fmt: skip
+        costs = sorted((pair for pair in costs if pair[0] > 0), key=lambda pair: -pair[0])
         for spacing in (None, grid):
-            _, solved = independent(((row, dot(row, x)) for cost, row in steep if cost > 0), len(x), spacing)
+            _, solved = independent(((line, dot(line, x)) for _, line in costs), len(x), spacing)
             met = list(given)
             for pivot, known, value in reversed(solved):  # each is rounded before the next, which makes up for it
                 met[pivot] = ZERO
                 met[pivot] = Fraction(float(value - dot(known, met)))
             yield np.array([float(v) for v in met])
 
-    def _held(self, x: Numbers, grid: Numbers) -> Iterable[tuple[Fraction, Numbers]]:
-        """What it may cost that positions are rounded, and the positions."""
-        yield from ((line[i] * grid[i] ** 2, line) for i, line in enumerate(self.matrix))
+    def _close(self, x: Numbers, start: Vector, allowed: Fraction) -> Iterable[Vector]:
+        """Points farther away at which no steep term costs more than is allowed, or little more."""
+        held = [(jump / allowed + root_above(curvature / allowed), line) for jump, curvature, line in self._held(x)]
+        for reach in _REACHES:
+            found = close_point(x, [Fraction(v) for v in start.tolist()], _spacing(start), held, reach)
+            yield np.array([float(v) for v in found])
+
+    def _held(self, x: Numbers) -> Iterable[tuple[Fraction, Fraction, Numbers]]:
+        """Positions, and what it costs to move them: the jump of a derivative, and its rate."""
+        yield from ((ZERO, 1 / line[i], line) for i, line in enumerate(self.matrix) if line[i] > 0)
         for row in self.rows:
-            z, step = row.position(x), _moved(row.entries, grid)
+            z = row.position(x)
             size = sum((abs(a * v) for a, v in zip(row.entries, x, strict=True)), abs(row.offset)) * _AT_REST
             jumps = [row.kink(j) for j, knot in enumerate(row.knots) if abs(z - knot) <= size]
-            rests = sum((high - low for low, high in jumps), ZERO)
-            yield rests * step + row.pieces[bisect_right(row.knots, z)][2] * step * step, row.entries
+            piece = bisect_right(row.knots, z)
+            curvature = max(p[2] for p in row.pieces[max(piece - 1, 0) : piece + 2])
+            yield sum((high - low for low, high in jumps), ZERO), curvature, row.entries
         for norm in self.norms:
             length = norm.value(norm.position(x)) / norm.weight
+            rests = length <= _AT_REST * max(map(abs, norm.offset))
             for line in norm.matrix:
-                step = _moved(line, grid)
-                yield norm.weight * (min(step, step * step / length) if length else step), line
+                yield (norm.weight, ZERO, line) if rests else (ZERO, norm.weight / length, line)
 
     def _add(self, linear: Map, offset: Vector, matrix: Map, weight: float) -> None:
         """``c z'Qz`` of ``z = L x + d``."""
@@ -310,6 +328,10 @@ def meet(x: Numbers, equations: list[Equation]) -> Numbers:
         x[pivot] = ZERO
         x[pivot] = value - dot(known, x)
     return x
+
+
+def _spacing(point: Vector) -> Numbers:
+    return [Fraction(v) for v in np.spacing(np.abs(point)).tolist()]
 
 
 def _moved(row: Numbers, grid: Numbers) -> Fraction:
