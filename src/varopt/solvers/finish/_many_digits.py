@@ -47,6 +47,7 @@ _NUMBERS = Context(prec=_DIGITS, rounding=ROUND_HALF_EVEN, Emin=-(10**9), Emax=1
 _STEPS = 200
 _AHEAD = Decimal(1000)  # times that products may have fallen by more than what is not in balance
 _STALLED = 6  # steps without progress after which it ends
+_LONGER = Decimal("1.000001")  # times the length of z by the radius of its ball that l is at least
 _SHORT = Decimal("0.1")  # steps below which the next one leads back to the central path
 _CLOSE, _NEAR = Decimal("1e-24"), Decimal("1e-12")  # products that count as zero, or nearly, as shares of the objective
 _CLOSE_TO_ZERO, _NEAR_ZERO = Decimal("1e-28"), Decimal("1e-20")  # the same of parts at zero, where the optimum is zero
@@ -147,7 +148,7 @@ class _Cone:
         self.z = self.matrix @ x + self.offset
         self.square = self.v @ self.v
         self.s = (self.weight**2 - self.square) / 2
-        if self.s <= 0 or self.z @ self.z > (self.weight * self.length) ** 2:
+        if self.s <= 0 or self.length <= 0:
             raise _Lost
 
     def inverse(self, right: Decimals) -> Decimals:
@@ -171,16 +172,15 @@ class _Cone:
         self.dl = (self.c + self.length * (self.v @ self.dv)) / self.s
 
     def longest(self) -> Decimal:
-        """How far it can go and stay inside: ``|v| < w`` and ``|z| < w l``."""
+        """How far it can go with ``|v| < w`` and l positive."""
         far = _first_root(_inner(self.dv, self.dv), _inner(self.v, self.dv), -2 * self.s)
-        square, length, change = self.weight**2, self.length, self.dl
-        far = min(far, -length / change) if change < 0 else far
-        half = self.z @ self.dz - square * length * change
-        rest = self.z @ self.z - square * length * length
-        return min(far, _first_root(self.dz @ self.dz - square * change * change, half, rest))
+        return min(far, -self.length / self.dl) if self.dl < 0 else far
 
     def move(self, t: Decimal, x: Decimals) -> None:
         self.v, self.length = self.v + t * self.dv, self.length + t * self.dl
+        z = self.matrix @ x + self.offset
+        # No equation but ``z = l v`` itself knows l: where it is too short for any v of the ball, it is put right.
+        self.length = max(self.length, _LONGER * _inner(z, z).sqrt() / self.weight)
         self.measure(x)
 
 
@@ -220,6 +220,7 @@ class _Path:
         self.h = np.array([_INFINITE if p.h is None else _decimal(p.h) for p in self.phis], dtype=object)
         self.bounded = np.array([p.h is not None for p in self.phis], dtype=bool)
         self.cones = [_Cone(norm, self.live) for norm in problem.norms]
+        self.x = _array([])
         if self.live:
             self._begin()
 
