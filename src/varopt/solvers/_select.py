@@ -99,11 +99,14 @@ class Auto:
             if self._ends(way, problem, state, tol, check, tuple(tried)) and state.reached(tol):
                 return
             few = is_small(problem) and goes_on(state.ran) and not any(name in _EXACT for name in state.ran)
-            if few and self._is_exact(problem, state, check):
+            if few and self._is_exact(problem, state, tol, check):
                 return
 
-    def _is_exact(self, problem: Composite, state: State, check: Check) -> bool:
-        """Whether exact arithmetic finds the optimum of few variables: no other method is better then."""
+    def _is_exact(self, problem: Composite, state: State, tol: float, check: Check) -> bool:
+        """Whether exact arithmetic finds the optimum of few variables: no other method is better then.
+
+        Beside norms it may end before it is there.
+        """
         if state.objective is None:  # of a reduced problem
             return False
         state.runs([_EXACT[bool(problem.groups)]])
@@ -115,7 +118,7 @@ class Auto:
         if not state.falls:
             state.see(found.x, found.upper, found.upper - found.lower)
             check(state)
-        return True
+        return state.falls or not problem.groups or state.reached(tol)
 
     def _ends(
         self, way: Way, problem: Composite, state: State, tol: float, check: Check, tried: tuple[str, ...]
