@@ -54,7 +54,9 @@ def conclude(
         x, value = tidy, tidied
     x = x + 0.0  # no zero is negative
     bracket = _bracket(objective, problem, state, x, value, tol) if proved else _claimed(problem, state, value)
-    hidden = "" if problem.not_convex or Verifier(objective, x).is_convex else objective.assumption
+    hidden = objective.assumption
+    if hidden and not problem.not_convex and Verifier(objective, x).is_convex:
+        hidden = ""  # of the sum it is known
     is_open = proved and (hidden or bracket.assumption or not bracket.within(tol))
     if is_open and not state.falls and goes_on(state.ran) and is_small(problem):
         exact = _exact(objective, x, value, bracket)
