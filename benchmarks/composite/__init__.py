@@ -3,4 +3,4 @@
 Each module holds the problems of one kind; importing them registers their benchmarks.
 """
 
-from benchmarks.composite import _groups, _lasso, _pairs, _quantile, _signals, _svm  # noqa: F401
+from benchmarks.composite import _groups, _lasso, _pairs, _proofs, _quantile, _signals, _svm  # noqa: F401

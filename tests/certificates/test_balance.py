@@ -251,3 +251,14 @@ def test_values_of_quadratic_parts(rng):
     exactly = sum(exact(Q[i, j]) * z[i] * z[j] for i in range(4) for j in range(4)) / 2
     assert abs(exact(value) - exactly) <= exact(error)
     assert error <= 1e-13
+
+
+def test_a_column_that_few_rows_see(rng):
+    """Rows are drawn of many; those that see a seldom feature must be among them."""
+    X = rng.standard_normal((30_000, 4))
+    X[:, 1] = 0.0
+    X[rng.choice(30_000, 3, replace=False), 1] = 1.0
+    y = X @ [1.0, 2.0, 3.0, 4.0] + rng.standard_normal(30_000)
+    w, b = vo.Variable(4), vo.Variable()
+    for f in (vo.sum(vo.square(X @ w + b - y)) * (1.0 / 30_000), vo.sum(vo.huber(X @ w + b - y))):
+        assert vo.minimize(f).status is vo.Status.OPTIMAL

@@ -148,3 +148,25 @@ def test_quantiles_do_not_cross_by_rounding_either(seed, dtype):
         assert np.all(np.diff(model.predict(row[None])[0]) <= 0.0)
     # What single precision takes to keep numbers of 100 apart is charged.
     assert model.gap_ <= (1e-9 if dtype is np.float64 else 1e-4) * 100.0
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("unit", [1e-150, 1e-200])
+def test_steps_to_knots_that_are_passed_at_infinity(unit):
+    """Products of tiny features with tiny directions are so small that knots are infinitely far away."""
+    rng = np.random.default_rng(70000899)
+    X = np.round(rng.standard_normal((10, 3)))
+    y = X @ rng.standard_normal(3) + rng.standard_t(2, 10)
+    model = learn.RampClassifier(C=0.1).fit(sp.csr_array(unit * X), np.round(y) > np.median(np.round(y)))
+    assert model.lower_bound_ <= model.objective_ < np.inf
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_exchanges_of_rows_that_rounding_makes_dependent():
+    rng = np.random.default_rng(80000054)
+    X = rng.standard_normal((39, 4))
+    y = np.round(X @ rng.standard_normal(4) + rng.standard_t(2, 39))
+    model = learn.QuantileRegressorCV(time_limit=1.0, alphas=3, cv=2).fit(sp.csr_array(1e150 * np.round(X)), y)
+    assert model.lower_bound_ <= model.objective_ < np.inf

@@ -1,6 +1,7 @@
 """SVC and SVR against LIBSVM, whose objective they share."""
 
 import pickle
+import time
 import warnings
 
 import numpy as np
@@ -194,3 +195,14 @@ def test_targets_in_small_units_end(unit, rng):
     assert 0.0 < model.lower_bound_ <= model.objective_ <= (1.0 + open_to) * model.lower_bound_
     assert model.fit_status_ == 0
     assert model.max_iter == -1
+
+
+@pytest.mark.parametrize("model", [SVC(time_limit=0.1), SVR(time_limit=0.1)], ids=["SVC", "SVR"])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_factorisation_that_would_end_too_late_is_not_begun(model, rng):
+    X = rng.standard_normal((4000, 20))
+    y = X[:, 0] + rng.standard_normal(4000)
+    began = time.process_time()
+    model.fit(X, y > 0.0 if isinstance(model, SVC) else y)
+    assert time.process_time() - began < 1.0  # several seconds where all samples rest on a kink
+    assert model.lower_bound_ <= model.objective_

@@ -372,4 +372,4 @@ def test_a_form_that_rounding_makes_curve_down_is_unbounded_where_a_slope_goes_w
     row, w = np.array([0.3, 0.3, -1.1, 2.0]), vo.Variable(4)
     Q = np.outer(row, row)
     assert vo.minimize(1e-3 * vo.quad_form(w, Q) + np.array([-2e7, -1e7, 0.0, 0.0]) @ w).status is Status.UNBOUNDED
-    assert vo.minimize(vo.quad_form(w, Q) + vo.sum_squares(w - 1.0)).status is Status.ASSUMED
+    assert vo.minimize(vo.quad_form(w, Q) + vo.norm1(w - 1.0)).status is Status.ASSUMED

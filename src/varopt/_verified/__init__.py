@@ -24,7 +24,7 @@ from varopt._verified._arithmetic import (
 )  # fmt: skip
 from varopt._verified._exact import difference_is_zero, equal_products, exact_sum, is_double, is_exact_product
 from varopt._verified._linear_system import NearlySingular, enclosed_solution, inverse_size
-from varopt._verified._semidefinite import Definiteness, definiteness, smallest_eigenvalue_bound
+from varopt._verified._semidefinite import Definiteness, definiteness, is_semidefinite, smallest_eigenvalue_bound
 
 __all__ = [
     "EXTENDED",
@@ -47,6 +47,7 @@ __all__ = [
     "inverse_size",
     "is_double",
     "is_exact_product",
+    "is_semidefinite",
     "length",
     "smallest_eigenvalue_bound",
     "total",

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from varopt._verified._arithmetic import SLACK, TINY, UNIT, gamma
 from varopt._verified._exact import is_double
 
-__all__ = ["Definiteness", "definiteness", "smallest_eigenvalue_bound"]
+__all__ = ["Definiteness", "definiteness", "is_semidefinite", "smallest_eigenvalue_bound"]
 
 Vector = NDArray[np.float64]
 
@@ -213,11 +213,9 @@ def _is_negative(matrix: Any, x: Vector) -> bool:
     return float(x @ image) < -error
 
 
-def _is_semidefinite_exactly(matrix: Vector) -> bool:
-    """Whether a matrix has no negative eigenvalue, by symmetric elimination in rational numbers."""
-    from fractions import Fraction  # slow to load, and seldom needed
-
-    rows = [[Fraction(float(entry)) for entry in row] for row in matrix]
+def is_semidefinite(matrix: Sequence[Sequence[Any]]) -> bool:
+    """Whether a symmetric matrix of rational numbers has no negative eigenvalue, by elimination."""
+    rows = [list(row) for row in matrix]
     left = list(range(len(rows)))
     while left:
         pivot = max(left, key=lambda i: rows[i][i])
@@ -230,3 +228,9 @@ def _is_semidefinite_exactly(matrix: Vector) -> bool:
                 for j in left:
                     rows[i][j] -= share * rows[pivot][j]
     return True
+
+
+def _is_semidefinite_exactly(matrix: Vector) -> bool:
+    from fractions import Fraction  # slow to load, and seldom needed
+
+    return is_semidefinite([[Fraction(float(entry)) for entry in row] for row in matrix])

@@ -59,6 +59,7 @@ _DEAR = 1e-12  # share of all products below which the rounding of an equation i
 _EXTENDED = 1 << 22  # products that are added up in extended precision, where that is of use
 _EXACT = 50  # sets of equations up to which those that seem to hold are looked at term by term
 _FEW = 64  # products in an equation up to which they are added up in rational arithmetic
+_SELDOM, _SELDOM_ROWS = 32, 4  # columns of few entries that are looked for, and rows of each
 _CANDIDATES = 8  # rows looked at for every equation
 _STRENGTHS = (1e-2, 1e-5, 1e-8)  # shares of its size by which a quadratic part may be strongly convex
 _NONE, _CURVED = -1, -2  # in place of a block: no row takes an equation, a quadratic part does
@@ -217,6 +218,7 @@ class Balance:
         chosen = np.union1d(few, dear)
         middle, radius = residual.middle.copy(), residual.radius.copy()
         for start in range(0, chosen.size, FEW_COLUMNS):
+            tick()
             part = chosen[start : start + FEW_COLUMNS]
             sharp = Ball(self.fixed.middle[part], self.fixed.radius[part])
             for r, v in pairs:
@@ -322,7 +324,8 @@ class Balance:
             if r.single is not None:
                 index = index[np.isin(r.single[0][index], core)]
             if index.size > most:
-                index = np.sort(index[_spread_out(shares[index], most)])
+                few = np.sort(index[_spread_out(shares[index], most)])
+                index = np.union1d(few, self._seldom_seen(r, index, few, shares, columns))
             if index.size:
                 chosen += [(b, int(i)) for i in index]
                 rooms.append(shares[index])
@@ -342,6 +345,16 @@ class Balance:
             np.concatenate(rooms),
             Ball(np.concatenate([p.middle for p in parts]), np.concatenate([p.radius for p in parts])),
         )
+
+    def _seldom_seen(self, r: DualRows, index: Index, few: Index, shares: Vector, columns: Index) -> Index:
+        """Of columns that few of the rows see, and those that were drawn do not, the rows that see them best."""
+        seen = np.asarray(r.linear.rows(few).columns(columns).dense()).any(axis=0)
+        rare = columns[~seen][:_SELDOM]
+        if not rare.size:
+            return few[:0]
+        sizes = np.abs(np.asarray(r.linear.columns(rare).dense())[index]) * shares[index][:, None]
+        best = np.argsort(-sizes, axis=0, kind="stable")[:_SELDOM_ROWS]
+        return np.asarray(np.unique(index[best[np.take_along_axis(sizes, best, axis=0) > 0.0]]))
 
     def _independent(self, weighted: Vector, core: Index, scale: Vector, duals: list[Vector]) -> tuple[Index, Index]:
         """Equations that imply the others, and as many rows whose matrix is far from singular."""

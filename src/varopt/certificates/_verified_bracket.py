@@ -14,9 +14,22 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from varopt._verified import SLACK, UNIT, Ball, dot, down, exact_sum, is_double, total, up
+from varopt._verified import (
+    SLACK,
+    UNIT,
+    Ball,
+    Definiteness,
+    definiteness,
+    dot,
+    down,
+    exact_sum,
+    is_double,
+    total,
+    up,
+)
 from varopt.certificates._direct import direct_lower, has_own_rows
 from varopt.certificates._dual_value import Proof, verified_lower
+from varopt.certificates._lent_ridge import with_lent_ridge
 from varopt.certificates.enclosures import (
     DualQuadratic,
     DualRows,
@@ -83,6 +96,33 @@ class Verifier:
         line = Ball(parts.vector.middle, (parts.vector.radius + self._radius) * SLACK)
         return parts._replace(vector=line, error=(parts.error + self._error) * SLACK)
 
+    @cached_property
+    def _below(self) -> _Parts:
+        """The same, or where rounding hides whether a form is convex what is nowhere above it, and is."""
+        parts = self._parts
+        if not self.objective.assumption:
+            return parts
+        lent = with_lent_ridge(parts.rows, parts.quadratics, self.x.size)
+        scalar = parts.scalar + lent.constant
+        error = parts.error + lent.error + 2.0 * UNIT * abs(scalar)
+        return parts._replace(
+            rows=lent.rows,
+            quadratics=lent.forms,
+            vector=parts.vector.plus(lent.line),
+            scalar=scalar,
+            error=error * SLACK,
+        )
+
+    @property
+    def is_convex(self) -> bool:
+        """Whether the sum is convex for certain, if each part or only the sum is."""
+        if not self.objective.assumption:
+            return True
+        try:
+            return all(definiteness(q.matrix) is Definiteness.POSITIVE for q in self._below.quadratics)
+        except NotEnclosed:
+            return False
+
     @property
     def _is_small(self) -> bool:
         return sum(r.linear.shape[0] for r in self._parts.rows) * self.x.size <= _FEW_ENTRIES
@@ -134,14 +174,14 @@ class Verifier:
         with np.errstate(all="ignore"):
             try:
                 lower, why = _directly(self._parts, self.x, dual, self._norms), ""
-                parts = None if lower > -math.inf else _with_dual(self._parts, self.x, dual, self._norms)
+                parts = None if lower > -math.inf else _with_dual(self._below, self.x, dual, self._norms)
                 for r in parts.rows if parts is not None else ():
                     r.gradient(r.clipped(r.dual), self._norms)  # which finds the lengths of columns, for the value too
                 value, error = self.value
                 # Of small problems it costs little to look for a closer bound.
                 close = min(gap, _CLOSE * abs(value)) if self._is_small and math.isfinite(gap) else gap
                 if lower < value - close or parts is not None:
-                    parts = _with_dual(self._parts, self.x, dual, self._norms) if parts is None else parts
+                    parts = _with_dual(self._below, self.x, dual, self._norms) if parts is None else parts
                     proof = _lower(parts, self.x, dual, self._norms, value - gap)
                     lower, why = max(lower, proof.lower), "" if lower > -math.inf else proof.reason
             except NotEnclosed as reason:

@@ -22,6 +22,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import pairwise_kernels
 
 from varopt import terms
+from varopt._clock import TimeUp, deadline, tick
 from varopt._threads import one_thread
 from varopt.certificates import Certificate, DualGap, NoCertificate
 from varopt.learn._base import SMALLEST_SHARE, Certified
@@ -76,10 +77,6 @@ def _variance(X: Any, share: Vector) -> float:
     stored = sp.csr_array((np.square(X.data - mean), X.indices, X.indptr), shape=X.shape)
     squares = float((share @ stored).sum()) + float(share @ (columns - full)) * mean * mean
     return float(squares / columns)
-
-
-class _TimeUp(Exception):
-    """The time limit was reached."""
 
 
 def _as_theirs(name: str, text: str = "As in scikit-learn.", type: str = "") -> Rule:
@@ -229,15 +226,15 @@ class _Finished(Declared, BaseLibSVM):
 
     def _solve(self, machine: _Machine) -> State:
         def check(state: State) -> None:
-            if self.time_limit is not None and time.perf_counter() - self._started > self.time_limit:
-                raise _TimeUp
+            tick()
 
         p = machine.problem
         null = float(p.weights @ p.term.value(p.positions(np.zeros(p.size), 0.0)))  # the objective without a model
         unit = min(1.0, SMALLEST_SHARE * null) if null > 0.0 else 1.0
         state = State(np.append(machine.beta, machine.b), unit=unit)
         if self.kernel != "sigmoid":  # not positive semidefinite: LIBSVM's stationary point is all there is
-            with contextlib.suppress(_TimeUp, KeyboardInterrupt):
+            left = None if self.time_limit is None else self.time_limit - (time.perf_counter() - self._started)
+            with contextlib.suppress(TimeUp, KeyboardInterrupt), deadline(left):
                 solve_kernel(machine.problem, machine.beta, machine.b, state, self.tol, check)
         else:
             support = np.flatnonzero(machine.beta)

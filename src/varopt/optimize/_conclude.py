@@ -35,7 +35,7 @@ _MORE_ENTRIES = 400_000  # of all rows, up to which a direction is looked for wh
 _STEEP = 1e5  # ratio of gradients beyond which steep terms may hide what others do far away
 _SHARE = 2.0**-12  # of the sizes of parts that counts as their unit, here as at zero
 _SHARE_INSIDE = 2.0**-20  # of the sizes of what cancels in a part: room for its rounding, and for little more
-_EXACT = 0.5  # seconds at most for the exact optimum of few variables, where nothing else has closed the gap
+_EXACT = 2.0  # seconds at most for the exact optimum of few variables, where nothing else has closed the gap
 _ROUNDED = 1e-10  # relative error of a value beyond which its bound is told in place of it
 _DOUBTFUL = 1e-3  # relative gap without an assumption beyond which one that closes it is not believed
 
@@ -55,17 +55,21 @@ def conclude(
         x, value = tidy, tidied
     x = x + 0.0  # no zero is negative
     bracket = _bracket(objective, problem, state, x, value, tol) if proved else _claimed(problem, state, value)
-    is_open = proved and (bracket.assumption or not bracket.within(tol))
+    hidden = objective.assumption
+    if hidden and not problem.not_convex and Verifier(objective, x).is_convex:
+        hidden = ""  # of the sum it is known
+    is_open = proved and (hidden or bracket.assumption or not bracket.within(tol))
     if is_open and not state.falls and goes_on(state.ran) and is_small(problem):
-        x, value, bracket = _exact(objective, x, value, bracket)
+        exact = _exact(objective, x, value, bracket)
+        if exact is not None:
+            (x, value, bracket), hidden = exact, ""  # which only what is convex for certain has
     lower, upper, assumption, proof, state.unit = bracket
     if status is Status.TIME_LIMIT and bracket.within(tol):
         status = None  # there was time enough
     if status is None:
-        status = _status(objective, problem, state, bracket, tol)
+        status = _status(objective, problem, state, bracket, tol, hidden)
         lower = -math.inf if status is Status.UNBOUNDED else lower
-    if objective.assumption:
-        assumption = "; ".join(part for part in (objective.assumption, assumption) if part)
+    assumption = "; ".join(part for part in (hidden, assumption) if part)
     certificate = proof(lower, upper, assumption) if math.isfinite(lower) else NoCertificate(lower, upper)
     names = ("time", "steps", "sigma", "upper", "lower", "bound")
     history = {name: np.array([row[name] for row in state.history]) for name in names}
@@ -120,13 +124,15 @@ def _bracket(objective: Objective, problem: Composite, state: State, x: Vector, 
     return claimed._replace(upper=upper, assumption=claimed.assumption or ROUNDING)
 
 
-def _exact(objective: Objective, x: Vector, value: float, bracket: _Bracket) -> tuple[Vector, float, _Bracket]:
-    """The exact optimum of few variables, rounded, and its value as a lower bound; or what is known without it."""
+def _exact(objective: Objective, x: Vector, value: float, bracket: _Bracket) -> tuple[Vector, float, _Bracket] | None:
+    """The exact optimum of few variables, rounded, and its value as a lower bound; None where it is not known."""
     with deadline(_EXACT):
         found = exact_minimum(objective, x)
     if found is None or not math.isfinite(found.lower):
-        return x, value, bracket
+        return None
     point, lower, upper = found
+    if not bracket.assumption:
+        lower = max(lower, bracket.lower)
     if not upper < bracket.upper:  # rounded, it may lie higher on steep terms than another point
         point, upper = x, bracket.upper
     best = value if point is x else float(objective.at(point))
@@ -171,13 +177,15 @@ def _proved(
     return _Bracket(min(lower, value), max(upper, value), "", DualGap, state.unit)
 
 
-def _status(objective: Objective, problem: Composite, state: State, bracket: _Bracket, tol: float) -> Status:
+def _status(
+    objective: Objective, problem: Composite, state: State, bracket: _Bracket, tol: float, hidden: str
+) -> Status:
     """How a run that was not stopped has ended."""
     if state.falls:
         return Status.UNBOUNDED
     if bracket.within(tol):
         convex = not problem.not_convex
-        assumed = objective.assumption or (bracket.assumption and (convex or problem.indefinite))
+        assumed = hidden or (bracket.assumption and (convex or problem.indefinite))
         return Status.ASSUMED if assumed else Status.OPTIMAL
     if problem.not_convex:
         return Status.LOCAL

@@ -44,8 +44,8 @@ def minimize(
         Relative: stop when ``upper - lower <= tol * max(unit, |upper|)``. The unit is about a 4,000th of the sizes of
         all parts at zero or, where they cancel, at x, so that it changes with the units of f and nothing else does.
     method : str, Method or Auto
-        ``"auto"`` chooses, and other methods go on where one ends without a proof, of at most twelve variables rational
-        arithmetic first (``rational``); `Result.method` says what ran. By
+        ``"auto"`` chooses, and other methods go on where one ends without a proof, of at most sixteen variables exact
+        arithmetic first (``rational``, or ``decimal`` beside norms); `Result.method` says what ran. By
         name: ``"newton"`` (path following, then an exact
         crossover), ``"pivoting"`` (lassos), ``"block-descent"`` (large ones), ``"working-set"`` and ``"range"`` (more
         variables than rows), ``"low-rank"`` (few combinations of many variables), ``"orthogonal"`` (columns that are

@@ -46,15 +46,15 @@ _AFTER: dict[str, tuple[Way, ...]] = {
     "group-newton": (),
     "graduated": (),
 }
-_EXACT = "rational"  # what comes between, where there are few variables
-_EXACT_SECONDS = 0.1  # after which others go on
+_EXACT = ("rational", "decimal")  # what comes between, where there are few variables: without norms, and beside them
+_EXACT_SECONDS = 1.0  # after which others go on
 _DENSE = 1000  # variables of a sparse problem up to which dense methods go on after interior points
 _FORMED = 5000  # variables up to which what goes on after another may form their matrix, if it is dense
 
 
 def goes_on(ran: Iterable[str]) -> bool:
     """Whether something goes on after methods: after the paper's two and a user's own, nothing does."""
-    return all(name == _EXACT or any(name == way.name for way in _ORDER) for name in ran)
+    return all(name in _EXACT or any(name == way.name for way in _ORDER) for name in ran)
 
 
 @dataclass(frozen=True)
@@ -98,14 +98,18 @@ class Auto:
             tried += [way.name] if way.name in METHODS else []
             if self._ends(way, problem, state, tol, check, tuple(tried)) and state.reached(tol):
                 return
-            if _EXACT not in state.ran and goes_on(state.ran) and is_small(problem) and self._is_exact(state, check):
+            few = is_small(problem) and goes_on(state.ran) and not any(name in _EXACT for name in state.ran)
+            if few and self._is_exact(problem, state, tol, check):
                 return
 
-    def _is_exact(self, state: State, check: Check) -> bool:
-        """Whether rational arithmetic finds the optimum of few variables: no other method is better then."""
+    def _is_exact(self, problem: Composite, state: State, tol: float, check: Check) -> bool:
+        """Whether exact arithmetic finds the optimum of few variables: no other method is better then.
+
+        Beside norms it may end before it is there.
+        """
         if state.objective is None:  # of a reduced problem
             return False
-        state.runs([_EXACT])
+        state.runs([_EXACT[bool(problem.groups)]])
         with deadline(_EXACT_SECONDS):
             found = exact_minimum(state.objective, state.x)
         if found is None:
@@ -114,7 +118,7 @@ class Auto:
         if not state.falls:
             state.see(found.x, found.upper, found.upper - found.lower)
             check(state)
-        return True
+        return state.falls or not problem.groups or state.reached(tol)
 
     def _ends(
         self, way: Way, problem: Composite, state: State, tol: float, check: Check, tried: tuple[str, ...]

@@ -322,7 +322,7 @@ class _Run:
         dual = self._dual()
         if dual is None and not self.problem.not_convex and np.all(np.isfinite(self.state.x)):
             try:
-                if is_small(self.problem):
+                if is_small(self.problem) and not self.problem.groups:
                     dual = balancing(self.problem, self.state.x)
                 else:
                     dual = Verifier(self.penalised.objective(self.weights), self.state.x).subgradients(self.state.dual)

@@ -1,10 +1,11 @@
-"""From near the optimum to the optimum: the crossover, vertices, box programmes, active sets, rational arithmetic."""
+"""From near the optimum to the optimum: the crossover, vertices, box programmes, active sets, exact optima of few."""
 
 from varopt.solvers.finish._active_set import ActiveSet, group_gap, with_norms_linearised
 from varopt.solvers.finish._box_programs import EQUAL, active, box_by_active_set, box_by_interior_point
 from varopt.solvers.finish._crossover import cross_over
+from varopt.solvers.finish._exact_minimum import exact_minimum
+from varopt.solvers.finish._exact_problem import is_small
 from varopt.solvers.finish._inside_bounds import cross_over_inside
-from varopt.solvers.finish._rational import exact_minimum, is_small
 from varopt.solvers.finish._vertex import best_vertex
 
 __all__ = [

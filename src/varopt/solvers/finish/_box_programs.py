@@ -139,7 +139,7 @@ def _in_units(
     kinds = np.concatenate([np.zeros(high.size), np.full(bound.size, EQUAL)]).astype(np.int32)
     if sides is not None:
         kinds[: high.size] = active(sides)
-    tick(high.size**3)
+    tick(10.0 * float(high.size) ** 3)  # in plain loops, before it looks at the clock
     # In columns of very different units it may go on for minutes: that is as good as losing its way.
     seconds = min(left(), _ACTIVE_SET_SECONDS[0] + _ACTIVE_SET_SECONDS[1] * high.size**3)
     u, _, flag, facts = daqp.solve(

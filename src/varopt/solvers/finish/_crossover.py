@@ -210,6 +210,7 @@ def _quadratic(
     half = 0.5 * high
     rows, gradient = a * scale, scale * gradient
     scaled = scale[:, None] * hessian * scale
+    tick(float(gradient.size) ** 3 / 3.0)
     factor = factorised(scaled)
     if factor is not None:
         null = np.zeros((gradient.size, 0))
@@ -218,6 +219,7 @@ def _quadratic(
             return np.asarray(scipy.linalg.cho_solve(factor, v, check_finite=False))
 
     else:
+        tick(10.0 * float(gradient.size) ** 3)
         values, vectors = np.linalg.eigh(scaled)
         curved = values > 1e-11 * max(float(values[-1]), 1e-300)
         null, basis, curvature = vectors[:, ~curved], vectors[:, curved], values[curved]

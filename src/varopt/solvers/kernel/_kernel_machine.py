@@ -19,6 +19,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from varopt._clock import tick
 from varopt._linalg import cholesky
 from varopt.solvers._state import Check, State
 from varopt.solvers.finish import box_by_active_set, box_by_interior_point
@@ -31,6 +32,7 @@ Index = NDArray[np.intp]
 Mask = NDArray[np.bool_]
 
 _ACTIVE_SET_SAMPLES = 400  # samples up to which the programme goes to the active set
+_ENTRY = 100.0  # operations that an entry of the kernel takes
 _KERNEL_ENTRIES = 1 << 21  # entries of the kernel matrix computed at a time
 _FINISH_ROUNDS = 40
 _LOOSE, _INSIDE = 0.05, 5e-16  # share of its range below which a multiplier is small, and how far it keeps inside
@@ -110,6 +112,7 @@ def solve_kernel(problem: KernelProblem, beta: Vector, b: float, state: State, t
         index = np.flatnonzero(live)
         if not index.size:
             return
+        tick(_ENTRY * float(index.size) * (index.size + n))
         part, kernel, own = problem.take(index), problem.block(index, index), machine.beta[index]
         outside = machine.values[index] - kernel @ own
         z = part.positions(machine.values[index], machine.b)
@@ -203,6 +206,7 @@ def _settle(
     inside = rounding * np.where(right, 1.0, -1.0) * (np.abs(beta - near) < _LOOSE * high)
     for _ in range(_FINISH_ROUNDS):
         rest, fixed = np.flatnonzero(resting), np.flatnonzero(~resting)
+        tick(float(rest.size) ** 3 / 3.0)
         exact = np.where(right, other, base)
         target = (knot + inside - part.offset)[rest] / part.scale[rest] - outside[rest]
         target -= kernel[np.ix_(rest, fixed)] @ exact[fixed]

@@ -45,6 +45,7 @@ class Step:
     change: float
 
 
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")  # knots at infinity have no interval between them
 def best_step(
     gradient: float, curvature: float, parts: Sequence[RowsOnLine], rng: np.random.Generator | None = None
 ) -> Step:
@@ -137,8 +138,7 @@ def _between(low: Vector, high: Vector, pieces: Vector, rng: np.random.Generator
 
 
 def _vertex(pieces: Vector) -> Vector:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(-pieces[1] / (2.0 * pieces[2]))
+    return np.asarray(-pieces[1] / (2.0 * pieces[2]))
 
 
 def _choose(steps: Vector, values: Vector, widths: Vector, rng: np.random.Generator | None) -> Step:
