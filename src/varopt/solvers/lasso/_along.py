@@ -67,6 +67,7 @@ def pivoted_along(
         matrix[diagonal, diagonal] = ridgeless
         place += 1
         if settled is None:
+            side = np.zeros_like(side)
             yield None
             continue
         side = np.sign(settled.away).astype(np.int8)
