@@ -6,7 +6,7 @@ has multipliers v in [-s, s], s = (l, h), of the positions Ax = p - q, A = (I, D
 
     Mx + g + A'v = 0,    (s - v) p = (s + v) q = mu -> 0.                                                           (2)
 
-Newton's equations have one small matrix for each pair of strengths, M + A'WA, and one call solves them all. a
+Newton's equations have one small matrix for each pair of strengths, M + A'WA, and one call solves them all. What a
 point leaves of the first equation, the multipliers of x take: for these w, shrunk by t until they are allowed,
 
     s |Ax| - t w'Ax + 1/2 (1 - t)^2 |r|^2                                                                           (3)
