@@ -120,6 +120,20 @@ def test_a_singular_matrix_along_fusions(rng, kind):
         np.testing.assert_allclose(value, one.objective_, rtol=3e-9)
 
 
+@pytest.mark.parametrize("options", [{}, {"penalize_intercept": True}, {"fit_intercept": False}], ids=str)
+def test_squared_hinges_along_strengths(rng, options):
+    """Three classes in units far apart, one feature constant, weights of classes: as one fit after the other."""
+    X = rng.standard_normal((40, 4)) * [1.0, 100.0, 0.01, 0.0] + [0.0, 30.0, 0.0, 2.0]
+    y = np.argmax(X[:, :3] / [1.0, 100.0, 0.01] + rng.standard_normal((40, 3)), axis=1)
+    weight = rng.integers(0, 3, 40).astype(float)
+    model = learn.LinearSVC(class_weight={0: 2.0}, **options)
+    path = [{"C": C} for C in np.geomspace(1e-4, 1e3, 6)]
+    coefs, levels = model._along(path, (X, y, weight), DataMemory(), model._clock())
+    for settings, coef, level in zip(path, coefs, levels, strict=True):
+        one = model.set_params(**settings).fit(X, y, weight)
+        np.testing.assert_allclose(X @ coef.T + level, one.decision_function(X), atol=1e-5)
+
+
 def test_no_gap_where_nothing_curves():
     """Without a norm of the variables, a singular matrix proves nothing."""
     x, gaps = interior_along(

@@ -65,7 +65,7 @@ _MEMORY = Rule(
     str,
     None,
 )
-_NEIGHBOUR = 1 / 16  # relative sigma at which a neighbour's solution is taken up: farther in, too few rows may move
+_NEIGHBOUR = 1 / 4  # relative sigma at which a neighbour's solution is taken up: farther in, too few rows may move
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
-"""Least squares along many strengths of a penalty: what is made of the data once, and brackets of all fits at once."""
+"""Least squares, of margins too, along many strengths: what is made of the data once, brackets of all fits at once."""
 
+from varopt.learn._least_squares._margins import squared_hinges_along
 from varopt.learn._least_squares._one import OneFit, fit_one
 from varopt.learn._least_squares._squares import Squares, ordinary
 from varopt.learn._least_squares._strengths import checked, gradient_at_zero, grid, strengths
@@ -15,6 +16,7 @@ __all__ = [
     "gradient_at_zero",
     "grid",
     "ordinary",
+    "squared_hinges_along",
     "strengths",
     "task_path",
 ]
