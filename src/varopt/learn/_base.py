@@ -226,7 +226,7 @@ class Certified(Declared, BaseEstimator):
         multipliers = {c: unit * np.asarray(y) for c, y in (result.multipliers or {}).items()}
         return Solved(value, certificate, max(1, result.nit), result.history["sigma"], values, multipliers=multipliers)
 
-    def _allowed(self, objective: Any, null: float) -> Any:
+    def _allowed(self, objective: Any, null: Any) -> Any:
         """The gap that an objective may have, or each of many, where that without a model is `null`."""
         return np.maximum(self.tol * np.maximum(objective, SMALLEST_SHARE * null), _NEGLIGIBLE * null)
 

@@ -75,7 +75,7 @@ class _Together:
 
     def _short(self, lines: Array) -> Array:
         """What margins lack."""
-        return np.maximum(1.0 - self.signs * (lines @ self.features.T), 0.0)
+        return np.asarray(np.maximum(1.0 - self.signs * (lines @ self.features.T), 0.0))
 
     def _values(self, lines: Array, short: Array) -> Vector:
         return np.asarray(0.5 * np.sum(self.ridge * lines**2, axis=1) + np.sum(self.costs * short**2, axis=1))

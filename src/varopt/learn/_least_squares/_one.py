@@ -132,7 +132,7 @@ def _by_working_sets(
         if stop():
             return None
         if more.size:
-            working = np.union1d(working, more[_steepest(beyond[more], max(_FIRST // 2, np.count_nonzero(coef)))])
+            working = np.union1d(working, more[_steepest(beyond[more], max(_FIRST // 2, int(np.count_nonzero(coef))))])
             continue
         found = net.bracketed(coef, rounds)
         if exact or found.gap <= allowed(found.value) or len(ladder) == 1:

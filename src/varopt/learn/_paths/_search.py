@@ -115,10 +115,10 @@ class SearchCV(Certified):
             )
         except KeyboardInterrupt:  # the threads that are left see it, and end
             search.stop()
-        table = np.full((len(folds), len(paths) * len(paths[0])), np.nan)
-        for row, made in zip(table, losses, strict=True):
+        rows = np.full((len(folds), len(paths) * len(paths[0])), np.nan)
+        for row, made in zip(rows, losses, strict=True):
             row[: len(made)] = made
-        table = table.reshape(len(folds), len(paths), -1).swapaxes(0, 1)
+        table = rows.reshape(len(folds), len(paths), -1).swapaxes(0, 1)
         chosen = self._best(paths, table, table.size - sum(map(len, losses)), search)
         model.set_params(**chosen)._fit_data(data, targets, weight, clock, DataMemory())
         self._report(paths, np.moveaxis(table, 2, 1), chosen, X)
