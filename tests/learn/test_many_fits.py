@@ -174,3 +174,20 @@ def test_small_linear_problems_go_from_vertex_to_vertex(rng):
     X, y = rng.standard_normal((200, 5)), rng.standard_normal(200)
     w = vo.Variable(5)
     assert vo.minimize(vo.sum(vo.pinball(y - X @ w, 0.3)) + 3.0 * vo.norm1(w)).method == "program"
+
+
+@pytest.mark.parametrize("kind", ["whole numbers", "heavy tails"])
+def test_a_warm_start_takes_no_more_steps(kind):
+    """Along ten strengths; from a point where rows rest on their kinks it once took sixty steps for three."""
+    rng = np.random.default_rng(0)
+    if kind == "whole numbers":
+        X, y = rng.integers(0, 4, (16, 2)).astype(float), rng.integers(0, 5, 16).astype(float)
+    else:
+        X = rng.standard_normal((3000, 20))
+        y = X @ rng.standard_normal(20) + rng.standard_t(2, 3000)
+    steps = {}
+    for warm in (True, False):
+        model, steps[warm] = learn.QuantileRegressor(quantile=0.5, warm_start=warm), 0
+        for alpha in np.geomspace(1.0, 1e-3, 10):
+            steps[warm] += model.set_params(alpha=alpha).fit(X, y).n_iter_
+    assert steps[True] <= steps[False]
