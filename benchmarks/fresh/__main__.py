@@ -54,6 +54,15 @@ def _show_evaluations(done: dict[_bbob.Job, list[float]]) -> None:
         print(_row(f"f{function}, d = {d}", str(count), *cells))
 
 
+def _show_targets(done: dict[_bbob.Job, list[float]]) -> None:
+    print("\n" + _row("BBOB, targets", "runs", *_bbob.SOLVERS), "|---|---:|" + "---:|" * len(_bbob.SOLVERS), sep="\n")
+    for name, functions in (("f1 to f24", _bbob.FUNCTIONS), ("f13", (13,)), ("f21", (21,))):
+        for d, (count, told) in _bbob.targets(done, functions).items():
+            better = max(n for s, n in told.items() if s != "varopt")
+            cells = [_bold(str(n), s == "varopt" and n < better) for s, n in told.items()]
+            print(_row(f"{name}, d = {d}", str(count), *cells))
+
+
 def main() -> int:
     """Run, and print the tables."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.fresh", description=__doc__)
@@ -66,7 +75,9 @@ def main() -> int:
     beside = None if keep is None else keep.with_name(f"{keep.stem}-bbob{keep.suffix}")
     jobs = _ranks.jobs(tuple(options.solvers.split(",")), seeds(options.seeds))
     _show_ranks(gathered(_ranks.run, jobs, options.minutes, keep))
-    _show_evaluations(gathered(_bbob.run, _bbob.jobs(seeds(options.seeds)), options.minutes, beside))
+    done = gathered(_bbob.run, _bbob.jobs(seeds(options.seeds)), options.minutes, beside)
+    _show_evaluations(done)
+    _show_targets(done)
     return 0
 
 

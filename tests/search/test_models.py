@@ -1,6 +1,7 @@
 """Models of the function: quadratics, Gaussian processes, what they propose, and that all promises hold for them."""
 
 import math
+import time
 
 import mpmath
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 import varopt as vo
 from varopt.search._coding import Coding  # what a process sees of a space
 from varopt.search._space import SpaceLayout
-from varopt.search.models import ExpectedImprovement
+from varopt.search.models import ExpectedImprovement, _handover  # how long a proposal is taken to be
 from varopt.search.models._acquisition import log_improvement  # against fifty digits
 from varopt.search.models._gaussian_process import GaussianProcess, _posterior, _prior, differences  # derivatives
 from varopt.solvers.natural_gradient import QuadraticModel
@@ -121,6 +122,23 @@ def test_small_budgets_use_a_process_and_beat_chance():
     assert r.fun < min(mixed(layout.point(row)) for row in Coding(layout).rows(chance))
     assert vo.minimize(mixed, MIXED, budget=5000, target=10.0, seed=0).method == "cma"  # many, and so cheap
     assert vo.minimize(bowl, vo.Box(-5, 5, size=3), budget=40, seed=0).fun < 1e-2
+
+
+@pytest.mark.parametrize(("seconds", "modelled"), [(0.06, True), (0.0, False)])
+def test_where_only_seconds_are_given_a_process_takes_a_tenth_of_them(seconds, modelled, tmp_path, monkeypatch):
+    """By how long evaluations take, which the journal keeps: who goes on from it goes on with the same points."""
+    monkeypatch.setattr(_handover, "PROPOSAL", 0.005)
+
+    def timed(x):
+        time.sleep(seconds)
+        return bowl(x)
+
+    r = vo.minimize(timed, vo.Box(-5, 5, size=3), time_limit=1.0, seed=0, journal=tmp_path / "run.db")
+    assert r.search._model.begun is not modelled
+    with vo.Search.load(tmp_path / "run.db", read_only=True) as again:
+        np.testing.assert_array_equal(again.ask(1), r.search.ask(1))
+    with pytest.raises(ValueError, match="time_limit must be a number of seconds"):
+        vo.Search(vo.Box(0, 1), time_limit=0)
 
 
 @pytest.mark.parametrize("d", [1, 2, 20])

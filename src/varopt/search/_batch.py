@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from varopt.search.journal import Course, Record
 
-__all__ = ["UNKNOWN", "Batch", "Stretch", "Told"]
+__all__ = ["UNKNOWN", "Batch", "Stretch", "Told", "took"]
 
 Array = NDArray[np.float64]
 UNKNOWN = Course()
@@ -72,3 +72,8 @@ class Told(NamedTuple):
             Record(self.first + k, self.candidate + k, row, value, None, self.time, *course)
             for k, (row, value, course) in enumerate(zip(self.rows, self.values, courses, strict=True))
         ]
+
+
+def took(courses: Iterable[Course | Record]) -> float:
+    """How long evaluations took together, in seconds, as far as that is known."""
+    return sum(course.seconds for course in courses if course.seconds > 0.0)

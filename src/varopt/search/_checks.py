@@ -7,8 +7,9 @@ import operator
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-__all__ = ["Measured", "as_value", "as_values", "positive", "whole"]
+__all__ = ["Measured", "as_seed", "as_value", "as_values", "positive", "signs", "whole"]
 
 
 def whole(name: str, value: Any, least: int | None = None) -> int:
@@ -90,3 +91,19 @@ def as_value(y: Any) -> tuple[float, str | None]:
         return math.nan, f"the value must be one real number; got {what}"
     value = float(array.reshape(()))
     return (value, None) if math.isfinite(value) else (math.nan, f"the value is {value}")
+
+
+def as_seed(seed: Any) -> int:
+    """A seed, drawn if there is none."""
+    if seed is None:
+        return int(np.random.SeedSequence().entropy)  # type: ignore[arg-type]
+    return whole("seed", seed, 0)
+
+
+def signs(maximize: Any, objectives: int) -> NDArray[np.float64]:
+    """1 where smaller is better, -1 where larger is."""
+    if isinstance(maximize, (list, tuple, np.ndarray)):
+        if len(maximize) != objectives:
+            raise ValueError(f"maximize must say it for each of {objectives} objectives; got {len(maximize)}.")
+        return np.where(np.asarray(maximize, dtype=bool), -1.0, 1.0)
+    return np.full(objectives, -1.0 if maximize else 1.0)

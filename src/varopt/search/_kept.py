@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from varopt._version import __version__
 from varopt.search._batch import Batch, Stretch
 from varopt.search._coding import Coding
 from varopt.search._dimensions import Dimension
@@ -38,12 +39,35 @@ class Kept:
         _queue: deque[Stretch]
 
         def __init__(self, space: Any, **settings: Any) -> None: ...
-        def _meta(self) -> dict[str, str]: ...
+
+        settings: dict[str, Any]
+        space: Space | Dimension
+
         def _draw(self, count: int | None) -> None: ...
         def _use(self, record: Record, batch: Batch | None, position: int) -> None: ...
         def _tell_rows(
             self, rows: Array, values: list[float], errors: list[str | None], courses: list[Course] | None = None
         ) -> None: ...
+
+    def _meta(self) -> dict[str, str]:
+        return {
+            "varopt": __version__,
+            "numpy": np.__version__,
+            "space": json.dumps(self.space.describe()),
+            "settings": json.dumps(self.settings),
+        }
+
+    def close(self) -> None:
+        """Close the journal, so that another process may open it."""
+        if self._journal is not None:
+            self._journal.close()
+            self._journal = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
 
     def save(self, path: str | Path) -> None:
         """Write the search to a new SQLite file, in the format of the journal; `load` goes on from there.

@@ -95,6 +95,7 @@ class SearchPlan:
     start: Array | None = None
     sigma: float | None = None
     budget: int | None = None
+    time_limit: float | None = None
     noisy: bool = False
     objectives: int = 1
     constraints: int = 0
@@ -147,8 +148,13 @@ def _base(plan: SearchPlan) -> str:
 
 
 def _length(plan: SearchPlan) -> int:
-    """How many evaluations of a run a Gaussian process proposes; none where they are many, and so are cheap."""
+    """How many evaluations of a run a Gaussian process proposes; none where they are many, and so are cheap.
+
+    Where only a time limit is given, as many as for a small budget, as long as evaluations take far longer.
+    """
     layout, budget = plan.layout, plan.budget
+    if budget is None and plan.time_limit is not None:
+        budget = SMALL
     if budget is None or budget > SMALL or layout.permutations or layout.columns > MODELLED_UP_TO:
         return 0
     if layout.real.size < layout.columns:
@@ -168,7 +174,7 @@ def _modelled(base: str, plan: SearchPlan, population: int | None, batch: int, k
         sigma = plan.sigma or min(max(spread, 0.01), SIGMA)
         return _sampled(base, replace(plan, start=mean, sigma=sigma), population, batch, known)
 
-    return Handover(first, _length(plan) or 100, after)
+    return Handover(first, _length(plan) or 100, after, timed=plan.method == "auto" and plan.budget is None)
 
 
 def _sampled(base: str, plan: SearchPlan, population: int | None, batch: int, known: Known | None = None) -> Update:

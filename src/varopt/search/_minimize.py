@@ -189,7 +189,8 @@ def minimize_black_box(
     if batch is None and (executor is not None or vectorized) and population is None and not asynchronous:
         batch = default_population(SpaceLayout(space).columns)  # whoever evaluates: the result depends on none of them
     _check_beta(beta, method, journal, math.inf if budget is None and time_limit is not None else 0.0)
-    search = _begin(space, journal, settings, {"budget": budget, "batch": batch})
+    hints = {"budget": budget, "time_limit": None if budget else time_limit, "batch": batch}
+    search = _begin(space, journal, settings, hints)
     total = budget or (1000 * search._layout.columns if time_limit is None else math.inf)
     if beta is not None and isinstance(search._model, CategoricalUpdate):
         search._model.beta = lambda told: beta(min(told / total, 1.0))

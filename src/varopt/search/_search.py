@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from varopt._threads import one_thread
-from varopt._version import __version__
-from varopt.search._batch import UNKNOWN, Batch, Stretch, Told
-from varopt.search._checks import as_values, positive, whole
+from varopt.search._batch import UNKNOWN, Batch, Stretch, Told, took
+from varopt.search._checks import as_seed, as_values, positive, signs, whole
 from varopt.search._coding import Coding
 from varopt.search._dimensions import Box, Dimension
 from varopt.search._incumbent import Averaged, Lowest
@@ -26,6 +24,7 @@ from varopt.search._shown import Shown
 from varopt.search._space import Space, SpaceLayout, as_space, starting_rows
 from varopt.search.goals import Archive, Rules, Rungs, as_halving, violations
 from varopt.search.journal import Course, Journal, Record
+from varopt.search.models import Handover
 from varopt.solvers.natural_gradient import Update
 
 __all__ = ["Search"]
@@ -63,6 +62,9 @@ class Search(Kept, Shown):
     budget : int, optional
         How many evaluations there will be, if that is known: a few hundred are worth a model of the function, which is
         slower to ask and needs fewer of them. The search may go on beyond.
+    time_limit : float, optional
+        How many seconds there will be, where only that is known: a model is then used as long as it takes less than a
+        tenth of them, by what `minimize` measures of the evaluations. Nothing ends by it.
     batch : int, optional
         How many points are evaluated at once, by methods that do not need a whole generation. By default one, or as
         many as the first `ask` asks for.
@@ -101,20 +103,20 @@ class Search(Kept, Shown):
     def __init__(
         self, space: Any, *, method: str = "auto", seed: int | None = None, population: int | None = None,
         x0: Any = None, sigma: float | None = None, maximize: bool | Sequence[bool] = False, noisy: bool = False,
-        asynchronous: bool = False, budget: int | None = None, batch: int | None = None,
-        journal: str | Path | None = None, objectives: int = 1, constraints: int = 0, subject_to: Any = None,
-        stop_early: Any = False,
+        asynchronous: bool = False, budget: int | None = None, time_limit: float | None = None,
+        batch: int | None = None, journal: str | Path | None = None, objectives: int = 1, constraints: int = 0,
+        subject_to: Any = None, stop_early: Any = False,
     ) -> None:  # fmt: skip
         self.space: Space | Dimension = as_space(space)
         self._layout = SpaceLayout(self.space)
         self._coding = Coding(self._layout)
-        self.seed = _check_seed(seed)
+        self.seed = as_seed(seed)
         population = None if population is None else whole("population", population, 2)
         sigma = None if sigma is None else positive("sigma", sigma, "a positive fraction of the box")
         starts = self._starts = starting_rows(self._layout, x0)
         self.noisy, self.asynchronous = bool(noisy), bool(asynchronous)
         objectives, constraints = whole("objectives", objectives, 1), whole("constraints", constraints, 0)
-        self._signs = _signs(maximize, objectives)
+        self._signs = signs(maximize, objectives)
         self._sign = float(self._signs[0]) if objectives == 1 else 1.0
         self._width = objectives + constraints
         halving = as_halving(stop_early)
@@ -129,6 +131,7 @@ class Search(Kept, Shown):
             "maximize": maximize if isinstance(maximize, bool) else (self._signs < 0.0).tolist(),
             "noisy": self.noisy, "asynchronous": self.asynchronous,
             "budget": None if budget is None else whole("budget", budget, 1),
+            "time_limit": None if time_limit is None else positive("time_limit", time_limit, "a number of seconds"),
             "batch": None if batch is None else whole("batch", batch, 1),
             "objectives": objectives, "constraints": constraints,
             "subject_to": 0 if self._rules is None else len(self._rules.functions),
@@ -136,8 +139,8 @@ class Search(Kept, Shown):
         }  # fmt: skip
         latent = None if starts is None else self._coding.latent(starts)
         self._plan = SearchPlan(
-            method, self._layout, self._coding, latent, sigma=sigma, budget=budget, noisy=self.noisy,
-            objectives=objectives, constraints=constraints, rules=self._rules,
+            method, self._layout, self._coding, latent, sigma=sigma, budget=budget, time_limit=time_limit,
+            noisy=self.noisy, objectives=objectives, constraints=constraints, rules=self._rules,
         )  # fmt: skip
         for number, row in enumerate(() if starts is None or self._rules is None else starts):
             if self._rules is not None and self._rules.violation(row) > 0.0:
@@ -155,6 +158,7 @@ class Search(Kept, Shown):
         self._own: list[tuple[Array, Any]] = []  # points from elsewhere, to be used by it too
         self._drawn = 0
         self._evaluations = 0
+        self._seconds = 0.0  # that they took, as far as that is known
         self._records: list[Record] = []
         self._unrecorded: list[Told] = []
         self._batches: list[tuple[int, int]] = []  # of every batch: its size, and how many evaluations were told before
@@ -225,6 +229,8 @@ class Search(Kept, Shown):
         free = self._drawn == 0 and self.settings["population"] is None and not self.asynchronous
         if free and count is not None and count > self._model.population:
             _, self._model = build(self._plan, count, count)
+        if isinstance(self._model, Handover):
+            self._model.afford(self._seconds)
         self._model.refresh(self._rng)
         size = self._model.population if count is None or not self.asynchronous else count
         with one_thread():
@@ -351,6 +357,7 @@ class Search(Kept, Shown):
         self._handed.popleft()
         self._unrecorded.append(entry)
         self._evaluations += stretch.size
+        self._seconds += took(courses or ())
         self.failures = 0
         values = self._sign * np.array(told)
         best = int(values.argmin())  # the first of equals
@@ -362,6 +369,7 @@ class Search(Kept, Shown):
     def _use(self, record: Record, batch: Batch | None, position: int) -> None:
         self.records.append(record)
         self._evaluations += 1
+        self._seconds += took((record,))
         if self._rungs is not None:
             reports = [self._sign * report for report in record.reports]
             self._rungs.see(reports, finished=record.error is None and not record.stopped)
@@ -472,46 +480,9 @@ class Search(Kept, Shown):
         """What went wrong in the evaluations that failed, in the order in which they were told."""
         return [record.error for record in self._records if record.error is not None]  # none failed of the unrecorded
 
-    # Keeping -------------------------------------------------------------------------------------------------------
-
-    def _meta(self) -> dict[str, str]:
-        return {
-            "varopt": __version__,
-            "numpy": np.__version__,
-            "space": json.dumps(self.space.describe()),
-            "settings": json.dumps(self.settings),
-        }
-
-    def close(self) -> None:
-        """Close the journal, so that another process may open it."""
-        if self._journal is not None:
-            self._journal.close()
-            self._journal = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
-
 
 def _with(latent: Array, values: Array, more: list[tuple[Array, Any]]) -> tuple[Array, Array]:
     if not more:
         return latent, values
     told = np.array([value for _, value in more])
     return np.vstack((latent, [point for point, _ in more])), np.concatenate((values, told))
-
-
-def _check_seed(seed: Any) -> int:
-    if seed is None:
-        return int(np.random.SeedSequence().entropy)  # type: ignore[arg-type]
-    return whole("seed", seed, 0)
-
-
-def _signs(maximize: Any, objectives: int) -> Array:
-    """1 where smaller is better, -1 where larger is."""
-    if isinstance(maximize, (list, tuple, np.ndarray)):
-        if len(maximize) != objectives:
-            raise ValueError(f"maximize must say it for each of {objectives} objectives; got {len(maximize)}.")
-        return np.where(np.asarray(maximize, dtype=bool), -1.0, 1.0)
-    return np.full(objectives, -1.0 if maximize else 1.0)

@@ -82,6 +82,11 @@ class ExpectedImprovement(Update):
         """What was evaluated: latent points and what they gave."""
         return self._points, self._numbers[:, 0] if self._numbers.shape[1] == 1 else self._numbers
 
+    @property
+    def modelled(self) -> int:
+        """How many proposals a model took part in, or minus how many will come before there is one."""
+        return self._proposed - self._first
+
     def sample(self, rng: np.random.Generator, count: int) -> Array:
         points = np.array([self._next(rng) for _ in range(count)])
         return points.reshape(count, self._layout.columns)

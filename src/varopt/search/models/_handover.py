@@ -14,6 +14,8 @@ from varopt.solvers.natural_gradient import Update
 __all__ = ["Handover"]
 
 Array = NDArray[np.float64]
+PROPOSAL = 0.05  # seconds that a proposal of a model takes, a little more than most do
+SHARE = 0.1  # of the time of a run that is given in seconds
 
 
 class Handover(Update):
@@ -27,6 +29,8 @@ class Handover(Update):
         How many evaluations it has.
     after : callable
         From the best point, a spread, and all points and values so far to the update that goes on.
+    timed : bool
+        Whether the first points may take no more than a tenth of the time of the run: see `afford`.
     """
 
     def __init__(
@@ -34,8 +38,9 @@ class Handover(Update):
         first: ExpectedImprovement | Given,
         length: int,
         after: Callable[[Array, float, tuple[Array, Array]], Update],
+        timed: bool = False,
     ) -> None:
-        self._first, self._length, self._after = first, length, after
+        self._first, self._length, self._after, self._timed = first, length, after, timed
         self.current: Update = first
         self.epoch = 0
 
@@ -66,7 +71,27 @@ class Handover(Update):
 
     def tell(self, points: Array, values: Array) -> None:
         self.current.tell(points, values)
-        if not self.begun and len(self._first.known[1]) >= self._length and np.isfinite(self._first.known[1]).any():
+        if not self.begun and len(self._first.known[1]) >= self._length:
+            self._hand_over()
+
+    def afford(self, seconds: float) -> None:
+        """Hand over where another proposal of a model would take more than a tenth of the time of all evaluations.
+
+        Parameters
+        ----------
+        seconds : float
+            What evaluations took so far. What proposals take is not measured but taken to be `PROPOSAL` seconds, so
+            that a search which is repeated from its records hands over where it did.
+        """
+        if isinstance(self.current, Handover):
+            self.current.afford(seconds)
+        elif self._timed and not self.begun and isinstance(self._first, ExpectedImprovement):
+            batch = self._first.population  # evaluated at once
+            if PROPOSAL * (self._first.modelled + batch) > SHARE * seconds / batch:
+                self._hand_over()
+
+    def _hand_over(self) -> None:
+        if np.isfinite(self._first.known[1]).any():
             self.current = self._after(self._first.mean, self._first.spread, self._first.known)
 
     @property

@@ -1,7 +1,7 @@
 """Restarts with two regimes of population size: BIPOP [Ha09].
 
 Ha09: N. Hansen, *Benchmarking a BI-population CMA-ES on the BBOB-2009 function testbed*, GECCO 2009 companion; it has
-the two regimes. What ends a run besides (plateaus, hopeless ones) is ours.
+the two regimes. What ends a run besides (plateaus, hopeless ones), or keeps the best from its end, is ours.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Restarts(Update):
         self._ended = self._why_end()
 
     def _why_end(self) -> str:
-        if self._run_used >= self._budget:
+        if self._run_used >= self._budget and self._run_best > self._best:  # what has the best value goes on
             return "its share of the budget is spent"
         if self._flat >= self._flat_for:
             return "it stands on a plateau"

@@ -22,7 +22,6 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from varopt.solvers.discrete._colouring import colour
 from varopt.solvers.discrete._matrices import permuted, row_sizes
 from varopt.solvers.discrete.bounds._smallest_eigenvalue import verified_lower_bound
 from varopt.solvers.discrete.bounds._spins import Spins
@@ -50,7 +49,7 @@ def low_rank(spins: Spins, rng: np.random.Generator, expired: Callable[[], bool]
     matrix = spins.matrix(np.float32, unit)
     # Of a dense matrix some rows at once, so few that each hardly feels that the others moved: not quite coordinate
     # descent, but whatever comes out is proved in the end.
-    label = colour(matrix) if sp.issparse(matrix) else np.arange(n) // max(1, n // _BLOCKS)
+    label = spins.colours if sp.issparse(matrix) else np.arange(n) // max(1, n // _BLOCKS)
     order = np.argsort(label, kind="stable")
     matrix = permuted(matrix, order)
     if sp.issparse(matrix):

@@ -31,7 +31,17 @@ class Spins:
 
     constant: float
     field: Vector  # what couples to the reference
-    quadratic: Any  # four times what couples the others: the energy's own
+    energy: Energy
+
+    @property
+    def quadratic(self) -> Any:
+        """Four times what couples the others."""
+        return self.energy.quadratic
+
+    @property
+    def colours(self) -> NDArray[np.intp]:
+        """A colour for each spin such that those of one colour are not coupled: the reference has its own."""
+        return np.concatenate(([0], 1 + self.energy.colours))
 
     @property
     def size(self) -> int:
@@ -64,7 +74,7 @@ def spins_of(energy: Energy) -> Spins:
     # b'x + x'Qx/2 with x = (1 + s)/2
     field = 0.5 * linear + 0.25 * row_sums
     constant = energy.constant + 0.5 * float(linear.sum()) + 0.125 * float(row_sums.sum())
-    return Spins(constant, field, quadratic)
+    return Spins(constant, field, energy)
 
 
 def quadratic_minorant(energy: Energy) -> Energy:
@@ -75,6 +85,8 @@ def quadratic_minorant(energy: Energy) -> Energy:
     k = d, 1 and 0). A product of spins is at least minus its weight, or its expansion in bits is bounded. Sites that
     are choices get ``penalty * (sum x - 1)^2``, which is zero wherever they are ones.
     """
+    if energy.is_binary and not energy.products:
+        return energy
     minorant = energy
     for products in energy.products:
         minorant = _add_minorant(minorant, products)

@@ -93,7 +93,7 @@ def population_search(
         pilot = epoch == 0
         if not pilot and math.isfinite(left()):
             capacity = left() / population.pace
-            anneals = float(np.clip(capacity / _SHORT, 1.5, _ANNEALS))
+            anneals = float(np.clip(capacity / _SHORT, 1.0, _ANNEALS))
             sweeps = max(sweeps, int(min(_LONGEST, capacity / anneals)))
         seconds = _PILOT_SHARE * left() if pilot else left()
         if start is not None and pilot:
