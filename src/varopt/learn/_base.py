@@ -65,7 +65,7 @@ _MEMORY = Rule(
     str,
     None,
 )
-# Relative sigma at which a neighbour's solution is taken up, and where its objective has changed by more than this share:
+# Relative sigma at which a neighbour's solution is taken up, and where its objective has changed by more than a share:
 # farther in, too few rows may move.
 _NEIGHBOUR, _FARTHER, _CHANGED = 1 / 16, 1 / 4, 1e-3
 
@@ -204,7 +204,8 @@ class Certified(Declared, BaseEstimator):
             with np.errstate(over="ignore"):  # what comes of it has no bracket, or is not finite
                 result = minimize(
                     (1.0 / unit) * objective, tol=self.tol, method=self._method, callback=limit,
-                    resume=self._neighbour(objective, start), progress=bool(self.verbose), time_limit=clock.left, subject_to=subject_to,
+                    resume=self._neighbour(objective, start), progress=bool(self.verbose), time_limit=clock.left,
+                    subject_to=subject_to,
                 )  # fmt: skip
         except np.linalg.LinAlgError:  # products of the data overflow
             result = None
