@@ -49,32 +49,35 @@ class Comparison:
         return statistics.median(max(0.0, candidate - allowance) / baseline for candidate, baseline in rounds)
 
 
-def seconds(call: Callable[[], object]) -> float:
-    """The wall-clock time of one call, with the garbage collector held off."""
+def seconds(call: Callable[[], object], clock: Callable[[], float] = time.perf_counter) -> float:
+    """The time of one call, by the wall clock or another, with the garbage collector held off."""
     enabled = gc.isenabled()
     gc.disable()
     try:
-        start = time.perf_counter()
+        start = clock()
         call()
-        return time.perf_counter() - start
+        return clock() - start
     finally:
         if enabled:
             gc.enable()
 
 
-def compare(candidate: Callable[[], object], baseline: Callable[[], object], rounds: int) -> Comparison:
+def compare(
+    candidate: Callable[[], object], baseline: Callable[[], object], rounds: int,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Comparison:  # fmt: skip
     """Time both cold, then warm in `rounds` rounds that alternate which of the two goes first."""
     if rounds < 1:
         raise ValueError(f"rounds must be at least 1; got {rounds}.")
-    cold_baseline, cold_candidate = seconds(baseline), seconds(candidate)
+    cold_baseline, cold_candidate = seconds(baseline, clock), seconds(candidate, clock)
     warm_candidate, warm_baseline = [], []
     for index in range(rounds):
         if index % 2:
-            warm_candidate.append(seconds(candidate))
-            warm_baseline.append(seconds(baseline))
+            warm_candidate.append(seconds(candidate, clock))
+            warm_baseline.append(seconds(baseline, clock))
         else:
-            warm_baseline.append(seconds(baseline))
-            warm_candidate.append(seconds(candidate))
+            warm_baseline.append(seconds(baseline, clock))
+            warm_candidate.append(seconds(candidate, clock))
     return Comparison(Timing(cold_candidate, tuple(warm_candidate)), Timing(cold_baseline, tuple(warm_baseline)))
 
 

@@ -20,7 +20,12 @@ Vector = NDArray[np.float64]
 SHARED = Path(os.environ.get("VAROPT_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
 
 
-ON_OPENML = {"a9a.bz2": "a9a", "ijcnn1.bz2": "ijcnn"}  # there the rows to train on and those to test on together
+ON_OPENML = {
+    "a9a.bz2": "a9a",
+    "ijcnn1.bz2": "ijcnn",
+    "w8a.bz2": "w8a",
+    "golub": "leukemia",
+}  # there the rows to train on and those to test on together
 
 
 def absent(name: str) -> str:

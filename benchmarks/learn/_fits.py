@@ -95,7 +95,7 @@ def linear_support_vectors(config: Config) -> Iterator[Row]:
 
     from varopt import learn
 
-    for source in config.pick(["breast_cancer", "german.numer", "a9a.bz2", "ijcnn1.bz2", "reuters.bz2"], []):
+    for source in config.pick(["breast_cancer", "german.numer", "a9a.bz2", "w8a.bz2", "ijcnn1.bz2", "reuters.bz2"], []):
         for cost in (0.01, 1.0, 100.0):
             name, data = f"LinearSVC, {source}, C = {cost:g}", _sparse(source)
             if data is None:

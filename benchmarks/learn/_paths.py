@@ -34,7 +34,7 @@ def small_cross_validation(config: Config) -> Iterator[Row]:
             ours, peer = getattr(learn, name)(), getattr(theirs, name)()
             timed = compare(
                 lambda ours=ours, X=X, y=y: ours.fit(X, y * 1.0), lambda peer=peer, X=X, y=y: peer.fit(X, y * 1.0),  # type: ignore[misc]
-                rounds=config.pick(5, 1),
+                rounds=config.pick(5, 1), clock=time.process_time,
             )  # fmt: skip
             yield Row(
                 f"{name}, {source}", "varopt.learn", "ours / scikit-learn", timed.ratio, config.pick(1.0, math.inf),
@@ -58,7 +58,8 @@ def other_cross_validation(config: Config) -> Iterator[Row]:
     ]
     for search, one in pairs:
         timed = compare(
-            lambda search=search: search.fit(X, y), lambda one=one: one.fit(X, y), rounds=config.pick(3, 1)  # type: ignore[misc]
+            lambda search=search: search.fit(X, y), lambda one=one: one.fit(X, y), rounds=config.pick(3, 1),  # type: ignore[misc]
+            clock=time.process_time,
         )  # fmt: skip
         fits = {"FusedLassoCV": 500, "QuantileRegressorCV": 100}[type(search).__name__]
         yield Row(
@@ -79,7 +80,8 @@ def quantile_process(config: Config) -> Iterator[Row]:
     process = learn.QuantileRegressor(quantile=levels, alpha=0.0)
     single = [learn.QuantileRegressor(quantile=level, alpha=0.0) for level in (0.1, 0.5, 0.9)]
     timed = compare(
-        lambda: process.fit(X, y), lambda: [one.fit(X, y) for one in single], rounds=config.pick(3, 1)
+        lambda: process.fit(X, y), lambda: [one.fit(X, y) for one in single], rounds=config.pick(3, 1),
+        clock=time.process_time,
     )  # fmt: skip
     worst = int(np.argmax(process.gap_ / process.objective_))
     yield Row(

@@ -354,7 +354,7 @@ def test_folds_share_the_time_and_compare_what_all_of_them_came_to(monkeypatch):
 
 
 def test_an_interrupt_ends_a_search_with_what_was_compared(monkeypatch):
-    model, solves = learn.LinearSVCCV(Cs=[0.01, 0.1, 1.0], cv=3), itertools.count()  # each fit by itself
+    model, solves = learn.LinearSVCCV(Cs=[0.01, 0.1, 1.0], cv=3, loss="hinge"), itertools.count()  # each fit by itself
     minimize = _base.minimize
 
     def interrupted(objective, **options):

@@ -173,3 +173,13 @@ def test_inside_skpro(rng):
         alpha=[0.05, 0.5, 0.95], alpha_name="quantile",
     ).fit(frame, targets)  # fmt: skip
     assert 0.86 < covered(model.predict_interval(news, coverage=0.9).to_numpy(), target) < 0.94
+
+
+@pytest.mark.filterwarnings("ignore:The certified gap")  # at 1e-12, rounding is all there is
+def test_columns_that_nearly_repeat_others(rng):
+    """Refits from neighbours have no Hessian there, and are fits of their own."""
+    X = rng.standard_normal((60, 3))
+    X = np.column_stack([X, X[:, 0] + 1e-12 * rng.standard_normal(60)])
+    y = X[:, 0] + rng.standard_normal(60)
+    low, high = learn.ConformalIntervals(alpha=0.2, method="cv+").fit(X, y).predict_interval(X).T
+    assert np.all(low <= high)

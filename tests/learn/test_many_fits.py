@@ -8,7 +8,7 @@ from scipy.optimize import linprog
 import varopt as vo
 from varopt import learn
 from varopt.learn._data import DataMemory
-from varopt.solvers import duals_along
+from varopt.solvers import interior_along
 from varopt.solvers.finish import best_vertex
 from varopt.solvers.quantile import quantile_process
 
@@ -103,10 +103,44 @@ def test_fused_lassos_along_strengths_are_optimal(rng):
         np.testing.assert_allclose(level, one.intercept_, atol=1e-7)
 
 
-def test_a_singular_matrix_has_no_duals_along():
-    found = list(duals_along(np.ones((2, 2)), np.ones(2), np.eye(2), np.ones((3, 2))))
-    assert len(found) == 3
-    assert all(gap == np.inf for _, gap in found)
+@pytest.mark.parametrize("kind", ["fewer rows than features", "a feature twice", "a constant", "raw units"])
+def test_a_singular_matrix_along_fusions(rng, kind):
+    """Each bracket is right, by the engine's, and closed."""
+    X = rng.standard_normal((6 if kind.startswith("fewer") else 30, 8))
+    X[:, 1] = X[:, 0] if kind == "a feature twice" else 1.0 if kind == "a constant" else X[:, 1]
+    X *= 10.0 ** np.arange(-4, 4) if kind == "raw units" else 1.0
+    y = rng.standard_normal(len(X))
+    path = [{"alpha": a, "fusion": f} for a in [1e-3, 0.05] for f in [0.0, 1e-3, 0.3]]
+    model = learn.FusedLasso()
+    coefs, levels = model._along(path, (X, y, np.ones(len(X))), DataMemory(), model._clock())
+    for settings, coef, level in zip(path, coefs, levels, strict=True):
+        one = model.set_params(**settings).fit(X, y)
+        value = 0.5 * np.mean((y - X @ coef - level) ** 2) + settings["alpha"] * np.abs(coef).sum()
+        value += settings["fusion"] * np.abs(np.diff(coef)).sum()
+        np.testing.assert_allclose(value, one.objective_, rtol=3e-9)
+
+
+@pytest.mark.parametrize("options", [{}, {"penalize_intercept": True}, {"fit_intercept": False}], ids=str)
+def test_squared_hinges_along_strengths(rng, options):
+    """Three classes in units far apart, one feature constant, weights of classes: as one fit after the other."""
+    X = rng.standard_normal((40, 4)) * [1.0, 100.0, 0.01, 0.0] + [0.0, 30.0, 0.0, 2.0]
+    y = np.argmax(X[:, :3] / [1.0, 100.0, 0.01] + rng.standard_normal((40, 3)), axis=1)
+    weight = rng.integers(0, 3, 40).astype(float)
+    model = learn.LinearSVC(class_weight={0: 2.0}, **options)
+    path = [{"C": C} for C in np.geomspace(1e-4, 1e3, 6)]
+    coefs, levels = model._along(path, (X, y, weight), DataMemory(), model._clock())
+    for settings, coef, level in zip(path, coefs, levels, strict=True):
+        one = model.set_params(**settings).fit(X, y, weight)
+        np.testing.assert_allclose(X @ coef.T + level, one.decision_function(X), atol=1e-5)
+
+
+def test_no_gap_where_nothing_curves():
+    """Without a norm of the variables, a singular matrix proves nothing."""
+    x, gaps = interior_along(
+        np.ones((2, 2)), np.ones(2), 0.5, np.array([[-1.0, 1.0]]), np.zeros(3), np.ones(3), lambda: False
+    )
+    assert x.shape == (3, 2)
+    assert np.all(gaps == np.inf)
 
 
 def test_vertices_with_ties_are_those_of_a_linear_programme(rng):
@@ -140,3 +174,20 @@ def test_small_linear_problems_go_from_vertex_to_vertex(rng):
     X, y = rng.standard_normal((200, 5)), rng.standard_normal(200)
     w = vo.Variable(5)
     assert vo.minimize(vo.sum(vo.pinball(y - X @ w, 0.3)) + 3.0 * vo.norm1(w)).method == "program"
+
+
+@pytest.mark.parametrize("kind", ["whole numbers", "heavy tails"])
+def test_a_warm_start_takes_no_more_steps(kind):
+    """Along ten strengths; from a point where rows rest on their kinks it once took sixty steps for three."""
+    rng = np.random.default_rng(0)
+    if kind == "whole numbers":
+        X, y = rng.integers(0, 4, (16, 2)).astype(float), rng.integers(0, 5, 16).astype(float)
+    else:
+        X = rng.standard_normal((3000, 20))
+        y = X @ rng.standard_normal(20) + rng.standard_t(2, 3000)
+    steps = {}
+    for warm in (True, False):
+        model, steps[warm] = learn.QuantileRegressor(quantile=0.5, warm_start=warm), 0
+        for alpha in np.geomspace(1.0, 1e-3, 10):
+            steps[warm] += model.set_params(alpha=alpha).fit(X, y).n_iter_
+    assert steps[True] <= steps[False]

@@ -65,7 +65,9 @@ _MEMORY = Rule(
     str,
     None,
 )
-_NEIGHBOUR = 1 / 16  # relative sigma at which a neighbour's solution is taken up: farther in, too few rows may move
+# Relative sigma at which a neighbour's solution is taken up, and where its objective has changed by more than a share:
+# farther in, too few rows may move.
+_NEIGHBOUR, _FARTHER, _CHANGED = 1 / 16, 1 / 4, 1e-3
 
 
 @dataclass(frozen=True)
@@ -201,8 +203,9 @@ class Certified(Declared, BaseEstimator):
         try:
             with np.errstate(over="ignore"):  # what comes of it has no bracket, or is not finite
                 result = minimize(
-                    (1.0 / unit) * objective, tol=self.tol, method=self._method, resume=_neighbour(objective, start),
-                    callback=limit, progress=bool(self.verbose), time_limit=clock.left, subject_to=subject_to,
+                    (1.0 / unit) * objective, tol=self.tol, method=self._method, callback=limit,
+                    resume=self._neighbour(objective, start), progress=bool(self.verbose), time_limit=clock.left,
+                    subject_to=subject_to,
                 )  # fmt: skip
         except np.linalg.LinAlgError:  # products of the data overflow
             result = None
@@ -226,7 +229,16 @@ class Certified(Declared, BaseEstimator):
         multipliers = {c: unit * np.asarray(y) for c, y in (result.multipliers or {}).items()}
         return Solved(value, certificate, max(1, result.nit), result.history["sigma"], values, multipliers=multipliers)
 
-    def _allowed(self, objective: Any, null: float) -> Any:
+    def _neighbour(self, objective: Objective, start: Mapping[Variable, Any] | None) -> State | None:
+        """The solution of a problem that is much the same, and the sigma at which to take it up."""
+        if start is None:
+            return None
+        x = np.concatenate([np.ravel(start[v]).astype(np.float64) for v in objective.variables])
+        before = getattr(self, "objective_", None)  # of the last fit, where there was one, and of one problem
+        changed = isinstance(before, float) and abs(float(objective(x)) - before) > _CHANGED * before
+        return State(x, latest=x, sigma=_FARTHER if changed else _NEIGHBOUR)
+
+    def _allowed(self, objective: Any, null: Any) -> Any:
         """The gap that an objective may have, or each of many, where that without a model is `null`."""
         return np.maximum(self.tol * np.maximum(objective, SMALLEST_SHARE * null), _NEGLIGIBLE * null)
 
@@ -396,11 +408,3 @@ def frames_of_ours() -> int:
     while frame is not None and frame.f_globals.get("__name__", "").startswith("varopt."):
         frame, count = frame.f_back, count + 1
     return count
-
-
-def _neighbour(objective: Objective, start: Mapping[Variable, Any] | None) -> State | None:
-    """The solution of a problem that is much the same, and the sigma at which to take it up."""
-    if start is None:
-        return None
-    x = np.concatenate([np.ravel(start[v]).astype(np.float64) for v in objective.variables])
-    return State(x, latest=x, sigma=_NEIGHBOUR)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils.multiclass import check_classification_targets
 
-from varopt.learn._base import CertifiedLinear, Clock, Fit
+from varopt.learn._base import CertifiedLinear, Clock, Fit, Lines
 from varopt.learn._compat import LinearClassifierMixin, SparseCoefMixin, compute_class_weight
 from varopt.learn._data import DataMemory, StoredRows, WeightedRows, by_class, classes_of, signs
+from varopt.learn._least_squares import ordinary, squared_hinges_along
 from varopt.learn._linear import Liblinear
 from varopt.learn._parameters import CLASS_WEIGHT, SHARE, STRENGTH, Rule, one_of, parameter
 from varopt.learn._problem import ANY_PENALTY, CLASSIFICATION_LOSSES, LinearProblem, in_unit, near_zero, penalty
@@ -18,6 +21,8 @@ from varopt.learn._problem import ANY_PENALTY, CLASSIFICATION_LOSSES, LinearProb
 __all__ = ["CompositeClassifier", "LinearClassifier", "LinearSVC"]
 
 Vector = NDArray[np.float64]
+
+_TOGETHER = 1 << 21  # entries of what is kept of small data, up to which they are fitted for all strengths together
 
 _PENALTY = Rule(
     "R: ``0.5 ||w||^2_2``, ``||w||_1``, ``l1_ratio ||w||_1 + 0.5 (1 - l1_ratio) ||w||^2_2``, or, for features in an"
@@ -39,6 +44,12 @@ class LinearClassifier(LinearClassifierMixin, SparseCoefMixin, CertifiedLinear):
 
     def _fit_data(self, X: Any, y: Any, sample_weight: Any, clock: Clock, memory: DataMemory) -> Any:
         data, labels, weight = self._read(X, y, sample_weight, memory)
+        fits = self._fits(self._encoded(data, labels, weight, memory), clock)
+        self._publish_lines(fits, X, data.dtype)
+        return self
+
+    def _encoded(self, data: Any, labels: Any, weight: Vector, memory: DataMemory) -> WeightedRows:
+        """The rows with the number of their class for a target, classes weighted."""
         check_classification_targets(labels)
         present = weight > 0.0
         self.classes_ = np.unique(labels[present])
@@ -53,10 +64,7 @@ class LinearClassifier(LinearClassifierMixin, SparseCoefMixin, CertifiedLinear):
         )
         if not np.all(balance >= 0.0):
             raise ValueError(f"class_weight must be at least 0 for every class; got {self.class_weight!r}.")
-        rows = memory.rows(data, codes, weight * balance[codes])
-        fits = self._fits(rows, clock)
-        self._publish_lines(fits, X, data.dtype)
-        return self
+        return memory.rows(data, codes, weight * balance[codes])
 
     def _publish_lines(self, fits: list[Fit], X: Any, dtype: Any) -> None:
         self._publish(
@@ -133,6 +141,31 @@ class LinearSVC(Liblinear, LinearClassifier):
         if problem.b is not None and self.penalize_intercept:
             regular = regular + penalty(self.penalty, problem.b * (1.0 / self.intercept_scaling), 1.0, self.l1_ratio)
         return regular + self.C * problem.total(CLASSIFICATION_LOSSES[self.loss](problem.margin))
+
+    def _along(
+        self, path: Sequence[Mapping[str, float]], data: tuple[Any, Any, Vector], memory: DataMemory, clock: Clock
+    ) -> Lines | None:
+        if self.loss != "squared_hinge" or self.penalty != "l2" or self._constrained_by:
+            return None
+        rows = self._encoded(*data, memory)
+        n, p = rows.X.shape
+        positives = [1] if self.classes_.size == 2 else range(self.classes_.size)
+        if (
+            sp.issparse(rows.X)
+            or n * max(p * p, len(path) * len(positives)) > _TOGETHER
+            or not ordinary(rows.X, np.ones(1))
+        ):
+            return None
+        rho = self.intercept_scaling**-2.0 if self.penalize_intercept else 0.0
+        X, signs = np.asarray(rows.X, dtype=np.float64), np.array([np.where(rows.y == k, 1.0, -1.0) for k in positives])
+        center = rows.weight @ X / rows.total if self.fit_intercept and not rho else np.zeros(p)
+        strengths = np.array([settings["C"] for settings in path])
+        lines, values, gaps = squared_hinges_along(
+            X - center, signs.T, rows.weight, strengths, rho if self.fit_intercept else None, lambda: clock.is_up
+        )
+        wrong = ~(gaps <= self._allowed(values, strengths[:, None] * rows.total)).all(axis=1)
+        lines[wrong] = np.nan
+        return lines[:, :, :p], lines[:, :, p] - lines[:, :, :p] @ center
 
 
 class CompositeClassifier(LinearClassifier):

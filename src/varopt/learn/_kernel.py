@@ -41,7 +41,7 @@ _LIBSVM_STEPS = 100_000  # of LIBSVM's steps, and a hundred a sample: several ti
 _ENTRY_SECONDS, _ROW_SECONDS = 1e-9, 2e-8  # for an entry of the data and an exponential, of a row of the kernel
 _FEWEST_STEPS = 20  # of LIBSVM, however short the time
 _PILOT = 1e-3  # LIBSVM's own tolerance while it is the pilot: scikit-learn's default
-_WHOLE_KERNEL = 2000  # samples up to which the whole kernel matrix is kept
+_WHOLE_KERNEL = 300  # samples up to which the whole kernel matrix is kept
 _LARGEST = 1e10  # what an infinite C is taken as
 _KERNEL = (
     'The kernel. That of "sigmoid" is not positive semidefinite: its fits are LIBSVM\'s and have no lower bound. For'

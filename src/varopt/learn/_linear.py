@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 from sklearn.base import MultiOutputMixin, RegressorMixin
 
 import varopt.model as vo
-from varopt.learn._base import CertifiedLinear, Clock, Fit, Lines, frames_of_ours
+from varopt.certificates import DualGap
+from varopt.learn._base import CertifiedLinear, Clock, Fit, Lines, Solved, frames_of_ours
 from varopt.learn._compat import LinearModel, followers
 from varopt.learn._data import DataMemory, StoredRows, WeightedRows
-from varopt.learn._least_squares import Squares, ordinary, strengths, task_path
+from varopt.learn._least_squares import Squares, fit_one, ordinary, strengths, task_path
 from varopt.learn._parameters import (
     BOOLEAN,
     NON_NEGATIVE,
@@ -226,6 +227,25 @@ class ElasticNet(LeastSquaresOptions, LinearRegressor):
         )  # fmt: skip
         path = _path(model, X, y, weight, n_alphas if isinstance(n_alphas, Integral) else alphas, eps)
         return path if return_n_iter else path[:3]
+
+    def _fit_target(
+        self, rows: WeightedRows, y: Any, start: tuple[Vector, float] | None, clock: Clock, **options: Any
+    ) -> Fit:
+        return self._straight(rows, y, start, clock) or super()._fit_target(rows, y, start, clock, **options)
+
+    def _straight(self, rows: WeightedRows, y: Any, start: tuple[Vector, float] | None, clock: Clock) -> Fit | None:
+        """The fit by pivoting or coordinate descent, where its bracket is narrow enough; else None."""
+        if self.verbose or set(self._constrained_by) - {"positive=True"} or not ordinary(rows.X, y):
+            return None
+        squares, l1 = Squares(rows.X, y, rows.weight, self.fit_intercept), self.alpha * self.l1_ratio
+        found = fit_one(
+            squares, l1, self.alpha - l1, self.positive, None if start is None else start[0],
+            lambda value: float(self._allowed(value, squares.null)), lambda: clock.is_up,
+        )  # fmt: skip
+        if found is None:
+            return None
+        solved = Solved(found.value, DualGap(found.value - found.gap, found.value), found.rounds, np.zeros(0), {})
+        return Fit(found.coef, float(squares.levels(found.coef[None])[0]), solved)
 
     def _objective(self, problem: LinearProblem, **options: Any) -> Any:
         loss = problem.mean(squared_error(problem.residual))

@@ -19,7 +19,7 @@ from varopt.solvers.descent import (
 )
 from varopt.solvers.finish import exact_minimum, is_small
 from varopt.solvers.interior_point import InteriorPoint
-from varopt.solvers.lasso import BlockDescent, Pivoting, duals_along, pivoted_along
+from varopt.solvers.lasso import BlockDescent, Pivoting, interior_along, pivoted_along
 from varopt.solvers.nonconvex import Graduated
 from varopt.solvers.reductions import LowRank, Orthogonal, Range, Reduction, WorkingSet
 from varopt.solvers.signals import Knots, TautString
@@ -56,9 +56,9 @@ __all__ = [
     "TautString",
     "Way",
     "WorkingSet",
-    "duals_along",
     "exact_minimum",
     "goes_on",
+    "interior_along",
     "is_small",
     "pivoted_along",
     "settle",

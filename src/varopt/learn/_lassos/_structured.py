@@ -18,7 +18,7 @@ from varopt.learn._least_squares import Squares, fit_tasks, ordinary
 from varopt.learn._linear import ElasticNet, Lasso, LinearRegressor
 from varopt.learn._parameters import LEVEL, NON_NEGATIVE, RANDOM_STATE, SHARE, STRENGTH, Rule, as_in, one_of, parameter
 from varopt.learn._problem import ANY_PENALTY, REGRESSION_LOSSES, LinearProblem, differences, penalty, squared_error
-from varopt.solvers import duals_along
+from varopt.solvers import interior_along
 
 __all__ = [
     "CompositeRegressor",
@@ -29,7 +29,7 @@ __all__ = [
     "MultiTaskLasso",
 ]
 
-_DUAL = 100  # features up to which fits of a fused lasso along strengths are made through their duals
+_TOGETHER = 100  # features up to which a fused lasso is fitted for all strengths together
 _DENSE = 1 << 26  # entries up to which features are centred and copied for coordinate descent
 
 _FUSION = Rule("Strength of the penalty on differences of neighbours, at least 0.", NON_NEGATIVE)
@@ -102,19 +102,15 @@ class FusedLasso(LinearRegressor):
         clock: Clock,
     ) -> Lines | None:  # fmt: skip
         rows = memory.rows(*data)
-        n, p = rows.X.shape
-        if self._constrained_by or p > min(_DUAL, n) or not ordinary(rows.X, rows.y):
+        p = rows.X.shape[1]
+        if self._constrained_by or p > _TOGETHER or not ordinary(rows.X, rows.y):
             return None
         squares = Squares(rows.X, rows.y, rows.weight, self.fit_intercept)
-        strengths = np.array([np.repeat([at["alpha"], at["fusion"]], [p, p - 1]) for at in path])
-        kinks = np.vstack([np.eye(p), np.diff(np.eye(p), axis=0)])
-        coefs, gaps = np.full((len(path), p), np.nan), np.full(len(path), np.inf)
-        for k, found in enumerate(duals_along(squares.gram, squares.gradient[:, 0], kinks, strengths)):
-            coefs[k], gaps[k] = found
-            if clock.is_up:
-                break
-        values = squares.null + coefs @ squares.gradient[:, 0] + 0.5 * np.sum(coefs @ squares.gram * coefs, axis=1)
-        values += np.sum(strengths * np.abs(coefs @ kinks.T), axis=1)
+        gram, gradient, apart = squares.gram, squares.gradient[:, 0], np.diff(np.eye(p), axis=0)
+        alpha, fusion = np.array([[at["alpha"], at["fusion"]] for at in path]).T
+        coefs, gaps = interior_along(gram, gradient, squares.null, apart, alpha, fusion, lambda: clock.is_up)
+        values = squares.null + coefs @ gradient + 0.5 * np.sum(coefs @ gram * coefs, axis=1)
+        values += alpha * np.abs(coefs).sum(axis=1) + fusion * np.abs(coefs @ apart.T).sum(axis=1)
         coefs[~(gaps <= self._allowed(values, squares.null))] = np.nan
         return coefs, squares.levels(coefs)
 

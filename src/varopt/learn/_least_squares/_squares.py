@@ -11,7 +11,7 @@ intercept, and all sums are rounded: (1) is charged with what that may amount to
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any
 
@@ -29,12 +29,15 @@ Array = NDArray[np.float64]
 _UNIT = 0.5 * float(np.finfo(np.float64).eps)
 _SAFE = 1.0 + 1e-6  # makes up for what bounds of rounding lose by their own
 _ORDINARY = 1e100  # sizes of data beyond which, or below whose inverse, squares are not to be trusted
+_CACHED = 1 << 16  # entries that are centred at a time, and stay in the cache
 _BLOCK = 1 << 22  # residuals that are made at a time
 
 
 def ordinary(X: Any, y: Array) -> bool:
     """Whether squares of the data are numbers, and not lost."""
-    size = max(float(abs(X).max()), float(np.abs(y).max(initial=0.0))) if X.shape[0] else 0.0
+    if not X.shape[0]:
+        return False
+    size = max(float(X.max()), -float(X.min()), float(np.abs(y).max(initial=0.0)))
     return 1.0 / _ORDINARY < size < _ORDINARY
 
 
@@ -67,8 +70,12 @@ class Squares:
         if sp.issparse(self.X):
             product = (self.X.T @ sp.csr_array(self.X).multiply(self.share[:, None])).toarray()
             return np.asarray(product - np.outer(self.center, self.center), dtype=np.float64)
-        moved = np.sqrt(self.share)[:, None] * (self.X - self.center)
-        return np.asarray(moved.T @ moved)
+        gram, root = np.zeros((self.X.shape[1],) * 2), np.sqrt(self.share)[:, None]
+        for rows in self._parts(self.X.shape[1]):
+            moved = self.X[rows] - self.center
+            moved *= root[rows]
+            gram += moved.T @ moved
+        return gram
 
     @cached_property
     def gradient(self) -> Array:
@@ -79,14 +86,24 @@ class Squares:
     def standard(self) -> tuple[Array, Array]:
         """Features and targets centred, times the roots of the weights, whose mean is one."""
         root = np.sqrt(self.share * self.share.size)[:, None]
-        X = self.X.toarray() if sp.issparse(self.X) else self.X
-        return np.asfortranarray(root * (X - self.center)), np.asfortranarray(root * (self.y - self.level))
+        X = np.array(self.X.toarray() if sp.issparse(self.X) else self.X, order="F")
+        if self.intercept:
+            X -= self.center
+        if not np.all(root == 1.0):
+            X *= root
+        return X, np.asfortranarray(root * (self.y - self.level))
 
     @cached_property
     def _lengths(self) -> Vector:
         """The length of each feature, weighted."""
-        squares = self.X.multiply(self.X) if sp.issparse(self.X) else np.square(self.X)
-        return np.asarray(np.sqrt(np.asarray(squares.T @ self.share)))
+        if sp.issparse(self.X):
+            return np.sqrt(np.asarray(self.X.multiply(self.X).T @ self.share, dtype=np.float64))
+        return np.sqrt(sum((self.share[rows] @ np.square(self.X[rows]) for rows in self._parts(1)), np.zeros(1)))
+
+    def _parts(self, fewest: int) -> Iterator[slice]:
+        """Rows that stay in the cache, or so many."""
+        step = max(fewest, _CACHED // max(1, self.X.shape[1]))
+        return (slice(k, k + step) for k in range(0, self.X.shape[0], step))
 
     def levels(self, coefs: Array) -> Array:
         """The intercepts of coefficients of shape (k, p), (k,); or of (k, p, targets), (k, targets)."""

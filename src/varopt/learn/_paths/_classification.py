@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from numbers import Integral
 from typing import Any, ClassVar
 
@@ -9,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import check_scoring
 
+from varopt.learn._base import Lines
 from varopt.learn._classification import LinearSVC
 from varopt.learn._compat import LinearClassifierMixin, compute_class_weight
 from varopt.learn._least_squares import checked
@@ -81,6 +83,13 @@ class LinearSVCCV(LinearClassifierMixin, PathCV):
     def _loss(self, model: Any, X: Any, y: Any, weight: Vector) -> float:
         weights = {} if np.all(weight == 1.0) else {"sample_weight": weight}  # not every scorer takes them
         return -float(check_scoring(model, self.scoring)(model, X, y, **weights))
+
+    def _losses(self, model: Any, lines: Lines, X: Any, y: Any, weight: Vector) -> list[float]:
+        losses = []
+        for coef, intercept in zip(*lines, strict=True):
+            model.coef_, model.intercept_ = coef.astype(X.dtype), intercept.astype(X.dtype)
+            losses.append(math.nan if np.isnan(coef).any() else self._loss(model, X, y, weight))
+        return losses
 
     def _report(self, paths: list[Path], table: Vector, chosen: dict[str, float], X: Any) -> None:
         arrays = {"scores_": -table[0], "Cs_": np.array([settings["C"] for settings in paths[0]])}

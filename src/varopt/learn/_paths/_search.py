@@ -105,20 +105,20 @@ class SearchCV(Certified):
         shared = {name: value for name, value in self.get_params().items() if name in self._model().get_params()}
         model = self._model(**(shared | self._fixed(targets, weight) | self._by_place(data.shape[1])))
         paths = self._paths(data, targets, weight)
-        walks = [(path, train, test) for path in paths for train, test in folds]
-        rounds = [math.ceil(left / effective_n_jobs(self.n_jobs)) for left in range(len(walks), 0, -1)]
+        rounds = [math.ceil(left / effective_n_jobs(self.n_jobs)) for left in range(len(folds), 0, -1)]
         search = Clock(self.time_limit and _SEARCH * self.time_limit, clock.started)
-        losses: list[list[float]] = [[] for _ in walks]
+        losses: list[list[float]] = [[] for _ in folds]
         try:
             losses = Parallel(n_jobs=self.n_jobs, prefer="threads")(
-                delayed(_walk)(self, model, data, targets, weight, *walk, search, after, made)
-                for walk, after, made in zip(walks, rounds, losses, strict=True)
+                delayed(_walk)(self, model, data, targets, weight, paths, *fold, search, after, made)
+                for fold, after, made in zip(folds, rounds, losses, strict=True)
             )
         except KeyboardInterrupt:  # the threads that are left see it, and end
             search.stop()
-        table = np.full((len(paths), len(folds), len(paths[0])), np.nan)
-        for row, made in zip(table.reshape(len(walks), -1), losses, strict=True):
+        rows = np.full((len(folds), len(paths) * len(paths[0])), np.nan)
+        for row, made in zip(rows, losses, strict=True):
             row[: len(made)] = made
+        table = rows.reshape(len(folds), len(paths), -1).swapaxes(0, 1)
         chosen = self._best(paths, table, table.size - sum(map(len, losses)), search)
         model.set_params(**chosen)._fit_data(data, targets, weight, clock, DataMemory())
         self._report(paths, np.moveaxis(table, 2, 1), chosen, X)
@@ -202,26 +202,26 @@ class RegressorCV(RegressorMixin, PathCV, LinearModel):
 
 
 def _walk(
-    search: SearchCV, model: Any, X: Any, y: Any, weight: Vector, path: Path, train: Any, test: Any, clock: Clock,
-    parts: int, losses: list[float],
+    search: SearchCV, model: Any, X: Any, y: Any, weight: Vector, paths: list[Path], train: Any, test: Any,
+    clock: Clock, parts: int, losses: list[float],
 ) -> list[float]:  # fmt: skip
-    """The losses of one fold along one path, as far as one of so many parts of the time that is left goes, appended."""
+    """The losses of one fold along the paths, as far as one of so many parts of the time left goes, appended."""
     share = clock.part(parts, gives_up=True)
-    model = clone(model)
-    if hasattr(model, "warm_start"):
-        model.set_params(warm_start=True)
+    model, walk = clone(model), [settings for path in paths for settings in path]
     given, left_out = (X[train], y[train], weight[train]), (X[test], y[test], weight[test])
     memory = DataMemory()
     try:
         with kept_products(), suppress(OutOfTime), one_thread():
-            found = model._along(path, given, memory, share)
-            together = search._losses(model, found, *left_out) if found is not None else [math.nan] * len(path)
-            for k, (settings, loss) in enumerate(zip(path, together, strict=True)):
+            found = model._along(walk, given, memory, share)
+            together = search._losses(model, found, *left_out) if found is not None else [math.nan] * len(walk)
+            for k, (settings, loss) in enumerate(zip(walk, together, strict=True)):
                 if math.isnan(loss):
                     if share.is_up or clock.is_up:  # a share of no time left is still some
                         break
                     if found is not None and k and not math.isnan(together[k - 1]):
                         model.coef_, model.intercept_ = found[0][k - 1], found[1][k - 1]
+                    if hasattr(model, "warm_start"):  # a path begins anew: its strongest penalty leaves little to know
+                        model.set_params(warm_start=k % len(paths[0]) > 0)
                     model.set_params(**settings)._fit_data(*given, share, memory)
                     loss = search._loss(model, *left_out)
                 losses.append(loss)

@@ -20,6 +20,9 @@ Vector = NDArray[np.float64]
 
 _OFF_SCALE = 0.3  # share of the weights that the derivative in the scale may be; beyond, the best scale is solved for
 _MOST_STEPS = 60
+# Shares of a step below which it is cut to a tenth instead of a half, and no more. Where columns nearly repeat others,
+# the rows within may say nothing of a direction, and a step lead far beyond all others.
+_SHORT, _SHORTEST = 1e-3, 1e-9
 _GATHERED = 1 << 18  # entries of the data that are gathered at once
 
 
@@ -73,9 +76,9 @@ class JointNewton:
             new, moved = self.x + length * step, residual - length * ahead
             found = p.value(new, moved)
             # What is to be gained below the rounding of values shows in the gradient alone: a whole step.
-            if found <= value - 1e-4 * length * gain or length < 1e-3 or gain <= rounding:
+            if found <= value - 1e-4 * length * gain or length < _SHORTEST or gain <= rounding:
                 return new, moved, found
-            length *= 0.5
+            length *= 0.5 if length > _SHORT else 0.1
 
     def _derivatives(self, residual: Vector) -> tuple[Vector, Vector]:
         """Gradient and Hessian; where there is no intercept, its row of the Hessian is that of the identity."""

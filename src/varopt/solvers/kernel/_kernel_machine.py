@@ -34,6 +34,7 @@ Mask = NDArray[np.bool_]
 _ACTIVE_SET_SAMPLES = 400  # samples up to which the programme goes to the active set
 _ENTRY = 100.0  # operations that an entry of the kernel takes
 _KERNEL_ENTRIES = 1 << 21  # entries of the kernel matrix computed at a time
+_KEPT_ENTRIES = 1 << 23  # and kept
 _FINISH_ROUNDS = 40
 _LOOSE, _INSIDE = 0.05, 5e-16  # share of its range below which a multiplier is small, and how far it keeps inside
 _PATIENCE = 6  # rounds after which samples that were solved for stay so
@@ -97,10 +98,9 @@ def solve_kernel(problem: KernelProblem, beta: Vector, b: float, state: State, t
     Costs the kernel between all samples and those with a coefficient, once, and factorisations of the order of the
     samples that rest on a kink; memory is the square of their number.
     """
-    n, every = problem.size, np.arange(problem.size)
-    support = np.flatnonzero(beta)
-    machine = KernelPoint(problem.product(every, support, beta[support]), b, beta)
-    live = np.zeros(n, dtype=bool)
+    kept = _KeptColumns(problem, np.flatnonzero(_inside(problem, beta)))
+    machine = KernelPoint(kept.product(np.flatnonzero(beta), beta[beta != 0.0]), b, beta)
+    live = np.zeros(problem.size, dtype=bool)
     for count in range(_FINISH_ROUNDS):
         _show(problem, machine, state)
         state.record()
@@ -112,8 +112,8 @@ def solve_kernel(problem: KernelProblem, beta: Vector, b: float, state: State, t
         index = np.flatnonzero(live)
         if not index.size:
             return
-        tick(_ENTRY * float(index.size) * (index.size + n))
-        part, kernel, own = problem.take(index), problem.block(index, index), machine.beta[index]
+        tick(_ENTRY * float(index.size) * (index.size + problem.size))
+        part, kernel, own = problem.take(index), kept.among(index), machine.beta[index]
         outside = machine.values[index] - kernel @ own
         z = part.positions(machine.values[index], machine.b)
         found, b = _rest(part, kernel, outside, own, z)
@@ -122,9 +122,32 @@ def solve_kernel(problem: KernelProblem, beta: Vector, b: float, state: State, t
             return
         beta = machine.beta.copy()
         beta[index] = found
-        values = machine.values + problem.product(every, index[changed], (found - own)[changed])
+        values = machine.values + kept.product(index[changed], (found - own)[changed])
         machine = KernelPoint(values, b, beta)
         state.steps += 1
+
+
+class _KeptColumns:
+    """The kernel between all samples and some: those whose coefficients are to be solved for are asked for again."""
+
+    def __init__(self, problem: KernelProblem, columns: Index) -> None:
+        columns = columns[: _KEPT_ENTRIES // problem.size]
+        self.problem, self.every = problem, np.arange(problem.size)
+        self.matrix = problem.block(self.every, columns) if columns.size else np.zeros((problem.size, 0))
+        self.place = np.full(problem.size, -1)
+        self.place[columns] = np.arange(columns.size)
+
+    def product(self, columns: Index, coefficients: Vector) -> Vector:
+        """``K[:, columns] coefficients``."""
+        known, full = self.place[columns] >= 0, np.zeros(self.matrix.shape[1])
+        full[self.place[columns[known]]] = coefficients[known]
+        return self.matrix @ full + self.problem.product(self.every, columns[~known], coefficients[~known])
+
+    def among(self, index: Index) -> Vector:
+        """The kernel among some of the samples."""
+        if np.any(self.place[index] < 0):
+            return self.problem.block(index, index)
+        return np.asarray(self.matrix[np.ix_(index, self.place[index])])
 
 
 def _inside(problem: KernelProblem, beta: Vector) -> Mask:

@@ -32,8 +32,9 @@ _ROUNDING = 1e-12  # share of a strength by which a gradient may exceed it
 
 
 def pivoted_along(
-    matrix: Vector, gradient: Vector, l1: Vector, l2: Vector, steepest: Vector | None = None
-) -> Iterator[Vector | None]:
+    matrix: Vector, gradient: Vector, l1: Vector, l2: Vector, steepest: Vector | None = None,
+    sides: NDArray[np.int8] | None = None,
+) -> Iterator[Vector | None]:  # fmt: skip
     """Minimise ``1/2 x'Mx + g'x + l1 |x|_1 + l2 |x|^2 / 2`` for one pair of strengths after the other.
 
     Parameters
@@ -44,6 +45,8 @@ def pivoted_along(
         The strengths, in an order in which neighbours are alike.
     steepest : array, optional
         Where x must not be negative: what its gradient does not exceed.
+    sides : array, optional
+        Signs of x, or 0, to begin with.
 
     Yields
     ------
@@ -55,7 +58,7 @@ def pivoted_along(
     Two Cholesky factors or so, and one spectral decomposition, of the variables that move, for each stretch.
     """
     diagonal, ridgeless = np.arange(gradient.size), matrix.diagonal().copy()
-    side, place = np.zeros(gradient.size, dtype=np.int8), 0
+    side, place = np.zeros(gradient.size, dtype=np.int8) if sides is None else sides, 0
     while place < l1.size:
         high = np.full(gradient.size, l1[place])
         kinks = Kinks(np.zeros(gradient.size), -high if steepest is None else -(high + steepest), high)
@@ -67,6 +70,7 @@ def pivoted_along(
         matrix[diagonal, diagonal] = ridgeless
         place += 1
         if settled is None:
+            side = np.zeros_like(side)
             yield None
             continue
         side = np.sign(settled.away).astype(np.int8)

@@ -96,8 +96,11 @@ def nearby(centre: Centre, weights: Matrix, residuals: Matrix | None = None) -> 
     X, q = centre.X, centre.level
     at = np.broadcast_to(centre.residual[:, None] if residuals is None else residuals, weights.shape)
     psi = centre.score[:, None] if residuals is None else np.where(at < 0.0, q - 1.0, q)
-    reach = reaches(X, centre.hessian)
-    moves = scipy.linalg.cho_solve(scipy.linalg.cho_factor(centre.hessian), X.T @ (weights * psi))
+    try:
+        reach, factor = reaches(X, centre.hessian), scipy.linalg.cho_factor(centre.hessian)
+    except np.linalg.LinAlgError:  # columns that are, but for rounding, made of others
+        return np.full((weights.shape[1], X.shape[1]), np.nan)
+    moves = scipy.linalg.cho_solve(factor, X.T @ (weights * psi))
     first = at - X @ moves
     ratio = np.where(weights > 0.0, np.abs(first) / reach[:, None], np.inf)
     count = min(_NEAR * X.shape[1], X.shape[0])
