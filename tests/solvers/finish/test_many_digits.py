@@ -185,3 +185,13 @@ def test_forms_of_other_rows_are_multiplied_out_exactly(rng):
     problem = ExactProblem(0.5 * vo.quad_form(matrix @ w - sides, form) + vo.norm1(w))
     z = matrix @ point - sides
     assert problem.value([Fraction(v) for v in point]) == Fraction(0.5 * z @ form @ z + 6.0)
+
+
+def test_what_falls_for_ever_beside_lines_of_far_rows_is_not_unbounded(rng):
+    """Lines of far rows lie below them: where they fall for ever, the rows need not."""
+    matrix = rng.normal(size=(120, 4))
+    w = vo.Variable(4)
+    f = 1e6 * vo.huber(matrix[0] @ w - 1e6, 1.0 / 3.0) + 1e-6 * vo.sum(vo.huber(matrix @ w - 1.0, 1e-6))
+    f = f + 1e14 * vo.sum_squares(np.repeat(matrix[:1], 120, axis=0) @ w - 1.0)
+    found = exact_minimum(f, np.array([-5.0, -0.2, 0.8, 0.2]))
+    assert found is None or found.lower >= 0.0

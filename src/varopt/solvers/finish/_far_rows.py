@@ -74,7 +74,7 @@ def _split(r: Rows, x: Vector, rank: Vector, limit: float) -> tuple[Index, list[
     matrix, radius = entries(r.linear.rows(far), {})
     if radius.any():
         return everything
-    piece = np.searchsorted(np.array(r.term.knots, dtype=np.float64), r.positions(x)[far])
+    piece = np.searchsorted(np.array(r.term.knots, dtype=np.float64), r.positions(x)[far], side="right")
     kinds, kind = np.unique(np.stack([piece, r.weights[far]]), axis=1, return_inverse=True)
     if kinds.shape[1] > _PIECES:
         return everything
