@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import varopt as vo
+from varopt._clock import left
 from varopt.composite import composite
 from varopt.optimize import Status
 from varopt.solvers import METHODS, Auto, BlockDescent, GaveUp, InteriorPoint, Method, Newton, Pivoting, State
@@ -196,3 +197,13 @@ def test_a_problem_is_solved_without_the_front_end(deviations):
     Auto().solve(problem, state, 1e-9, lambda _: None)
     assert state.reached(1e-9)
     assert state.ran == ["newton"]
+
+
+def test_exact_arithmetic_leaves_time_for_others(monkeypatch, rng):
+    """Of a time limit it takes a share: the methods after it may find what it does not."""
+    given: list[float] = []
+    monkeypatch.setattr("varopt.solvers._select.exact_minimum", lambda *_: given.append(left()))
+    x, matrix = vo.Variable(16), rng.normal(size=(290, 16))
+    steep = 1e14 * vo.abs(np.ones(5) @ x[:5] - 1.0 / 3.0) + 1e-9 * vo.norm1(x)
+    vo.minimize(vo.sum(vo.huber(matrix @ x - rng.normal(size=290), 1.0 / 3.0)) + steep, time_limit=2.0)
+    assert 0.0 < given[0] <= 0.5

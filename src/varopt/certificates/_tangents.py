@@ -116,7 +116,7 @@ def _not_flat(term: PiecewisePolynomial, z: Ball, weights: Vector) -> Vector:
     steep = np.array([len(piece) > 1 and piece[1] != 0.0 for piece in term.pieces])
     if steep.all():
         return weights
-    piece = np.zeros(z.middle.shape, dtype=np.int8)
+    piece = np.zeros(z.middle.shape, dtype=np.min_scalar_type(len(term.knots)))
     close = np.zeros(z.middle.shape, dtype=bool)
     for knot in term.knots:
         piece += z.middle >= knot
@@ -158,7 +158,7 @@ def piece_table(term: PiecewisePolynomial) -> tuple[Vector, Vector]:
 def _pieces(term: PiecewisePolynomial, z: Vector, weights: Vector) -> tuple[Ball, Vector]:
     """Weighted duals of the pieces of a piecewise linear term, and conjugates there, from a table of its pieces."""
     table, below = piece_table(term)
-    piece = np.zeros(z.shape, dtype=np.int8)
+    piece = np.zeros(z.shape, dtype=np.min_scalar_type(len(term.knots)))
     for knot in term.knots:
         piece += z >= knot
     middle = weights * table[piece]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from varopt._clock import deadline
+from varopt._clock import deadline, left
 from varopt.certificates import SmoothingGap
 from varopt.composite import Composite
 from varopt.solvers._method import GaveUp, Method, Nested, Way
@@ -47,7 +47,7 @@ _AFTER: dict[str, tuple[Way, ...]] = {
     "graduated": (),
 }
 _EXACT = ("rational", "decimal")  # what comes between, where there are few variables: without norms, and beside them
-_EXACT_SECONDS = 0.5  # after which others go on
+_EXACT_SECONDS, _EXACT_SHARE = 0.5, 0.25  # after which others go on, and of the time that is left
 _DENSE = 1000  # variables of a sparse problem up to which dense methods go on after interior points
 _FORMED = 5000  # variables up to which what goes on after another may form their matrix, if it is dense
 
@@ -110,7 +110,7 @@ class Auto:
         if state.objective is None:  # of a reduced problem
             return False
         state.runs([_EXACT[bool(problem.groups)]])
-        with deadline(_EXACT_SECONDS):
+        with deadline(min(_EXACT_SECONDS, _EXACT_SHARE * left())):
             found = exact_minimum(state.objective, state.x)
         if found is None:
             return False

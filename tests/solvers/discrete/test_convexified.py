@@ -1,9 +1,11 @@
 """A quadratic of bits as a convex function: the same wherever constraints hold, and a bound by real numbers."""
 
 import itertools
+from fractions import Fraction
 
 import numpy as np
 import pytest
+import scipy.linalg
 
 import varopt as vo
 from varopt.solvers.discrete import energy_of
@@ -60,3 +62,14 @@ def test_it_brackets_a_portfolio(rng):
     assert "convex-relaxation" in r.method
     assert r.lower <= values.min() + 1e-12
     assert r.fun - r.lower <= 0.1 * np.ptp(values)
+
+
+def test_what_cancels_in_products_of_equations_is_charged(rng):
+    """Rows at right angles cancel outside the diagonal, where their rounding does not."""
+    x, signs = vo.Binary(16), scipy.linalg.hadamard(16) * rng.uniform(0.1, 1.0, size=(16, 1))
+    state = rng.integers(0, 2, 16)
+    form = of(vo.quad_form(x, 1e-3 * (1.0 - np.eye(16))), [signs @ x == signs @ state])
+    on = np.flatnonzero(state)
+    value = sum((Fraction(form.matrix[i, j]) for i in on for j in on), Fraction(form.constant))
+    value += sum(map(Fraction, form.vector[on]))
+    assert abs(value - Fraction(1e-3) * on.size * (on.size - 1)) <= Fraction(form.rounding)

@@ -12,7 +12,7 @@ from fuzz.problems import random_problem
 from varopt import Status
 from varopt._clock import TimeUp, deadline
 from varopt.solvers.finish import exact_minimum
-from varopt.solvers.finish._exact_problem import ExactProblem
+from varopt.solvers.finish._exact_problem import ExactProblem, Inexact
 from varopt.solvers.finish._far_rows import exact_total
 from varopt.solvers.finish._lattice import close_point
 from varopt.solvers.finish._many_digits import minimum_in_many_digits
@@ -155,3 +155,43 @@ def test_what_depends_on_no_variable_is_a_constant():
     found = minimum_in_many_digits(ExactProblem(vo.norm1(np.zeros((2, 3)) @ w + 1.5) + 2.0 * vo.sum(vo.pos(0.0 * w))))
     assert (found.lower, found.upper) == (3.0, 3.0)
     assert found.x.shape == (3,)
+
+
+def test_far_rows_with_levels_of_their_own_are_not_taken_for_one_another(rng):
+    """Their knots are one number for all, their lines are not."""
+    matrix, sides, levels = rng.normal(size=(200, 2)), rng.normal(size=200), rng.uniform(0.05, 0.95, 200)
+    w = vo.Variable(2)
+    steep = 1e14 * vo.abs(w[0] - w[1]) + 1e-9 * vo.norm1(w - 1.0 / 3.0)
+    f = vo.sum(vo.pinball(matrix @ w - sides, levels)) + steep
+    r = vo.minimize(f)
+    z = matrix @ r.x - sides
+    assert r.fun == pytest.approx(np.maximum(levels * z, (levels - 1.0) * z).sum(), rel=1e-6)
+    found = exact_minimum(f, r.x)
+    assert found is None or (found.lower <= r.upper and r.lower <= found.upper)
+
+
+def test_forms_of_many_rows_are_left_to_others(rng):
+    """In rational numbers their products take minutes, whatever the number of variables."""
+    w, factor = vo.Variable(4), rng.normal(size=(300, 150))
+    f = vo.quad_form(rng.normal(size=(300, 4)) @ w - 1.0, factor @ factor.T) + 1e12 * vo.norm1(w[:2] - 1.0 / 3.0)
+    with pytest.raises(Inexact), deadline(5.0):
+        ExactProblem(f)
+
+
+def test_forms_of_other_rows_are_multiplied_out_exactly(rng):
+    matrix, sides, form = (rng.integers(-4, 5, size=shape).astype(float) for shape in ((5, 3), 5, (5, 5)))
+    w, point = vo.Variable(3), np.array([1.0, -2.0, 3.0])
+    form = form @ form.T
+    problem = ExactProblem(0.5 * vo.quad_form(matrix @ w - sides, form) + vo.norm1(w))
+    z = matrix @ point - sides
+    assert problem.value([Fraction(v) for v in point]) == Fraction(0.5 * z @ form @ z + 6.0)
+
+
+def test_what_falls_for_ever_beside_lines_of_far_rows_is_not_unbounded(rng):
+    """Lines of far rows lie below them: where they fall for ever, the rows need not."""
+    matrix = rng.normal(size=(120, 4))
+    w = vo.Variable(4)
+    f = 1e6 * vo.huber(matrix[0] @ w - 1e6, 1.0 / 3.0) + 1e-6 * vo.sum(vo.huber(matrix @ w - 1.0, 1e-6))
+    f = f + 1e14 * vo.sum_squares(np.repeat(matrix[:1], 120, axis=0) @ w - 1.0)
+    found = exact_minimum(f, np.array([-5.0, -0.2, 0.8, 0.2]))
+    assert found is None or found.lower >= 0.0

@@ -34,6 +34,7 @@ _VARIABLES, _ROWS, _ENTRIES = (
     300,
     1 << 19,
 )  # of variables, of rows near a knot, and of all rows, up to which it is done
+_PRODUCTS = 1 << 16  # of rational numbers in forms, whose own matrix may have many rows: half a second
 _STAY, _STAY_AT_LEAST = 6, 60  # rows for each variable, and in all, that are not taken as lines
 _DIGITS = 420  # bits of a square root
 _AT_REST = Fraction(1, 10**12)  # share of what is added up in a position within which it is on a knot
@@ -149,18 +150,18 @@ class ExactProblem:
         form = composite(objective, multiplied=False)
         if form.not_convex or any(r.term.degree > 2 for r in form.rows):
             raise Inexact
+        if sum(q.offset.size**2 for q in form.forms) * form.size > _PRODUCTS:
+            raise Inexact
         self.size = form.size
         self.line, self.constant = _linear_part(objective)
         self.matrix = [[ZERO] * self.size for _ in range(self.size)]
         for q in form.forms:
             self._add(q.linear, q.offset, q.matrix, q.weight)
         self.far: list[FarRows] = []
-        rows = []
         few = form.rows if near is None else self._without_far(form.rows, near)
-        for r in few:
-            rows += self._rows(r)
-        if len(rows) > _ROWS:
+        if sum(np.count_nonzero(r.weights) for r in few) > _ROWS:
             raise Inexact
+        rows = [row for r in few for row in self._rows(r)]
         for row in rows:
             if not row.knots:
                 self._multiply_out(row)
@@ -235,22 +236,20 @@ class ExactProblem:
 
     def _add(self, linear: Map, offset: Vector, matrix: Map, weight: float) -> None:
         """``c z'Qz`` of ``z = L x + d``."""
-        inner = exact_rows(matrix)
-        rows, shift = exact_rows(linear), [Fraction(float(v)) for v in offset]
-        c = Fraction(float(weight))
-        for i, row in enumerate(inner):
-            for j, entry in enumerate(row):
-                if not entry:
-                    continue
-                factor = c * entry
-                self.constant += factor * shift[i] * shift[j]
-                for k in range(self.size):
-                    self.line[k] += factor * (rows[i][k] * shift[j] + shift[i] * rows[j][k])
-                    if rows[i][k]:
-                        for m in range(self.size):
-                            both = factor * rows[i][k] * rows[j][m]
-                            self.matrix[k][m] += both
-                            self.matrix[m][k] += both
+        c, shift = Fraction(float(weight)), [Fraction(float(v)) for v in offset]
+        rows = exact_rows(linear)
+        columns = [*zip(*rows, strict=True)]
+        for row, d, inner in zip(rows, shift, exact_rows(matrix), strict=True):
+            tick()
+            images = [c * dot(inner, column) for column in columns]  # of one coordinate of Qz
+            at_zero = c * dot(inner, shift)
+            self.constant += d * at_zero
+            for k, entry in enumerate(row):
+                self.line[k] += entry * at_zero + d * images[k]
+                if entry:
+                    for m, image in enumerate(images):
+                        self.matrix[k][m] += entry * image
+                        self.matrix[m][k] += entry * image
 
     def _multiply_out(self, row: Row) -> None:
         """A row of one piece, as a square, is part of the quadratic."""

@@ -56,8 +56,8 @@ def near_and_far(blocks: Sequence[Rows], x: Vector, most: int) -> list[tuple[Ind
 
 
 def _rank(r: Rows, x: Vector) -> Vector:
-    """How far rows are from a knot; minus one where they have to stay."""
-    if not r.term.knots or any(np.ndim(knot) for knot in r.term.knots):
+    """How far rows are from a knot; minus one where they have to stay, as those with terms of their own."""
+    if not r.term.knots or r.term.rows is not None:
         return np.full(r.count, -1.0)
     z = r.positions(x)
     distance = r.knot_distance(z)
@@ -74,7 +74,7 @@ def _split(r: Rows, x: Vector, rank: Vector, limit: float) -> tuple[Index, list[
     matrix, radius = entries(r.linear.rows(far), {})
     if radius.any():
         return everything
-    piece = np.searchsorted(np.array(r.term.knots, dtype=np.float64), r.positions(x)[far])
+    piece = np.searchsorted(np.array(r.term.knots, dtype=np.float64), r.positions(x)[far], side="right")
     kinds, kind = np.unique(np.stack([piece, r.weights[far]]), axis=1, return_inverse=True)
     if kinds.shape[1] > _PIECES:
         return everything

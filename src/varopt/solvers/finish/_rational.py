@@ -26,6 +26,7 @@ from varopt._clock import tick
 from varopt.solvers.finish._exact_problem import (
     ZERO,
     ExactProblem,
+    Inexact,
     Numbers,
     RationalMinimum,
     dot,
@@ -48,8 +49,10 @@ def rational_minimum(problem: ExactProblem, x: Vector) -> RationalMinimum | None
     search = _ActiveSet(problem, x)
     if (found := search.solved()) is None:
         return None
-    if not found.has_end:  # which lines in place of far rows do not tell of the whole
-        return None if problem.far else RationalMinimum(x, -math.inf, math.inf)
+    if not found.has_end:
+        if problem.far:  # lines of far rows may fall for ever where the rows do not
+            raise Inexact
+        return RationalMinimum(x, -math.inf, math.inf)
     return problem.bracket(found.value, search.x)
 
 

@@ -18,6 +18,7 @@ import scipy.linalg
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from varopt._verified import gamma
 from varopt.solvers.discrete._energy import Energy
 from varopt.solvers.discrete._matrices import as_dense
 from varopt.solvers.discrete.constrained._limits import Limits
@@ -29,7 +30,6 @@ Vector = NDArray[np.float64]
 _MOST = 400  # bits, whose matrix is dense here
 _LIFTED = 8.0  # m, in units of the largest entry of P and of rows of length one
 _MARGIN = 1e-9  # by which s is more than it has to be, so that a proof of convexity has room
-_ROUNDING = 1e-13  # share of the sizes of all that is added up, which rounding has changed less of
 
 
 class Convexified(NamedTuple):
@@ -58,8 +58,9 @@ def convexified(energy: Energy, limits: Limits) -> Convexified | None:
     matrix[np.diag_indices(energy.size)] += shift
     vector = energy.linear - shift - 2.0 * lifted * (rows.T @ sides)
     constant = energy.constant + lifted * float(sides @ sides)
-    sizes = float(np.abs(matrix).sum() + np.abs(vector).sum() + shift * energy.size) + lifted * float(sides @ sides)
-    return Convexified(matrix, vector, constant, _ROUNDING * (sizes + abs(energy.constant)))
+    sizes = float(np.abs(quadratic).sum() + np.abs(energy.linear).sum()) + abs(energy.constant)
+    sizes += 2.0 * shift * energy.size + lifted * float(((np.abs(rows).sum(axis=1) + np.abs(sides)) ** 2).sum())
+    return Convexified(matrix, vector, constant, 2.0 * gamma(len(rows) + 16) * sizes)  # products may have cancelled
 
 
 def _equations(energy: Energy, limits: Limits) -> tuple[Vector, Vector]:
