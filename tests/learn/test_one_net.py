@@ -96,3 +96,12 @@ def test_targets_without_a_signal(rng):
     model = learn.Lasso(0.1).fit(X, np.full(10, 3.0))
     assert not model.coef_.any()
     assert model.gap_ <= 1e-12
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
+@pytest.mark.parametrize("unit", [1e-170, 1e-200, 1e150])
+def test_units_whose_squares_are_lost(rng, form, unit):
+    """A dual value of 1e-170 has a square of zero, and is not zero beside a strength of 1e-172."""
+    X, y = data(rng, "more features than rows")
+    usual = learn.Lasso(0.01).fit(form(X), y).objective_
+    np.testing.assert_allclose(learn.Lasso(0.01 * unit).fit(form(X * unit), y).objective_, usual, rtol=1e-8)
