@@ -36,6 +36,7 @@ _STEEP = 1e5  # ratio of gradients beyond which steep terms may hide what others
 _SHARE = 2.0**-12  # of the sizes of parts that counts as their unit, here as at zero
 _SHARE_INSIDE = 2.0**-20  # of the sizes of what cancels in a part: room for its rounding, and for little more
 _EXACT = 2.0  # seconds at most for the exact optimum of few variables, where nothing else has closed the gap
+_EXACT_ASSUMED = 0.3, 12  # and where it is closed under an assumption: seconds, and variables
 _ROUNDED = 1e-10  # relative error of a value beyond which its bound is told in place of it
 _DOUBTFUL = 1e-3  # relative gap without an assumption beyond which one that closes it is not believed
 
@@ -60,7 +61,8 @@ def conclude(
         hidden = ""  # of the sum it is known
     is_open = proved and (hidden or bracket.assumption or not bracket.within(tol))
     if is_open and not state.falls and goes_on(state.ran) and is_small(problem):
-        exact = _exact(objective, x, value, bracket)
+        seconds, most = _EXACT_ASSUMED if bracket.within(tol) else (_EXACT, problem.size)
+        exact = _exact(objective, x, value, bracket, seconds) if problem.size <= most else None
         if exact is not None:
             (x, value, bracket), hidden = exact, ""  # which only what is convex for certain has
     lower, upper, assumption, proof, state.unit = bracket
@@ -124,9 +126,11 @@ def _bracket(objective: Objective, problem: Composite, state: State, x: Vector, 
     return claimed._replace(upper=upper, assumption=claimed.assumption or ROUNDING)
 
 
-def _exact(objective: Objective, x: Vector, value: float, bracket: _Bracket) -> tuple[Vector, float, _Bracket] | None:
+def _exact(
+    objective: Objective, x: Vector, value: float, bracket: _Bracket, seconds: float
+) -> tuple[Vector, float, _Bracket] | None:
     """The exact optimum of few variables, rounded, and its value as a lower bound; None where it is not known."""
-    with deadline(_EXACT):
+    with deadline(seconds):
         found = exact_minimum(objective, x)
     if found is None or not math.isfinite(found.lower):
         return None

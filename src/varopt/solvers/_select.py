@@ -47,7 +47,7 @@ _AFTER: dict[str, tuple[Way, ...]] = {
     "graduated": (),
 }
 _EXACT = ("rational", "decimal")  # what comes between, where there are few variables: without norms, and beside them
-_EXACT_SECONDS = 1.0  # after which others go on
+_EXACT_SECONDS = 0.5  # after which others go on
 _DENSE = 1000  # variables of a sparse problem up to which dense methods go on after interior points
 _FORMED = 5000  # variables up to which what goes on after another may form their matrix, if it is dense
 

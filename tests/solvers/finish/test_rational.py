@@ -77,3 +77,15 @@ def test_maps_of_every_kind_are_read_without_rounding(rng):
     assert found.lower <= r.upper
     assert found.upper - found.lower <= 1e-14 * abs(found.upper)
     assert r.lower <= found.upper
+
+
+def test_lines_in_place_of_far_rows_do_not_tell_that_there_is_no_end(rng):
+    """Far from the optimum the lines of most rows fall for ever together; the rows themselves do not."""
+    X = rng.normal(size=(3000, 3))
+    w, b = vo.Variable(3), vo.Variable()
+    f = vo.sum(vo.pinball(X.sum(axis=1) + rng.standard_t(2, 3000) - X @ w - b, 0.001))
+    for start in rng.normal(size=(5, 4)) * [3.0, 3.0, 3.0, 5.0] - [0.0, 0.0, 0.0, 20.0]:
+        found = exact_minimum(f, start)
+        assert found is None or np.isfinite(found.lower)
+    x = {w: np.array([-2.6, 1.2, -2.7]), b: -21.9}
+    assert vo.minimize(f, x0=x).status is Status.OPTIMAL

@@ -48,8 +48,8 @@ def rational_minimum(problem: ExactProblem, x: Vector) -> RationalMinimum | None
     search = _ActiveSet(problem, x)
     if (found := search.solved()) is None:
         return None
-    if not found.has_end:
-        return RationalMinimum(x, -math.inf, math.inf)
+    if not found.has_end:  # which lines in place of far rows do not tell of the whole
+        return None if problem.far else RationalMinimum(x, -math.inf, math.inf)
     return problem.bracket(found.value, search.x)
 
 
