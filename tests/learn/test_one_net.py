@@ -105,3 +105,17 @@ def test_units_whose_squares_are_lost(rng, form, unit):
     X, y = data(rng, "more features than rows")
     usual = learn.Lasso(0.01).fit(form(X), y).objective_
     np.testing.assert_allclose(learn.Lasso(0.01 * unit).fit(form(X * unit), y).objective_, usual, rtol=1e-8)
+
+
+@pytest.mark.parametrize("kind", ["few features", "more features than rows"])
+@pytest.mark.filterwarnings("ignore:Objective did not converge")  # what is larger
+def test_an_interrupt_returns_a_bracket(rng, kind, monkeypatch):
+    def interrupted(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("varopt.learn._least_squares._one._Net.bracketed", interrupted)
+    X, y = data(rng, kind)
+    model = learn.Lasso(0.03).fit(X, y)
+    monkeypatch.undo()
+    least = learn.Lasso(0.03).fit(X, y).objective_
+    assert model.lower_bound_ <= least * (1.0 + 1e-12) <= model.objective_ * (1.0 + 1e-11)
