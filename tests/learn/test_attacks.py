@@ -170,3 +170,11 @@ def test_exchanges_of_rows_that_rounding_makes_dependent():
     y = np.round(X @ rng.standard_normal(4) + rng.standard_t(2, 39))
     model = learn.QuantileRegressorCV(time_limit=1.0, alphas=3, cv=2).fit(sp.csr_array(1e150 * np.round(X)), y)
     assert model.lower_bound_ <= model.objective_ < np.inf
+
+
+@pytest.mark.parametrize("model", [learn.Lasso(0.1), learn.LassoCV(), learn.QuantileRegressor(), learn.LinearSVC()])
+def test_weights_whose_sum_overflows_are_refused(model, rng):
+    """Shares of an infinite sum are zeros, and zeros fit everything."""
+    X = rng.standard_normal((200, 3))
+    with pytest.raises(ValueError, match="sample_weight must have a finite sum"):
+        model.fit(X, np.arange(200) % 2, sample_weight=np.full(200, 1e306))

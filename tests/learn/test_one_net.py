@@ -96,3 +96,26 @@ def test_targets_without_a_signal(rng):
     model = learn.Lasso(0.1).fit(X, np.full(10, 3.0))
     assert not model.coef_.any()
     assert model.gap_ <= 1e-12
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
+@pytest.mark.parametrize("unit", [1e-170, 1e-200, 1e150])
+def test_units_whose_squares_are_lost(rng, form, unit):
+    """A dual value of 1e-170 has a square of zero, and is not zero beside a strength of 1e-172."""
+    X, y = data(rng, "more features than rows")
+    usual = learn.Lasso(0.01).fit(form(X), y).objective_
+    np.testing.assert_allclose(learn.Lasso(0.01 * unit).fit(form(X * unit), y).objective_, usual, rtol=1e-8)
+
+
+@pytest.mark.parametrize("kind", ["few features", "more features than rows"])
+@pytest.mark.filterwarnings("ignore:Objective did not converge")  # what is larger
+def test_an_interrupt_returns_a_bracket(rng, kind, monkeypatch):
+    def interrupted(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("varopt.learn._least_squares._one._Net.bracketed", interrupted)
+    X, y = data(rng, kind)
+    model = learn.Lasso(0.03).fit(X, y)
+    monkeypatch.undo()
+    least = learn.Lasso(0.03).fit(X, y).objective_
+    assert model.lower_bound_ <= least * (1.0 + 1e-12) <= model.objective_ * (1.0 + 1e-11)

@@ -1,6 +1,7 @@
 """Arrays of PyTorch and JAX stay where they are, and give the bracket of memory. Here on the processor's device."""
 
 from fractions import Fraction
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from array_api_compat import array_namespace
 import varopt as vo
 from varopt import terms
 from varopt.optimize import Status
-from varopt.optimize.anywhere._device import _column_lengths
+from varopt.optimize.anywhere._device import DeviceRows, _column_lengths
 from varopt.places import joined
 
 ROWS = 20_000
@@ -171,3 +172,12 @@ def test_lengths_of_columns_are_bounded_where_their_squares_vanish(unit):
     assert all(Fraction(bound) ** 2 >= square for bound, square in zip(bounds.tolist(), exact, strict=True))
     if unit >= 1e-100:
         np.testing.assert_allclose(bounds, np.linalg.norm(X, axis=0), rtol=1e-5)
+
+
+def test_a_relation_that_rounding_feigns_does_not_hold():
+    """The products are -1 together, and zero once they are rounded."""
+    torch = pytest.importorskip("torch", reason="needs PyTorch: make test-nn installs it")
+    factor = 2.0**21 + 1.0
+    X = torch.tensor([[factor - 1.0, 2.0**32, 2.0**32 - 1.0]], dtype=torch.float64)
+    rows = SimpleNamespace(xp=array_namespace(X), features=slice(0, 3), intercepts=[], alpha=1.0)
+    assert not DeviceRows._annihilates(rows, X, np.array([1.0, -factor, factor]))

@@ -187,6 +187,21 @@ def test_edited_settings_are_found(tmp_path):
         vo.Search.load(path)
 
 
+def test_another_version_drew_otherwise(tmp_path, monkeypatch):
+    """It is not called damaged, and nothing of it is lost."""
+    from varopt.solvers.natural_gradient import Restarts
+
+    path = tmp_path / "a.db"
+    with monkeypatch.context() as then:
+        then.setattr(Restarts, "_why_end", lambda self: "then" if self._run_used > 30 else "")
+        with vo.Search(SPACES["box"], seed=0, journal=path) as search:
+            advance(search, 200)
+    with pytest.raises(ValueError, match=r"a\.db was written by another version .* Search\.salvage"):
+        vo.Search.load(path)
+    with vo.Search.salvage(path, tmp_path / "b.db") as search:
+        assert search.evaluations >= 200
+
+
 def test_what_is_sound_is_salvaged(tmp_path):
     path = tmp_path / "a.db"
     whole = filled(path)

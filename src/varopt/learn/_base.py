@@ -171,6 +171,10 @@ class Certified(Declared, BaseEstimator):
         if checks.get("y_numeric") and y.dtype.kind in "SU":  # numbers that are written out, as they may be in X
             y = y.astype(np.float64)
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        with np.errstate(over="ignore"):
+            total = float(weight.sum())
+        if not math.isfinite(total):
+            raise ValueError(f"sample_weight must have a finite sum; got {total}, of weights up to {weight.max():g}.")
         return X, y, weight
 
     def _clock(self) -> Clock:

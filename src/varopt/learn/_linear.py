@@ -238,10 +238,14 @@ class ElasticNet(LeastSquaresOptions, LinearRegressor):
         if self.verbose or set(self._constrained_by) - {"positive=True"} or not ordinary(rows.X, y):
             return None
         squares, l1 = Squares(rows.X, y, rows.weight, self.fit_intercept), self.alpha * self.l1_ratio
-        found = fit_one(
-            squares, l1, self.alpha - l1, self.positive, None if start is None else start[0],
-            lambda value: float(self._allowed(value, squares.null)), lambda: clock.is_up,
-        )  # fmt: skip
+        try:
+            found = fit_one(
+                squares, l1, self.alpha - l1, self.positive, None if start is None else start[0],
+                lambda value: float(self._allowed(value, squares.null)), lambda: clock.is_up,
+            )  # fmt: skip
+        except KeyboardInterrupt:  # the engine has a point at once, with its bracket
+            clock.stop()
+            return None
         if found is None:
             return None
         solved = Solved(found.value, DualGap(found.value - found.gap, found.value), found.rounds, np.zeros(0), {})

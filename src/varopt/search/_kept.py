@@ -15,7 +15,7 @@ from varopt.search._batch import Batch, Stretch
 from varopt.search._coding import Coding
 from varopt.search._dimensions import Dimension
 from varopt.search._space import Space, SpaceLayout, as_space, space_from_json
-from varopt.search.journal import Course, Journal, Record, damaged
+from varopt.search.journal import Course, Journal, OtherJournal, Record, damaged
 
 __all__ = ["Kept", "Replay", "starting_points"]
 
@@ -109,7 +109,7 @@ class Kept:
             search = cls._from_meta(journal, space, subject_to=subject_to)
             batches, records = journal.batches(), journal.records()
             with damaged(journal.path):
-                search._replay(batches, records)
+                search._replay(batches, records, f"journal {journal.path}")
         except BaseException:
             journal.close()
             raise
@@ -170,8 +170,8 @@ class Kept:
             )
         return cls(space, x0=points, journal=path, subject_to=subject_to, **settings)
 
-    def _replay(self, batches: list[tuple[int, int]], records: list[Record]) -> None:
-        replay = Replay(self)
+    def _replay(self, batches: list[tuple[int, int]], records: list[Record], name: str) -> None:
+        replay = Replay(self, name)
         replay.advance(batches, records)
         # What was handed out and never told is handed out again, in the order in which it was drawn.
         told = {record.candidate for record in records}
@@ -193,10 +193,12 @@ class Replay:
     ----------
     search : Search
         A search with the settings of a journal, and nothing told.
+    name : str
+        What a sentence calls the journal.
     """
 
-    def __init__(self, search: Kept) -> None:
-        self.search = search
+    def __init__(self, search: Kept, name: str = "the journal") -> None:
+        self.search, self._name = search, name
         self.places: list[tuple[Batch, int]] = []  # of every candidate
         self._batches = 0
 
@@ -212,6 +214,12 @@ class Replay:
         self._batches += 1
         self.search._draw(size)
         batch, start, stop = self.search._queue.pop()
+        if stop - start != size:
+            raise OtherJournal(
+                f"{self._name} was written by another version of varopt, or on a machine that rounds otherwise: batch "
+                f"{self._batches} had {size} points, and has {stop - start} when it is repeated. Take its evaluations "
+                "to a new journal with Search.salvage(path, new)."
+            )
         self.places.extend((batch, position) for position in range(start, stop))
 
     def _tell(self, record: Record) -> None:

@@ -28,17 +28,17 @@ Array = NDArray[np.float64]
 
 _UNIT = 0.5 * float(np.finfo(np.float64).eps)
 _SAFE = 1.0 + 1e-6  # makes up for what bounds of rounding lose by their own
-_ORDINARY = 1e100  # sizes of data beyond which, or below whose inverse, squares are not to be trusted
+_ORDINARY = 1e60  # sizes of data beyond which, or below whose inverse, squares are not to be trusted
 _CACHED = 1 << 16  # entries that are centred at a time, and stay in the cache
 _BLOCK = 1 << 22  # residuals that are made at a time
 
 
 def ordinary(X: Any, y: Array) -> bool:
-    """Whether squares of the data are numbers, and not lost."""
+    """Whether squares of the features, of the targets and of their products are numbers, and not lost."""
     if not X.shape[0]:
         return False
-    size = max(float(X.max()), -float(X.min()), float(np.abs(y).max(initial=0.0)))
-    return 1.0 / _ORDINARY < size < _ORDINARY
+    sizes = max(float(X.max()), -float(X.min())), float(np.abs(y).max(initial=0.0))
+    return any(sizes) and all(size == 0.0 or 1.0 / _ORDINARY < size < _ORDINARY for size in sizes)
 
 
 class Squares:

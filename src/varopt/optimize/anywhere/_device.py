@@ -37,7 +37,7 @@ _ROOM, _ROOM_OF_SINGLE = 0.4, 0.29  # shares of X that they and the target may t
 _LEAST_ROOM = 0.1  # however narrow X is
 _PRODUCT = 1 << 24  # entries of the rows that are weighted at once for a Hessian
 _SUM = 4096  # rows that are added up at once
-_WHOLE = 2.0**32  # up to which sums of whole numbers are not rounded
+_WHOLE, _SHARES = 2.0**32, 2.0**20  # entries, and sum of their factors, up to which whole numbers are not rounded
 _FAR = 9.0  # deviations from a knot beyond which a term is its piece, to rounding
 
 
@@ -320,6 +320,8 @@ class DeviceRows:
         columns = [X[:, int(j)] for j in used]
         if len(columns) == 2 and ones == 0.0 and features[used].sum() == 0.0:
             return bool(xp.all(columns[0] == columns[1]))
+        if np.abs(relation).sum() > _SHARES:
+            return False
         if any(bool(xp.any((c != xp.round(c)) | (xp.abs(c) > _WHOLE))) for c in columns):
             return False
         total = reduce(operator.add, (float(features[j]) * c for j, c in zip(used, columns, strict=True)), ones)

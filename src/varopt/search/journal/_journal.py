@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["FORMAT", "Course", "Journal", "Record", "damaged", "is_blank"]
+__all__ = ["FORMAT", "Course", "Journal", "OtherJournal", "Record", "damaged", "is_blank"]
 
 FORMAT = 3
 KEPT = {2: 9, 3: 12}  # columns of an evaluation, less the checksum, of every format that is read and written
@@ -149,7 +149,7 @@ class Journal:
             found = str(facts.get("format"))
             if found.isdigit() and int(found) not in KEPT:
                 known = " and ".join(map(str, KEPT))
-                raise _Other(f"journal {self.path} has format {found}; this version of varopt reads {known}.")
+                raise OtherJournal(f"journal {self.path} has format {found}; this version of varopt reads {known}.")
             seal = facts.pop("checksum", None)
             if seal != _seal(facts):
                 raise ValueError("its settings do not match their checksum")
@@ -226,7 +226,7 @@ class Journal:
             self._lock = None
 
 
-class _Other(ValueError):
+class OtherJournal(ValueError):
     """A journal that is sound, but not ours to read."""
 
 
@@ -238,7 +238,7 @@ def damaged(path: Path) -> Iterator[None]:
     """Turn whatever reading a damaged file raises into a sentence that names the file."""
     try:
         yield
-    except (_Other, OSError):
+    except (OtherJournal, OSError):
         raise
     except _UNREADABLE as error:
         text = str(error) if type(error) is ValueError else f"{type(error).__name__}: {error}"
