@@ -136,7 +136,9 @@ def test_where_only_seconds_are_given_a_process_takes_a_tenth_of_them(seconds, m
     r = vo.minimize(timed, vo.Box(-5, 5, size=3), time_limit=1.0, seed=0, journal=tmp_path / "run.db")
     assert r.search._model.begun is not modelled
     with vo.Search.load(tmp_path / "run.db", read_only=True) as again:
-        np.testing.assert_array_equal(again.ask(1), r.search.ask(1))
+        assert again._model.begun is not modelled
+        for name in ("evaluations", "best", "sigma"):  # the last point drawn may not have been told in time
+            np.testing.assert_array_equal(again.history[name], r.search.history[name])
     with pytest.raises(ValueError, match="time_limit must be a number of seconds"):
         vo.Search(vo.Box(0, 1), time_limit=0)
 
