@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakValueDictionary
@@ -28,12 +28,13 @@ from varopt.model.maps import (
     as_real,
     as_vector,
     map_at,
+    place_in,
     signed_sum,
     stored_in,
     times,
 )
 from varopt.model.points import ordered, split
-from varopt.places import DataPart, Stored, at
+from varopt.places import DataPart, Stored, at, is_device_array
 
 if TYPE_CHECKING:
     from varopt.model._objective import Objective
@@ -180,7 +181,7 @@ class Expression(metaclass=_Sealed):
             and (made := generic.matrix_product(self, other, side)) is not None
         ):
             return made
-        if not (sp.issparse(other) or hasattr(other, "matvec")):
+        if not (sp.issparse(other) or hasattr(other, "matvec") or is_device_array(other)):
             other = as_real(f"the array {side} @", other)
         if len(other.shape) not in (1, 2):
             raise ValueError(f"the array {side} @ must be a matrix or a vector; got shape {other.shape}.")
@@ -466,6 +467,11 @@ class Affine(Expression):
         """What it refers to that is not in memory."""
         constant = (self.constant.array,) if isinstance(self.constant.array, Stored) else ()
         return (*constant, *(found for linear in self.maps.values() for found in stored_in(linear)))
+
+    @property
+    def place(self) -> Callable[[Any], Any] | None:
+        """What takes an array to the device that a matrix in it came from, if one did."""
+        return next((place for linear in self.maps.values() if (place := place_in(linear)) is not None), None)
 
     def at(self, part: DataPart) -> Affine:
         """The entries that belong to a part of data that are not in memory."""
