@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,6 +24,7 @@ from varopt.model.maps import (
     as_real,
     as_vector,
     map_at,
+    place_in,
     signed_sum,
     stored_in,
     times,
@@ -231,6 +232,11 @@ class Affine(Expression):
         """What it refers to that is not in memory."""
         constant = (self.constant.array,) if isinstance(self.constant.array, Stored) else ()
         return (*constant, *(found for linear in self.maps.values() for found in stored_in(linear)))
+
+    @property
+    def place(self) -> Callable[[Any], Any] | None:
+        """What takes an array to the device that a matrix in it came from, if one did."""
+        return next((place for linear in self.maps.values() if (place := place_in(linear)) is not None), None)
 
     def at(self, part: DataPart) -> Affine:
         """The entries that belong to a part of data that are not in memory."""

@@ -13,6 +13,7 @@ from varopt.model import _generic as generic
 from varopt.model._parameter import Parametric
 from varopt.model.maps import Map, as_map, as_real, as_vector
 from varopt.model.points import split
+from varopt.places import is_device_array
 
 if TYPE_CHECKING:
     from varopt.model._objective import Objective
@@ -160,7 +161,7 @@ class Expression(metaclass=_Sealed):
             and (made := generic.matrix_product(self, other, side)) is not None
         ):
             return made
-        if not (sp.issparse(other) or hasattr(other, "matvec")):
+        if not (sp.issparse(other) or hasattr(other, "matvec") or is_device_array(other)):
             other = as_real(f"the array {side} @", other)
         if len(other.shape) not in (1, 2):
             raise ValueError(f"the array {side} @ must be a matrix or a vector; got shape {other.shape}.")
