@@ -4,10 +4,10 @@ With the rows of several variables frozen to their pieces at x, and those of one
 
     min 1/2 y'Hy + (g + A'u)'y + sum_j c_j(y_j),        u the derivatives at x,                                     (1)
 
-which is a step of H from x but for the kinks of the c_j. Zero of a lasso whose penalty is too large is such a point, for
-any loss. Where (1) does not move, x is the optimum, and u with what the c_j take of the gradient the dual point that
-proves it. Where it moves a little, so that few rows pass a kink, the crossover solves what is left. A look at some rows
-tells beforehand whether that is likely, for next to nothing.
+which is a step of H from x but for the kinks of the c_j. Where it does not move, as from zero beside a penalty that is
+larger than the gradients of any loss, x is the optimum; u, and what the c_j take of the gradient, are the dual point
+that proves it. Where it moves a little, so that few rows pass a kink, the crossover solves what is left. A look at some
+rows tells beforehand whether that is likely, for next to nothing.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _dual(problem: Composite, x: Vector, positions: list[Vector]) -> tuple[list[
     for r, z in zip(problem.rows, positions, strict=True):
         dual.append(np.zeros(r.count) if r.hard else r.term.derivative(z))
         if not r.hard:
-            residual += r.linear.transpose_apply(r.weights * dual[-1])
+            residual += r.gradient(z) if x.any() else r.gradient_at_zero  # which may be known
     for b, (r, z) in enumerate(zip(problem.rows, positions, strict=True)):
         if r.single is None:
             continue
