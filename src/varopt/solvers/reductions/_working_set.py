@@ -138,12 +138,9 @@ class WorkingSet(Reduction[Restricted]):
 
 def _most_rest(problem: Composite, kinks: Kinks, losses: Sequence[Rows]) -> bool:
     """Whether of the variables of tall dense losses few are moved off their kinks where all rest: these may be all."""
-    tall = (
-        not problem.is_sparse
-        and problem.size > _ALL_AT_ONCE_TALL
-        and not any(r.single is None for r in problem.squares)
-    )
-    if not tall or not losses or kinks.balls is not None or any(r.hard for r in problem.rows):
+    if not losses or problem.is_sparse or problem.size <= _ALL_AT_ONCE_TALL or kinks.balls is not None:
+        return False
+    if any(r.single is None for r in problem.squares) or any(r.hard for r in problem.rows):
         return False
     gradient = problem.quadratic_gradient(kinks.rest) + 0.0
     for r in losses:
