@@ -128,7 +128,8 @@ def _least_squares(matrix: Array) -> Array:
     """The combination of the other columns nearest to the last, or the shortest of all where it is not unique."""
     n, m = matrix.shape[0], matrix.shape[1] - 1
     if n >= m:
-        triangle = np.linalg.qr(matrix, mode="r")  # its last column is Q' times the last: Q itself costs twice as much
+        # The last column of R is Q' times the last of the matrix: Q itself would cost twice as much.
+        triangle = np.asarray(np.linalg.qr(matrix, mode="r"))
         pivots = np.abs(triangle.diagonal()[:m])
         if pivots.min() > 1e-12 * pivots.max():
             return np.asarray(solve_triangular(triangle[:m, :m], triangle[:m, m]))
