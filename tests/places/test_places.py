@@ -267,5 +267,5 @@ def test_files_that_hold_no_numbers(tmp_path):
 
 def test_a_table_in_place_of_its_columns_is_told_so():
     table = vo.rows(lambda: iter([(np.eye(2), np.ones(2))]))
-    with pytest.raises(ValueError, match="got a table, as vo.rows makes one: take its X, y or weight"):
+    with pytest.raises(ValueError, match="makes one: take its X, y or weight"):
         table @ vo.Variable(2)
