@@ -116,7 +116,7 @@ class Composite:
         """
         with np.errstate(over="ignore", invalid="ignore"):
             parts = [r.size_at_zero for r in (*self.rows, *self.squares)]
-            parts += [np.abs(group.weights) @ group.norms(group.offset) for group in self.groups]
+            parts += [float(np.abs(group.weights) @ group.norms(group.offset)) for group in self.groups]
             parts += [abs(form.multiplied[2]) for form in self.forms]
             size = float(abs(self.scalar) + sum(parts)) * _SMALLEST_SHARE
         return float(2.0 ** np.floor(np.log2(size))) if _NO_UNIT < size < np.inf else _NO_UNIT

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import singledispatch
 from typing import Any
 
@@ -28,6 +29,7 @@ __all__ = ["AT_ONCE", "Norms", "NotEnclosed", "annihilates", "coordinates", "ent
 Vector = NDArray[np.float64]
 Norms = dict[int, tuple[Any, Vector]]
 
+_TINIEST = float(np.finfo(np.float64).tiny)
 AT_ONCE = 1 << 16  # entries of a matrix that are looked at together
 
 
@@ -196,6 +198,10 @@ def coordinates(linear: Map) -> tuple[NDArray[np.intp], Ball] | None:
     if not isinstance(linear, Selection):
         return None
     index = np.arange(linear.shape[0]) if linear.index is None else np.asarray(linear.index)
+    if all(scale.ndim == 0 and abs(math.frexp(scale)[0]) == 0.5 for scale in scales):  # signs, as a rule
+        whole = math.prod(map(float, scales))
+        if _TINIEST <= abs(whole) < math.inf:
+            return start + index, Ball.exact(np.full(index.size, whole))
     factor = Ball.exact(np.ones(index.size))
     for scale in scales:
         factor = factor.scaled(scale)
