@@ -41,11 +41,12 @@ def _heavy(rng: np.random.Generator, n: int) -> tuple[Vector, Vector, Vector]:
     return X, 1.0 + X @ [1.0, -0.5] + rng.standard_t(3, n) - shift, np.array([1.0, 1.0, -0.5])
 
 
+_BOOTSTRAPS = tuple(f"bootstrap, {kind}" for kind in ("pairs", "bayesian", "wild"))
 # Errors of one distribution are not what the second design has: neither "iid" nor "rank" is for it.
 _DESIGNS: dict[str, tuple[Design, tuple[str, ...]]] = {
-    "normal noise": (_alike, ("iid", "nid", "kernel", "rank", "bootstrap")),
-    "noise that spreads": (_spreading, ("nid", "kernel", "bootstrap")),
-    "t3 noise": (_heavy, ("iid", "nid", "kernel", "rank", "bootstrap")),
+    "normal noise": (_alike, ("iid", "nid", "kernel", "rank", *_BOOTSTRAPS)),
+    "noise that spreads": (_spreading, ("nid", "kernel", *_BOOTSTRAPS)),
+    "t3 noise": (_heavy, ("iid", "nid", "kernel", "rank", *_BOOTSTRAPS)),
 }
 
 
@@ -63,7 +64,8 @@ def coverage_of_intervals(config: Config) -> Iterator[Row]:
             for method, found in hits.items():
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
-                    known = inference(model, X, y, method=method, refits=refits)
+                    way, _, kind = method.partition(", ")
+                    known = inference(model, X, y, method=way, refits=refits, kind=kind or "pairs")
                 found.append((known.lower[0] <= truth) & (truth <= known.upper[0]))
         for method, found in hits.items():
             covered = np.mean(found, axis=0)

@@ -8,6 +8,8 @@ from scipy.optimize import linprog
 import varopt as vo
 from varopt import learn
 from varopt.learn._data import DataMemory
+from varopt.learn._lassos import additive
+from varopt.learn._least_squares import Squares, homotopy
 from varopt.solvers import interior_along
 from varopt.solvers.finish import best_vertex
 from varopt.solvers.quantile import quantile_process
@@ -176,10 +178,13 @@ def test_small_linear_problems_go_from_vertex_to_vertex(rng):
     assert vo.minimize(vo.sum(vo.pinball(y - X @ w, 0.3)) + 3.0 * vo.norm1(w)).method == "program"
 
 
-@pytest.mark.parametrize("kind", ["whole numbers", "heavy tails"])
+@pytest.mark.parametrize("kind", ["whole numbers", "heavy tails", "from zeros"])
 def test_a_warm_start_takes_no_more_steps(kind):
-    """Along ten strengths; from a point where rows rest on their kinks it once took sixty steps for three."""
-    rng = np.random.default_rng(0)
+    """Along ten strengths; from a point where rows rest on their kinks it once took sixty steps for three.
+
+    And from one where all coefficients are zero, forty for nine.
+    """
+    rng = np.random.default_rng(1 if kind == "from zeros" else 0)
     if kind == "whole numbers":
         X, y = rng.integers(0, 4, (16, 2)).astype(float), rng.integers(0, 5, 16).astype(float)
     else:
@@ -191,3 +196,34 @@ def test_a_warm_start_takes_no_more_steps(kind):
         for alpha in np.geomspace(1.0, 1e-3, 10):
             steps[warm] += model.set_params(alpha=alpha).fit(X, y).n_iter_
     assert steps[True] <= steps[False]
+
+
+@pytest.mark.parametrize(("order", "features"), [(0, 1), (1, 1), (2, 1), (1, 3)])
+def test_trends_of_all_strengths_together_are_those_one_by_one(order, features):
+    rng = np.random.default_rng(order)
+    X = rng.uniform(-2.0, 2.0, (45, features)).round(2)
+    y, weight = np.sin(3.0 * X[:, 0]) + 0.3 * rng.standard_normal(45), rng.integers(0, 3, 45).astype(float)
+    alphas = np.geomspace(0.5, 1e-3, 8)
+    model = learn.TrendFilter(order=order)
+    found = model._along([{"alpha": a} for a in alphas], (X, y, weight), DataMemory(), model._clock())
+    assert found is not None
+    assert np.isfinite(found[1]).sum() >= 6  # what is left is fitted on its own
+    ends = np.cumsum([knots.size for knots in model.knots_])[:-1]
+    for alpha, values, level in zip(alphas, *found, strict=True):
+        if np.isfinite(level):
+            one = learn.TrendFilter(alpha=alpha, order=order).fit(X, y, sample_weight=weight)
+            np.testing.assert_allclose(
+                level + additive(X, model.knots_, np.split(values, ends), order), one.predict(X), atol=2e-5
+            )
+
+
+def test_homotopy_of_dependent_columns_is_not_taken_for_a_minimiser():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((30, 5))
+    squares = Squares(np.hstack([X, X, X.sum(axis=1, keepdims=True)]), X[:, 0] - X[:, 1], np.ones(30), False)
+    l1 = np.geomspace(0.5, 1e-3, 10)
+    coefs = homotopy(squares, l1)
+    values, gaps = squares.brackets(coefs, l1, np.zeros(10))
+    for strength, value, gap in zip(l1, values, gaps, strict=True):
+        best = learn.Lasso(alpha=strength, fit_intercept=False).fit(squares.X, squares.y[:, 0]).objective_
+        assert value - gap <= best * (1.0 + 1e-9)

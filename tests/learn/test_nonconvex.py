@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
 from varopt import learn
-from varopt.certificates import EveryCell
+from varopt.certificates import ConvexEnvelope, EveryCell
 from varopt.solvers import Graduated
 
 #: What is not convex is seldom proved to be the best there is, and says so.
@@ -89,6 +89,27 @@ def test_the_capped_loss_over_every_set_of_outliers(seed, C):
     optimum = capped_optimum(X, y, C)
     assert model.lower_bound_ <= optimum + 1e-6
     assert model.objective_ == pytest.approx(optimum, rel=1e-5)
+
+
+@OPEN
+@pytest.mark.parametrize("unit", [1e-4, 1e4])
+def test_brackets_of_the_capped_loss_in_any_unit(unit):
+    X, y = noisy(3, 7)
+    optimum = capped_optimum(X, y, 1.0)
+    model = learn.RampClassifier(C=unit**-2).fit(unit * X, y)
+    assert model.lower_bound_ * unit**2 <= optimum * (1.0 + 1e-7)
+    assert model.objective_ * unit**2 == pytest.approx(optimum, rel=1e-6)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("intercept", [True, False])
+def test_classes_that_are_apart_are_fitted_with_a_proof(intercept, rng):
+    X = np.vstack([rng.standard_normal((20, 3)) - 3.0, rng.standard_normal((20, 3)) + 3.0])
+    model = learn.RampClassifier(fit_intercept=intercept).fit(X, np.repeat([0, 1], 20))
+    assert model.gap_ <= 1e-9 * model.objective_
+    assert isinstance(model.certificate_, ConvexEnvelope)
+    hinge = learn.LinearSVC(loss="hinge", fit_intercept=intercept).fit(X, np.repeat([0, 1], 20))
+    assert model.objective_ == pytest.approx(hinge.objective_, rel=1e-8)  # nobody is given up
 
 
 @OPEN

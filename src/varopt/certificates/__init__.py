@@ -2,6 +2,7 @@
 
 from varopt.certificates._certificate import (
     Certificate,
+    ConvexEnvelope,
     ConvexRelaxation,
     DualGap,
     EveryCell,
@@ -26,6 +27,7 @@ __all__ = [
     "ROUNDING",
     "Bracketed",
     "Certificate",
+    "ConvexEnvelope",
     "ConvexRelaxation",
     "DualGap",
     "DualQuadratic",

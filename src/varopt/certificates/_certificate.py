@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Certificate",
+    "ConvexEnvelope",
     "ConvexRelaxation",
     "DualGap",
     "EveryCell",
@@ -152,6 +153,12 @@ class ConvexRelaxation(Relaxation):
     """The optimum of a convex problem below the objective: terms that are not convex at their least values."""
 
     rests_on: ClassVar[str] = "a convex relaxation, with terms that are not convex at their least values"
+
+
+class ConvexEnvelope(Relaxation):
+    """The optimum of a convex problem below the objective: convex envelopes of terms over all points as good."""
+
+    rests_on: ClassVar[str] = "a convex relaxation, with envelopes of terms that are not convex"
 
 
 class EveryCell(Exhaustive):

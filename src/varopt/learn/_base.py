@@ -238,6 +238,8 @@ class Certified(Declared, BaseEstimator):
         if start is None:
             return None
         x = np.concatenate([np.ravel(start[v]).astype(np.float64) for v in objective.variables])
+        if x.size > 2 and np.count_nonzero(x) <= 1:  # zeros beside an intercept say nothing that others begin with
+            return None
         before = getattr(self, "objective_", None)  # of the last fit, where there was one, and of one problem
         changed = isinstance(before, float) and abs(float(objective(x)) - before) > _CHANGED * before
         return State(x, latest=x, sigma=_FARTHER if changed else _NEIGHBOUR)

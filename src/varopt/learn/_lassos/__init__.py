@@ -8,7 +8,7 @@ from varopt.learn._lassos._structured import (
     MultiTaskElasticNet,
     MultiTaskLasso,
 )
-from varopt.learn._lassos._trend import AdditiveModel, TrendFilter, strongest
+from varopt.learn._lassos._trend import AdditiveModel, TrendFilter, additive, strongest
 
 __all__ = [
     "AdditiveModel",
@@ -19,5 +19,6 @@ __all__ = [
     "MultiTaskElasticNet",
     "MultiTaskLasso",
     "TrendFilter",
+    "additive",
     "strongest",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from numbers import Integral
 from typing import Any
 
@@ -14,14 +14,15 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 import varopt.model as vo
-from varopt.learn._base import Certified, Clock
+from varopt.learn._base import Certified, Clock, Lines
 from varopt.learn._compat import Interval
-from varopt.learn._data import DataMemory
+from varopt.learn._data import DataMemory, WeightedRows
+from varopt.learn._least_squares import Squares, homotopy, ordinary
 from varopt.learn._parameters import STRENGTH, Rule, parameter
 from varopt.learn._problem import squared_error
 from varopt.model import Variable
 
-__all__ = ["AdditiveModel", "TrendFilter", "divided_differences", "strongest"]
+__all__ = ["AdditiveModel", "TrendFilter", "additive", "divided_differences", "strongest"]
 
 Vector = NDArray[np.float64]
 
@@ -31,6 +32,10 @@ _ORDER = Rule(
     Interval(Integral, 0, 3, closed="both"),
 )
 _LASSO = 300  # rows up to which one feature, too, is a lasso: that is exact at any spacing of the positions
+
+_MOST_ENTRIES = 1 << 21  # of a matrix of rows by bends for which a path is made at once
+_ROUNDING = 1e-11  # share of the objective without a model that bounds of rounding come to with a thousand bends
+_DEPENDENT = 1e-12  # share of the largest singular value below which polynomials repeat others
 
 
 class AdditiveModel(RegressorMixin):
@@ -60,8 +65,12 @@ class AdditiveModel(RegressorMixin):
         """
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csc", dtype=(np.float64, np.float32), reset=False)
-        functions = zip(_columns(X), self.knots_, self.values_, strict=True)
-        return self.intercept_ + sum(interpolate(column, x, f, self.order) for column, x, f in functions)
+        return self.intercept_ + additive(X, self.knots_, self.values_, self.order)
+
+
+def additive(X: Any, knots: Sequence[Vector], values: Sequence[Vector], order: int) -> Any:
+    """The sum of functions of the features that have these values at these knots."""
+    return sum(interpolate(column, x, f, order) for column, x, f in zip(_columns(X), knots, values, strict=True))
 
 
 def _columns(X: Any) -> Iterator[Vector]:
@@ -143,13 +152,11 @@ class TrendFilter(AdditiveModel, Certified):
         data, targets, weight = self._read(X, y, sample_weight, memory, y_numeric=True)
         rows = memory.rows(data, targets, weight)
         share, mean = rows.weight / rows.total, float(rows.weight @ rows.y / rows.total)
-        direct = data.shape[1] == 1 and rows.y.size > _LASSO
+        direct = _is_direct(rows)
         functions = [_Function(column, self.order, direct) for column in _columns(rows.X)]
         level = vo.Variable(name="level")
-        total: Any = 0.0 if direct else level
-        for function in functions:
-            total = total + function.at_rows
-        loss = vo.sum(share * squared_error((rows.y - mean) - total))
+        fitted: Any = sum((function.at_rows for function in functions), start=0.0 if direct else level)
+        loss = vo.sum(share * squared_error((rows.y - mean) - fitted))
         roughness = sum((function.roughness for function in functions), start=0.0)
         solved = self._minimize(loss + self.alpha * roughness if self.alpha > 0.0 else loss, None, clock)
         self._publish([solved], False, X)
@@ -162,6 +169,28 @@ class TrendFilter(AdditiveModel, Certified):
             self.values_.append(found - center)
         return self
 
+    def _along(
+        self, path: Sequence[Mapping[str, float]], data: tuple[Any, Any, Vector], memory: DataMemory, clock: Clock
+    ) -> Lines | None:
+        """Values at the knots of all features, and intercepts: a lasso of the bends beside what no strength touches."""
+        rows = memory.rows(*data)
+        if _is_direct(rows) or rows.y.size * rows.X.size > _MOST_ENTRIES or not ordinary(rows.X, rows.y):
+            return None
+        functions = [_Function(column, self.order, False) for column in _columns(rows.X)]
+        self.knots_ = [function.knots for function in functions]
+        basis = _Basis(functions, rows)
+        if not basis.bends.size:
+            return None
+        alphas = np.array([settings["alpha"] for settings in path])
+        coefs = homotopy(basis.squares, alphas)
+        values, gaps = basis.squares.brackets(coefs, alphas, np.zeros_like(alphas))
+        coefs[~(gaps <= np.maximum(self._allowed(values, basis.null), _ROUNDING * basis.null))] = np.nan
+        return basis.values(coefs)
+
+
+def _is_direct(rows: WeightedRows) -> bool:
+    return bool(rows.X.shape[1] == 1 and rows.y.size > _LASSO)
+
 
 def strongest(X: Any, y: Vector, weight: Vector, order: int) -> float:
     """The strength from which on all functions are polynomials."""
@@ -171,6 +200,52 @@ def strongest(X: Any, y: Vector, weight: Vector, order: int) -> float:
     fitted = np.linalg.lstsq(root[:, None] * polynomials, root * y, rcond=None)[0]
     dual = weight / weight.sum() * (y - polynomials @ fitted)
     return max((function.strength(dual) for function in functions), default=0.0)
+
+
+class _Basis:
+    """Functions as combinations of bends, which are penalised, and of polynomials and a constant, which are not.
+
+    What a fit leaves of the targets is orthogonal to the latter at any strength: projected out, they leave a lasso.
+    """
+
+    def __init__(self, functions: Sequence[_Function], rows: WeightedRows) -> None:
+        self.functions = functions
+        share = rows.weight / rows.total
+        self.mean = float(share @ rows.y)
+        self.null = 0.5 * float(share @ (rows.y - self.mean) ** 2)
+        bent = [function for function in functions if function.bends is not None]
+        self.bends = _side_by_side([function.parts[-1][0][function.codes] for function in bent], rows.y.size)
+        root = np.sqrt(share * rows.y.size)[:, None]
+        free = [function.polynomials[function.codes] for function in functions]
+        self._free = root * _side_by_side([np.ones((rows.y.size, 1)), *free], rows.y.size)
+        self._seen, self._y = root * self.bends, root[:, 0] * (rows.y - self.mean)
+        left, size, _ = np.linalg.svd(self._free, full_matrices=False)
+        left = left[:, size > _DEPENDENT * size[0]]
+        projected = np.column_stack([self._seen, self._y])
+        for _ in range(2):  # once more for what rounding leaves
+            projected = projected - left @ (left.T @ projected)
+        self.squares = Squares(projected[:, :-1], projected[:, -1], np.ones(rows.y.size), False)
+
+    def values(self, coefs: Vector) -> Lines:
+        """At the knots of all functions, for bends in rows, and the constants beside them; NaN where these are."""
+        left = self._y[:, None] - self._seen @ coefs.T
+        with_free = np.isfinite(left).all(axis=0)
+        free = np.full((self._free.shape[1], len(coefs)), np.nan)
+        free[:, with_free] = np.linalg.lstsq(self._free, left[:, with_free], rcond=None)[0]
+        parts, bend, power = [], 0, 1
+        for function in self.functions:
+            at_knots = function.polynomials @ free[power : power + function.degree]
+            power += function.degree
+            if function.bends is not None:
+                matrix = function.parts[-1][0]
+                at_knots = at_knots + matrix @ coefs[:, bend : bend + matrix.shape[1]].T
+                bend += matrix.shape[1]
+            parts.append(at_knots.T)
+        return np.hstack(parts), self.mean + free[0]
+
+
+def _side_by_side(matrices: Sequence[Vector], rows: int) -> Vector:
+    return np.hstack([np.zeros((rows, 0)), *matrices])
 
 
 class _Function:

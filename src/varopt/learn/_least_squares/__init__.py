@@ -1,5 +1,6 @@
 """Least squares, of margins too, along many strengths: what is made of the data once, brackets of all fits at once."""
 
+from varopt.learn._least_squares._homotopy import homotopy
 from varopt.learn._least_squares._margins import squared_hinges_along
 from varopt.learn._least_squares._one import OneFit, fit_one
 from varopt.learn._least_squares._squares import Squares, ordinary
@@ -15,6 +16,7 @@ __all__ = [
     "fit_tasks",
     "gradient_at_zero",
     "grid",
+    "homotopy",
     "ordinary",
     "squared_hinges_along",
     "strengths",

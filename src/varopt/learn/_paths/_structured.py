@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import KFold
 
-from varopt.learn._lassos import AdditiveModel, FusedLasso, GroupLasso, TrendFilter, strongest
+from varopt.learn._base import Lines
+from varopt.learn._lassos import AdditiveModel, FusedLasso, GroupLasso, TrendFilter, additive, strongest
 from varopt.learn._least_squares import checked, gradient_at_zero, grid
 from varopt.learn._parameters import Rule, as_in, parameter
 from varopt.learn._paths._search import GRID, LENGTH, Path, RegressorCV, SearchCV
@@ -194,6 +195,11 @@ class TrendFilterCV(AdditiveModel, SearchCV):
 
     def _splitter(self, targets: Any) -> Any:
         return KFold(5, shuffle=True, random_state=0) if self.cv is None else super()._splitter(targets)
+
+    def _losses(self, model: Any, lines: Lines, X: Any, y: Any, weight: Vector) -> list[float]:
+        ends = np.cumsum([knots.size for knots in model.knots_])[:-1]
+        fitted = [b + additive(X, model.knots_, np.split(f, ends), self.order) for f, b in zip(*lines, strict=True)]
+        return [float(np.average((y - f) ** 2, weights=weight)) for f in fitted]
 
     def _report(self, paths: list[Path], table: Vector, chosen: dict[str, float], X: Any) -> None:
         self._keep(X, {"mse_path_": table[0], "alphas_": np.array([settings["alpha"] for settings in paths[0]])})

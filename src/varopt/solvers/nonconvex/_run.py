@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from varopt._clock import tick
 from varopt.bounds import PointNoise
-from varopt.certificates import ConvexRelaxation, EveryCell
+from varopt.certificates import ConvexEnvelope, ConvexRelaxation, EveryCell
 from varopt.composite import Composite
 from varopt.solvers._state import Check, State
 from varopt.solvers.descent import Newton, Path, follow
+from varopt.solvers.nonconvex._envelope import enclosure, radius
 from varopt.solvers.nonconvex._exact_descent import ExactDescent
 from varopt.solvers.nonconvex._graduated import Graduated
 from varopt.solvers.nonconvex._hyperplane_arrangement import ASSUMPTION, arrangement
@@ -36,6 +37,8 @@ _LOOK = 20  # moves between two looks at the clock
 _MORE = 0.5  # effort of a turn of moves, where a run has no end of its own; it takes about as long
 _CHUNKS = 2  # as so many chunks of cells
 _TURN = 4  # turns after which there is another start, where moves search on
+_ENCLOSURES = 8  # most of a run,
+_GAINED = 0.05  # each of which takes this share off the gap
 _MOST_CELLS = 1e12  # numbers to sort beyond which it is not tried
 
 
@@ -49,6 +52,7 @@ class Run:
         self.factor = _spread(problem)
         self.noise = PointNoise.of(problem, 1.0, self.factor)  # x ~ N(mu, sigma^2 C C')
         self.walk = ExactDescent(problem, state.x)
+        self.relaxed: State | None = None
         self.jumps = any(not r.term.is_continuous for r in problem.rows)
 
     def solve(self) -> None:
@@ -66,7 +70,7 @@ class Run:
         if relaxed is not None and np.any(relaxed != points[0]):
             points.append(relaxed)
         for k in range(self.config.starts):
-            if self._done() or (k == 1 and self._exhaust()):
+            if self._done() or (k == 1 and (self._exhaust() or self._enclose(points))):
                 return
             x, share = points[k % len(points)], 1.0
             if k >= len(points):  # from a smaller sigma, since from a large one all starts end alike
@@ -129,7 +133,38 @@ class Run:
         inner = State(state.x, unit=state.unit)
         Newton(thorough=True).solve(relaxed, inner, min(1e-9, self.tol), self._inner)
         state.see(state.x, state.upper, state.upper - inner.lower, inner.assumption, proof=ConvexRelaxation)
-        return inner.x if np.all(np.isfinite(inner.x)) else None
+        if not np.all(np.isfinite(inner.x)):
+            return None
+        self.relaxed = inner
+        return inner.x
+
+    def _enclose(self, points: list[Vector]) -> bool:
+        """Raise the bound by envelopes over shrinking enclosures; whether that closes the gap.
+
+        Where it does not, their last optimum is a start beside others.
+        """
+        state, inner, known = self.state, self.relaxed, enclosure(self.problem)
+        if known is None or inner is None:
+            return False
+        for _ in range(_ENCLOSURES):
+            before, far = state.lower, radius(state.upper, inner.lower, inner.upper)
+            enough = state.upper - 0.25 * state.allowed(self.tol)  # what costs more is as good as what is known
+            convex = known.below(inner.x, far, enough)
+            if convex is None:
+                return False
+            inner = State(inner.x, unit=state.unit)
+            Newton(thorough=True).solve(convex, inner, min(1e-9, self.tol), self._inner)
+            if not np.all(np.isfinite(inner.x)):
+                return False
+            lower = min(inner.lower, enough)
+            state.see(state.x, state.upper, state.upper - lower, inner.assumption, proof=ConvexEnvelope)
+            self._polish(inner.x)
+            if self._done():
+                return True
+            if state.lower - before < _GAINED * (state.upper - before):
+                break
+        points.append(inner.x)
+        return False
 
     # -- The path -----------------------------------------------------------------------------------------------------
 
@@ -216,6 +251,8 @@ class Run:
                 self.check(self.state)
             self._see(walk.x, walk.value)
             self.state.steps += 1
+            if rounds == 1 and not moved.size:  # majorants end here as well
+                return
             if walk.falls or rounds == 1 or before - walk.value <= enough * max(1.0, abs(walk.value)):
                 break
         walk.descend_majorants(self._inner)  # what sweeps leave of it
