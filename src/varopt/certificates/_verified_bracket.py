@@ -28,7 +28,7 @@ from varopt._verified import (
     up,
 )
 from varopt.certificates._direct import direct_lower, has_own_rows
-from varopt.certificates._dual_value import Proof, verified_lower
+from varopt.certificates._dual_value import Proof, lower_near, verified_lower
 from varopt.certificates._lent_ridge import with_lent_ridge
 from varopt.certificates.enclosures import (
     DualQuadratic,
@@ -53,6 +53,10 @@ __all__ = ["ROUNDING", "Verified", "Verifier", "verified"]
 Vector = NDArray[np.float64]
 
 ROUNDING = "rounding, which could not be enclosed, has changed the bounds by less than the gap"
+NEAR = (
+    "an optimum lies within {:g} times the coordinates of the point found (a millionth of the largest, where they are "
+    "smaller); of all such points the bracket is proved"
+)
 
 _INWARD = 1e-11  # share of its ball by which a dual is moved inwards: room for what rounding leaves, at that price
 _FAINT = 1e-250  # weights of norms below which rounding of their squares is no longer relative
@@ -158,6 +162,20 @@ class Verifier:
             if (lower := _directly(self._parts, self.x, dual, self._norms)) >= enough:
                 return lower
         return self.bracket(dual).lower
+
+    def near(self, dual: Sequence[Vector | None] | None, enough: float) -> tuple[float, str]:
+        """A lower bound of all points near x that is `enough`, and how near, in words; minus infinity without one."""
+        with np.errstate(all="ignore"):
+            try:
+                parts = _with_dual(self._below, self.x, dual, self._norms)
+                parts = _without_norms(parts, self.x, _norm_dual(parts.groups, dual), 0.0, self._norms)
+            except NotEnclosed:
+                return -math.inf, ""
+            enough += parts.error * SLACK
+            lower, reach = lower_near(
+                parts.rows, parts.vector, parts.scalar, parts.quadratics, self.x, self._norms, enough
+            )
+            return float(down(lower - parts.error * SLACK)), NEAR.format(reach)
 
     def bracket(self, dual: Sequence[Vector | None] | None = None, gap: float = math.inf) -> Verified:
         """A bracket of the optimum.
