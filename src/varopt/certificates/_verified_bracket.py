@@ -27,9 +27,10 @@ from varopt._verified import (
     total,
     up,
 )
-from varopt.certificates._direct import direct_lower, has_own_rows
+from varopt.certificates._direct import Caps, direct_lower, has_own_rows, is_own
 from varopt.certificates._dual_value import Proof, lower_near, verified_lower
 from varopt.certificates._lent_ridge import with_lent_ridge
+from varopt.certificates._moments import Moments, lower_by_moments, moments_at
 from varopt.certificates.enclosures import (
     DualQuadratic,
     DualRows,
@@ -84,10 +85,15 @@ class Verifier:
         A point, whose value is the upper bound.
     radius, error : array and float, optional
         By how much the linear part and the constant may be off: what is proved holds for all that are within.
+    squares : sequence of Rows
+        Rows of squares that a method has multiplied out: where these are the objective's own, they are not read again.
     """
 
-    def __init__(self, objective: Objective, x: Vector, radius: Vector | None = None, error: float = 0.0) -> None:
-        self.objective, self.x = objective, x
+    def __init__(
+        self, objective: Objective, x: Vector, radius: Vector | None = None, error: float = 0.0,
+        squares: Sequence[Rows] = (),
+    ) -> None:  # fmt: skip
+        self.objective, self.x, self.squares = objective, x, squares
         self._radius, self._error = radius, error
         self._norms: Norms = {}
         self._allowed = 0.0  # error of the value that does not matter
@@ -191,6 +197,8 @@ class Verifier:
         self._allowed = gap / 16.0 if math.isfinite(gap) else 0.0
         with np.errstate(all="ignore"):
             try:
+                if (known := self._by_moments(gap)) is not None:
+                    return known
                 lower, why = _directly(self._parts, self.x, dual, self._norms), ""
                 parts = None if lower > -math.inf else _with_dual(self._below, self.x, dual, self._norms)
                 for r in parts.rows if parts is not None else ():
@@ -206,6 +214,29 @@ class Verifier:
                 return Verified(-math.inf, math.inf, str(reason))
         upper = float(up(value + error)) if math.isfinite(error) else math.inf
         return Verified(lower, upper, why or ("" if upper < math.inf else "numbers overflow."))
+
+    def _by_moments(self, gap: float) -> Verified | None:
+        """A bracket that is no wider than a gap without a look at the data, where squares are multiplied out."""
+        if not self.squares or not math.isfinite(gap) or self._is_small or self._parts.quadratics or self._parts.groups:
+            return None
+        own: list[DualRows] = []
+        found: Moments | None = None
+        for r, given in zip(self._parts.rows, self._parts.given, strict=True):
+            if is_own(r):
+                own.append(r)
+            elif (part := moments_at(given, self.squares, self.x)) is None:
+                return None
+            else:
+                found = part if found is None else found.plus(part)
+        if found is None:
+            return None
+        line, scalar = self._parts.vector, self._parts.scalar
+        rest, error = enclosed_value(own, line, scalar, self.x, (), self._norms, self._allowed)
+        value = found.value + rest
+        error = (found.error + error + self._parts.error + 2.0 * UNIT * abs(value)) * SLACK
+        lower = lower_by_moments(found, own, line, scalar, self.x) - self._parts.error * SLACK
+        lower, upper = float(down(lower)), float(up(value + error))
+        return Verified(lower, upper) if upper - lower <= gap else None
 
 
 def verified(objective: Objective, x: Vector, dual: Sequence[Vector | None] | None = None) -> Verified:
@@ -299,7 +330,8 @@ def _directly(parts: _Parts, x: Vector, dual: Sequence[Vector | None] | None, no
             u = r.term.derivative(r.linear.apply(x) + r.offset) if u is None else u
             r = replace(r, dual=u)
         rows.append(r)
-    return float(down(direct_lower(rows, own, parts.vector, parts.scalar, norms) - parts.error * SLACK))
+    lower = direct_lower(rows, own, parts.vector, parts.scalar, norms, Caps.of(rows, own, x.size))
+    return float(down(lower - parts.error * SLACK))
 
 
 def _given(parts: _Parts, dual: Sequence[Vector | None] | None) -> list[Vector | None]:

@@ -101,7 +101,7 @@ def _bracket(objective: Objective, problem: Composite, state: State, x: Vector, 
     claimed = _claimed(problem, state, value)
     if problem.not_convex or not math.isfinite(value):
         return claimed
-    verifier = Verifier(objective, x)
+    verifier = Verifier(objective, x, squares=problem.squares)
     # Where the method has closed its own gap, it is worth while to try more than one way to prove that.
     gap = 0.5 * tol * max(state.unit, abs(value)) if claimed.within(tol) else math.inf
     proved = _proved(verifier, state, value, state.dual, gap)
