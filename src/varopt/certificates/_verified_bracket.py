@@ -87,15 +87,17 @@ class Verifier:
         By how much the linear part and the constant may be off: what is proved holds for all that are within.
     squares : sequence of Rows
         Rows of squares that a method has multiplied out: where these are the objective's own, they are not read again.
+    other : Verifier, optional
+        Of the same data: what it knows of them is not computed again.
     """
 
     def __init__(
         self, objective: Objective, x: Vector, radius: Vector | None = None, error: float = 0.0,
-        squares: Sequence[Rows] = (),
+        squares: Sequence[Rows] = (), other: Verifier | None = None,
     ) -> None:  # fmt: skip
         self.objective, self.x, self.squares = objective, x, squares
         self._radius, self._error = radius, error
-        self._norms: Norms = {}
+        self._norms: Norms = {} if other is None else other._norms
         self._allowed = 0.0  # error of the value that does not matter
 
     @cached_property
