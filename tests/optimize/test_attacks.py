@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 import varopt as vo
 from varopt import Status
-from varopt._clock import TimeUp, deadline, tick
+from varopt._clock import TimeUp, budget, deadline, tick
 from varopt.certificates import falls_along
 from varopt.solvers.interior_point._conjugate_gradients import ConjugateGradients
 
@@ -288,6 +288,21 @@ def test_clocks_inside_levels():
             tick()
         tick()
     tick(1e300)
+
+
+def test_budgets_are_of_processor_time():
+    """What a run allows its own parts does not shrink while others compute; a user's deadline holds all the same."""
+    with budget(0.02):
+        time.sleep(0.1)
+        tick()
+        with deadline(-1.0), pytest.raises(TimeUp):
+            tick()
+        end = time.thread_time() + 0.1
+        while time.thread_time() < end:
+            pass
+        with pytest.raises(TimeUp):
+            tick()
+    tick()
 
 
 LONG = {
