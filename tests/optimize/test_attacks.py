@@ -1,5 +1,6 @@
 """Attacks on brackets: steep terms that hide far optima, quadratics barely convex, and lines barely bounded."""
 
+import time
 from fractions import Fraction
 
 import mpmath
