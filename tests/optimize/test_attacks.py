@@ -11,7 +11,10 @@ import scipy.sparse as sp
 import varopt as vo
 from varopt import Status
 from varopt._clock import TimeUp, budget, deadline, tick
+from varopt.bounds import CompositeBound, RowNoise
 from varopt.certificates import falls_along
+from varopt.composite import composite
+from varopt.solvers.descent._newton_level import descend  # a level by itself
 from varopt.solvers.interior_point._conjugate_gradients import ConjugateGradients
 
 CLAIMS = (Status.OPTIMAL, Status.PROVED)
@@ -289,6 +292,16 @@ def test_clocks_inside_levels():
             tick()
         tick()
     tick(1e300)
+
+
+def test_levels_of_hardly_more_than_squares_look_at_the_clock(rng):
+    """Their steps are factors of a matrix, however few rows there are beside it."""
+    w = vo.Variable(160)
+    problem = composite(vo.sum_squares(rng.standard_normal((200, 160)) @ w - 1.0) + vo.abs(w[0]))
+    bound = CompositeBound(problem, np.zeros(160), RowNoise(1.0, [np.ones(1)]))
+    with deadline(-1.0), pytest.raises(TimeUp):
+        descend(bound)
+    assert descend(bound)[1] >= 1
 
 
 def test_budgets_are_of_processor_time():
