@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from fuzz.problems import Block, Problem, dense_matrix
+from varopt.certificates import falls_for_ever
 
 _FLOATING = 1e-12  # of the parts of a value, beyond which floating point can tell it from a bound
 ROUNDING = Fraction(1, 10**13)  # of a value: less is rounding of the last digits, which is counted apart
@@ -61,9 +62,20 @@ def complaints(problem: Problem, result: Any, tol: float, rng: np.random.Generat
         yield f"{name} with a gap of {upper - lower:.3g}"
     if np.isfinite(lower):
         yield from _below(problem, result, rng, rival)
-    if name == "UNBOUNDED" and rival is not None and rival[0] == "Solved":
+    if name == "UNBOUNDED" and rival is not None and rival[0] == "Solved" and not _falls(problem):
         value, _ = problem.value(rival[1])
         yield f"UNBOUNDED, and a second solver stops at {float(value)!r}"
+
+
+def _falls(problem: Problem) -> bool:
+    """Whether values, in fractions, fall in proportion along the direction that is said to: tiny slopes stop others."""
+    direction = falls_for_ever(problem.build())
+    if direction is None:
+        return False
+    near, far, farther = (
+        problem.value([Fraction(10**k) * Fraction(float(d)) for d in direction])[0] for k in (30, 60, 90)
+    )
+    return farther < far < near and farther < 10**29 * far < 0
 
 
 def _below(problem: Problem, result: Any, rng: np.random.Generator, rival: Any) -> Iterator[str]:

@@ -235,7 +235,7 @@ EXACT = {
     "hinge": lambda z: _positive(1 - z),
     "squared_hinge": lambda z: _positive(1 - z) ** 2,
     "square": lambda z: z * z,
-    "pinball": lambda z, level: level * z if z >= 0 else (level - 1) * z,
+    "pinball": lambda z, level: level * z if z >= 0 else Fraction(float(level) - 1.0) * z,  # as the term has it
     "epsilon_insensitive": lambda z, eps: _positive(abs(z) - eps),
     "huber": lambda z, delta: z * z / 2 if abs(z) <= delta else delta * (abs(z) - delta / 2),
     "step": lambda z: Fraction(z >= 0),

@@ -12,12 +12,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-__all__ = ["TimeUp", "deadline", "left", "tick"]
+__all__ = ["TimeUp", "budget", "deadline", "left", "tick"]
 
 _RATE = 1e10  # operations in a second, at most: what is sure to end too late is not begun
 _LATE = 0.1  # seconds after the deadline that count as in time
 
 _END: ContextVar[float] = ContextVar("when time is up", default=math.inf)
+_SPENT: ContextVar[float] = ContextVar("when a budget of processor time is spent", default=math.inf)
 
 
 class TimeUp(Exception):
@@ -34,6 +35,20 @@ def deadline(seconds: float | None) -> Iterator[None]:
         _END.reset(token)
 
 
+@contextmanager
+def budget(seconds: float) -> Iterator[None]:
+    """Within it `tick` raises `TimeUp` once this thread has computed for so long: what others compute does not count.
+
+    For what a run allows its own parts, so that a busy machine does not change what they find; users' limits are
+    deadlines.
+    """
+    token = _SPENT.set(min(_SPENT.get(), time.thread_time() + seconds))
+    try:
+        yield
+    finally:
+        _SPENT.reset(token)
+
+
 def tick(operations: float = 0.0) -> None:
     """Raise `TimeUp` where time is up, or where so many operations would end well after it.
 
@@ -44,6 +59,8 @@ def tick(operations: float = 0.0) -> None:
     """
     left = _END.get() - time.perf_counter()
     if left < 0.0 or operations / _RATE > left + _LATE:
+        raise TimeUp
+    if (spent := _SPENT.get()) < math.inf and time.thread_time() > spent:
         raise TimeUp
 
 

@@ -1,5 +1,6 @@
 """Attacks on brackets: steep terms that hide far optima, quadratics barely convex, and lines barely bounded."""
 
+import time
 from fractions import Fraction
 
 import mpmath
@@ -9,8 +10,11 @@ import scipy.sparse as sp
 
 import varopt as vo
 from varopt import Status
-from varopt._clock import TimeUp, deadline, tick
+from varopt._clock import TimeUp, budget, deadline, tick
+from varopt.bounds import CompositeBound, RowNoise
 from varopt.certificates import falls_along
+from varopt.composite import composite
+from varopt.solvers.descent._newton_level import descend  # a level by itself
 from varopt.solvers.interior_point._conjugate_gradients import ConjugateGradients
 
 CLAIMS = (Status.OPTIMAL, Status.PROVED)
@@ -288,6 +292,31 @@ def test_clocks_inside_levels():
             tick()
         tick()
     tick(1e300)
+
+
+def test_levels_of_hardly_more_than_squares_look_at_the_clock(rng):
+    """Their steps are factors of a matrix, however few rows there are beside it."""
+    w = vo.Variable(160)
+    problem = composite(vo.sum_squares(rng.standard_normal((200, 160)) @ w - 1.0) + vo.abs(w[0]))
+    bound = CompositeBound(problem, np.zeros(160), RowNoise(1.0, [np.ones(1)]))
+    with deadline(-1.0), pytest.raises(TimeUp):
+        descend(bound)
+    assert descend(bound)[1] >= 1
+
+
+def test_budgets_are_of_processor_time():
+    """What a run allows its own parts does not shrink while others compute; a user's deadline holds all the same."""
+    with budget(0.02):
+        time.sleep(0.1)
+        tick()
+        with deadline(-1.0), pytest.raises(TimeUp):
+            tick()
+        end = time.thread_time() + 0.1
+        while time.thread_time() < end:
+            pass
+        with pytest.raises(TimeUp):
+            tick()
+    tick()
 
 
 LONG = {

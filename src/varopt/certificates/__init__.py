@@ -14,7 +14,7 @@ from varopt.certificates._certificate import (
     SmoothingGap,
 )
 from varopt.certificates._dual_value import Proof, verified_lower
-from varopt.certificates._duality import Bracketed, balanced, balancing, bracket, dual_gap, floor, rests, young
+from varopt.certificates._duality import NEARBY, Bracketed, balanced, balancing, bracket, dual_gap, floor, rests, young
 from varopt.certificates._farkas import contradiction
 from varopt.certificates._recession import curves_down, falls_along, falls_for_ever
 from varopt.certificates._sampled import Sampled, student
@@ -24,6 +24,7 @@ from varopt.certificates._verified_bracket import ROUNDING, Verified, Verifier, 
 from varopt.certificates.enclosures import DualQuadratic, DualRows, annihilates, enclosed_value
 
 __all__ = [
+    "NEARBY",
     "ROUNDING",
     "Bracketed",
     "Certificate",

@@ -19,12 +19,12 @@ from varopt._verified import EXTENDED, SLACK, TINY, UNIT, Ball, down, total
 from varopt.certificates.enclosures import DualRows, Norms, conjugate_above, entries
 from varopt.terms import PiecewisePolynomial
 
-__all__ = ["direct_lower", "has_own_rows", "is_own"]
+__all__ = ["Caps", "direct_lower", "excess_of", "has_own_rows", "is_own"]
 
 Vector = NDArray[np.float64]
 
 # Shares by which subgradients are made smaller first, where kinks have to take what they leave: of few numbers, many.
-_INWARD_OF_FEW, _INWARD = 2.0**-44, 2.0**-38
+_INWARD_OF_FEW, _INWARD, _INWARD_ROUGH = 2.0**-44, 2.0**-38, 2.0**-35
 _MANY, _DEAR = 1 << 13, 1e-12  # numbers whose sum in double precision will do where it is as close as that
 
 
@@ -54,7 +54,36 @@ def _owned(rows: Sequence[DualRows], own: Sequence[bool], size: int) -> NDArray[
     return owned
 
 
-def direct_lower(rows: Sequence[DualRows], own: Sequence[bool], fixed: Ball, scalar: float, norms: Norms) -> float:
+class Caps(NamedTuple):
+    """What rows of single variables take at most, and the share of other subgradients that is tried first."""
+
+    low: Vector
+    high: Vector
+    owned: NDArray[np.bool_]
+    bounded: bool  # whether there is a limit to what some of them take
+    inward: float
+
+    @classmethod
+    def of(cls, rows: Sequence[DualRows], own: Sequence[bool], size: int, *, rough: bool = False) -> Caps:
+        """Of rows of which some are variables of their own; with `rough` there is more room for rounding."""
+        mine = [r for r, is_mine in zip(rows, own, strict=True) if is_mine]
+        owned = _owned(rows, own, size)
+        bounded = any(_is_finite(end) for r in mine for end in r.ends)
+        low, high = _caps(mine, size) if bounded else (np.zeros(0), np.zeros(0))
+        bounded = bounded and bool(np.any((np.isfinite(low) | np.isfinite(high)) & owned))
+        products = (r.linear.shape[0] * r.linear.shape[1] for r, is_mine in zip(rows, own, strict=True) if not is_mine)
+        few = all(n <= EXTENDED for n in products)
+        return cls(low, high, owned, bounded, _INWARD_OF_FEW if few else _INWARD_ROUGH if rough else _INWARD)
+
+    @property
+    def scale(self) -> float:
+        """What subgradients are multiplied by first."""
+        return 1.0 - self.inward if self.bounded else 1.0
+
+
+def direct_lower(
+    rows: Sequence[DualRows], own: Sequence[bool], fixed: Ball, scalar: float, norms: Norms, caps: Caps
+) -> float:
     """A number below ``g'y + s + sum_k c_k rho_k(a_k'y + d_k)`` for every y; minus infinity where none is proved.
 
     The duals of rows that are variables of their own are of no account.
@@ -63,14 +92,8 @@ def direct_lower(rows: Sequence[DualRows], own: Sequence[bool], fixed: Ball, sca
     mine = [r for r, is_mine in zip(rows, own, strict=True) if is_mine]
     # Those that take any number come last: what is left then is theirs.
     mine.sort(key=lambda r: bool(np.isinf(r.ends[1][:1]).any()))
-    owned = _owned(rows, own, fixed.middle.size)
-    free = np.flatnonzero(~owned)
-    bounded = any(_is_finite(end) for r in mine for end in r.ends)
-    low, high = _caps(mine, fixed.middle.size) if bounded else (np.zeros(0), np.zeros(0))
-    bounded = bounded and bool(np.any((np.isfinite(low) | np.isfinite(high)) & owned))
-    few = all(r.linear.shape[0] * r.linear.shape[1] <= EXTENDED for r in others)
-    inward = _INWARD_OF_FEW if few else _INWARD
-    scale = 1.0 - inward if bounded else 1.0
+    free = np.flatnonzero(~caps.owned)
+    scale = caps.scale
     for _ in range(2):
         duals = [np.clip(scale * r.weights * r.dual, *r.ends) for r in others]
         left = fixed
@@ -81,11 +104,9 @@ def direct_lower(rows: Sequence[DualRows], own: Sequence[bool], fixed: Ball, sca
             moved, left = _moved(others, duals, left, int(free[0]), norms)
             if moved is None:
                 return -math.inf
-        needed = Ball(-left.middle, left.radius)
-        excess = _excess(needed, low, high) if bounded else 1.0
-        if excess <= 1.0:
-            return _value(others, duals, moved, mine, needed, scalar)
-        scale *= (1.0 - inward) / excess
+        if (excess := excess_of(left, caps)) <= 1.0:
+            return _value(others, duals, moved, mine, Ball(-left.middle, left.radius), scalar)
+        scale *= (1.0 - caps.inward) / excess
     return -math.inf
 
 
@@ -144,6 +165,11 @@ def _caps(mine: Sequence[DualRows], size: int) -> tuple[Vector, Vector]:
     return (low, high) if len(mine) == 1 else (low * (1.0 - 4.0 * UNIT), high * (1.0 - 4.0 * UNIT))
 
 
+def excess_of(left: Ball, caps: Caps) -> float:
+    """How many times what the rows of single variables take at most is left for them; one where they take it."""
+    return _excess(Ball(-left.middle, left.radius), caps.low, caps.high) if caps.bounded else 1.0
+
+
 def _excess(needed: Ball, low: Vector, high: Vector) -> float:
     """How many times what the rows take at most is needed; above one only if it is not within."""
     radius = 2.0 * _wide(*needed)
@@ -160,7 +186,7 @@ def _value(
     scalar: float,
 ) -> float:  # fmt: skip
     """The value of the dual point: ``v d`` minus conjugates; of many in double precision, where that will do."""
-    many = needed.middle.size > _MANY
+    many = needed.middle.size + sum(v.size for v in duals) > _MANY
     lower, lost = _summed(others, duals, moved, mine, needed, scalar, np.float64 if many else np.longdouble)
     if many and not lost <= _DEAR * abs(lower):
         lower, _ = _summed(others, duals, moved, mine, needed, scalar, np.longdouble)

@@ -22,7 +22,7 @@ from varopt._verified import SLACK, TINY, UNIT, Ball, dot, down, total
 from varopt.certificates._balance import ENOUGH, PLENTY, Balance, DualMove, NoProof
 from varopt.certificates.enclosures import DualQuadratic, DualRows, Norms, NotEnclosed, conjugate_above
 
-__all__ = ["Proof", "verified_lower"]
+__all__ = ["Proof", "lower_near", "verified_lower"]
 
 Vector = NDArray[np.float64]
 
@@ -32,6 +32,7 @@ _DEAR = 1e-14  # relative rounding of the dual value beyond which it is added up
 _LARGE, _FEW_DIGITS = 1 << 14, 1e-12  # the same where there are more rows
 _MANY = 16  # coordinates without room that are solved for together
 _LITTLE = 1e-6  # share of one that is only guessed that is mixed in last
+_LEAST_SIZE = 1e-6  # of the largest coordinate, that counts as the size of one that is smaller
 
 
 class Proof(NamedTuple):
@@ -93,6 +94,34 @@ def verified_lower(
             return Proof(-math.inf, str(reason))
         except np.linalg.LinAlgError:
             return Proof(-math.inf, "a factorisation failed.")
+
+
+def lower_near(
+    rows: Sequence[DualRows], vector: Vector | Ball, scalar: float, quadratics: Sequence[DualQuadratic], x: Vector,
+    norms: Norms, enough: float,
+) -> tuple[float, float]:  # fmt: skip
+    """A number that is `enough` below the value of every point near x, and how near: for where no dual point balances.
+
+    Near is a power of ten: points y with ``|y_j|`` no larger than so many times ``|x_j|``, or a millionth of the
+    largest of these where that is more. Farther away nothing is said: what the dual leaves unbalanced, r, is charged by
+    ``r'(y - x)``. Below every number, and zero, where nothing is proved.
+    """
+    with np.errstate(all="ignore"):
+        try:
+            balance = Balance(tuple(rows), vector, scalar, tuple(quadratics), x, norms)
+            duals = [r.clipped(r.dual) for r in balance.rows]
+            residual = balance.residual(duals)
+            here = _value(balance, duals, residual, [])
+        except (NoProof, NotEnclosed, TimeUp, np.linalg.LinAlgError):
+            return -math.inf, 0.0
+        sizes = np.abs(x)
+        sizes = np.maximum(sizes, _LEAST_SIZE * (float(sizes.max(initial=0.0)) or 1.0))
+        cost = float(residual.size @ sizes) * SLACK + TINY
+        times = (here - enough) / cost - 2.0
+        if not 1.0 <= times < math.inf:
+            return -math.inf, 0.0
+        reach = 10.0 ** math.floor(math.log10(times))
+        return float(down(here - (reach + 1.0) * cost * SLACK)), reach
 
 
 def _proved(balance: Balance, enough: float) -> Proof:

@@ -27,9 +27,10 @@ from varopt._verified import (
     total,
     up,
 )
-from varopt.certificates._direct import direct_lower, has_own_rows
-from varopt.certificates._dual_value import Proof, verified_lower
+from varopt.certificates._direct import Caps, direct_lower, has_own_rows, is_own
+from varopt.certificates._dual_value import Proof, lower_near, verified_lower
 from varopt.certificates._lent_ridge import with_lent_ridge
+from varopt.certificates._moments import Moments, lower_by_moments, moments_at
 from varopt.certificates.enclosures import (
     DualQuadratic,
     DualRows,
@@ -53,6 +54,10 @@ __all__ = ["ROUNDING", "Verified", "Verifier", "verified"]
 Vector = NDArray[np.float64]
 
 ROUNDING = "rounding, which could not be enclosed, has changed the bounds by less than the gap"
+NEAR = (
+    "an optimum lies within {:g} times the coordinates of the point found (a millionth of the largest, where they are "
+    "smaller); of all such points the bracket is proved"
+)
 
 _INWARD = 1e-11  # share of its ball by which a dual is moved inwards: room for what rounding leaves, at that price
 _FAINT = 1e-250  # weights of norms below which rounding of their squares is no longer relative
@@ -80,15 +85,17 @@ class Verifier:
         A point, whose value is the upper bound.
     radius, error : array and float, optional
         By how much the linear part and the constant may be off: what is proved holds for all that are within.
+    squares : sequence of Rows
+        Rows of squares that a method has multiplied out: where these are the objective's own, they are not read again.
     other : Verifier, optional
         Of the same data: what it knows of them is not computed again.
     """
 
     def __init__(
         self, objective: Objective, x: Vector, radius: Vector | None = None, error: float = 0.0,
-        other: Verifier | None = None,
+        squares: Sequence[Rows] = (), other: Verifier | None = None,
     ) -> None:  # fmt: skip
-        self.objective, self.x = objective, x
+        self.objective, self.x, self.squares = objective, x, squares
         self._radius, self._error = radius, error
         self._norms: Norms = {} if other is None else other._norms
         self._allowed = 0.0  # error of the value that does not matter
@@ -164,6 +171,20 @@ class Verifier:
                 return lower
         return self.bracket(dual).lower
 
+    def near(self, dual: Sequence[Vector | None] | None, enough: float) -> tuple[float, str]:
+        """A lower bound of all points near x that is `enough`, and how near, in words; minus infinity without one."""
+        with np.errstate(all="ignore"):
+            try:
+                parts = _with_dual(self._below, self.x, dual, self._norms)
+                parts = _without_norms(parts, self.x, _norm_dual(parts.groups, dual), 0.0, self._norms)
+            except NotEnclosed:
+                return -math.inf, ""
+            enough += parts.error * SLACK
+            lower, reach = lower_near(
+                parts.rows, parts.vector, parts.scalar, parts.quadratics, self.x, self._norms, enough
+            )
+            return float(down(lower - parts.error * SLACK)), NEAR.format(reach)
+
     def bracket(self, dual: Sequence[Vector | None] | None = None, gap: float = math.inf) -> Verified:
         """A bracket of the optimum.
 
@@ -178,6 +199,8 @@ class Verifier:
         self._allowed = gap / 16.0 if math.isfinite(gap) else 0.0
         with np.errstate(all="ignore"):
             try:
+                if (known := self._by_moments(gap)) is not None:
+                    return known
                 lower, why = _directly(self._parts, self.x, dual, self._norms), ""
                 parts = None if lower > -math.inf else _with_dual(self._below, self.x, dual, self._norms)
                 for r in parts.rows if parts is not None else ():
@@ -193,6 +216,29 @@ class Verifier:
                 return Verified(-math.inf, math.inf, str(reason))
         upper = float(up(value + error)) if math.isfinite(error) else math.inf
         return Verified(lower, upper, why or ("" if upper < math.inf else "numbers overflow."))
+
+    def _by_moments(self, gap: float) -> Verified | None:
+        """A bracket that is no wider than a gap without a look at the data, where squares are multiplied out."""
+        if not self.squares or not math.isfinite(gap) or self._is_small or self._parts.quadratics or self._parts.groups:
+            return None
+        own: list[DualRows] = []
+        found: Moments | None = None
+        for r, given in zip(self._parts.rows, self._parts.given, strict=True):
+            if is_own(r):
+                own.append(r)
+            elif (part := moments_at(given, self.squares, self.x)) is None:
+                return None
+            else:
+                found = part if found is None else found.plus(part)
+        if found is None:
+            return None
+        line, scalar = self._parts.vector, self._parts.scalar
+        rest, error = enclosed_value(own, line, scalar, self.x, (), self._norms, self._allowed)
+        value = found.value + rest
+        error = (found.error + error + self._parts.error + 2.0 * UNIT * abs(value)) * SLACK
+        lower = lower_by_moments(found, own, line, scalar, self.x) - self._parts.error * SLACK
+        lower, upper = float(down(lower)), float(up(value + error))
+        return Verified(lower, upper) if upper - lower <= gap else None
 
 
 def verified(objective: Objective, x: Vector, dual: Sequence[Vector | None] | None = None) -> Verified:
@@ -286,7 +332,8 @@ def _directly(parts: _Parts, x: Vector, dual: Sequence[Vector | None] | None, no
             u = r.term.derivative(r.linear.apply(x) + r.offset) if u is None else u
             r = replace(r, dual=u)
         rows.append(r)
-    return float(down(direct_lower(rows, own, parts.vector, parts.scalar, norms) - parts.error * SLACK))
+    lower = direct_lower(rows, own, parts.vector, parts.scalar, norms, Caps.of(rows, own, x.size))
+    return float(down(lower - parts.error * SLACK))
 
 
 def _given(parts: _Parts, dual: Sequence[Vector | None] | None) -> list[Vector | None]:

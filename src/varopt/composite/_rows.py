@@ -89,8 +89,10 @@ class Rows:
 
     @cached_property
     def hessian(self) -> Any:
-        """The matrix of rows of one quadratic piece, multiplied out."""
-        return self.linear.gram(self.curvature) if self.single is None else sp.diags_array(self.hessian_diagonal)
+        """The matrix of rows of one quadratic piece, multiplied out; for reading only, as proofs rest on it."""
+        if self.single is not None:
+            return sp.diags_array(self.hessian_diagonal)
+        return _for_reading(self.linear.gram(self.curvature))
 
     @property
     def hessian_diagonal(self) -> Vector:
@@ -104,8 +106,8 @@ class Rows:
 
     @cached_property
     def gradient_at_zero(self) -> Vector:
-        """The gradient at zero."""
-        return self.gradient(self.offset)
+        """The gradient at zero, for reading only."""
+        return np.asarray(_for_reading(self.gradient(self.offset)))
 
     @cached_property
     def size_at_zero(self) -> float:
@@ -124,6 +126,12 @@ class Rows:
         """The knots at which the derivative jumps, and by how much: only there can a row come to rest."""
         jumps = ((t, jump[1]) for t, jump in zip(self.term.knots, self.term.jumps, strict=True) if len(jump) > 1)
         return [(t, jump) for t, jump in jumps if np.any(jump)]
+
+
+def _for_reading(values: Any) -> Any:
+    if isinstance(values, np.ndarray):
+        values.flags.writeable = False
+    return values
 
 
 def single_variables(whole: Map) -> tuple[NDArray[np.intp], Vector] | None:

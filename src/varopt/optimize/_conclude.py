@@ -9,8 +9,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from varopt._clock import deadline
+from varopt._clock import budget
 from varopt.certificates import (
+    NEARBY,
     ROUNDING,
     Certificate,
     DualGap,
@@ -100,7 +101,7 @@ def _bracket(objective: Objective, problem: Composite, state: State, x: Vector, 
     claimed = _claimed(problem, state, value)
     if problem.not_convex or not math.isfinite(value):
         return claimed
-    verifier = Verifier(objective, x)
+    verifier = Verifier(objective, x, squares=problem.squares)
     # Where the method has closed its own gap, it is worth while to try more than one way to prove that.
     gap = 0.5 * tol * max(state.unit, abs(value)) if claimed.within(tol) else math.inf
     proved = _proved(verifier, state, value, state.dual, gap)
@@ -123,14 +124,20 @@ def _bracket(objective: Objective, problem: Composite, state: State, x: Vector, 
     if claimed.lower > sum(verifier.value):
         return proved  # since the value at x refutes what is claimed
     upper = max(claimed.upper, proved.upper) if math.isfinite(proved.upper) else claimed.upper
-    return claimed._replace(upper=upper, assumption=claimed.assumption or ROUNDING)
+    if claimed.assumption == NEARBY and claimed.within(tol) and math.isfinite(proved.upper):
+        lower, near = verifier.near(state.dual, value - 0.5 * tol * max(unit, abs(value)))
+        if (known := claimed._replace(lower=min(lower, value), upper=upper, assumption=near)).within(tol):
+            return known
+    # The bound is the rounded value less a gap: what rounding may have added to the one is in the other.
+    lower = claimed.lower - error if math.isfinite(error := verifier.value[1]) else claimed.lower
+    return claimed._replace(lower=lower, upper=upper, assumption=claimed.assumption or ROUNDING)
 
 
 def _exact(
     objective: Objective, x: Vector, value: float, bracket: _Bracket, seconds: float
 ) -> tuple[Vector, float, _Bracket] | None:
     """The exact optimum of few variables, rounded, and its value as a lower bound; None where it is not known."""
-    with deadline(seconds):
+    with budget(seconds):
         found = exact_minimum(objective, x)
     if found is None or not math.isfinite(found.lower):
         return None

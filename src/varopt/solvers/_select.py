@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from varopt._clock import deadline, left
+from varopt._clock import budget, deadline, left
 from varopt.certificates import SmoothingGap
 from varopt.composite import Composite
 from varopt.solvers._method import GaveUp, Method, Nested, Way
@@ -110,7 +110,7 @@ class Auto:
         if state.objective is None:  # of a reduced problem
             return False
         state.runs([_EXACT[bool(problem.groups)]])
-        with deadline(min(_EXACT_SECONDS, _EXACT_SHARE * left())):
+        with budget(_EXACT_SECONDS), deadline(_EXACT_SHARE * left()):
             found = exact_minimum(state.objective, state.x)
         if found is None:
             return False

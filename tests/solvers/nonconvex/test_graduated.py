@@ -123,6 +123,15 @@ def fewest_errors_in_the_plane(X, t):
     return fewest
 
 
+def test_rows_without_a_weight_leave_the_relaxation_alone():
+    """Nothing times a term that has no least value is nothing, and no warning."""
+    w = vo.Variable(2)
+    f = vo.sum(np.array([0.3, 0.0]) * vo.dead_zone(w, 0.67)) + vo.norm1(w - 1.0)
+    with np.errstate(all="raise"):
+        relaxed = relaxation(composite(f))
+    assert relaxed is None or relaxed.value(np.ones(2)) <= f.at(np.ones(2))
+
+
 @pytest.mark.parametrize("kind", ["plain", "integers", "duplicates", "on a line"])
 def test_zero_one_loss_in_the_plane_is_solved_and_proved(kind):
     for seed in range(6):

@@ -3,7 +3,7 @@
 from varopt.model.maps._base import Map
 from varopt.model.maps._columnwise import Columnwise
 from varopt.model.maps._combinations import Composition, HStack, Scaled, Sum
-from varopt.model.maps._dense import Matrix
+from varopt.model.maps._dense import Matrix, additions
 from varopt.model.maps._kept_products import kept_products, products_are_kept
 from varopt.model.maps._operator import Operator
 from varopt.model.maps._reading import as_map, as_real, as_vector
@@ -24,6 +24,7 @@ __all__ = [
     "Sparse",
     "StoredMatrix",
     "Sum",
+    "additions",
     "as_map",
     "as_real",
     "as_vector",

@@ -14,11 +14,25 @@ from varopt.model.maps._base import Map, is_finite, slices
 from varopt.model.maps._kept_products import KeptProducts, products_of
 from varopt.model.maps._text import formatted
 
-__all__ = ["Matrix"]
+__all__ = ["Matrix", "additions"]
 
 Vector = NDArray[np.floating[Any]]
 
-_TRANSPOSED_ROWS = 1 << 12  # rows at a time of a transposed product, on which BLAS would waste its threads
+_NARROW, _FEW_ROWS, _ROWS = 128, 1 << 10, 1 << 12  # rows at a time of sums over rows, of up to so many columns, or more
+
+
+def _at_a_time(columns: int) -> int:
+    """Rows whose products are added up at a time: BLAS would waste its threads on more, and these sums round less."""
+    return _FEW_ROWS if columns <= _NARROW else _ROWS
+
+
+def additions(rows: int, columns: int) -> int:
+    """How many additions no number of a Gram matrix with equal weights, or transposed product, has more of, in C order.
+
+    Blocks of rows are added up by BLAS, in whatever order, and then one after another.
+    """
+    few = _at_a_time(columns)
+    return rows if rows <= 2 * few else few + rows // few + 1
 
 
 class Matrix(Map):
@@ -62,9 +76,10 @@ class Matrix(Map):
 
     def _transpose_apply(self, values: Vector) -> Vector:
         if self._fits(values):
-            if values.ndim > 1 or self.shape[0] <= 2 * _TRANSPOSED_ROWS or not self.array.flags.c_contiguous:
+            few = _at_a_time(self.shape[1])
+            if values.ndim > 1 or self.shape[0] <= 2 * few or not self.array.flags.c_contiguous:
                 return np.asarray(values @ self.array)
-            return np.asarray(sum(values[part] @ self.array[part] for part in slices(self.shape[0], _TRANSPOSED_ROWS)))
+            return np.asarray(sum(values[part] @ self.array[part] for part in slices(self.shape[0], few)))
         out = np.zeros((*values.shape[:-1], self.shape[1]))
         for part, block in self._row_blocks():
             out += values[..., part] @ block
@@ -88,7 +103,12 @@ class Matrix(Map):
         if self.array.dtype != np.float64 or np.ptp(weights) > 0.0:
             return super().gram(weights)
         with all_threads("numpy", self.shape[0] * self.shape[1] ** 2):
-            total = self.array.T @ self.array  # equal weights: nothing is copied
+            total = None
+            for part in slices(self.shape[0], _at_a_time(self.shape[1])):
+                block = self.array[part]
+                product = block.T @ block  # equal weights: nothing is copied
+                total = product if total is None else np.add(total, product, out=total)
+        total = np.zeros((self.shape[1],) * 2) if total is None else total
         total *= weights[0]
         return total
 

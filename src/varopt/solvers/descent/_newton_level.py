@@ -93,6 +93,8 @@ def descend(
         Where the steps keep to.
     """
     work = bound.problem.row_count * bound.mean.size**2
+    if isinstance(bound.problem.hessian, np.ndarray):
+        work += bound.mean.size**3 // 3  # for the factor, where rows are few or there are only squares
     for count in range(1, most + 1):  # noqa: B007  (the number of steps taken is the answer)
         if work > _QUICK:  # the level of a small problem is worth its time, whatever the limit
             tick(work)

@@ -7,7 +7,7 @@ from contextlib import suppress
 import numpy as np
 from numpy.typing import NDArray
 
-from varopt._clock import TimeUp, deadline
+from varopt._clock import TimeUp, budget
 from varopt.model import Objective
 from varopt.solvers.finish._exact_problem import ExactProblem, Inexact, RationalMinimum
 from varopt.solvers.finish._many_digits import minimum_in_many_digits
@@ -38,7 +38,7 @@ def exact_minimum(objective: Objective, x: NDArray[np.float64]) -> RationalMinim
     try:
         problem = ExactProblem(objective, x)
         if not problem.norms:
-            with suppress(TimeUp), deadline(_SECONDS):
+            with suppress(TimeUp), budget(_SECONDS):
                 if (found := rational_minimum(problem, x)) is not None:
                     return found
         return minimum_in_many_digits(problem)

@@ -118,7 +118,8 @@ def relaxation(problem: Composite) -> Composite | None:
         if r.term.curvature.is_convex and r.term.degree <= 2:
             rows.append(r)
             continue
-        constant += float(np.sum(r.weights * r.term.infimum, where=r.weights > 0.0))
+        with np.errstate(invalid="ignore"):  # 0 * -inf, where the weight alone decides
+            constant += float(np.sum(r.weights * r.term.infimum, where=r.weights > 0.0))
         if not np.isfinite(constant):
             return None
     return Composite(problem.matrix, problem.vector, constant, tuple(rows), squares=problem.squares)
