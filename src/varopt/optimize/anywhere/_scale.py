@@ -117,17 +117,30 @@ def solve_scaled(problem: ScaledHuber, state: State, options: RunOptions) -> Gen
     sample: DataPart = part if part is not None else (yield Ask(rows=wanted))
     relations = relations_of(problem, sample) if problem.alpha == 0.0 else Relations.none(problem.size)
     state.unit = _SMALLEST_SHARE * 2.0 * problem.count / sample.count * _null(problem, sample) or 1.0
-    exact = _exact(problem, sample, options)
-    x, scale = _pilot(problem, sample) if exact is None else exact
+    if (exact := _exact(problem, sample, options)) is not None:
+        yield from _vanish(problem, state, options.tol, *exact, part, relations)
+        if state.reached(options.tol):
+            return
+    x, scale = _pilot(problem, sample)
     del sample
-    yield from _descend(problem, state, options.tol, x, scale, part, relations, to_zero=exact is not None)
+    yield from _descend(problem, state, options.tol, x, scale, part, relations)
+
+
+def _vanish(
+    problem: ScaledHuber, state: State, tol: float, x: Vector, scale: float, part: DataPart | None, relations: Relations
+) -> Generator[Ask, Any, None]:
+    """The bracket where the best scale is zero: a bound from a scale close to that, a value where it costs little."""
+    seen = yield from _evaluated(problem, x, scale, part, relations.vectors)
+    relations = relations.where(np.broadcast_to(seen.related, relations.spared.shape))
+    _see(problem, state, seen, relations)
+    tiny = _rounded(_OF_TOLERANCE * state.allowed(tol) / float(seen.weight.middle))
+    _see(problem, state, (yield from _evaluated(problem, x, tiny, part, None)), relations)
 
 
 def _descend(
-    problem: ScaledHuber, state: State, tol: float, x: Vector, scale: float, part: DataPart | None,
-    relations: Relations, to_zero: bool = False,
-) -> Generator[Ask, Any, None]:  # fmt: skip
-    """Newton's method from a point, by passes or on the rows that were read; `to_zero` where that may be the scale."""
+    problem: ScaledHuber, state: State, tol: float, x: Vector, scale: float, part: DataPart | None, relations: Relations
+) -> Generator[Ask, Any, None]:
+    """Newton's method from a point, by passes or on the rows that were read."""
     first, step, length = scale, np.zeros(problem.size + 1), 1.0
     before: _Seen | None = None
     stalled = 0
@@ -146,11 +159,6 @@ def _descend(
             stalled = stalled + 1 if state.gap > 0.9 * gap else 0  # at what rounding leaves
             if state.reached(tol) or scale < _VANISHED * first or stalled > _STALLED:
                 return
-            if to_zero and _lower(problem, seen, relations, at_zero=True) > -math.inf:
-                to_zero, before = False, None  # what a tiny scale costs is within the tolerance
-                scale = _rounded(_OF_TOLERANCE * state.allowed(tol) / float(seen.weight.middle))
-                first, state.latest = scale, np.append(x, scale)
-                continue
             if (factor := _off_scale(problem, seen)) != 1.0:  # first the scale alone: far from it, steps lead nowhere
                 before, scale = None, _rounded(factor * scale)
                 state.latest = np.append(x, scale)
@@ -223,7 +231,7 @@ def _exact(problem: ScaledHuber, sample: DataPart, options: RunOptions) -> tuple
     size = float(np.abs(rows.offset).max(initial=0.0))
     if size == 0.0 or not rows.weights.any():
         return None
-    x = np.linalg.lstsq(np.asarray(rows.linear.dense()), -rows.offset, rcond=None)[0]
+    x = np.asarray(np.linalg.lstsq(rows.linear.dense(), -rows.offset, rcond=None)[0], dtype=np.float64)
     residuals = np.abs(rows.positions(x))
     if not _fits(problem, rows, x, size) and float(np.median(residuals)) <= _LED_ASTRAY * float(residuals.max()):
         few = min(sample.count, _MORE_ANCHORS + _ANCHORS * problem.size)  # outliers lead absolute values not astray
