@@ -13,7 +13,7 @@ from varopt.search._space import SpaceLayout
 from varopt.search.models import ExpectedImprovement, _handover  # how long a proposal is taken to be
 from varopt.search.models._acquisition import log_improvement  # against fifty digits
 from varopt.search.models._gaussian_process import GaussianProcess, _posterior, _prior, differences  # derivatives
-from varopt.solvers.natural_gradient import QuadraticModel
+from varopt.solvers.natural_gradient import QuadraticModel, _surrogate
 
 MIXED = vo.Space({"x": vo.Box(0, 1), "rate": vo.Box(1e-4, 1, log=True), "k": vo.Integer(0, 9), "c": list("abc")})
 
@@ -76,6 +76,23 @@ def test_a_model_that_is_of_no_use_is_given_a_rest():
         search.tell(xs, rng.random(len(xs)))
         paused += bool(search._model.current._paused)
     assert paused >= 5
+
+
+def test_a_large_model_waits_for_some_new_values(monkeypatch, rng):
+    """With a fit for every value a search in forty dimensions would take a tenth of a second for each."""
+    fits = []
+    fit = QuadraticModel.fit
+    monkeypatch.setattr(QuadraticModel, "fit", lambda *data, **kind: fits.append(len(data[1])) or fit(*data, **kind))
+    monkeypatch.setattr(_surrogate, "FRESH", 4)  # so that 21 unknowns are large
+
+    turn = np.linalg.qr(rng.normal(size=(5, 5)))[0]
+
+    def ellipsoid(x):
+        return float((10.0 ** np.linspace(0, 4, 5) * (turn @ (x - 0.7)) ** 2).sum())
+
+    r = vo.minimize(ellipsoid, vo.Box(-5, 5, size=5), seed=0, target=1e-8, budget=1000)
+    assert r.fun <= 1e-8
+    assert len(fits) < r.nfev / 3
 
 
 def test_derivatives_of_the_process(rng):

@@ -250,7 +250,8 @@ def _single(base: str, plan: SearchPlan, population: int | None, batch: int, kno
     center = np.full(layout.columns, 0.5) if start is None else start
     discrete = layout.real.size < layout.columns
     sigma = SIGMA if plan.sigma is None else plan.sigma
-    return Restarts(factory, center, sigma, first_population, discrete=discrete)
+    exact = plan.plain and not plan.noisy and not discrete
+    return Restarts(factory, center, sigma, first_population, discrete=discrete, exact=exact)
 
 
 def _ruled(update: Update, plan: SearchPlan) -> Update:

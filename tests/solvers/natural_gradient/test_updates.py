@@ -322,6 +322,44 @@ def test_restarts_take_turns_and_grow(rng):
     assert sorted(set(populations)) != sorted({6 * 2**k for k in range(9)})  # small ones in between
 
 
+@pytest.mark.parametrize("exact", [True, False])
+def test_a_run_that_left_the_best_point_is_followed_by_one_that_goes_back(exact, rng):
+    """A narrow hole that one sample fell into, beside a bowl that the run converges to."""
+    starts = []
+
+    def factory(mean, sigma, population):
+        starts.append((mean, sigma))
+        return CMA(mean, sigma, population)
+
+    model = Restarts(factory, np.full(2, 0.5), 0.2, 6, exact=exact)
+    hole = None
+    while model.epoch == 1:
+        x = model.sample(rng, model.population)
+        values = 1.0 + ((x - 0.7) ** 2).sum(axis=1)
+        if hole is None:
+            hole, values[2] = x[2], 0.0
+        model.tell(x, values)
+        model.refresh(rng)
+    mean, sigma = starts[1]
+    assert np.array_equal(mean, hole) is exact
+    assert (sigma == pytest.approx(0.02)) is exact  # a tenth of the deviation that found it
+
+
+def test_no_run_converges_twice_to_the_same_optimum(rng):
+    def second_run(exact):
+        model = Restarts(CMA, np.full(2, 0.5), 0.2, 6, exact=exact)
+        while model.epoch < 2 or not model._ended:
+            model.refresh(rng)
+            x = model.sample(rng, model.population)
+            model.tell(x, 1.0 + ((x - 0.6) ** 2).sum(axis=1))
+        return model._ended, model._run_used, model.spread
+
+    why, used, spread = second_run(exact=True)
+    assert why == "it converges to where an earlier run did"
+    assert 1e-5 < spread < 1e-3
+    assert used < 0.7 * second_run(exact=False)[1]
+
+
 def test_a_few_different_values_are_no_plateau(rng):
     """Of three values that were evaluated in place of six the lowest is there once, and nothing is flat."""
 

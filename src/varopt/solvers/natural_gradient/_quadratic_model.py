@@ -60,14 +60,15 @@ class QuadraticModel:
         spread = points.std(axis=0)
         scale = np.where(spread > 0.0, spread, 1.0)
         z = (points - center) / scale
+        above = np.triu_indices(d, 1)
         columns = [np.ones((n, 1)), z]
         if kind != "linear":
             columns.append(0.5 * z * z)
-        above = np.triu_indices(d, 1)
         if kind == "full":
-            columns.append(z[:, above[0]] * z[:, above[1]])
+            columns.extend(z[:, i, None] * z[:, i + 1 :] for i in range(d - 1))  # in the order of `above`
         lowest = float(values.min())
-        found = _least_squares(np.hstack(columns) * roots[:, None], (values - lowest) * roots)
+        columns.append((values - lowest)[:, None])
+        found = _least_squares(np.hstack(columns) * roots[:, None])
         hessian = np.zeros((d, d))
         if kind != "linear":
             np.fill_diagonal(hessian, found[1 + d : 1 + 2 * d])
@@ -123,15 +124,16 @@ def _shift(along: Array, curvatures: Array, least: float, radius: float) -> floa
     return high
 
 
-def _least_squares(matrix: Array, target: Array) -> Array:
-    """The solution by orthogonal factors, or the shortest of all where it is not unique."""
-    n, m = matrix.shape
+def _least_squares(matrix: Array) -> Array:
+    """The combination of the other columns nearest to the last, or the shortest of all where it is not unique."""
+    n, m = matrix.shape[0], matrix.shape[1] - 1
     if n >= m:
-        orthogonal, triangle = np.linalg.qr(matrix)
-        pivots = np.abs(triangle.diagonal())
+        # The last column of R is Q' times the last of the matrix: Q itself would cost twice as much.
+        triangle = np.asarray(np.linalg.qr(matrix, mode="r"))
+        pivots = np.abs(triangle.diagonal()[:m])
         if pivots.min() > 1e-12 * pivots.max():
-            return np.asarray(solve_triangular(triangle, orthogonal.T @ target))
-    return np.asarray(np.linalg.lstsq(matrix, target, rcond=None)[0])
+            return np.asarray(solve_triangular(triangle[:m, :m], triangle[:m, m]))
+    return np.asarray(np.linalg.lstsq(matrix[:, :m], matrix[:, m], rcond=None)[0])
 
 
 def kendall(one: Array, other: Array) -> float:

@@ -1,7 +1,8 @@
 """Restarts with two regimes of population size: BIPOP [Ha09].
 
 Ha09: N. Hansen, *Benchmarking a BI-population CMA-ES on the BBOB-2009 function testbed*, GECCO 2009 companion; it has
-the two regimes. What ends a run besides (plateaus, hopeless ones), or keeps the best from its end, is ours.
+the two regimes. What ends a run besides (plateaus, hopeless ones, those on their way to a known optimum), keeps the
+best from its end, or goes back to it, is ours.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ from varopt.solvers.natural_gradient._update import Array, Update
 __all__ = ["Restarts"]
 
 MOST_DOUBLINGS = 9  # of the population; beyond, a generation is longer than most budgets
+MOST_OPTIMA = 100  # that are remembered
+SETTLED = 1e-3  # of the width of the box: a distribution so narrow has decided for an optimum
+NARROWER = 0.1  # how a run begins that goes back to the best point: of the deviation with which it was found
 
 Factory = Callable[[Array, float, int], Update]
 
@@ -41,14 +45,29 @@ class Restarts(Update):
     discrete : bool
         Whether plateaus are to be expected (integers, choices). Otherwise a run ends as soon as the better quarter of
         two generations in turn agree in their values.
+    exact : bool
+        Whether values are those of a function of reals, without noise, so that the best is no lucky one: a run that
+        left the best point for a worse optimum is followed by one that goes back there, and one on its way to an
+        optimum that an earlier run ended at is ended.
     """
 
-    def __init__(self, factory: Factory, mean: Array, sigma: float, population: int, *, discrete: bool = False) -> None:
+    def __init__(
+        self,
+        factory: Factory,
+        mean: Array,
+        sigma: float,
+        population: int,
+        *,
+        discrete: bool = False,
+        exact: bool = False,
+    ) -> None:
         self._flat_for = 30 if discrete else 2
         self._margin = 0.0 if discrete else 0.1
         self._factory, self._sigma, self._first_population = factory, sigma, population
         self._size = mean.size
-        self._best = math.inf
+        self._exact = exact
+        self._best, self._best_point, self._best_spread = math.inf, mean, sigma
+        self._optima: deque[Array] = deque(maxlen=MOST_OPTIMA)  # where the latest runs converged to
         self._doublings = 0
         self._small_regime = False
         self._used = {False: 0, True: 0}
@@ -70,7 +89,12 @@ class Restarts(Update):
             return
         self._used[self._small_regime] += self._run_used
         if not self._small_regime:
-            self._large_budget = self._run_used
+            self._large_budget = max(self._large_budget if self._exact else 0, self._run_used)
+        if self._left_the_best():
+            self._small_regime = True
+            start = np.clip(self._best_point, 0.0, 1.0)
+            self._begin(start, NARROWER * self._best_spread, self._first_population, math.inf)
+            return
         self._small_regime = self.epoch > 1 and self._used[True] < self._used[False]
         mean = self._margin + (1.0 - 2.0 * self._margin) * rng.random(self._size)
         if self._small_regime:
@@ -84,6 +108,13 @@ class Restarts(Update):
             # lambda_large = 2^i lambda_0 [Ha09]
             self._begin(mean, self._sigma, self._first_population * 2**self._doublings, math.inf)
 
+    def _left_the_best(self) -> bool:
+        """Whether the run that ended had the best point of all, and went on to a worse optimum."""
+        if not self._exact or self._run_best > self._best or not self._recent:
+            return False
+        newest, oldest = min(self._recent), max(self._recent)
+        return newest - self._best > max(oldest - newest, 1e-11 * max(1.0, abs(newest)))
+
     @property
     def population(self) -> int:  # type: ignore[override]
         """How many samples the next `tell` expects."""
@@ -93,10 +124,13 @@ class Restarts(Update):
         return self.current.sample(rng, count)
 
     def tell(self, points: Array, values: Array) -> None:
+        spread = self.current.spread
         self.current.tell(points, values)
         self._run_used += values.size
         lowest = float(values.min())
-        self._run_best, self._best = min(self._run_best, lowest), min(self._best, lowest)
+        if lowest < self._best:
+            self._best, self._best_point, self._best_spread = lowest, points[values.argmin()].copy(), spread
+        self._run_best = min(self._run_best, lowest)
         generation = self.current.generation_of(values)
         if generation is None:
             return
@@ -105,24 +139,38 @@ class Restarts(Update):
         many = 2 * generation.size >= self._generation  # enough of it was evaluated to tell a plateau
         flat = many and np.count_nonzero(generation == lowest) > max(1, generation.size // 4)
         self._flat = self._flat + 1 if flat else 0
-        self._ended = self._why_end()
+        self._ended = self._why_converged()
+        if self._ended:
+            self._optima.append(self.mean.copy())
+        else:
+            self._ended = self._why_end()
 
-    def _why_end(self) -> str:
-        if self._run_used >= self._budget and self._run_best > self._best:  # what has the best value goes on
-            return "its share of the budget is spent"
+    def _why_converged(self) -> str:
         if self._flat >= self._flat_for:
             return "it stands on a plateau"
         if len(self._recent) == self._recent.maxlen:
             newest, oldest = min(self._recent), max(self._recent)
             if oldest - newest <= 1e-12 * max(1.0, abs(newest)) or not math.isfinite(newest):
                 return "the best of a generation no longer changes"
-            # What the last generations brought would have to be repeated many times over to reach the best of an
-            # earlier run: this one is on its way to a worse optimum.
-            if oldest - newest < 1e-3 * (self._run_best - self._best):
-                return "it converges to a worse value than an earlier run"
-        if self.current.spread < 1e-13:
-            return "the distribution has become a point"
+        return "the distribution has become a point" if self.current.spread < 1e-13 else ""
+
+    def _why_end(self) -> str:
+        if self._run_used >= self._budget and self._run_best > self._best:  # what has the best value goes on
+            return "its share of the budget is spent"
+        if len(self._recent) == self._recent.maxlen:
+            # What the last generations brought would have to be repeated many times over to reach the best value:
+            # this run is on its way to a worse optimum.
+            newest, oldest = min(self._recent), max(self._recent)
+            if oldest - newest < 1e-3 * ((newest if self._exact else self._run_best) - self._best):
+                return "it converges to a worse value than the best"
+        if self._exact and self._run_best > self._best and self._is_known():
+            return "it converges to where an earlier run did"
         return self.current.exhausted()
+
+    def _is_known(self) -> bool:
+        """Whether the distribution is settled around an optimum that an earlier run ended at."""
+        spread = self.current.spread
+        return spread < SETTLED and any(np.linalg.norm(self.mean - x) < 2.0 * spread for x in self._optima)
 
     @property
     def mean(self) -> Array:

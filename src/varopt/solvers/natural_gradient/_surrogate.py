@@ -24,7 +24,8 @@ from varopt.solvers.natural_gradient._update import Array, FamilyUpdate
 __all__ = ["Allowance", "SurrogateUpdate"]
 
 TRUSTED = 0.85  # Kendall's tau from which the model ranks what was not evaluated [Ha19]
-LARGEST = 300  # unknowns of a full model; beyond, a fit costs more than most evaluations, and a diagonal one has to do
+LARGEST = 900  # unknowns of a full model; beyond, a fit costs more than most evaluations, and a diagonal one has to do
+FRESH = 250  # unknowns for each new value that a large model waits for: a fit costs the cube of them
 WINDOW = (
     1.2  # the latest data for each unknown that a model is fitted to; [Ha19] has 2, which needs half more evaluations
 )
@@ -67,6 +68,7 @@ class SurrogateUpdate(FamilyUpdate):
         self._window = max(inner.population, int(WINDOW * unknowns(d, self._richest)))
         points, values = known or (np.empty((0, d)), np.empty(0))
         self._points, self._values = list(points[-self._window :]), list(values[-self._window :])
+        self._new = 0  # data that the model does not know yet
         self.model: QuadraticModel | None = None
         self._candidates = np.empty((0, d))  # of this generation; none between two
         self._useless = 0  # generations in a row
@@ -133,10 +135,11 @@ class SurrogateUpdate(FamilyUpdate):
         self._points.extend(_evaluated(points[finite]))
         self._values.extend(values[finite])
         del self._points[: -self._window], self._values[: -self._window]
+        self._new += int(finite.sum())
         self._strangers.extend(zip(points[strange], values[strange], strict=True))
         if not len(self._candidates):
             return
-        if not self._paused:
+        if not self._paused and self._outdated():
             self._fit()
         if self._known.all() or self._trusted():
             self._complete()
@@ -154,8 +157,13 @@ class SurrogateUpdate(FamilyUpdate):
                 self._known[here[0]], self._truth[here[0]], strange[i] = True, value, False
         return strange
 
+    def _outdated(self) -> bool:
+        if self.model is None:
+            return True
+        return self._new > unknowns(self.mean.size, self.model.kind) // FRESH
+
     def _fit(self) -> None:
-        self.model = None
+        self.model, self._new = None, 0
         if len(self._points) >= 3 and max(map(abs, self._values)) < HUGE:
             self.model = QuadraticModel.fit(np.array(self._points), np.array(self._values), richest=self._richest)
 
