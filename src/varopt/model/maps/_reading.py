@@ -30,6 +30,8 @@ def as_real(name: str, value: Any) -> NDArray[Any]:
         return stored  # type: ignore[return-value]
     if sp.issparse(value) or hasattr(value, "matvec"):
         raise ValueError(f"{name} must be a number or a dense array; got {type(value).__name__}. Did you mean @?")
+    if hasattr(value, "X") and hasattr(value, "weight"):
+        raise ValueError(f"{name} must be an array; got a table, as vo.rows makes one: take its X, y or weight.")
     value = to_host(value) if is_device_array(value) else value
     array = np.asarray(value) if isinstance(value, (np.ndarray, np.generic)) else as_finite(name, value)
     if array.dtype.kind not in "biuf":
