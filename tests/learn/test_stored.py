@@ -92,6 +92,35 @@ def huber_objective(X, y, weight, model, coef, intercept, scale):
     return total + alpha * sum(v * v for v in coef)
 
 
+@pytest.mark.parametrize("alpha", [0.0, 0.25])
+@pytest.mark.parametrize("kind", ["exact", "constant", "few outliers"])
+def test_where_the_best_scale_is_zero_the_bracket_closes(kind, alpha, tmp_path):
+    """At a scale of zero rows cost ``2 epsilon |r|``: whole numbers, so that fits are exact without rounding."""
+    rng = np.random.default_rng(6)
+    X = rng.integers(-9, 10, (3000, 3)).astype(float)
+    coef = np.array([1.0, -2.0, 4.0]) if kind != "constant" else np.zeros(3)
+    outliers = np.where(rng.random(3000) < 0.02, rng.integers(-50, 50, 3000), 0) if kind == "few outliers" else 0.0
+    y = X @ coef + 3.0 + outliers
+    for name, array in (("X", X), ("y", y)):
+        np.save(tmp_path / f"{name}.npy", array)
+    far = HuberRegressor(alpha=alpha).fit(tmp_path / "X.npy", tmp_path / "y.npy")
+    best = Fraction(1.35) * 2 * int(np.abs(outliers).sum()) + Fraction(alpha) * int(coef @ coef)
+    assert Fraction(far.objective_) - Fraction(far.gap_) <= best  # nothing is below: absolute values see no outliers
+    assert far.objective_ == pytest.approx(float(best), rel=1e-9, abs=1e-6)
+    assert far.objective_ == pytest.approx(HuberRegressor(alpha=alpha).fit(X, y).objective_, rel=1e-9, abs=1e-6)
+    assert far.passes_ <= 4
+    np.testing.assert_allclose(far.coef_, coef, atol=1e-9)
+
+
+def test_a_sample_that_is_fitted_exactly_may_mislead(data, folder, monkeypatch):
+    """All that it says is where to begin."""
+    from varopt.optimize.anywhere import _scale
+
+    monkeypatch.setattr(_scale, "_exact", lambda *_: (np.array([1.0, -2.0, 0.0, 0.5, 0.0]), 2.0**-26))
+    far = HuberRegressor().fit(folder / "X.npy", folder / "y.npy")
+    assert far.objective_ == pytest.approx(HuberRegressor().fit(data[0], data[1]).objective_, rel=1e-9)
+
+
 @pytest.mark.parametrize("alpha", [0.0, 1e-4, 50.0])
 def test_a_scale_is_estimated_and_its_bracket_is_proved(alpha, data, monkeypatch):
     """Few rows, by passes all the same: nobody's point is below the bound, in fractions."""

@@ -148,24 +148,6 @@ def test_partitions_that_share_what_they_read_are_left_to_dask(data):
         assert vo.minimize(vo.sum(vo.abs(dy - dX @ w))).fun == pytest.approx(near, rel=1e-12)
 
 
-def test_what_workers_hold_is_used_where_it_is(data):
-    distributed = pytest.importorskip("distributed")
-    X, y = data
-    near, whole = vo.minimize(vo.sum(vo.abs(y - X @ w))).fun, np.column_stack([X, y])
-    part = dask.delayed(lambda array, i: array[i : i + 2500])
-    with (
-        dask.config.set(scheduler=None),
-        distributed.Client(processes=False, n_workers=1, threads_per_worker=2, dashboard_address=None) as client,
-    ):
-        scattered = client.scatter(whole)  # a future within the graph
-        blocks = [da.from_delayed(part(scattered, i), (2500, 4), float) for i in range(0, ROWS, 2500)]
-        lazy = da.concatenate(blocks)
-        far = vo.minimize(vo.sum(vo.abs(lazy[:, 3] - lazy[:, :3] @ w)))
-        assert far.fun == pytest.approx(near, rel=1e-12)
-        held = lazy.persist()
-        assert vo.minimize(vo.sum(vo.abs(held[:, 3] - held[:, :3] @ w))).fun == far.fun
-
-
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems keep memory as they like")
 def test_a_worker_keeps_memory_while_it_works_on_a_partition():
     """In a process like those of Dask's workers, where freed memory goes back to the system at once."""

@@ -111,7 +111,7 @@ def _leaves(linear: Any) -> Iterator[Any]:
         for inner in linear.parts:
             yield from _leaves(inner)
     elif isinstance(linear, HStack):
-        for inner, _ in linear.parts:
-            yield from _leaves(inner)
+        for pair in linear.parts:
+            yield from _leaves(pair[0])
     else:
         yield linear

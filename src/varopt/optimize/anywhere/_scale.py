@@ -62,6 +62,11 @@ _VANISHED = 1e-12  # share of the first scale below which the data are fitted ex
 _ROUGHLY = 1e-4  # gap of a sample that will do
 _ARMIJO = 1e-4  # share of the decrease that the gradient promises which a step has to bring [NW06, eq. 3.4]
 _SMALLEST_SQUARE = 1e-200  # of a knot, and its inverse the largest
+_TIED = 1e-11  # share of the largest target within which a row counts as fitted exactly,
+_NEARLY = 0.98  # and of what outliers may weigh, times epsilon^2, for a scale of zero: a sample may be mistaken
+_LED_ASTRAY = 0.05  # typical residual of least squares, as a share of the largest, where outliers may hide exact fits
+_MODERATE = 1e-8  # share of the largest target that is a scale close to zero, but for rounding
+_OF_TOLERANCE = 0.05  # share of the gap allowed that a scale may cost, where zero is the best
 _DIGITS = 24  # of a scale, so that its square is exact
 
 
@@ -111,10 +116,25 @@ def solve_scaled(problem: ScaledHuber, state: State, options: RunOptions) -> Gen
         part = yield Ask(rows=-1)
     sample: DataPart = part if part is not None else (yield Ask(rows=wanted))
     relations = relations_of(problem, sample) if problem.alpha == 0.0 else Relations.none(problem.size)
-    x, scale = _pilot(problem, sample)
     state.unit = _SMALLEST_SHARE * 2.0 * problem.count / sample.count * _null(problem, sample) or 1.0
+    if (exact := _exact(problem, sample, options)) is not None:
+        yield from _vanish(problem, state, options.tol, *exact, part, relations)
+        if state.reached(options.tol):
+            return
+    x, scale = _pilot(problem, sample)
     del sample
     yield from _descend(problem, state, options.tol, x, scale, part, relations)
+
+
+def _vanish(
+    problem: ScaledHuber, state: State, tol: float, x: Vector, scale: float, part: DataPart | None, relations: Relations
+) -> Generator[Ask, Any, None]:
+    """The bracket where the best scale is zero: a bound from a scale close to that, a value where it costs little."""
+    seen = yield from _evaluated(problem, x, scale, part, relations.vectors)
+    relations = relations.where(np.broadcast_to(seen.related, relations.spared.shape))
+    _see(problem, state, seen, relations)
+    tiny = _rounded(_OF_TOLERANCE * state.allowed(tol) / float(seen.weight.middle))
+    _see(problem, state, (yield from _evaluated(problem, x, tiny, part, None)), relations)
 
 
 def _descend(
@@ -201,6 +221,31 @@ def _null(problem: ScaledHuber, sample: DataPart) -> float:
     return total * few.typical
 
 
+def _exact(problem: ScaledHuber, sample: DataPart, options: RunOptions) -> tuple[Vector, float] | None:
+    """A point that fits so many rows of a sample exactly that the best scale is zero, and a scale close to that.
+
+    There each row costs ``2 epsilon |r|``, and the scale has nothing to gain where rows with ``r = 0`` are more than a
+    share ``1 - 1 / epsilon^2``.
+    """
+    rows = rows_of(problem.blocks[0].at(sample), problem.variables)
+    size = float(np.abs(rows.offset).max(initial=0.0))
+    if size == 0.0 or not rows.weights.any():
+        return None
+    x = np.asarray(np.linalg.lstsq(rows.linear.dense(), -rows.offset, rcond=None)[0], dtype=np.float64)
+    residuals = np.abs(rows.positions(x))
+    if not _fits(problem, rows, x, size) and float(np.median(residuals)) <= _LED_ASTRAY * float(residuals.max()):
+        few = min(sample.count, _MORE_ANCHORS + _ANCHORS * problem.size)  # outliers lead absolute values not astray
+        some = problem.blocks[0].at(sample.take(np.linspace(0, sample.count - 1, few).astype(np.intp)))
+        x = options.minimize(Objective([replace(some, term=abs_())]), tol=_ROUGHLY, proved=False).x
+    return (x, _rounded(_MODERATE * size)) if _fits(problem, rows, x, size) else None
+
+
+def _fits(problem: ScaledHuber, rows: Rows, x: Vector, size: float) -> bool:
+    """Whether so many rows are fitted exactly, by what they weigh."""
+    outliers = np.abs(rows.positions(x)) > _TIED * size
+    return float(rows.weights[outliers].sum()) * problem.epsilon**2 <= _NEARLY * float(rows.weights.sum())
+
+
 def _pilot(problem: ScaledHuber, sample: DataPart) -> tuple[Vector, float]:
     """The optimum of a sample."""
     A, rows = _arrays(problem, sample)
@@ -275,14 +320,17 @@ def _see(problem: ScaledHuber, state: State, seen: _Seen, relations: Relations) 
     """The bracket at a point."""
     if seen.upper < state.upper:
         state.x, state.upper, state.bound = np.append(seen.x, seen.scale), seen.upper, seen.value
-    lower = _lower(problem, seen, relations)
+    lower = max(0.0, *(_lower(problem, seen, relations, at_zero) for at_zero in (False, True)))
     if lower > state.lower:
         state.lower, state.assumption = lower, ""
     state.record()
 
 
-def _lower(problem: ScaledHuber, seen: _Seen, relations: Relations) -> float:
-    """What no point and no scale is below: of the lines of all rows, some of which keep room for their duals."""
+def _lower(problem: ScaledHuber, seen: _Seen, relations: Relations, at_zero: bool) -> float:
+    """What no point and no scale is below: of the lines of all rows, some of which keep room for their duals.
+
+    Where all that is multiplied by t is not negative, whatever room is taken, t may be zero: a proof for that case.
+    """
     knot, rows = problem.knot(seen.scale), seen.kept
     z = rows.positions(seen.x)
     most = 0.5 * (_INSIDE * knot - np.abs(z))  # by which a dual may move
@@ -292,10 +340,10 @@ def _lower(problem: ScaledHuber, seen: _Seen, relations: Relations) -> float:
     A = np.array(rows.linear.dense(), dtype=np.float64)[inside]
     h, c, most = z[inside], rows.weights[inside], most[inside]
     A[:, relations.spared] = 0.0
-    B = np.column_stack([A, -h])
+    B = A if at_zero else np.column_stack([A, -h])
     lengths = np.abs(B).max(axis=0)
     unit = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0.0)
-    B, wanted = B * unit, seen.gradient * unit
+    B, wanted = B * unit, seen.gradient[: unit.size] * unit
     shares = -B @ np.linalg.lstsq(B.T @ ((c * most)[:, None] * B), wanted, rcond=1e-13)[0]  # of what they may
     taken_up = max(_ROOM * seen.scale / knot, _MORE_ROOM * float(np.abs(shares).max()))
     if not taken_up <= 1.0:
@@ -309,10 +357,13 @@ def _lower(problem: ScaledHuber, seen: _Seen, relations: Relations) -> float:
     of_t = float(seen.weight.middle) * half + float(conjugates.middle) - taken
     about = float(seen.weight.radius) * half + float(conjugates.radius)
     about += 8.0 * UNIT * (float(seen.weight.middle) * half + abs(float(conjugates.middle)) + taken)
+    if at_zero and not of_t - about * SLACK - float(c @ (room * np.abs(h))) * (1.0 + 2.0**-30) > 0.0:
+        return -math.inf
     places = problem.objective.slices
     line: dict[Variable, Map] = {v: Matrix(gradient.middle[None, place]) for v, place in places.items()}
     absolute: dict[Variable, Map] = {v: Matrix(A[:, place]) for v, place in places.items()}
-    line[t], absolute[t] = Matrix(np.array([[of_t]])), Matrix(-h[:, None])
+    if not at_zero:
+        line[t], absolute[t] = Matrix(np.array([[of_t]])), Matrix(-h[:, None])
     small = Objective([
         AffineBlock(Affine(line, float(offsets.middle), ())),
         TermBlock(abs_(), Affine(absolute, rows.offset[inside], (inside.size,)), room * c),
@@ -322,7 +373,8 @@ def _lower(problem: ScaledHuber, seen: _Seen, relations: Relations) -> float:
     x = relations.moved(seen.x)
     for v, place in places.items():
         point[small.slices[v]], radius[small.slices[v]] = x[place], gradient.radius[place]
-    point[small.slices[t]], radius[small.slices[t]] = 1.0, about * SLACK
+    if not at_zero:
+        point[small.slices[t]], radius[small.slices[t]] = 1.0, about * SLACK
     proof = Verifier(small, point, radius, float(offsets.radius))
     lower = proof.bracket([shares / taken_up], _CLOSE * 0.5 * seen.scale * seen.value).lower
     return float(down(2.0 * lower / seen.scale * (1.0 - 8.0 * UNIT * np.sign(lower)))) if lower > -math.inf else lower
