@@ -241,6 +241,7 @@ def _single(base: str, plan: SearchPlan, population: int | None, batch: int, kno
 
     def factory(mean: Array, sigma: float, population: int) -> Update:
         update = _distribution(base, plan, mean, sigma, population)
+        # Large populations are for what no quadratic is like, and average over it: a model would narrow them too soon.
         if base != "lq" or not isinstance(update, BoundedUpdate) or population >= 2 * first_population:
             return _ruled(update, plan)
         nonlocal known
