@@ -3,4 +3,4 @@
 Each module holds the problems of one kind; importing them registers their benchmarks.
 """
 
-from benchmarks.constraints import _choices, _real  # noqa: F401
+from benchmarks.constraints import _choices, _real, _rehline  # noqa: F401

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import warnings
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -36,17 +36,19 @@ class Pair:
     value: Callable[[Any], float] | None = None  # of what the rival hands back, where it is to be compared
     note: str = ""
     rounds: int = ROUNDS
+    clock: Callable[[], float] = time.perf_counter
 
 
-def _row(pair: Pair, config: Config) -> Row:
+def row_of(pair: Pair, config: Config) -> Row:
     ratio_of = f"varopt / {pair.solver}"
     if pair.needs and importlib.util.find_spec(pair.needs) is None:
         missing = f"not installed: {pair.needs}"
         return Row(pair.problem, pair.solver, ratio_of, float("nan"), pair.target, skipped=missing)
     kept: dict[str, Any] = {}
     timed = compare(
-        lambda: kept.__setitem__("r", pair.ours()), lambda: kept.__setitem__("other", pair.rival()), pair.rounds
-    )
+        lambda: kept.__setitem__("r", pair.ours()), lambda: kept.__setitem__("other", pair.rival()), pair.rounds,
+        pair.clock,
+    )  # fmt: skip
     r, status = kept["r"], "ok"
     if r.status.name != "OPTIMAL" or r.gap > ACCURATE * max(1.0, abs(r.fun)):
         status = f"{r.status.name}, gap {r.gap:.1g}"
@@ -88,7 +90,7 @@ def bounds(config: Config) -> Iterator[Row]:
                 f"{name}, {n} x {p}", "without bounds", partial(vo.minimize, f, subject_to=box),
                 partial(vo.minimize, f), 2.0,
             )  # fmt: skip
-            yield _row(pair, config)
+            yield row_of(pair, config)
 
 
 @benchmark
@@ -100,11 +102,11 @@ def least_squares(config: Config) -> Iterator[Row]:
     X, y = _regression(n, p)
     w = vo.Variable(p)
     f = vo.sum_squares(y - X @ w)
-    yield _row(Pair(
+    yield row_of(Pair(
         f"least squares, w >= 0, {n} x {p}", "scipy nnls", lambda: vo.minimize(f, subject_to=[w >= 0]),
         lambda: nnls(X, y), 1.0, value=lambda out: out[1] ** 2,
     ), config)  # fmt: skip
-    yield _row(Pair(
+    yield row_of(Pair(
         f"least squares in a box, {n} x {p}", "scipy lsq_linear",
         lambda: vo.minimize(f, subject_to=[w >= -0.2, w <= 0.5]),
         lambda: lsq_linear(X, y, (-0.2, 0.5), method="bvls", tol=1e-12), 1.0, value=lambda out: 2.0 * out.cost,
@@ -117,7 +119,7 @@ def least_squares(config: Config) -> Iterator[Row]:
 
         return Lasso(alpha=alpha, fit_intercept=False, positive=True, tol=1e-12, max_iter=1000).fit(X, y)
 
-    yield _row(Pair(
+    yield row_of(Pair(
         f"lasso, w >= 0, {n} x {p}", "celer", lambda: vo.minimize(g, subject_to=[w >= 0]), celer, 2.0, "celer",
         value=lambda model: float(g(model.coef_)),
     ), config)  # fmt: skip
@@ -137,12 +139,12 @@ def shapes(config: Config) -> Iterator[Row]:
     def monotone() -> Any:
         return vo.minimize(f, subject_to=[vo.diff(curve) >= 0])
 
-    yield _row(Pair(
+    yield row_of(Pair(
         f"monotone regression, {n}", "scikit-learn", monotone, lambda: isotonic_regression(y), 20.0,
         value=lambda z: float(f(z)),
     ), config)  # fmt: skip
     first = sp.diags_array([-np.ones(n - 1), np.ones(n - 1)], offsets=[0, 1], shape=(n - 1, n))
-    yield _row(Pair(
+    yield row_of(Pair(
         f"monotone regression, {n}", "Clarabel", monotone, lambda: _clarabel(y, first), 0.1, "clarabel",
         value=lambda z: float(f(z)),
     ), config)  # fmt: skip
@@ -154,7 +156,7 @@ def shapes(config: Config) -> Iterator[Row]:
     second = sp.diags_array(
         [np.ones(m - 2), -2.0 * np.ones(m - 2), np.ones(m - 2)], offsets=[0, 1, 2], shape=(m - 2, m)
     )
-    yield _row(Pair(
+    yield row_of(Pair(
         f"convex regression, {m}", "Clarabel", lambda: vo.minimize(g, subject_to=[vo.diff(convex, 2) >= 0]),
         lambda: _clarabel(bowl, second), 0.1, "clarabel", value=lambda z: float(g(_convex_minorant(z))),
         note="the value is that of the greatest convex curve below its points, which miss the constraints",
@@ -224,76 +226,11 @@ def portfolio(config: Config) -> Iterator[Row]:
         return cp.Problem(cp.Minimize(cp.cvar(-(returns @ x), 0.95)), limits).solve(solver=cp.CLARABEL)
 
     name = f"mean-CVaR, {scenarios} x {assets}"
-    yield _row(Pair(
+    yield row_of(Pair(
         name, "HiGHS", ours, highs, 1.0, value=lambda out: np.inf if out.status else float(out.fun), rounds=1,
         note=f"which is stopped after {_PATIENCE:.0f} s",
     ), config)  # fmt: skip
-    yield _row(Pair(name, "CVXPY", ours, cvxpy, 1.0, "cvxpy", value=float, rounds=1), config)
-
-
-@benchmark
-def rehline(config: Config) -> Iterator[Row]:
-    """The fair support vector machine and the elastic quantile regression of ReHLine's benchmark, beside ReHLine.
-
-    Both to a gap of 1e-9: its tolerance is the loosest of a ladder at which its value is as close to ours. It is also
-    timed at the loosest that gives six digits, which many are content with.
-    """
-    rng = np.random.default_rng(0)
-    n, p = config.pick((20_000, 50), (500, 8))
-    X = rng.standard_normal((n, p))
-    X[:, 0] = rng.random(n) < 0.4  # what must not matter,
-    X[:, 1] += X[:, 0]  # and what goes with it
-    t = np.where(X @ (0.3 * rng.standard_normal(p)) + 0.5 * X[:, 0] + rng.standard_normal(n) > 0.0, 1.0, -1.0)
-    y = X @ rng.standard_normal(p) + (1.0 + X[:, 0]) * rng.standard_normal(n)
-    row, allowed = (X[:, 0] - X[:, 0].mean()) @ (X - X.mean(axis=0)) / n, 0.01
-    w = vo.Variable(p)
-    for C in (100.0 / n, 1.0):
-        fair = 0.5 * vo.sum_squares(w) + C * vo.sum(vo.hinge(t * (X @ w)))
-        elastic = C * vo.sum(vo.pinball(y - X @ w, 0.3)) + 0.5 * vo.norm1(w) + 0.25 * vo.sum_squares(w)
-
-        def fair_svm(tol: float, most: int, C: float = C) -> Any:
-            from rehline import plqERM_Ridge
-
-            same = [{"name": "fair", "sen_idx": [0], "tol_sen": [allowed]}]
-            return plqERM_Ridge(loss={"name": "svm"}, C=C, constraint=same, tol=tol, max_iter=most).fit(X, t).coef_
-
-        def quantiles(tol: float, most: int, C: float = C) -> Any:
-            from rehline import plqERM_ElasticNet
-
-            loss = {"name": "QR", "qt": 0.3}
-            return plqERM_ElasticNet(loss=loss, C=C, l1_ratio=0.5, tol=tol, max_iter=most).fit(X, y).coef_
-
-        limits = [row @ w <= allowed, row @ w >= -allowed]
-        for close, target in ((ACCURATE, 0.1), (1e-6, np.inf)):
-            yield _beside_rehline(f"fair SVM, C = {C:g}, {n} x {p}", fair, limits, fair_svm, close, target, config)
-            name = f"elastic quantile regression, C = {C:g}, {n} x {p}"
-            yield _beside_rehline(name, elastic, [], quantiles, close, target, config)
-
-
-_LADDER = tuple((10.0**-k, 100 * 10 ** (k // 2)) for k in range(4, 15))  # tolerances, and most passes
-
-
-def _beside_rehline(
-    name: str, f: Any, limits: list[Any], fit: Any, close: float, target: float, config: Config
-) -> Row:  # fmt: skip
-    def ours() -> Any:
-        return vo.minimize(f, subject_to=limits)
-
-    chosen, reached = _LADDER[-1], np.inf
-    if importlib.util.find_spec("rehline") is not None:
-        best = ours().fun
-        with warnings.catch_warnings(action="ignore"):
-            for chosen in _LADDER:
-                reached = abs(float(f(fit(*chosen))) / best - 1.0)  # below it misses the constraints
-                if reached <= close:
-                    break
-
-    def rival() -> Any:
-        with warnings.catch_warnings(action="ignore"):
-            return fit(*chosen)
-
-    note = f"ReHLine at tol = {chosen[0]:g}, which ends {reached:.1g} from our value"
-    return _row(Pair(f"{name}, to {close:g}", "ReHLine", ours, rival, target, "rehline", note=note), config)
+    yield row_of(Pair(name, "CVXPY", ours, cvxpy, 1.0, "cvxpy", value=float, rounds=1), config)
 
 
 @benchmark
@@ -326,6 +263,6 @@ def non_crossing(config: Config) -> Iterator[Row]:
         free = [(None, None)] * (count * width) + [(0, None)] * (2 * n * count)
         return linprog(cost, order, np.zeros(n * (count - 1)), rows, np.tile(y, count), free, method="highs")
 
-    yield _row(Pair(
+    yield row_of(Pair(
         f"{count} quantiles in order, {n} x {p}", "HiGHS", ours, highs, 1.0, value=lambda out: float(out.fun), rounds=1
     ), config)  # fmt: skip

@@ -8,6 +8,7 @@ import scipy.sparse as sp
 from scipy.optimize import linprog, minimize
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
+from sklearn.datasets import make_blobs
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, SplineTransformer
@@ -223,3 +224,18 @@ def test_names_that_are_wrong(data):
         learn.Lasso(0.1, monotone={"e": 1}).fit(table, y)
     with pytest.raises(ValueError, match="ZeroOneClassifier takes no positive=True"):
         learn.ZeroOneClassifier(positive=True).fit(X, y > 2.0)
+
+
+def test_signs_may_rule_out_every_good_line():
+    """On the data of scikit-learn's own check no line of positive coefficients is right in more than 71 of 100."""
+    X, y = make_blobs(n_samples=300, random_state=0)
+    X, y = X[y != 2], y[y != 2]
+    best = 0.0
+    for angle in np.linspace(0.0, np.pi / 2.0, 1001):
+        order = np.argsort(X @ [np.cos(angle), np.sin(angle)])
+        rights = np.concatenate([[0], np.cumsum(np.where(y[order] == 1, -1, 1))]) + np.count_nonzero(y == 1)
+        best = max(best, rights.max() / y.size)
+    assert best <= 0.72
+    assert learn.LinearSVC(positive=True).fit(X, y).score(X, y) <= best
+    assert learn.LinearSVC(positive=True).__sklearn_tags__().classifier_tags.poor_score
+    assert not learn.LinearSVC().__sklearn_tags__().classifier_tags.poor_score

@@ -38,6 +38,7 @@ VARIANTS = [
     learn.Lasso(fit_intercept=False),
     learn.LinearSVC(loss="hinge", penalty="l1"),
     learn.LinearSVC(penalize_intercept=True, class_weight="balanced"),
+    learn.LinearSVC(positive=True),
     learn.LinearSVR(loss="squared_epsilon_insensitive", epsilon=0.1, penalize_intercept=True),
     learn.QuantileRegressor(quantile=0.8, penalty="l2"),
     learn.GeneralizedLasso(loss="absolute_error", alpha=0.01),

@@ -422,3 +422,23 @@ def test_without_constraints_nothing_of_them_runs(data, w):
         theirs = sum(count for (file, _, name), (_, count, *_) in calls.items() if "constrain" in f"{file} {name}")
         assert theirs <= 1
         assert sum(count for _, count, *_ in calls.values()) > 1000
+
+
+def test_linear_programmes_of_many_held_variables_go_to_interior_points(rng):
+    """Mean and conditional value at risk, with few scenarios for each asset."""
+    returns = 0.001 + 0.02 * rng.standard_normal((500, 210))
+    x, mean = vo.Variable(210), returns.mean(axis=0)
+    asked = float(np.quantile(mean, 0.6))
+    limits = [x >= 0, vo.sum(x) == 1, mean @ x >= asked]
+    f = vo.cvar(-(returns @ x), 0.9)
+    r = vo.minimize(f, subject_to=limits)
+    assert r.method == "interior-point"
+    assert r.status is vo.Status.OPTIMAL
+    assert r.fun == pytest.approx(vo.minimize(f, subject_to=limits, method="newton").fun, rel=1e-8)
+    bounds = [(0, None)] * 210 + [(None, None)] + [(0, None)] * 500
+    rows = np.block([[-returns, -np.ones((500, 1)), -np.eye(500)], [-mean, np.zeros(501)]])
+    whole = linprog(
+        np.r_[np.zeros(210), 1.0, np.full(500, 1.0 / 50.0)], rows, np.r_[np.zeros(500), -asked],
+        np.r_[np.ones(210), np.zeros(501)][None, :], [1.0], bounds,
+    )  # fmt: skip
+    assert r.fun == pytest.approx(whole.fun, rel=1e-7)

@@ -1,5 +1,6 @@
 """Arrays of PyTorch and JAX stay where they are, and give the bracket of memory. Here on the processor's device."""
 
+import pickle
 from fractions import Fraction
 from types import SimpleNamespace
 
@@ -181,3 +182,29 @@ def test_a_relation_that_rounding_feigns_does_not_hold():
     X = torch.tensor([[factor - 1.0, 2.0**32, 2.0**32 - 1.0]], dtype=torch.float64)
     rows = SimpleNamespace(xp=array_namespace(X), features=slice(0, 3), intercepts=[], alpha=1.0)
     assert not DeviceRows._annihilates(rows, X, np.array([1.0, -factor, factor]))
+
+
+@pytest.mark.parametrize("library", ["torch", "jax.numpy"])
+def test_arrays_on_the_processor_give_arrays_of_their_library(library):
+    xp = pytest.importorskip(library)
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((80, 4)).astype(np.float32)
+    y = X @ np.ones(4, dtype=np.float32) + rng.standard_normal(80).astype(np.float32)
+    there, target = xp.asarray(X), xp.asarray(y)
+    near = vo.minimize(vo.sum(vo.abs(y - X @ w - b)) + vo.norm1(w))
+    f = vo.sum(vo.abs(target - there @ w - b)) + vo.norm1(w)
+    for r in (vo.minimize(f), vo.minimize(f, subject_to=[w <= 10.0])):
+        assert type(r[w]) is type(there)
+        np.testing.assert_allclose(np.asarray(r[w]), near[w], rtol=1e-5)
+        assert isinstance(r.x, np.ndarray)
+        assert isinstance(r[b], float)
+    again = pickle.loads(pickle.dumps(vo.minimize(f)))  # where there may be no such library
+    assert type(again[w]) is np.ndarray
+    t = vo.Parameter("t")
+    assert type(vo.path(f + t * vo.norm1(w), t, [1.0, 2.0])[w]) is type(there)
+
+
+def test_tensors_with_gradients_are_data(data):
+    torch = pytest.importorskip("torch")
+    X, y = torch.tensor(data["X"][:50], requires_grad=True), torch.tensor(data["y"][:50])
+    assert not vo.minimize(vo.sum(vo.abs(y - X @ w)))[w].requires_grad

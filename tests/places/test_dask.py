@@ -1,5 +1,9 @@
 """Dask: the same bracket whatever the partitions, and nothing large that travels."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -118,3 +122,71 @@ def test_missing_values_are_named(data):
     f = vo.sum(vo.abs(dy - dX @ w))
     with pytest.raises(ValueError, match="y must be finite; got nan in row 8001"):
         vo.minimize(f)
+
+
+def in_blocks(X, y):
+    both = np.column_stack([X, y])
+    read = dask.delayed(lambda i: both[i : i + 2500])
+    return da.concatenate([da.from_delayed(read(i), (2500, 4), float) for i in range(0, ROWS, 2500)])
+
+
+def test_a_pass_has_one_task_for_each_partition(data):
+    from dask.callbacks import Callback
+
+    done = []
+    whole = in_blocks(*data)
+    with Callback(pretask=lambda key, *_: done.append(key)):
+        r = vo.minimize(vo.sum(vo.abs(whole[:, 3] - whole[:, :3] @ w)))
+    assert r.method == "freezing"
+    assert len(done) <= r.passes * (whole.numblocks[0] + 1)  # and what they have to do, which travels once
+
+
+def test_partitions_that_share_what_they_read_are_left_to_dask(data):
+    X, y = data
+    whole, near = in_blocks(X, y), vo.minimize(vo.sum(vo.abs(y - X @ w))).fun
+    for dX, dy in ((whole[:, :3], whole[:, 3].rechunk(3000)), (whole.rechunk(3000)[:, :3], whole[:, 3].rechunk(3000))):
+        assert vo.minimize(vo.sum(vo.abs(dy - dX @ w))).fun == pytest.approx(near, rel=1e-12)
+
+
+def test_what_workers_hold_is_used_where_it_is(data):
+    distributed = pytest.importorskip("distributed")
+    X, y = data
+    near, whole = vo.minimize(vo.sum(vo.abs(y - X @ w))).fun, np.column_stack([X, y])
+    part = dask.delayed(lambda array, i: array[i : i + 2500])
+    with (
+        dask.config.set(scheduler=None),
+        distributed.Client(processes=False, n_workers=1, threads_per_worker=2, dashboard_address=None) as client,
+    ):
+        scattered = client.scatter(whole)  # a future within the graph
+        blocks = [da.from_delayed(part(scattered, i), (2500, 4), float) for i in range(0, ROWS, 2500)]
+        lazy = da.concatenate(blocks)
+        far = vo.minimize(vo.sum(vo.abs(lazy[:, 3] - lazy[:, :3] @ w)))
+        assert far.fun == pytest.approx(near, rel=1e-12)
+        held = lazy.persist()
+        assert vo.minimize(vo.sum(vo.abs(held[:, 3] - held[:, :3] @ w))).fun == far.fun
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems keep memory as they like")
+def test_a_worker_keeps_memory_while_it_works_on_a_partition():
+    """In a process like those of Dask's workers, where freed memory goes back to the system at once."""
+    code = """
+import resource, numpy as np
+from varopt.places._heap import memory_kept
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(50): np.ones(1 << 17)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+apart = faults()
+with memory_kept():
+    with memory_kept(): pass
+    faults()
+    within = faults()
+print(apart, within, faults())
+"""
+    environment = {**os.environ, "MALLOC_TRIM_THRESHOLD_": "65536", "PYTHONPATH": os.pathsep.join(sys.path)}
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    apart, within, after = map(int, run.stdout.split())
+    if apart < 1000:
+        pytest.skip("the C library of this system does not give memory back")
+    assert within < 0.1 * apart
+    assert after > 0.5 * apart

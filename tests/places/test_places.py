@@ -263,3 +263,9 @@ def test_files_that_hold_no_numbers(tmp_path):
                           ("complex", "complex128")):  # fmt: skip
         with pytest.raises(ValueError, match=message):
             vo.rows(tmp_path / f"{name}.npy")
+
+
+def test_a_table_in_place_of_its_columns_is_told_so():
+    table = vo.rows(lambda: iter([(np.eye(2), np.ones(2))]))
+    with pytest.raises(ValueError, match="got a table, as vo.rows makes one: take its X, y or weight"):
+        table @ vo.Variable(2)

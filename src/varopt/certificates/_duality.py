@@ -50,8 +50,9 @@ class Bracketed(NamedTuple):
 
 
 def dual_gap(
-    problem: Composite, x: Vector, positions: Sequence[Vector], dual: Sequence[Vector], cancelling: Any = 0.0
-) -> tuple[float, str]:
+    problem: Composite, x: Vector, positions: Sequence[Vector], dual: Sequence[Vector], cancelling: Any = 0.0,
+    residual: Vector | None = None,
+) -> tuple[float, str]:  # fmt: skip
     r"""``f(x)`` minus the value of a dual point, summed without cancellation, and what it assumes.
 
     With r the gradient of the quadratic plus :math:`A^T(w u)`, for every y
@@ -62,9 +63,10 @@ def dual_gap(
     definite on the variables that it touches, their rest is at least :math:`-r'H^{-1}r/2`. For the others, as
     unpenalised intercepts, or for all, r has to vanish: where it is more than rounding the gap is infinite; as rounding
     it is charged with the distance to an optimum, assumed to be no farther from the point than twice its coordinates.
-    `cancelling` is the size of what has cancelled in the gradient of the quadratic already.
+    `cancelling` is the size of what has cancelled in the gradient of the quadratic already, `residual` r where it is
+    known.
     """
-    residual, gap = _residual(problem, x, dual), 0.0
+    residual, gap = _residual(problem, x, dual) if residual is None else residual, 0.0
     for r, z, u in zip(problem.rows, positions, dual, strict=True):
         for start in range(0, r.count, _CHUNK):
             part = slice(start, start + _CHUNK)

@@ -80,12 +80,17 @@ class Verifier:
         A point, whose value is the upper bound.
     radius, error : array and float, optional
         By how much the linear part and the constant may be off: what is proved holds for all that are within.
+    other : Verifier, optional
+        Of the same data: what it knows of them is not computed again.
     """
 
-    def __init__(self, objective: Objective, x: Vector, radius: Vector | None = None, error: float = 0.0) -> None:
+    def __init__(
+        self, objective: Objective, x: Vector, radius: Vector | None = None, error: float = 0.0,
+        other: Verifier | None = None,
+    ) -> None:  # fmt: skip
         self.objective, self.x = objective, x
         self._radius, self._error = radius, error
-        self._norms: Norms = {}
+        self._norms: Norms = {} if other is None else other._norms
         self._allowed = 0.0  # error of the value that does not matter
 
     @cached_property

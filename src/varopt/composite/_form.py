@@ -115,7 +115,7 @@ class Composite:
         there is none, and gaps are relative to the value alone.
         """
         with np.errstate(over="ignore", invalid="ignore"):
-            parts = [np.abs(r.weights) @ np.abs(r.term.value(r.offset)) for r in (*self.rows, *self.squares)]
+            parts = [r.size_at_zero for r in (*self.rows, *self.squares)]
             parts += [np.abs(group.weights) @ group.norms(group.offset) for group in self.groups]
             parts += [abs(form.multiplied[2]) for form in self.forms]
             size = float(abs(self.scalar) + sum(parts)) * _SMALLEST_SHARE

@@ -108,6 +108,11 @@ class Rows:
         return self.gradient(self.offset)
 
     @cached_property
+    def size_at_zero(self) -> float:
+        """The sum of the sizes of the terms at zero."""
+        return float(np.abs(self.weights) @ np.abs(self.term.value(self.offset)))
+
+    @cached_property
     def largest_gradient(self) -> Vector:
         """For each variable, how large the gradients of the rows may be: the scale of what cancels at an optimum."""
         steepest = self.term.subgradient_range if self.term.is_continuous else (np.inf, np.inf)

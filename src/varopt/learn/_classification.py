@@ -42,6 +42,11 @@ class LinearClassifier(LinearClassifierMixin, SparseCoefMixin, CertifiedLinear):
 
     class_weight: Any = parameter(default=None, rule=CLASS_WEIGHT)
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.poor_score = bool(self._constrained_by)  # which may rule out every line that separates
+        return tags
+
     def _fit_data(self, X: Any, y: Any, sample_weight: Any, clock: Clock, memory: DataMemory) -> Any:
         data, labels, weight = self._read(X, y, sample_weight, memory)
         fits = self._fits(self._encoded(data, labels, weight, memory), clock)

@@ -9,8 +9,9 @@
 """
 
 from varopt.model import _numpy, _scipy  # noqa: F401  (registers what NumPy's functions are)
-from varopt.model._affine import Affine, Binary, Categorical, Expression, Variable, diff
+from varopt.model._affine import Affine, diff
 from varopt.model._constraint import Constraint, as_constraints
+from varopt.model._expression import Expression
 from varopt.model._functions import (
     abs,
     capped_abs,
@@ -43,6 +44,7 @@ from varopt.model._functions import (
 from varopt.model._objective import Elementwise, Objective, as_objective
 from varopt.model._parameter import Parameter, Parametric
 from varopt.model._polynomial import Polynomial, as_polynomial
+from varopt.model._variable import Binary, Categorical, Variable
 
 _scipy.install()
 

@@ -1,19 +1,16 @@
-"""Variables and affine expressions of them: what a term is applied to."""
+"""Affine expressions of variables: what a term is applied to."""
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
-from weakref import WeakValueDictionary
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from varopt.model import _frames as frames
 from varopt.model import _generic as generic
+from varopt.model._expression import Expression, is_number, positive, select
 from varopt.model._parameter import Parametric
 from varopt.model.maps import (
     Composition,
@@ -24,255 +21,24 @@ from varopt.model.maps import (
     Scaled,
     Selection,
     Sum,
-    as_map,
     as_real,
     as_vector,
     map_at,
+    place_in,
     signed_sum,
     stored_in,
     times,
 )
-from varopt.model.points import ordered, split
+from varopt.model.points import ordered
 from varopt.places import DataPart, Stored, at
 
 if TYPE_CHECKING:
     from varopt.model._objective import Objective
-    from varopt.terms import Curvature
+    from varopt.model._variable import Variable
 
-__all__ = ["Affine", "Binary", "Categorical", "Expression", "Variable", "diff", "is_number"]
+__all__ = ["Affine", "diff"]
 
 Vector = NDArray[np.floating[Any]]
-
-
-def is_number(value: Any) -> bool:
-    """A scalar, of Python or NumPy, or a zero-dimensional array."""
-    return isinstance(value, (bool, int, float, np.generic)) or (isinstance(value, np.ndarray) and value.ndim == 0)
-
-
-class _Sealed(type):
-    """Instances cannot be assigned to once built; what they cache themselves does not go through assignment."""
-
-    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        built = super().__call__(*args, **kwargs)
-        built.__dict__["_sealed"] = True
-        return built
-
-
-class Expression(metaclass=_Sealed):
-    """Anything built from variables. Immutable; operators return new expressions."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if self.__dict__.get("_sealed", False):
-            raise AttributeError(f"{type(self).__name__} is immutable: {name} cannot be set; build a new expression.")
-        super().__setattr__(name, value)
-
-    _own_operators = True  # frames and parameters leave mixed operators to us
-    __pandas_priority__ = 5000  # and pandas: above that of its frames
-    __iter__ = None  # else Python would index from 0 until an IndexError
-    shape: tuple[int, ...]
-
-    @property
-    def variables(self) -> tuple[Variable, ...]:
-        """The variables that occur, in order of creation."""
-        raise NotImplementedError
-
-    @property
-    def rows(self) -> int:
-        """Number of entries; one for a scalar."""
-        return self.shape[0] if self.shape else 1
-
-    def values(self, points: Mapping[Variable, Vector]) -> Vector:
-        """The entries at points: each variable of shape (..., size), the result (..., rows)."""
-        raise NotImplementedError
-
-    def check(self) -> None:
-        """Raise a `ValueError` if data are not finite."""
-        raise NotImplementedError
-
-    def scale(self, factor: Any) -> Any:
-        """The expression times a number, or times an array elementwise."""
-        raise NotImplementedError
-
-    def add(self, other: Any) -> Any:
-        """The sum with another expression or constant."""
-        raise NotImplementedError
-
-    def total(self) -> Objective:
-        """The sum of the entries."""
-        raise NotImplementedError
-
-    def transform(self, outer: Map, shape: tuple[int, ...]) -> Any:
-        """``outer`` applied to the expression."""
-        raise ValueError(f"a matrix product needs an affine expression or a polynomial in bits; got {self}.")
-
-    # -- Operators ----------------------------------------------------------------------------------------------------
-
-    def __add__(self, other: Any) -> Any:
-        return NotImplemented if isinstance(other, Parametric) else self.add(other)
-
-    __radd__ = __add__
-
-    def __neg__(self) -> Any:
-        return self.scale(-1.0)
-
-    def __pos__(self) -> Any:
-        return self
-
-    def __sub__(self, other: Any) -> Any:
-        if isinstance(other, Parametric):
-            return NotImplemented
-        return self.add(other.scale(-1.0) if isinstance(other, Expression) else -1.0 * as_vector("the constant", other))
-
-    def __rsub__(self, other: Any) -> Any:
-        return self.scale(-1.0).add(other)
-
-    def __mul__(self, other: Any) -> Any:
-        if isinstance(other, Parametric):
-            return NotImplemented
-        if isinstance(other, Expression):
-            return generic.multiply(self, other)
-        return self.scale(other)
-
-    __rmul__ = __mul__
-
-    def __truediv__(self, other: Any) -> Any:
-        if isinstance(other, Parametric):
-            return NotImplemented
-        if isinstance(other, Expression):
-            raise TypeError(f"{other} cannot be a divisor: expressions are divided by numbers and arrays only.")
-        divisor = np.asarray(as_vector("the divisor", other))
-        if np.any(divisor == 0):
-            raise ValueError("the divisor must not be zero.")
-        return self.scale(1.0 / divisor)
-
-    def __rtruediv__(self, other: Any) -> Any:
-        raise TypeError(f"{self} cannot be a divisor: expressions are divided by numbers and arrays only.")
-
-    def __abs__(self) -> Any:
-        return generic.absolute(self)
-
-    def __pow__(self, exponent: Any) -> Any:
-        return generic.power(self, exponent)
-
-    def __matmul__(self, other: Any) -> Any:
-        if isinstance(other, Parametric):
-            return NotImplemented
-        if isinstance(other, Expression):
-            both = [getattr(e, "dimensions", e.shape) for e in (self, other)]
-            if self.shape == () or other.shape != self.shape or min(map(len, both)) > 1:
-                raise ValueError(
-                    f"@ needs vectors of one length; got shapes {both[0]} and {both[1]}. The sum of products of the"
-                    " entries of two matrices is vo.sum(A * B)."
-                )
-            return generic.multiply(self, other, summed=True).total()
-        if isinstance(other, (list, tuple)):
-            other = as_real("the array after @", other)
-        return self._multiplied(other, "after")
-
-    def __rmatmul__(self, other: Any) -> Any:
-        return self._multiplied(other, "before")
-
-    def _multiplied(self, other: Any, side: str) -> Any:
-        if self.shape == ():
-            raise ValueError(f"@ needs a vector, and {self} is a number; use *.")
-        if (
-            len(getattr(self, "dimensions", ())) == 2
-            and (made := generic.matrix_product(self, other, side)) is not None
-        ):
-            return made
-        if not (sp.issparse(other) or hasattr(other, "matvec")):
-            other = as_real(f"the array {side} @", other)
-        if len(other.shape) not in (1, 2):
-            raise ValueError(f"the array {side} @ must be a matrix or a vector; got shape {other.shape}.")
-        if len(other.shape) == 2:
-            outer = as_map(f"the matrix {side} @", other if side == "before" else other.T)
-            if outer.shape[1] != self.rows:
-                columns, got = ("columns" if side == "before" else "rows"), other.shape
-                raise ValueError(
-                    f"the matrix {side} @ must have {self.rows} {columns} to match {self}; got shape {tuple(got)}."
-                )
-            return self.transform(outer, (outer.shape[0],))
-        weights = as_vector(f"the vector {side} @", other)
-        if weights.shape != self.shape:
-            raise ValueError(
-                f"the vector {side} @ must have length {self.rows} to match {self}; got length {weights.size}."
-            )
-        return self._dot(weights)
-
-    def _dot(self, weights: NDArray[Any]) -> Any:
-        return self.scale(weights).total()
-
-    def __bool__(self) -> bool:
-        raise TypeError("an expression has no truth value; call an objective at a point to get a number.")
-
-    # -- Comparisons are constraints ----------------------------------------------------------------------------------
-
-    __hash__ = object.__hash__  # variables are keys of mappings, each itself
-
-    def __eq__(self, other: object) -> Any:
-        return self._compared(other, "==")
-
-    def __ne__(self, other: object) -> Any:
-        return self._compared(other, "!=")
-
-    def __le__(self, other: object) -> Any:
-        return self._compared(other, "<=")
-
-    def __lt__(self, other: object) -> Any:
-        return self._compared(other, "<")
-
-    def __ge__(self, other: object) -> Any:
-        return self._compared(other, ">=")
-
-    def __gt__(self, other: object) -> Any:
-        return self._compared(other, ">")
-
-    def _compared(self, other: object, sign: str) -> Any:
-        if self is other and sign in ("==", "!="):  # as weak references ask
-            return sign == "=="
-        if isinstance(other, Parametric):
-            return NotImplemented
-        # Containers compare their entries with what is no number: they ask whether it is the same.
-        numeric = isinstance(other, (Expression, np.ndarray, list, tuple)) or is_number(other)
-        if not numeric and not hasattr(other, "__array__"):
-            return NotImplemented
-        if isinstance(self, Variable) and isinstance(other, Variable):
-            unlike = self.shape != other.shape and () not in (self.shape, other.shape)
-            if sign == "!=" or (sign == "==" and unlike):  # entries of lists, of which no constraint is meant
-                return NotImplemented
-        return generic.compare(self, other, sign)
-
-    # NumPy leaves mixed operators to us too, instead of looping over elements.
-    def __array_ufunc__(self, function: Any, method: str, *operands: Any, **options: Any) -> Any:
-        known = generic.UFUNCS.get(function) if method == "__call__" and not options else None
-        return self._by_numpy(known, function.__name__)(*operands)
-
-    def __array_function__(self, function: Any, types: Any, operands: Any, options: Any) -> Any:
-        return self._by_numpy(generic.FUNCTIONS.get(function), function.__name__)(*operands, **options)
-
-    @staticmethod
-    def _by_numpy(known: Any, name: str) -> Any:
-        if known is None:
-            raise TypeError(f"numpy.{name} does not take expressions: write X @ w, or use varopt's functions.")
-        return known
-
-    # -- Facts --------------------------------------------------------------------------------------------------------
-
-    def __call__(self, *point: Any) -> Any:
-        """The value at a point: a flat array, one array per variable, or a mapping from variables to arrays."""
-        points = split(self.variables, point)
-        self.check()
-        values = self.values(points)
-        return values if self.shape else float(values[0])
-
-    @property
-    def curvature(self) -> Curvature:
-        """Convex, concave, affine or unknown, as far as the rules of composition tell; of a vector, for every entry."""
-        return self.total().curvature
-
-    def explain(self) -> str:
-        """Why the expression is, or is not known to be, convex: each part, the innermost culprit and the rule."""
-        return self.total().explain()
 
 
 class Offset(NamedTuple):
@@ -467,6 +233,11 @@ class Affine(Expression):
         constant = (self.constant.array,) if isinstance(self.constant.array, Stored) else ()
         return (*constant, *(found for linear in self.maps.values() for found in stored_in(linear)))
 
+    @property
+    def place(self) -> Callable[[Any], Any] | None:
+        """What takes an array to the device that a matrix in it came from, if one did."""
+        return next((place for linear in self.maps.values() if (place := place_in(linear)) is not None), None)
+
     def at(self, part: DataPart) -> Affine:
         """The entries that belong to a part of data that are not in memory."""
         return Affine({v: map_at(m, part) for v, m in self.maps.items()}, self.constant.at(part), (part.count,))
@@ -502,137 +273,6 @@ class Affine(Expression):
         return f"<affine expression of shape {self.dimensions}: {self}>"
 
 
-class _Order:
-    """Counts variables, in this process and past those that come from another."""
-
-    def __init__(self) -> None:
-        self.next = 0
-
-    def take(self) -> int:
-        self.next += 1
-        return self.next - 1
-
-    def pass_by(self, position: int) -> None:
-        self.next = max(self.next, position + 1)
-
-
-_order = _Order()
-_alive: WeakValueDictionary[str, Variable] = WeakValueDictionary()
-
-
-class Variable(Affine):
-    """A real vector to optimise over; without a size, a real scalar.
-
-    Parameters
-    ----------
-    size : int or pair of int, optional
-        Number of entries. A pair makes a matrix, whose entries are those of a vector, row by row: ``W[i]``,
-        ``W[:, j]`` and ``W[i, j]`` select of them, and a result has its shape.
-    name : str, optional
-        How the variable is called when printed.
-
-    Notes
-    -----
-    A variable is itself wherever it goes: copies of it are the variable, and a pickled objective that comes back, from
-    a worker say, speaks of the variables it left with.
-
-    Examples
-    --------
-    >>> import numpy as np, varopt as vo
-    >>> w, b = vo.Variable(2, name="w"), vo.Variable(name="b")
-    >>> f = vo.sum(vo.hinge(np.eye(2) @ w + b))
-    >>> f({w: [0.0, 1.0], b: 0.5})
-    0.5
-    """
-
-    kind = "real"
-
-    def __init__(self, size: int | tuple[int, ...] | None = None, *, name: str | None = None) -> None:
-        sizes = size if isinstance(size, tuple) else () if size is None else (size,)
-        if len(sizes) > 2:
-            raise ValueError(f"size must be a number, or two of them for a matrix; got {size!r}.")
-        self._declare(tuple(positive("size", one) for one in sizes), name)
-
-    def _declare(self, dimensions: tuple[int, ...], name: str | None) -> None:
-        if name is not None and not isinstance(name, str):
-            raise ValueError(f"name must be a string; got {name!r}.")
-        frames.install()
-        self._restore(dimensions, name, (_order.take(), uuid.uuid4().hex))
-
-    def _restore(self, dimensions: tuple[int, ...], name: str | None, order: tuple[int, str]) -> None:
-        self.size = int(np.prod(dimensions))
-        self.name = name
-        self.order = order  # of creation; the second entry tells apart what two processes created
-        _alive[order[1]] = self
-        super().__init__({self: Selection(None, self.size)}, 0.0, (self.size,) if dimensions else (), dimensions)
-
-    def __copy__(self) -> Variable:
-        return self
-
-    def __deepcopy__(self, memo: Any) -> Variable:
-        return self
-
-    def __reduce__(self) -> Any:
-        return _unpickle, (type(self), self.dimensions, self.name, self.order)
-
-    def __str__(self) -> str:
-        return self.name or f"{type(self).__name__}({', '.join(map(str, self.dimensions))})"
-
-    def __repr__(self) -> str:
-        inside = [*map(str, self.dimensions), *([f"name={self.name!r}"] if self.name else [])]
-        return f"{type(self).__name__}({', '.join(inside)})"
-
-
-def _unpickle(kind: type[Variable], dimensions: tuple[int, ...], name: str | None, order: tuple[int, str]) -> Variable:
-    known = _alive.get(order[1])
-    if known is not None:
-        return known
-    _order.pass_by(order[0])
-    variable = kind.__new__(kind)
-    variable._restore(dimensions, name, order)
-    return variable
-
-
-class Binary(Variable):
-    """A vector of bits, each 0 or 1; without a size, a single bit.
-
-    Products and powers of bits are polynomials; many at once are products of vectors.
-
-    Examples
-    --------
-    >>> import varopt as vo
-    >>> x = vo.Binary(3, name="x")
-    >>> f = x[0] * x[1] * x[2] - 2 * x[0] ** 2
-    >>> f([1, 1, 0])
-    -2.0
-    >>> cut = vo.sum(x[[0, 1]] * (1 - x[[1, 2]]))   # two edges
-    >>> cut([1, 0, 0])
-    1.0
-    """
-
-    kind = "binary"
-
-
-class Categorical(Variable):
-    """`size` choices among `categories` each, as one-hot rows.
-
-    ``x[i, c]`` is 1 where choice i takes category c, else 0.
-
-    Examples
-    --------
-    >>> import varopt as vo
-    >>> colour = vo.Categorical(3, 2)
-    >>> clashes = colour[0] @ colour[1] + colour[1] @ colour[2]
-    >>> clashes({colour: [[1, 0], [1, 0], [0, 1]]})
-    1.0
-    """
-
-    kind = "categorical"
-
-    def __init__(self, size: int, categories: int, *, name: str | None = None) -> None:
-        self._declare((positive("size", size), positive("categories", categories)), name)
-
-
 def diff(expression: Any, order: int = 1) -> Affine:
     """Differences of neighbouring entries, `order` times: ``diff(w)[i] = w[i+1] - w[i]``.
 
@@ -647,43 +287,6 @@ def diff(expression: Any, order: int = 1) -> Affine:
 
 
 # -- Helpers ----------------------------------------------------------------------------------------------------------
-
-
-def positive(name: str, value: Any) -> int:
-    """A positive integer, or a `ValueError` that names it."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-        raise ValueError(f"{name} must be a positive integer; got {value!r}.")
-    return int(value)
-
-
-def select(expression: Expression, index: Any) -> tuple[Any, tuple[int, ...]]:
-    """An index of an expression as a slice or an array of positions, and the shape of what it selects."""
-    if expression.shape == ():
-        raise ValueError(f"{expression} is a number and cannot be indexed.")
-    length = expression.rows
-    if index is Ellipsis:
-        index = slice(None)
-    if isinstance(index, slice):
-        try:
-            count = len(range(length)[index])
-        except TypeError as error:
-            raise ValueError(f"an index must be made of integers: {error}.") from None
-        if count == 0:
-            raise ValueError(f"the index {index} selects nothing of {expression}.")
-        return index, (count,)  # a slice keeps a view of dense data
-    given = np.asarray(index)
-    if given.size == 0:
-        raise ValueError(f"the index {index} selects nothing of {expression}.")
-    if isinstance(index, tuple) or given.ndim > 1 or given.dtype.kind not in ("biu" if given.ndim else "iu"):
-        raise ValueError(f"an index must be an integer, a slice, or a vector of integers or booleans; got {index!r}.")
-    if given.dtype == bool and given.shape != (length,):
-        raise ValueError(f"a boolean index must have length {length} to match {expression}; got length {given.size}.")
-    positions = np.flatnonzero(given) if given.dtype == bool else given.astype(np.intp)
-    if positions.size == 0:
-        raise ValueError(f"the index selects nothing of {expression}.")
-    if positions.min() < -length or positions.max() >= length:
-        raise ValueError(f"the index must lie in a vector of length {length}; got {index!r}.")
-    return np.atleast_1d(positions) % length, positions.shape
 
 
 def _scaled(factor: float, linear: Map) -> Map:

@@ -12,7 +12,8 @@ import scipy.sparse as sp
 
 from varopt import terms
 from varopt.model import _generic as generic
-from varopt.model._affine import Affine, Expression, diff, is_number, positive
+from varopt.model._affine import Affine, diff
+from varopt.model._expression import Expression, is_number, positive
 from varopt.model._matrix import summed_along
 from varopt.model._objective import Elementwise, Objective
 from varopt.model._parameter import lifted

@@ -9,7 +9,8 @@ import numpy as np
 
 from varopt.model import _functions as functions
 from varopt.model import _generic as generic
-from varopt.model._affine import Affine, Expression
+from varopt.model._affine import Affine
+from varopt.model._expression import Expression
 
 
 def _operator(forward: str, backward: str) -> Callable[[Any, Any], Any]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from scipy.sparse.linalg import LinearOperator
 
-from varopt.model._affine import Expression
+from varopt.model._expression import Expression
 
 __all__ = ["install"]
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from varopt._domains import as_finite
 
 if TYPE_CHECKING:
-    from varopt.model._affine import Variable
+    from varopt.model._variable import Variable
 
 __all__ = ["flattened", "ordered", "slices", "split", "unflatten"]
 

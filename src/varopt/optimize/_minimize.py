@@ -5,13 +5,14 @@ from __future__ import annotations
 import importlib
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from varopt.bounds import Bound
 from varopt.composite import NotComposite
-from varopt.model import Constraint, Expression, Objective, Parametric, Variable, as_constraints, as_objective
+from varopt.model import Affine, Constraint, Expression, Objective, Parametric, Variable, as_constraints, as_objective
 from varopt.model.points import ordered
 from varopt.optimize._bound_descent import minimize_bound
 from varopt.optimize._composite import minimize_composite, start
@@ -145,11 +146,18 @@ def _real(objective: Objective, constraints: tuple[Constraint, ...], memory: Any
             raise NotComposite("subject_to needs data in memory: the rows of this objective are elsewhere.")
         from varopt.optimize.constrained import minimize_constrained  # most problems have none, and load sooner
 
-        return minimize_constrained(objective, constraints, **options)
+        return _placed(minimize_constrained(objective, constraints, **options), objective)
     if stored:
         state = start(objective, options.pop("x0"), options.pop("resume"))
         return _elsewhere([objective], [state], options.pop("method"), memory=memory, **options)[0]
-    return minimize_composite(objective, **options)
+    return _placed(minimize_composite(objective, **options), objective)
+
+
+def _placed(result: Result, objective: Objective) -> Result:
+    """Values of variables where the data came from: of PyTorch, CuPy or JAX, as arrays of these."""
+    arguments = (getattr(block, "argument", None) for block in objective.blocks)
+    place = next((a.place for a in arguments if isinstance(a, Affine) and a.place is not None), None)
+    return result if place is None else replace(result, place=place)
 
 
 def minimize_together(

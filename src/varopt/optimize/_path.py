@@ -79,7 +79,9 @@ class ResultPath(Sequence[Result]):
     def __getitem__(self, index: Variable) -> Any: ...
     def __getitem__(self, index: int | slice | Variable) -> Any:
         if isinstance(index, Variable):
-            return np.stack([r[index] for r in self.results])
+            place = self.results[0].place if self.results else None
+            values = np.stack([r._here(index) for r in self.results])
+            return values if place is None else place(values)
         if isinstance(index, slice):
             return ResultPath(self.parameter, self.values[index], self.results[index])
         return self.results[index]

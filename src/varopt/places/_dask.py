@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from varopt._threads import one_thread
+from varopt.places._heap import memory_kept
 from varopt.places._stored import DataColumn, DataPart, Table
 
 __all__ = ["DaskColumn", "OnCluster", "is_dask", "of_dask", "together"]
 
-_BRANCHES = 8  # sums that are added up in one task
-_ROWS = 1 << 14  # rows of a partition that are worked on at once: workers give memory back to the system
+_BRANCHES, _BROUGHT = 8, 64  # sums that are added up in one task, and that come here: rows near a knot travel once
+_ROWS = 1 << 14  # rows of a partition that are worked on at once: what they need stays in the cache
 
 
 def is_dask(value: Any) -> bool:
@@ -41,6 +43,7 @@ class OnCluster(Table):
 
     def __init__(self, lengths: Sequence[int], counted: bool) -> None:
         self.lengths, self.count, self.counted = tuple(lengths), int(sum(lengths)), counted
+        self._found: dict[tuple[str, ...], list[Any]] = {}
 
     @property
     def _starts(self) -> list[int]:
@@ -51,18 +54,24 @@ class OnCluster(Table):
         dask = _dask()
         for i, start in enumerate(self._starts[:-1]):
             if self.lengths[i]:
-                wanted = dask.delayed(_part)(start, _keys(columns), *_partitions(columns, i))
-                yield wanted.compute
+                yield dask.delayed(_part)(start, _keys(columns), self._partitions(columns)[i]).compute
+
+    def _partitions(self, columns: Sequence[DataColumn]) -> list[Any]:
+        """What holds the arrays of each partition: asked for again and again, and found once."""
+        known = tuple(c.partitions[0].key for c in columns if isinstance(c, DaskColumn))
+        if known not in self._found:
+            self._found[known] = _coarse([c for c in columns if isinstance(c, DaskColumn)])
+        return self._found[known]
 
     def sample(self, columns: Sequence[DataColumn], rows: int, rng: np.random.Generator) -> DataPart:
         """Rows at random from every partition, in proportion."""
         dask = _dask()
-        tasks, starts = [], self._starts
+        tasks, starts, partitions = [], self._starts, self._partitions(columns)
         for i, length in enumerate(self.lengths):
             wanted = rows * starts[i + 1] // self.count - rows * starts[i] // self.count
             seed = int(rng.integers(1 << 32))
             if length and wanted:
-                tasks.append(dask.delayed(_drawn)(wanted, seed, starts[i], _keys(columns), *_partitions(columns, i)))
+                tasks.append(dask.delayed(_drawn)(wanted, seed, starts[i], _keys(columns), partitions[i]))
         drawn = dask.compute(*tasks)
         return DataPart(
             np.concatenate([part.index for part in drawn]),
@@ -72,18 +81,18 @@ class OnCluster(Table):
     def reduce(
         self, columns: Sequence[DataColumn], task: Callable[[DataPart], Any], rows: int, tick: Callable[[int], None]
     ) -> Any:
-        """One task for each partition, and a tree of sums: what comes back is as small as one of them."""
+        """One task for each partition; of many, a tree of sums."""
         dask = _dask()
         work = dask.delayed(task, traverse=False)  # it travels once, not with every partition
         sums = [
-            dask.delayed(_done)(work, start, _keys(columns), *_partitions(columns, i))
+            dask.delayed(_done)(work, start, _keys(columns), self._partitions(columns)[i])
             for i, start in enumerate(self._starts[:-1])
             if self.lengths[i]
         ]
-        while len(sums) > 1:
+        while len(sums) > _BROUGHT:
             sums = [dask.delayed(_added)(sums[i : i + _BRANCHES]) for i in range(0, len(sums), _BRANCHES)]
         tick(0)
-        total = sums[0].compute()
+        total = _added(dask.compute(*sums))
         tick(self.count)
         return total
 
@@ -99,31 +108,71 @@ def _keys(columns: Sequence[DataColumn]) -> list[str]:
     return [c.key for c in columns]
 
 
-def _partitions(columns: Sequence[DataColumn], i: int) -> list[Any]:
-    return [c.partitions[i] for c in columns if isinstance(c, DaskColumn)]
+# -- Coarse tasks ------------------------------------------------------------------------------------------------------
+
+
+class _Reads:
+    """The part of a graph that makes the arrays of a partition: worked through where a task needs them.
+
+    Dask sends and follows every task of a graph, at a millisecond or more each; a pass has one for each partition.
+    """
+
+    def __init__(self, graph: dict[Any, Any], keys: list[Any]) -> None:
+        self.graph, self.keys = graph, keys
+
+    def read(self) -> list[Any]:
+        """The arrays."""
+        return list(_dask().get(self.graph, self.keys))
+
+
+def _coarse(columns: Sequence[DaskColumn]) -> list[Any]:
+    """The graph of each partition as one piece, if no other needs any of it; else, and of what is held, the arrays."""
+    from dask.optimization import cull
+
+    alike = [list(parts) for parts in zip(*(c.partitions for c in columns), strict=True)]
+    whole: dict[Any, Any] = {}
+    for graph in {id(p.dask): p.dask for parts in alike for p in parts}.values():
+        whole.update(graph)
+    if _holds_futures(whole):
+        return alike
+    reads = [_Reads(cull(whole, [p.key for p in parts])[0], [p.key for p in parts]) for parts in alike]
+    apart = len(set().union(*(r.graph for r in reads))) == sum(len(r.graph) for r in reads)
+    return reads if apart else alike
+
+
+def _holds_futures(graph: dict[Any, Any]) -> bool:
+    """Whether a cluster has some of it already."""
+    try:
+        from distributed import futures_of
+    except ImportError:
+        return False
+    needed = [getattr(task, "args", ()) for task in graph.values()]
+    return bool(futures_of([graph, needed]))
 
 
 # -- What runs on the workers ------------------------------------------------------------------------------------------
 
 
-def _part(start: int, keys: list[str], *arrays: Any) -> DataPart:
-    read = [np.asarray(array) for array in arrays]
+def _part(start: int, keys: list[str], arrays: Sequence[Any] | _Reads) -> DataPart:
+    read = [np.asarray(array) for array in (arrays.read() if isinstance(arrays, _Reads) else arrays)]
     return DataPart(slice(start, start + len(read[0])), dict(zip(keys, read, strict=True)))
 
 
-def _drawn(rows: int, seed: int, start: int, keys: list[str], *arrays: Any) -> DataPart:
-    part = _part(start, keys, *arrays)
-    chosen = np.random.default_rng(seed).choice(part.count, min(rows, part.count), replace=False)
-    return part.take(np.sort(chosen))
+def _drawn(rows: int, seed: int, start: int, keys: list[str], arrays: Sequence[Any] | _Reads) -> DataPart:
+    part = _part(start, keys, arrays)
+    edges = np.linspace(0, part.count, min(rows, part.count) + 1).astype(np.intp)
+    chosen = edges[:-1] + (np.random.default_rng(seed).random(edges.size - 1) * np.diff(edges)).astype(np.intp)
+    return part.take(chosen)
 
 
-def _done(task: Callable[[DataPart], Any], start: int, keys: list[str], *arrays: Any) -> Any:
-    part, total = _part(start, keys, *arrays), None
-    for first in range(0, part.count, _ROWS):
-        cut = slice(first, min(first + _ROWS, part.count))
-        index = slice(start + cut.start, start + cut.stop)
-        done = task(DataPart(index, {key: array[cut] for key, array in part.arrays.items()}))
-        total = done if total is None else total + done
+def _done(task: Callable[[DataPart], Any], start: int, keys: list[str], arrays: Sequence[Any] | _Reads) -> Any:
+    part, total = _part(start, keys, arrays), None
+    with one_thread(), memory_kept():
+        for first in range(0, part.count, _ROWS):
+            cut = slice(first, min(first + _ROWS, part.count))
+            index = slice(start + cut.start, start + cut.stop)
+            done = task(DataPart(index, {key: array[cut] for key, array in part.arrays.items()}))
+            total = done if total is None else total + done
     return total
 
 

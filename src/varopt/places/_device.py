@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from varopt.places._stored import DataColumn, DataPart, Table
 
-__all__ = ["DeviceColumn", "OnDevice", "is_device_array", "on_device", "to_host"]
+__all__ = ["DeviceColumn", "OnDevice", "Place", "is_device_array", "on_device", "to_host"]
 
 _SMALL = 1 << 17  # entries up to which an array is brought here
 
@@ -38,11 +38,25 @@ def to_host(array: Any) -> NDArray[Any]:
     return np.asarray(array)
 
 
+class Place:
+    """Makes arrays of NumPy such as another is: of its library, and on its device."""
+
+    def __init__(self, array: Any) -> None:
+        self.xp, self.device = array_namespace(array), device(array)
+
+    def __call__(self, array: Any) -> Any:
+        return self.xp.asarray(array, device=self.device)
+
+    def __reduce__(self) -> Any:
+        return type(None), ()  # another process may have no such device, and gets arrays of NumPy
+
+
 class OnDevice(Table):
     """Arrays of one length on one device."""
 
     def __init__(self, array: Any) -> None:
-        self.xp, self.device = array_namespace(array), device(array)
+        self.bring = Place(array)
+        self.xp, self.device = self.bring.xp, self.bring.device
         self.count = int(array.shape[0])
         self.where = f"on device {self.device}"
         if "meta" in str(self.device):
@@ -64,10 +78,6 @@ class OnDevice(Table):
         for start in range(0, self.count, rows):
             index = slice(start, min(start + rows, self.count))
             yield lambda index=index: self._brought(columns, index)  # type: ignore[misc]
-
-    def bring(self, array: Any) -> Any:
-        """An array of NumPy, on the device."""
-        return self.xp.asarray(array, device=self.device)
 
     def _brought(self, columns: Sequence[DataColumn], index: Any) -> DataPart:
         return DataPart(index, {c.key: to_host(c.array[index]) for c in columns if isinstance(c, DeviceColumn)})

@@ -10,6 +10,7 @@ CONVEX
 
 from varopt.terms._composition import composed
 from varopt.terms._curvature import AFFINE, CONCAVE, CONVEX, UNKNOWN, Curvature
+from varopt.terms._custom import piecewise
 from varopt.terms._gaussian import expectations_of
 from varopt.terms._named import (
     REGISTRY,
@@ -22,7 +23,6 @@ from varopt.terms._named import (
     hinge,
     huber,
     mcp,
-    piecewise,
     pinball,
     pos,
     ramp,

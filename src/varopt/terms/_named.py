@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from varopt._domains import POSITIVE, REAL, Domain
-from varopt.terms._piecewise import PiecewisePolynomial, own, piecewise
+from varopt.terms._piecewise import PiecewisePolynomial, own
 
 __all__ = [
     "REGISTRY", "Declaration", "abs_", "capped_abs", "clip", "dead_zone", "epsilon_insensitive", "hinge", "huber",
-    "mcp", "piecewise", "pinball", "pos", "ramp", "scad", "square", "squared_hinge", "step", "zero_one",
+    "mcp", "pinball", "pos", "ramp", "scad", "square", "squared_hinge", "step", "zero_one",
 ]  # fmt: skip
 
 

@@ -22,6 +22,7 @@ from varopt.terms import _gaussian
 from varopt.terms._curvature import Curvature
 from varopt.terms._kink import Kink, kink_derivatives, kink_expectations, kink_of, weighted_sum
 from varopt.terms._tails import MAX_ORDER
+from varopt.terms._worst_gap import worst_gap
 from varopt.terms.polynomials import (
     Coefficient,
     Polynomial,
@@ -38,7 +39,8 @@ from varopt.terms.polynomials import (
 __all__ = ["PiecewisePolynomial"]
 
 
-def _scalar_or_row(name: str, value: Any) -> Coefficient:
+def scalar_or_row(name: str, value: Any) -> Coefficient:
+    """A number where all rows have the same, else an array of their own; or a `ValueError` that names it."""
     array = as_finite(name, value)
     if array.ndim > 1 or array.size == 0:
         raise ValueError(
@@ -97,8 +99,8 @@ class PiecewisePolynomial:
     def __post_init__(self) -> None:
         if self.at_knot not in ("right", "left"):
             raise ValueError(f"at_knot must be 'right' or 'left'; got {self.at_knot!r}.")
-        knots = tuple(_scalar_or_row("knots", t) for t in self.knots)
-        pieces = tuple(trim(tuple(_scalar_or_row("pieces", c) for c in p)) for p in self.pieces)
+        knots = tuple(scalar_or_row("knots", t) for t in self.knots)
+        pieces = tuple(trim(tuple(scalar_or_row("pieces", c) for c in p)) for p in self.pieces)
         if len(pieces) != len(knots) + 1:
             raise ValueError(f"pieces must be one more than knots; got {len(pieces)} pieces for {len(knots)} knots.")
         if any(len(p) == 0 for p in pieces):
@@ -108,7 +110,7 @@ class PiecewisePolynomial:
         for left, right in itertools.pairwise(knots):
             if not every(np.asarray(left) < np.asarray(right)):
                 raise ValueError(f"knots must be increasing; got {left} before {right}.")
-        centres = tuple(_scalar_or_row("centres", c) for c in self.centres) or ((knots[0], *knots) if knots else (0.0,))
+        centres = tuple(scalar_or_row("centres", c) for c in self.centres) or ((knots[0], *knots) if knots else (0.0,))
         if len(centres) != len(pieces):
             raise ValueError(f"centres must be as many as pieces; got {len(centres)} centres for {len(pieces)} pieces.")
         object.__setattr__(self, "knots", knots)
@@ -456,7 +458,7 @@ class PiecewisePolynomial:
 
     def worst_gap(self, sigma: Array) -> tuple[Array, Array]:
         """The largest `gap` over all means, and a mean where it is reached (infinite where it is only approached)."""
-        return _gaussian.worst_gap(self, sigma)
+        return worst_gap(self, sigma)
 
     def gap_coefficients(self) -> tuple[Array, Array, Array]:
         r"""``(c, b, a)`` with :math:`|gap| \le c + b \cdot sigma + a \cdot sigma^2` at every mean.
@@ -472,50 +474,3 @@ class PiecewisePolynomial:
         top = reduce(np.maximum, [np.maximum(high, 0.0) for _, high in curvatures])
         bottom = reduce(np.minimum, [np.minimum(low, 0.0) for low, _ in curvatures])
         return jumps / 2.0, kinks / math.sqrt(2.0 * math.pi), (top - bottom) / 2.0
-
-
-def piecewise(knots: Sequence[Any], pieces: Sequence[Sequence[Any]], *, name: str = "piecewise") -> PiecewisePolynomial:
-    """Declare a term of your own.
-
-    Parameters
-    ----------
-    knots : sequence of K increasing numbers
-        A knot may also be an array with one entry per row.
-    pieces : sequence of K + 1 sequences of numbers
-        For each interval between knots, coefficients by increasing degree in powers of ``z``.
-
-    Examples
-    --------
-    >>> from varopt import terms
-    >>> ramp = terms.piecewise(knots=[0.0, 1.0], pieces=[[0.0], [0.0, 1.0], [1.0]])
-    >>> ramp.value([-1.0, 0.25, 3.0])
-    array([0.  , 0.25, 1.  ])
-    >>> print(ramp.curvature)
-    UNKNOWN
-    """
-    for argument, value in (("knots", knots), ("pieces", pieces)):
-        if isinstance(value, str) or not isinstance(value, (Sequence, np.ndarray)):
-            raise ValueError(f"{argument} must be a sequence; got {value!r}.")
-    if any(isinstance(p, str) or not isinstance(p, (Sequence, np.ndarray)) for p in pieces):
-        raise ValueError("pieces must be a sequence of coefficient sequences, one per interval.")
-    checked = [_scalar_or_row("knots", t) for t in knots]
-    ends = [-math.inf, *checked, math.inf]
-    centres, centred = [], []
-    for k, polynomial in enumerate(pieces):
-        coefficients = tuple(_scalar_or_row("pieces", c) for c in polynomial)
-        low, high = (ends[k], ends[k + 1]) if k + 1 < len(ends) else (-math.inf, math.inf)
-        centre, coefficients = _best_centre(coefficients, low, high) if coefficients else (0.0, coefficients)
-        centres.append(centre)
-        centred.append(coefficients)
-    if len(centred) != len(checked) + 1:
-        raise ValueError(f"pieces must be one more than knots; got {len(centred)} pieces for {len(checked)} knots.")
-    return PiecewisePolynomial(tuple(checked), tuple(centred), tuple(centres), name)
-
-
-def _best_centre(polynomial: Polynomial, low: Coefficient, high: Coefficient) -> tuple[Coefficient, Polynomial]:
-    """Of zero and the ends of the interval the one where the polynomial is smallest, and the polynomial around it."""
-    candidates = [c for c in (0.0, low, high) if every(np.isfinite(c))]
-    written = [shift(polynomial, c) for c in candidates]
-    sizes = [float(np.max(np.abs(w[0]))) for w in written]
-    best = min(range(len(candidates)), key=sizes.__getitem__)
-    return candidates[best], written[best]

@@ -29,6 +29,7 @@ from varopt.solvers.discrete._matrices import as_dense  # matrices in whichever 
 from varopt.solvers.discrete.proofs import eliminate, elimination_order
 from varopt.solvers.discrete.search import (
     DenseSweeper,
+    _population,  # one of its constants is made small
     block_minimum,
     block_values,
     is_symmetric,
@@ -79,6 +80,19 @@ def test_descent_ends_in_a_local_minimum(build, rng):
     for column, value in zip(x.T, energy.value(x), strict=True):
         near = (np.abs(points - column[:, None]).T @ sites > 0).sum(axis=1) <= 1  # differs in one site at most
         assert value <= values[near].min() + 1e-10
+
+
+def test_recombinations_end_with_their_time_and_worsen_no_point(rng, monkeypatch):
+    monkeypatch.setattr(_population, "_MIXED_ENTRIES", 1)  # the clock is looked at after every replica
+    energy = integer_quadratic(rng)
+    population = _population._Population(energy, rng, lambda: False, None)
+    x = population.sweeper.points(population.sweeper.uniform()).astype(np.float64)
+    partner = x[:, ::-1]
+    child = population.mixed(x, partner)
+    assert np.all(energy.value(child) <= energy.value(x) + 1e-9)
+    assert np.any(child != x)
+    late = population.mixed(x, partner, end=-np.inf)
+    assert_array_equal(late[:, 1:], x[:, 1:])
 
 
 @pytest.mark.parametrize("build", [integer_quadratic, ferromagnet, cut, choices])

@@ -1,5 +1,7 @@
 """Sweeps on PyTorch: the same promises as on NumPy."""
 
+import itertools
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -25,6 +27,28 @@ def test_descent_is_that_of_numpy(build, device, rng):
     own.descend(ours)
     other.descend(theirs)
     assert_array_equal(own.points(ours), other.points(theirs))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("build", ENERGIES)
+def test_values_are_those_of_the_energy(build, device, rng):
+    energy = build(rng)
+    sweeper = TorchSweeper(energy, 16, rng, device)
+    state = sweeper.uniform()
+    assert_allclose(sweeper.values(state), energy.value(sweeper.points(state)), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_sweeps_of_one_state_and_of_another_are_drawn_alike(device, rng):
+    # On CUDA the first sweep of the shared memory is recorded: what is launched again has to draw afresh.
+    energy = integer_quadratic(rng)
+    sweeper = TorchSweeper(energy, 256, rng, device)
+    hot, seen = 1e6 * typical_field(energy, rng), []
+    state = sweeper.uniform()
+    for _ in range(4):
+        sweeper.sample(state, hot)
+        seen.append(sweeper.points(state).copy())
+    assert all(0.3 < np.mean(a != b) < 0.7 for a, b in itertools.pairwise(seen))
 
 
 @pytest.mark.parametrize("device", DEVICES)

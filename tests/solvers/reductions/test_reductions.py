@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import varopt as vo
+from tests.solvers.explicit import explicit_optimum
 from varopt.composite import Composite, Rows, composite
 from varopt.model.maps import Matrix
 from varopt.optimize import Status
@@ -122,3 +123,24 @@ def test_a_new_reduction_is_a_class_of_three_functions(rng):
     assert r.fun == pytest.approx(vo.minimize(f).fun, rel=1e-9)
     with pytest.raises(ValueError, match="'mirror' does not take this objective: it has an odd number"):
         vo.minimize(vo.norm1(y - X @ vo.Variable(3)), method=Mirror())
+
+
+# -- A few columns of tall data ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("loss", ["pinball", "hinge"])
+def test_penalties_that_let_most_columns_rest_take_a_few_at_a_time(rng, loss, intercept):
+    X = rng.standard_normal((300, 40))
+    y = X[:, :3] @ np.array([2.0, -1.0, 1.0]) + rng.standard_normal(300)
+    w, b = vo.Variable(40), vo.Variable()
+    z = X @ w + b if intercept else X @ w
+    losses = vo.sum(vo.pinball(y - z, 0.3)) if loss == "pinball" else vo.sum(vo.hinge(np.sign(y) * z))
+    f = losses + 40.0 * vo.norm1(w) + 0.1 * vo.sum_squares(w)
+    r = vo.minimize(f)
+    assert r.method.startswith("working-set")
+    assert r.status is Status.OPTIMAL
+    assert 0 < np.count_nonzero(r[w]) < 20
+    assert r.fun == pytest.approx(explicit_optimum(f), rel=1e-8)
+    weak = vo.minimize(losses + 0.01 * vo.norm1(w) + 0.1 * vo.sum_squares(w))
+    assert not weak.method.startswith("working-set")

@@ -24,6 +24,8 @@ _TRANSPOSED_ROWS = 1 << 12  # rows at a time of a transposed product, on which B
 class Matrix(Map):
     """A dense array of any real dtype, by reference. All but float64 are converted piece by piece in every product."""
 
+    place: Callable[[Any], Any] | None = None  # takes an array to the device that this one came from
+
     def __init__(self, array: NDArray[Any], form: str = "") -> None:
         self.array = array
         self.shape = (array.shape[0], array.shape[1])

@@ -14,7 +14,7 @@ from varopt.model.maps._dense import Matrix
 from varopt.model.maps._operator import Operator
 from varopt.model.maps._sparse import Sparse
 from varopt.model.maps._stored import StoredMatrix
-from varopt.places import Stored, as_stored
+from varopt.places import Place, Stored, as_stored, is_device_array, to_host
 
 __all__ = ["as_map", "as_real", "as_vector"]
 
@@ -30,6 +30,9 @@ def as_real(name: str, value: Any) -> NDArray[Any]:
         return stored  # type: ignore[return-value]
     if sp.issparse(value) or hasattr(value, "matvec"):
         raise ValueError(f"{name} must be a number or a dense array; got {type(value).__name__}. Did you mean @?")
+    if hasattr(value, "X") and hasattr(value, "weight"):
+        raise ValueError(f"{name} must be an array; got a table, as vo.rows makes one: take its X, y or weight.")
+    value = to_host(value) if is_device_array(value) else value
     array = np.asarray(value) if isinstance(value, (np.ndarray, np.generic)) else as_finite(name, value)
     if array.dtype.kind not in "biuf":
         raise ValueError(f"{name} must be real numbers; got dtype {array.dtype}.")
@@ -56,6 +59,7 @@ def as_map(name: str, value: Any) -> Map:
     Matrices of up to a million entries are checked for NaN and infinity at once; see `Map.check` for larger ones.
     """
     kind: type[Map] = Operator if hasattr(value, "matvec") else Sparse if sp.issparse(value) else Matrix
+    place = Place(value) if is_device_array(value) else None
     if kind is Matrix:
         value = as_real(name, value)
         kind = StoredMatrix if isinstance(value, Stored) else kind
@@ -66,6 +70,8 @@ def as_map(name: str, value: Any) -> Map:
     if 0 in value.shape:
         raise ValueError(f"{name} must not be empty; got shape {value.shape}.")
     mapped: Map = kind(value)  # type: ignore[call-arg]
+    if isinstance(mapped, Matrix) and place is not None:
+        mapped.place = place
     if kind not in (Operator, StoredMatrix) and mapped.shape[0] * mapped.shape[1] <= _CHECKED_AT_ONCE:
         mapped.check(name)
     return mapped

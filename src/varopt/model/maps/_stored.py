@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from functools import singledispatch
 from typing import Any
 
@@ -13,7 +14,7 @@ from varopt.model.maps._combinations import Composition, HStack, Scaled, Sum
 from varopt.model.maps._dense import Matrix
 from varopt.places import DataPart, Stored, at
 
-__all__ = ["StoredMatrix", "map_at", "stored_in"]
+__all__ = ["StoredMatrix", "map_at", "place_in", "stored_in"]
 
 Vector = NDArray[np.floating[Any]]
 
@@ -89,14 +90,28 @@ def as_double(stored: Stored, part: DataPart) -> Vector:
 
 def stored_in(linear: Map | None) -> list[Stored]:
     """What a map refers to that is not in memory."""
-    if isinstance(linear, StoredMatrix):
-        return [linear.stored]
+    found = (leaf.stored if isinstance(leaf, StoredMatrix) else leaf for leaf in _leaves(linear))
+    return [leaf for leaf in found if isinstance(leaf, Stored)]
+
+
+def place_in(linear: Map | None) -> Callable[[Any], Any] | None:
+    """What takes an array to where a matrix in it came from, if that was an array of a library for devices."""
+    return next((leaf.place for leaf in _leaves(linear) if isinstance(leaf, Matrix) and leaf.place is not None), None)
+
+
+def _leaves(linear: Any) -> Iterator[Any]:
+    """The matrices and vectors that a map is made of."""
     if isinstance(linear, Scaled):
-        return [*([linear.scale] if isinstance(linear.scale, Stored) else []), *stored_in(linear.inner)]
-    if isinstance(linear, Composition):
-        return [*stored_in(linear.outer), *stored_in(linear.inner)]
-    if isinstance(linear, Sum):
-        return [found for inner in linear.parts for found in stored_in(inner)]
-    if isinstance(linear, HStack):
-        return [found for inner, _ in linear.parts for found in stored_in(inner)]
-    return []
+        yield linear.scale
+        yield from _leaves(linear.inner)
+    elif isinstance(linear, Composition):
+        yield from _leaves(linear.outer)
+        yield from _leaves(linear.inner)
+    elif isinstance(linear, Sum):
+        for inner in linear.parts:
+            yield from _leaves(inner)
+    elif isinstance(linear, HStack):
+        for inner, _ in linear.parts:
+            yield from _leaves(inner)
+    else:
+        yield linear

@@ -18,7 +18,7 @@ from varopt.certificates import EnclosedSum, Lines, annihilates, lines, position
 from varopt.composite import Composite, Rows, rows_of
 from varopt.model import Variable
 from varopt.model.blocks import TermBlock
-from varopt.places import DataColumn, DataPart
+from varopt.places import DataColumn, DataPart, joined
 from varopt.terms import PiecewisePolynomial
 
 __all__ = ["BadRow", "Moments", "Moved", "Sweep", "Swept", "check_finite", "find_bad", "inspect"]
@@ -55,6 +55,10 @@ class Swept:
             self.value + other.value, self.lines + other.lines, self.hessian + other.hessian, self.kept + other.kept,
             self.weight + other.weight, self.bend + other.bend, self.related & other.related,
         )  # fmt: skip
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What travels between processes: rows in one piece, not in hundreds."""
+        return {**self.__dict__, "kept": [joined(self.kept)] if self.kept else []}
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ Weights = Sequence[Vector]  # of each constraint, one for each of its rows
 FIRST = 8.0  # times the estimate of a multiplier, which the first weights are
 _CHAIN, _NARROW = 50, 8  # rows from which on a chain is one, and the widest of its rows
 _SUMS = 2.0  # times what they may add up to
+_LOOK = 10_000  # rows that tell how long those of a block are
 _PROBES = 8  # random vectors that stand in for the rows of an operator
 _ZERO = 4 * float(np.finfo(np.float64).eps)  # share of the largest coordinate that counts as zero
 ROUNDING = 1e-12  # share of the size of what is compared by which rounding may violate a constraint
@@ -105,7 +106,7 @@ class Penalised:
         """
         if r.single is not None or r.linear.storage != "sparse" or r.count < _CHAIN:
             return 0.0
-        gradient = self.own.gradient_at_zero + sum(part.gradient(part.offset) for part in self.own.rows)
+        gradient = self.own.gradient_at_zero + sum(part.gradient_at_zero for part in self.own.rows)
         if (differences := r.differences) is not None:
             return _SUMS * float(np.abs(differences[1].balanced(gradient)).max()) / abs(differences[0])
         matrix = sp.csr_array(r.linear.explicit())
@@ -126,9 +127,9 @@ class Penalised:
             size = size + np.abs(np.asarray(problem.matrix.diagonal())) * far
         at_zero = problem.gradient_at_zero
         for r in problem.rows:
-            at_zero = at_zero + r.gradient(r.offset)
-            if r.linear.storage != "operator":  # the sizes of the gradients of single rows, added up as of random signs
-                size = size + r.largest_gradient / np.sqrt(max(r.count, 1))
+            at_zero = at_zero + r.gradient_at_zero
+            if r.linear.storage != "operator":
+                size = size + _added_up(r)
         size = np.maximum(size, np.abs(at_zero))
         for group in problem.groups:
             weights = np.broadcast_to(group.spread(group.weights), (group.offset.size,))
@@ -183,6 +184,13 @@ class Penalised:
         if not any(e.any() for e in excesses):
             return True
         return all(bool(np.all(e <= a)) for e, a in zip(excesses, self.allowed(x), strict=True))
+
+
+def _added_up(r: Rows) -> Vector:
+    """The sizes of the gradients of single rows, added up as of random signs; of many rows, about."""
+    stride = 1 + r.count // _LOOK
+    some = r if stride == 1 else r.take(np.arange(0, r.count, stride))
+    return np.asarray(some.largest_gradient * np.sqrt(stride / max(some.count, 1)))
 
 
 def _is_explicit(linear: Map) -> bool:

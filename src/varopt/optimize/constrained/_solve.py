@@ -297,8 +297,9 @@ class _Run:
         value = float(penalised.f.at(own))
         if penalised.f.assumption or not penalised.holds(x) or not math.isfinite(value):
             return None
-        upper = self._upper(own, value, x, multipliers)
-        lower = Verifier(objective, x).lower(dual, upper - self.tol * max(self.state.unit, abs(upper)))
+        verifier = Verifier(objective, x)
+        lower = verifier.lower(dual, value - 0.5 * self.tol * max(self.state.unit, abs(value)))
+        upper = self._upper(own, value, x, multipliers, verifier)
         if not self._closes(lower, upper):
             return None
         bracket = DualGap(min(lower, value), max(upper, value))
@@ -371,9 +372,11 @@ class _Run:
         """Whether a bracket is within the tolerance."""
         return math.isfinite(lower) and upper - lower <= self.tol * max(self.state.unit, abs(upper))
 
-    def _upper(self, own: Vector, value: float, x: Vector, multipliers: Sequence[Vector]) -> float:
+    def _upper(
+        self, own: Vector, value: float, x: Vector, multipliers: Sequence[Vector], known: Verifier | None = None
+    ) -> float:
         """The value of f at the point with its rounding, and what the constraints are missed by, as they are worth."""
-        inside, error = Verifier(self.penalised.f, own).value if own.size else (value, 0.0)
+        inside, error = Verifier(self.penalised.f, own, other=known).value if own.size else (value, 0.0)
         missed = sum(
             float(np.abs(y) @ e) for y, e in zip(multipliers, self.penalised.excesses(x), strict=True) if np.any(e)
         )

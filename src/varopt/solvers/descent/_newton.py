@@ -17,7 +17,7 @@ from varopt.solvers.descent._loop import Path, follow
 from varopt.solvers.descent._newton_level import newton_level, typical_lengths
 from varopt.solvers.descent._polyhedron import Polyhedron, polyhedron
 from varopt.solvers.descent._schedules import Geometric, Schedule
-from varopt.solvers.finish import cross_over, cross_over_inside
+from varopt.solvers.finish import at_once, cross_over, cross_over_inside
 
 __all__ = ["Newton"]
 
@@ -91,6 +91,12 @@ def _kept(problem: Composite, x: Vector) -> tuple[Bounds | Polyhedron | None, Ve
 def _solve(problem: Composite, state: State, tol: float, check: Check, config: Newton) -> None:
     p, schedule, afresh = problem.size, config.schedule, not state.resumes
     x, sigma = state.begin(schedule.start)
+    few = _PER_VARIABLE * p + _MORE
+    if afresh and (exact := at_once(problem, x, tol, few)) is not None:
+        state.see(exact.x, exact.value, exact.gap, exact.assumption, dual=exact.dual)
+        state.sigma = 0.0
+        state.record()
+        return
     box, x = _kept(problem, x)
     smooth = problem if box is None else box.inside  # constraints are kept as they are
     lengths = typical_lengths(smooth, x)
@@ -135,8 +141,6 @@ def _solve(problem: Composite, state: State, tol: float, check: Check, config: N
         x = follow(Path(thinned, x, RowNoise(sigma, lengths), sigma), descent, schedule, coarse).x
         lengths, sigma = typical_lengths(smooth, x), min(sigma, 0.5 * rough)
         sample *= _GROWTH
-
-    few = _PER_VARIABLE * p + _MORE
 
     def settled(path: Path) -> bool:
         level(path)

@@ -12,13 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+import scipy.linalg
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from varopt._clock import left, tick
+from varopt._linalg import factorised
 from varopt.composite import Composite, bounded
 
 __all__ = ["Polyhedron", "polyhedron"]
@@ -28,6 +31,8 @@ Vector = NDArray[np.float64]
 _FAR = 1e20  # where DAQP takes a bound for none
 _FEW_ROWS = 100  # of several variables that are kept in any case; more of them where the others are as many
 _MOST_VARIABLES = 1000  # whose programmes DAQP solves about as fast as the Newton matrix is formed
+_MANY = 100  # variables from which on DAQP, which works in plain loops, should see fewer, if it can
+_FEW_SHARE = 0.5  # of the variables, up to which rows are so few that programmes in as many variables are smaller
 _RIDGE = 1e-13  # added to a matrix of unit diagonal, for it may be singular
 _ACTIVE = 1e-9  # share of its size within which a row rests on its bound
 _SECONDS = 10.0  # of one programme
@@ -100,8 +105,6 @@ class Polyhedron:
 
     def _least(self, matrix: Vector, gradient: Vector, x: Vector) -> tuple[Vector, Vector] | None:
         """(1), and its multipliers; in units in which the curvature is one and steps are about as long."""
-        import daqp
-
         tick(x.size**3)
         diagonal = matrix.diagonal()
         typical = float(diagonal.max(initial=0.0)) or 1.0
@@ -118,14 +121,62 @@ class Polyhedron:
         size = max(float(np.linalg.norm(unit * gradient)), missed) or 1.0
         if not np.all(np.isfinite(scaled)) or not np.isfinite(size):
             return None
-        d, _, flag, facts = daqp.solve(
-            np.ascontiguousarray(scaled), unit * gradient / size, np.ascontiguousarray(rows / lengths[:, None]),
-            np.clip(high / size, -_FAR, _FAR), np.clip(low / size, -_FAR, _FAR),
-            np.zeros(low.size, dtype=np.int32), time_limit=max(min(left(), _SECONDS), 1e-3), **_TOLERANCES,
+        program = (
+            scaled, unit * gradient / size, rows / lengths[:, None], np.clip(high / size, -_FAR, _FAR),
+            np.clip(low / size, -_FAR, _FAR),
         )  # fmt: skip
-        if flag < 1 or not np.all(np.isfinite(d)):  # none, or lost on the way
+        found = self._within_rows(*program)
+        if found is None:
+            found = _solved(*program)
+        return None if found is None else (size * unit * found[0], size * found[1] / sizes)
+
+    def _within_rows(
+        self, matrix: Vector, gradient: Vector, rows: Vector, high: Vector, low: Vector
+    ) -> tuple[Vector, Vector] | None:
+        r"""(1) without bounds of single variables, in as many variables as there are rows; None where these are many.
+
+        With H = LL', and ``L^-1 A' = QR``, no step is better than ``-H^-1 g + L'^-1 Q c``, which is
+
+            min 1/2 c'c,        low + A H^-1 g <= R'c <= high + A H^-1 g.
+        """
+        count, size = rows.shape
+        if size < _MANY or self.has_bounds or count > _FEW_SHARE * size or (factor := factorised(matrix)) is None:
             return None
-        return size * unit * d, size * np.asarray(facts["lam"]) / sizes
+        free = -scipy.linalg.cho_solve(factor, gradient, check_finite=False)
+        at = rows @ free
+        if np.all(at <= high[size:]) and np.all(at >= low[size:]):
+            return free, np.zeros(high.size)
+        basis, triangle = np.linalg.qr(scipy.linalg.solve_triangular(factor[0], rows.T, lower=True, check_finite=False))
+        everywhere = np.full(count, _FAR)
+        found = _solved(
+            np.eye(count), np.zeros(count), triangle.T, np.concatenate([everywhere, high[size:] - at]),
+            np.concatenate([-everywhere, low[size:] - at]),
+        )  # fmt: skip
+        if found is None:
+            return None
+        move = scipy.linalg.solve_triangular(factor[0], basis @ found[0], lower=True, trans=1, check_finite=False)
+        return free + move, np.concatenate([np.zeros(size), found[1][count:]])
+
+    @cached_property
+    def has_bounds(self) -> bool:
+        """Whether some are of single variables."""
+        size = self.low.size - len(self.rows)
+        return bool(np.isfinite(self.low[:size]).any() or np.isfinite(self.high[:size]).any())
+
+
+def _solved(
+    matrix: Vector, gradient: Vector, rows: Vector, high: Vector, low: Vector
+) -> tuple[Vector, Vector] | None:  # fmt: skip
+    """The minimum of a quadratic with variables, and rows of them, between bounds; and the multipliers."""
+    import daqp
+
+    d, _, flag, facts = daqp.solve(
+        np.ascontiguousarray(matrix), gradient, np.ascontiguousarray(rows), high, low,
+        np.zeros(low.size, dtype=np.int32), time_limit=max(min(left(), _SECONDS), 1e-3), **_TOLERANCES,
+    )  # fmt: skip
+    if flag < 1 or not np.all(np.isfinite(d)):  # none, or lost on the way
+        return None
+    return d, np.asarray(facts["lam"])
 
 
 def polyhedron(problem: Composite) -> Polyhedron | None:

@@ -1,6 +1,7 @@
 """From near the optimum to the optimum: the crossover, vertices, box programmes, active sets, exact optima of few."""
 
 from varopt.solvers.finish._active_set import ActiveSet, group_gap, with_norms_linearised
+from varopt.solvers.finish._at_once import at_once
 from varopt.solvers.finish._box_programs import EQUAL, active, box_by_active_set, box_by_interior_point
 from varopt.solvers.finish._crossover import cross_over
 from varopt.solvers.finish._exact_minimum import exact_minimum
@@ -12,6 +13,7 @@ __all__ = [
     "EQUAL",
     "ActiveSet",
     "active",
+    "at_once",
     "best_vertex",
     "box_by_active_set",
     "box_by_interior_point",

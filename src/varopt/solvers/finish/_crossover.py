@@ -83,7 +83,8 @@ def cross_over(
     best: Exact | None = None
     positions, rests = reference, [_RESTING * d for d in reach]
     # Rows that have changed their quadratic piece are right a round later, which is worth its little time.
-    close = tol if all(r.term.degree <= 1 for r in problem.rows) else _CURVED * tol
+    lines = all(r.term.degree <= 1 for r in problem.rows)
+    close = tol if lines else _CURVED * tol
     for _ in range(rounds):
         tick()
         if sum(int(mask.sum()) for block in near for mask in block) > most:
@@ -92,12 +93,12 @@ def cross_over(
         solved = _solve_kinks(problem, reference, near, sides)
         if solved is None:
             return best
-        x, multipliers = solved
+        x, multipliers, residual = solved
         positions = problem.positions(x)
         rests = [1e-9 * float(np.abs(z).max(initial=0.0)) for z in positions]
         value = problem.value(x, positions)
         dual = _dual(problem, reference, positions, near, multipliers)
-        gap, assumption = dual_gap(problem, x, positions, dual)
+        gap, assumption = dual_gap(problem, x, positions, dual, residual=residual if lines else None)
         if best is None or value + gap < best.value + best.gap:
             best = Exact(x, value, gap, assumption, dual)
         if gap <= close * max(problem.unit, abs(value)) or not _update(problem, reference, positions, near):
@@ -132,8 +133,12 @@ def _update(problem: Composite, reference: list[Vector], positions: Sequence[Vec
 
 def _solve_kinks(
     problem: Composite, reference: Sequence[Vector], near: Near, sides: Vector
-) -> tuple[Vector, list[list[Vector]]] | None:
-    """(1): every near kink a function of its own and all else frozen; the point and the multipliers."""
+) -> tuple[Vector, list[list[Vector]], Vector | None] | None:
+    """(1): every near kink a function of its own and all else frozen; the point and the multipliers.
+
+    Also what these leave of the gradient, where there is curvature along every variable: rounding, that of frozen rows
+    added up once.
+    """
     matrices, offsets, highs, distances, counts, tilts = [], [np.zeros(0)], [np.zeros(0)], [np.zeros(0)], [], []
     for r, z, masks in zip(problem.rows, reference, near, strict=True):
         tilt = np.zeros(z.shape)  # from the side that a row lies on to the middle of the jump at its kink
@@ -161,7 +166,9 @@ def _solve_kinks(
         return None
     x, multipliers = solved
     flat = iter(np.split(multipliers, np.cumsum(counts)))
-    return x, [[next(flat) for _ in masks] for masks in near]
+    curved = frozen.hessian is not None and bool(np.all(frozen.hessian.diagonal() > 0.0))
+    residual = frozen.quadratic_gradient(x) + (multipliers - 0.5 * high) @ a if curved else None
+    return x, [[next(flat) for _ in masks] for masks in near], residual
 
 
 def _linear(gradient: Vector, a: Vector, d: Vector, high: Vector, distance: Vector) -> tuple[Vector, Vector] | None:

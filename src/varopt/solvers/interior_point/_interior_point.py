@@ -48,6 +48,7 @@ _LOST_DIGITS = 1e-7
 _REST = (1e-6, 1e-9)  # shares of the rows' distance from a kink at which one may count as at rest; the first that fits
 _CROSSOVER = (1e-6, 1e-3)  # shares of it within which a row may rest, where the multipliers prove too little
 _CROSSOVER_VARIABLES = 600  # up to which that is tried
+_MANY, _FEW_ROWS = 200, 8  # variables of dense linear programmes beyond which, and rows for each up to which, they suit
 _DUAL_REFINEMENTS = 4  # attempts at a dual point that is feasible to rounding
 _STALLED = 12  # steps without progress after which the method gives up
 
@@ -83,8 +84,14 @@ class InteriorPoint(Method):
     needs = (piecewise_quadratic, convex)
 
     def suits(self, problem: Composite) -> bool:
-        """Whether the matrices of the rows are sparse; that of the quadratic need not be, as in a fused lasso."""
-        return problem.is_sparse or (bool(problem.rows) and all(r.linear.storage == "sparse" for r in problem.rows))
+        """Whether the matrices of the rows are sparse; that of the quadratic need not be, as in a fused lasso.
+
+        Dense ones suit as those of a linear programme of many variables, within bounds, and few rows for each: most
+        variables end at a bound, which steps of Newton's method find out one by one.
+        """
+        if problem.is_sparse or (bool(problem.rows) and all(r.linear.storage == "sparse" for r in problem.rows)):
+            return True
+        return problem.size > _MANY and _is_linear(problem) and _is_held(problem)
 
     def solve(self, problem: Composite, state: State, tol: float, check: Check) -> None:
         """Lower the bracket of `state`."""
@@ -99,6 +106,20 @@ class InteriorPoint(Method):
                 raise
             if exact and not state.reached(tol) and problem.size <= _CROSSOVER_VARIABLES:
                 iterate.cross_over(state, tol)
+
+
+def _is_linear(problem: Composite) -> bool:
+    """Whether nothing is curved."""
+    curved = problem.matrix is not None or problem.squares or problem.forms or problem.groups
+    return not curved and all(r.term.degree <= 1 for r in problem.rows)
+
+
+def _is_held(problem: Composite) -> bool:
+    """Whether there are constraints of several variables and bounds of most, and few rows beside them."""
+    several = any(r.hard and r.single is None for r in problem.rows)
+    bounds = sum(r.count for r in problem.rows if r.hard and r.single is not None)
+    rows = sum(r.count for r in problem.rows if not r.hard and r.single is None)
+    return several and 2 * bounds >= problem.size and rows < _FEW_ROWS * problem.size
 
 
 def _descend(iterate: _Iterate, state: State, tol: float, check: Check, most: int, exact: bool) -> None:

@@ -11,6 +11,7 @@ penalised rest and join as a group.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -18,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from varopt.certificates import prove
-from varopt.composite import Composite, Kinks, restricted, separable_kinks
+from varopt.composite import Composite, Kinks, Rows, restricted, separable_kinks
 from varopt.solvers._needs import convex, kinks, separable_norms
 from varopt.solvers._state import State
 from varopt.solvers.reductions._huber_splitting import HuberSplitting, Split
@@ -32,6 +33,7 @@ Vector = NDArray[np.float64]
 # from 1.5 variables a row on; lassos, which have a dual method of their own, draw level at about four.
 _ALL_AT_ONCE = 200  # variables up to which all are taken at once
 _ALL_AT_ONCE_GROUPS = 60  # and the same where there are norms of groups, whatever the number of rows
+_ALL_AT_ONCE_TALL, _FEW_MOVE = 30, 0.3  # the same of tall data, and the share that may move there
 _WIDE = 2  # variables for each row beyond which a few of them at a time pay,
 _WIDE_SPARSE = 10  # and the same where sparse methods apply,
 _WIDE_SPARSE_SQUARES = 0.5  # which for sparse squares ask for columns that are not made of each other
@@ -83,7 +85,7 @@ class WorkingSet(Reduction[Restricted]):
         rows = sum(r.count for r in (*others, *problem.squares) if r.single is None)
         few = _WIDE if not problem.is_sparse else _WIDE_SPARSE if others else _WIDE_SPARSE_SQUARES
         wide = problem.size > max(_ALL_AT_ONCE, few * rows)
-        wide = wide or (problem.size > _FORMED and not others)
+        wide = wide or (problem.size > _FORMED and not others) or _most_rest(problem, kinks, others)
         return wide and rows > 0 and 2 * int(np.count_nonzero(kinks.free)) <= problem.size
 
     def apply(self, problem: Composite, state: State, before: Restricted | None) -> Restricted | None:
@@ -132,6 +134,19 @@ class WorkingSet(Reduction[Restricted]):
         proof, smaller.gradient = prove(problem, lifted.x, lifted.dual)
         smaller.x = lifted.x
         state.see(*proof)
+
+
+def _most_rest(problem: Composite, kinks: Kinks, losses: Sequence[Rows]) -> bool:
+    """Whether of the variables of tall dense losses few are moved off their kinks where all rest: these may be all."""
+    if not losses or problem.is_sparse or problem.size <= _ALL_AT_ONCE_TALL or kinks.balls is not None:
+        return False
+    if any(r.single is None for r in problem.squares) or any(r.hard for r in problem.rows):
+        return False
+    gradient = problem.quadratic_gradient(kinks.rest) + 0.0
+    for r in losses:
+        gradient += r.gradient(r.positions(kinks.rest)) if kinks.rest.any() else r.gradient_at_zero
+    moved = kinks.free | (kinks.excess(gradient) > _MOVED_OFF)
+    return int(np.count_nonzero(moved)) <= _FEW_MOVE * problem.size
 
 
 def _whole_groups(kinks: Kinks, index: NDArray[np.intp]) -> NDArray[np.intp]:

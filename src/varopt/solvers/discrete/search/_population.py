@@ -46,7 +46,8 @@ _COLD = GeometricTemperature(0.5, 0.05)
 _WARM = GeometricTemperature(0.2, 0.05)  # after a recombination
 _STALE = 2  # rounds without improvement that end an epoch
 _MIXES = 3  # recombinations between two anneals
-_MIXING_SHARE = 0.3  # of the time of the anneals that recombinations may take, where time is limited
+_MIXING_SHARE = 0.3  # of the time of the anneals that recombinations may take, where time is limited;
+_MIXED_ENTRIES = 1 << 19  # the clock is looked at after so many coordinates
 _SHARPENED = 64  # bits up to which exact moves on blocks are tried,
 _BLOCKS, _BLOCK_BITS = 16, 18  # so many in a round, of so many bits
 _WALKS = 32  # replicas that go on tabu walks,
@@ -200,17 +201,23 @@ class _Population:
         """Every point recombined with others at random, a few times or until the seconds are over."""
         end = time.perf_counter() + seconds
         for _ in range(_MIXES):
-            x = self.mixed(x, x[:, self.rng.permutation(self.replicas)])
+            x = self.mixed(x, x[:, self.rng.permutation(self.replicas)], end)
             if time.perf_counter() > end:
                 break
         return x
 
-    def mixed(self, x: Vector, partner: Vector) -> Vector:
-        """Points recombined with partners; turned around first where that is the same point and nearer."""
+    def mixed(self, x: Vector, partner: Vector, end: float = math.inf) -> Vector:
+        """Points recombined with partners, until time ends; turned around first where that is the same and nearer."""
         if self.symmetric:
             far = np.abs(partner - x).sum(axis=0) > 0.5 * self.energy.size
             partner = np.where(far, 1.0 - partner, partner)
-        return recombine(self.energy, x, partner, self.rng)
+        some, child = max(1, _MIXED_ENTRIES // max(1, self.energy.size)), x.copy()
+        for first in range(0, self.replicas, some):
+            part = slice(first, first + some)
+            child[:, part] = recombine(self.energy, x[:, part], partner[:, part], self.rng)
+            if time.perf_counter() > end:
+                break
+        return child
 
     def found(self, x: Vector, value: Vector, epoch: int) -> Found:
         """The best."""

@@ -1,4 +1,8 @@
-"""Sweeps on PyTorch, for a GPU: the same sets, fields and noise, with tensors for arrays. Imported by name only."""
+"""Sweeps on PyTorch, for a GPU: the same sets and fields, with tensors for arrays. Imported by name only.
+
+A sweep of a few thousand sites is dozens of small operations, and to launch them takes longer than to run them. On CUDA
+the first sweep is therefore recorded as a graph, and all others are that graph launched again.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,8 @@ from varopt.solvers.discrete._energy import Energy
 from varopt.solvers.discrete.search._sweeps import PASSES, Sweeper
 
 __all__ = ["TorchSweeper"]
+
+_AHEAD = 16  # sweeps that may be under way
 
 
 class TorchSweeper(Sweeper):
@@ -33,7 +39,8 @@ class TorchSweeper(Sweeper):
 
     Notes
     -----
-    Noise is drawn afresh for every sweep: on a GPU that costs less than to read it. Mean field is not offered.
+    Noise is drawn afresh for every sweep: on a GPU that costs less than to read it. Mean field is not offered. States
+    of all replicas share one piece of memory, which the recorded graphs write to: a new one ends the one before.
     """
 
     def __init__(self, energy: Energy, replicas: int, rng: np.random.Generator, device: str = "cuda") -> None:
@@ -49,6 +56,12 @@ class TorchSweeper(Sweeper):
             )
             for part in self.sets
         ]
+        self._linear = self._tensor(energy.linear[self.order, None].astype(np.float32))
+        self._memory = self._tensor(np.ones((self._length, replicas), dtype=np.float32))
+        self._temperature = torch.ones((), device=self.device)
+        self._changed = torch.zeros((), dtype=torch.bool, device=self.device)
+        self._recorded: dict[str, Any] = {}
+        self._launched = 0
 
     def _tensor(self, matrix: Any) -> Any:
         if not sp.issparse(matrix):
@@ -63,24 +76,65 @@ class TorchSweeper(Sweeper):
 
     def state(self, x: Any) -> Any:
         """A state on the device, from points in the energy's order."""
-        return torch.as_tensor(super().state(x), device=self.device)
+        state = super().state(x)
+        if state.shape != tuple(self._memory.shape):
+            return torch.as_tensor(state, device=self.device)
+        return self._memory.copy_(torch.as_tensor(state))
 
     def points(self, state: Any) -> Any:
         """The coordinates of a state, in the energy's order, back in main memory."""
         return super().points(state[: self.energy.size].cpu().numpy())
 
+    def values(self, state: Any) -> Any:
+        """The energies of all replicas, from their fields: to single precision, and exact for whole numbers."""
+        if self.energy.products:
+            return super().values(state)
+        # E = constant + x'(g + linear) / 2
+        total = torch.zeros(state.shape[1], dtype=torch.float64, device=self.device)
+        for part in self.sets:
+            terms = (self._fields(part, state) + self._linear[part.rows]) * state[part.rows]
+            total += terms.sum(dim=0, dtype=torch.float64)
+        return self.energy.constant + 0.5 * total.cpu().numpy()
+
     def uniform(self) -> Any:
         """A state drawn uniformly."""
-        state = self.state(np.zeros((self.energy.size, self.replicas)))
-        zero = torch.zeros((), device=self.device)
+        self._memory.fill_(1.0)
         for part in self.sets:
-            self._write(state, part.rows, self._draw(part, zero, 1.0))
-        return state
+            zero = torch.zeros((part.rows.stop - part.rows.start, self.replicas), device=self.device)
+            self._write(self._memory, part.rows, self._draw(part, zero))
+        return self._memory
 
     def sample(self, state: Any, temperature: float) -> None:
         """One sweep of heat bath sampling, in place."""
+        self._temperature.fill_(temperature)
+        self._run(self._sample, state)
+        self._launched += 1
+        if self.device.type == "cuda" and self._launched % _AHEAD == 0:
+            torch.cuda.synchronize(self.device)  # or the clock would tell how fast sweeps are ordered
+
+    def _sample(self, state: Any) -> None:
         for part in self.sets:
-            self._write(state, part.rows, self._draw(part, self._fields(part, state), temperature))
+            self._write(state, part.rows, self._draw(part, self._fields(part, state)))
+
+    def _run(self, step: Callable[[Any], None], state: Any) -> None:
+        """A step on a state: recorded the first time, on CUDA, and from then on launched as a whole."""
+        if self.device.type != "cuda" or state is not self._memory:
+            step(state)
+            return
+        name = step.__name__
+        if name in self._recorded:
+            self._recorded[name].replay()
+            return
+        side = torch.cuda.Stream(self.device)  # what libraries set up in their first call cannot be recorded
+        side.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(side):
+            step(state)
+        torch.cuda.current_stream(self.device).wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        graph.register_generator_state(self._generator)
+        with torch.cuda.graph(graph):
+            step(state)
+        self._recorded[name] = graph
 
     def mean(self, state: Any, temperature: float) -> None:
         """Not offered."""
@@ -89,25 +143,28 @@ class TorchSweeper(Sweeper):
     def descend(self, state: Any, passes: int = PASSES, expired: Callable[[], bool] = lambda: False) -> None:
         """Local search in place: every site to its best value given the others, until none changes or time is up."""
         for _ in range(passes):
-            changed = torch.zeros((), dtype=torch.bool, device=self.device)
-            for part in self.sets:
-                old = state[part.rows]
-                new = self._best(part, self._fields(part, state), old)
-                changed |= (new != old).any()
-                self._write(state, part.rows, new)
-            if not bool(changed) or expired():
+            self._run(self._pass, state)
+            if not bool(self._changed) or expired():
                 return
+
+    def _pass(self, state: Any) -> None:
+        self._changed.zero_()
+        for part in self.sets:
+            old = state[part.rows]
+            new = self._best(part, self._fields(part, state), old)
+            self._changed |= (new != old).any()
+            self._write(state, part.rows, new)
 
     def refresh(self) -> None:
         """Nothing to do: noise is always fresh."""
 
-    def _draw(self, part: Any, fields: Any, temperature: float) -> Any:
-        shape = (part.rows.stop - part.rows.start, self.replicas)
-        u = torch.rand(shape, generator=self._generator, device=self.device).clamp_(1e-7, 1.0 - 1e-7)
+    def _draw(self, part: Any, fields: Any) -> Any:
+        u = torch.rand(fields.shape, generator=self._generator, device=self.device)
+        scaled = fields / -self._temperature
         if part.width == 1:
-            return (fields < temperature * torch.logit(u)).float()
-        noisy = -temperature * torch.log(-torch.log(u)) - fields
-        return _one_hot(noisy.reshape(-1, part.width, self.replicas).argmax(dim=1), part.width).reshape(shape)
+            return u < scaled.sigmoid_()  # P(x = 1) = 1 / (1 + exp(g / T))
+        noisy = scaled - torch.log(-torch.log(u.clamp_(1e-7, 1.0 - 1e-7)))
+        return _one_hot(noisy.reshape(-1, part.width, self.replicas).argmax(dim=1), part.width).reshape(fields.shape)
 
     @staticmethod
     def _best(part: Any, fields: Any, old: Any) -> Any:

@@ -1,0 +1,289 @@
+"""What every expression of variables does: operators, comparisons, NumPy's functions, values at points."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from varopt.model import _generic as generic
+from varopt.model._parameter import Parametric
+from varopt.model.maps import Map, as_map, as_real, as_vector
+from varopt.model.points import split
+from varopt.places import is_device_array
+
+if TYPE_CHECKING:
+    from varopt.model._objective import Objective
+    from varopt.model._variable import Variable
+    from varopt.terms import Curvature
+
+__all__ = ["Expression", "is_number", "positive", "select"]
+
+Vector = NDArray[np.floating[Any]]
+
+
+def is_number(value: Any) -> bool:
+    """A scalar, of Python or NumPy, or a zero-dimensional array."""
+    return isinstance(value, (bool, int, float, np.generic)) or (isinstance(value, np.ndarray) and value.ndim == 0)
+
+
+class _Sealed(type):
+    """Instances cannot be assigned to once built; what they cache themselves does not go through assignment."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        built = super().__call__(*args, **kwargs)
+        built.__dict__["_sealed"] = True
+        return built
+
+
+class Expression(metaclass=_Sealed):
+    """Anything built from variables. Immutable; operators return new expressions."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if self.__dict__.get("_sealed", False):
+            raise AttributeError(f"{type(self).__name__} is immutable: {name} cannot be set; build a new expression.")
+        super().__setattr__(name, value)
+
+    _own_operators = True  # frames and parameters leave mixed operators to us
+    __pandas_priority__ = 5000  # and pandas: above that of its frames
+    __iter__ = None  # else Python would index from 0 until an IndexError
+    shape: tuple[int, ...]
+
+    @property
+    def variables(self) -> tuple[Variable, ...]:
+        """The variables that occur, in order of creation."""
+        raise NotImplementedError
+
+    @property
+    def rows(self) -> int:
+        """Number of entries; one for a scalar."""
+        return self.shape[0] if self.shape else 1
+
+    def values(self, points: Mapping[Variable, Vector]) -> Vector:
+        """The entries at points: each variable of shape (..., size), the result (..., rows)."""
+        raise NotImplementedError
+
+    def check(self) -> None:
+        """Raise a `ValueError` if data are not finite."""
+        raise NotImplementedError
+
+    def scale(self, factor: Any) -> Any:
+        """The expression times a number, or times an array elementwise."""
+        raise NotImplementedError
+
+    def add(self, other: Any) -> Any:
+        """The sum with another expression or constant."""
+        raise NotImplementedError
+
+    def total(self) -> Objective:
+        """The sum of the entries."""
+        raise NotImplementedError
+
+    def transform(self, outer: Map, shape: tuple[int, ...]) -> Any:
+        """``outer`` applied to the expression."""
+        raise ValueError(f"a matrix product needs an affine expression or a polynomial in bits; got {self}.")
+
+    # -- Operators ----------------------------------------------------------------------------------------------------
+
+    def __add__(self, other: Any) -> Any:
+        return NotImplemented if isinstance(other, Parametric) else self.add(other)
+
+    __radd__ = __add__
+
+    def __neg__(self) -> Any:
+        return self.scale(-1.0)
+
+    def __pos__(self) -> Any:
+        return self
+
+    def __sub__(self, other: Any) -> Any:
+        if isinstance(other, Parametric):
+            return NotImplemented
+        return self.add(other.scale(-1.0) if isinstance(other, Expression) else -1.0 * as_vector("the constant", other))
+
+    def __rsub__(self, other: Any) -> Any:
+        return self.scale(-1.0).add(other)
+
+    def __mul__(self, other: Any) -> Any:
+        if isinstance(other, Parametric):
+            return NotImplemented
+        if isinstance(other, Expression):
+            return generic.multiply(self, other)
+        return self.scale(other)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Any) -> Any:
+        if isinstance(other, Parametric):
+            return NotImplemented
+        if isinstance(other, Expression):
+            raise TypeError(f"{other} cannot be a divisor: expressions are divided by numbers and arrays only.")
+        divisor = np.asarray(as_vector("the divisor", other))
+        if np.any(divisor == 0):
+            raise ValueError("the divisor must not be zero.")
+        return self.scale(1.0 / divisor)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        raise TypeError(f"{self} cannot be a divisor: expressions are divided by numbers and arrays only.")
+
+    def __abs__(self) -> Any:
+        return generic.absolute(self)
+
+    def __pow__(self, exponent: Any) -> Any:
+        return generic.power(self, exponent)
+
+    def __matmul__(self, other: Any) -> Any:
+        if isinstance(other, Parametric):
+            return NotImplemented
+        if isinstance(other, Expression):
+            both = [getattr(e, "dimensions", e.shape) for e in (self, other)]
+            if self.shape == () or other.shape != self.shape or min(map(len, both)) > 1:
+                raise ValueError(
+                    f"@ needs vectors of one length; got shapes {both[0]} and {both[1]}. The sum of products of the"
+                    " entries of two matrices is vo.sum(A * B)."
+                )
+            return generic.multiply(self, other, summed=True).total()
+        if isinstance(other, (list, tuple)):
+            other = as_real("the array after @", other)
+        return self._multiplied(other, "after")
+
+    def __rmatmul__(self, other: Any) -> Any:
+        return self._multiplied(other, "before")
+
+    def _multiplied(self, other: Any, side: str) -> Any:
+        if self.shape == ():
+            raise ValueError(f"@ needs a vector, and {self} is a number; use *.")
+        if (
+            len(getattr(self, "dimensions", ())) == 2
+            and (made := generic.matrix_product(self, other, side)) is not None
+        ):
+            return made
+        if not (sp.issparse(other) or hasattr(other, "matvec") or is_device_array(other)):
+            other = as_real(f"the array {side} @", other)
+        if len(other.shape) not in (1, 2):
+            raise ValueError(f"the array {side} @ must be a matrix or a vector; got shape {other.shape}.")
+        if len(other.shape) == 2:
+            outer = as_map(f"the matrix {side} @", other if side == "before" else other.T)
+            if outer.shape[1] != self.rows:
+                columns, got = ("columns" if side == "before" else "rows"), other.shape
+                raise ValueError(
+                    f"the matrix {side} @ must have {self.rows} {columns} to match {self}; got shape {tuple(got)}."
+                )
+            return self.transform(outer, (outer.shape[0],))
+        weights = as_vector(f"the vector {side} @", other)
+        if weights.shape != self.shape:
+            raise ValueError(
+                f"the vector {side} @ must have length {self.rows} to match {self}; got length {weights.size}."
+            )
+        return self._dot(weights)
+
+    def _dot(self, weights: NDArray[Any]) -> Any:
+        return self.scale(weights).total()
+
+    def __bool__(self) -> bool:
+        raise TypeError("an expression has no truth value; call an objective at a point to get a number.")
+
+    # -- Comparisons are constraints ----------------------------------------------------------------------------------
+
+    __hash__ = object.__hash__  # variables are keys of mappings, each itself
+
+    def __eq__(self, other: object) -> Any:
+        return self._compared(other, "==")
+
+    def __ne__(self, other: object) -> Any:
+        return self._compared(other, "!=")
+
+    def __le__(self, other: object) -> Any:
+        return self._compared(other, "<=")
+
+    def __lt__(self, other: object) -> Any:
+        return self._compared(other, "<")
+
+    def __ge__(self, other: object) -> Any:
+        return self._compared(other, ">=")
+
+    def __gt__(self, other: object) -> Any:
+        return self._compared(other, ">")
+
+    def _compared(self, other: object, sign: str) -> Any:
+        if self is other and sign in ("==", "!="):  # as weak references ask
+            return sign == "=="
+        if isinstance(other, Parametric):
+            return NotImplemented
+        # Containers compare their entries with what is no number: they ask whether it is the same.
+        numeric = isinstance(other, (Expression, np.ndarray, list, tuple)) or is_number(other)
+        if not numeric and not hasattr(other, "__array__"):
+            return NotImplemented
+        return generic.compare(self, other, sign)
+
+    # NumPy leaves mixed operators to us too, instead of looping over elements.
+    def __array_ufunc__(self, function: Any, method: str, *operands: Any, **options: Any) -> Any:
+        known = generic.UFUNCS.get(function) if method == "__call__" and not options else None
+        return self._by_numpy(known, function.__name__)(*operands)
+
+    def __array_function__(self, function: Any, types: Any, operands: Any, options: Any) -> Any:
+        return self._by_numpy(generic.FUNCTIONS.get(function), function.__name__)(*operands, **options)
+
+    @staticmethod
+    def _by_numpy(known: Any, name: str) -> Any:
+        if known is None:
+            raise TypeError(f"numpy.{name} does not take expressions: write X @ w, or use varopt's functions.")
+        return known
+
+    # -- Facts --------------------------------------------------------------------------------------------------------
+
+    def __call__(self, *point: Any) -> Any:
+        """The value at a point: a flat array, one array per variable, or a mapping from variables to arrays."""
+        points = split(self.variables, point)
+        self.check()
+        values = self.values(points)
+        return values if self.shape else float(values[0])
+
+    @property
+    def curvature(self) -> Curvature:
+        """Convex, concave, affine or unknown, as far as the rules of composition tell; of a vector, for every entry."""
+        return self.total().curvature
+
+    def explain(self) -> str:
+        """Why the expression is, or is not known to be, convex: each part, the innermost culprit and the rule."""
+        return self.total().explain()
+
+
+def positive(name: str, value: Any) -> int:
+    """A positive integer, or a `ValueError` that names it."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+        raise ValueError(f"{name} must be a positive integer; got {value!r}.")
+    return int(value)
+
+
+def select(expression: Expression, index: Any) -> tuple[Any, tuple[int, ...]]:
+    """An index of an expression as a slice or an array of positions, and the shape of what it selects."""
+    if expression.shape == ():
+        raise ValueError(f"{expression} is a number and cannot be indexed.")
+    length = expression.rows
+    if index is Ellipsis:
+        index = slice(None)
+    if isinstance(index, slice):
+        try:
+            count = len(range(length)[index])
+        except TypeError as error:
+            raise ValueError(f"an index must be made of integers: {error}.") from None
+        if count == 0:
+            raise ValueError(f"the index {index} selects nothing of {expression}.")
+        return index, (count,)  # a slice keeps a view of dense data
+    given = np.asarray(index)
+    if given.size == 0:
+        raise ValueError(f"the index {index} selects nothing of {expression}.")
+    if isinstance(index, tuple) or given.ndim > 1 or given.dtype.kind not in ("biu" if given.ndim else "iu"):
+        raise ValueError(f"an index must be an integer, a slice, or a vector of integers or booleans; got {index!r}.")
+    if given.dtype == bool and given.shape != (length,):
+        raise ValueError(f"a boolean index must have length {length} to match {expression}; got length {given.size}.")
+    positions = np.flatnonzero(given) if given.dtype == bool else given.astype(np.intp)
+    if positions.size == 0:
+        raise ValueError(f"the index selects nothing of {expression}.")
+    if positions.min() < -length or positions.max() >= length:
+        raise ValueError(f"the index must lie in a vector of length {length}; got {index!r}.")
+    return np.atleast_1d(positions) % length, positions.shape
