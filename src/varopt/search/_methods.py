@@ -241,7 +241,8 @@ def _single(base: str, plan: SearchPlan, population: int | None, batch: int, kno
 
     def factory(mean: Array, sigma: float, population: int) -> Update:
         update = _distribution(base, plan, mean, sigma, population)
-        if base != "lq" or not isinstance(update, BoundedUpdate):
+        # Large populations are for what no quadratic is like, and average over it: a model would narrow them too soon.
+        if base != "lq" or not isinstance(update, BoundedUpdate) or population >= 2 * first_population:
             return _ruled(update, plan)
         nonlocal known
         known, told = None, known  # the first run only: later ones are elsewhere

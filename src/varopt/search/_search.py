@@ -438,7 +438,10 @@ class Search(Kept, Shown):
             if done.stopped and self._lowest.best is not None:
                 some = list(done.stopped)
                 done.values[some] = np.maximum(done.values[some], self._lowest.best.value)
-            self._update(done.latent, done.values[: done.fresh])
+            if done.epoch != self._model.epoch and done.fresh < self._model.population:
+                self._note(math.nan)  # drawn ahead by a run that is over: fewer than a generation of this one
+            else:
+                self._update(done.latent, done.values[: done.fresh])
 
     def _average(self, row: Array, value: float) -> None:
         if self._averaged is not None and math.isfinite(value):
@@ -449,15 +452,18 @@ class Search(Kept, Shown):
         drawn = values  # samples of the distribution: what estimates its average
         latent, values = _with(latent, values, self._own)
         self._arrived, self._own = [], []
-        self.generation += 1
         if values.ndim == 2:  # what is squared and scaled below must not overflow; which is best is known exactly
             values = np.where(np.isfinite(values), np.clip(values, -HUGE, HUGE), np.inf)
         if np.isfinite(values).any():  # a generation that failed as a whole teaches nothing
             with one_thread():
                 self._model.tell(latent, values)
+        self._note(self._model.average(drawn if drawn.ndim == 1 else drawn[:, 0]))
+
+    def _note(self, average: Array | float) -> None:
+        """Keep how things stand after a generation, and what tells its average."""
+        self.generation += 1
         best = self._incumbent
         upper = math.nan if self._archive is not None else math.inf if best is None else best.value
-        average = self._model.average(drawn if drawn.ndim == 1 else drawn[:, 0])
         self._trace.append((self.evaluations, upper, average, self._model.spread, time.time()))
 
     # What is known -------------------------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 """Restarts with two regimes of population size: BIPOP [Ha09].
 
 Ha09: N. Hansen, *Benchmarking a BI-population CMA-ES on the BBOB-2009 function testbed*, GECCO 2009 companion; it has
-the two regimes. What ends a run besides (plateaus, hopeless ones, those on their way to a known optimum), keeps the
-best from its end, or goes back to it, is ours.
+the two regimes. What ends a run besides (plateaus, hopeless ones), keeps the best from its end, or goes back to it, is
+ours.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from varopt.solvers.natural_gradient._update import Array, Update
 __all__ = ["Restarts"]
 
 MOST_DOUBLINGS = 9  # of the population; beyond, a generation is longer than most budgets
-MOST_OPTIMA = 100  # that are remembered
-SETTLED = 1e-3  # of the width of the box: a distribution so narrow has decided for an optimum
+WORTH_IT = 0.01  # of what a run gained: by so much a point must be better than where the run ended to go back to it
 NARROWER = 0.1  # how a run begins that goes back to the best point: of the deviation with which it was found
 
 Factory = Callable[[Array, float, int], Update]
@@ -47,8 +46,7 @@ class Restarts(Update):
         two generations in turn agree in their values.
     exact : bool
         Whether values are those of a function of reals, without noise, so that the best is no lucky one: a run that
-        left the best point for a worse optimum is followed by one that goes back there, and one on its way to an
-        optimum that an earlier run ended at is ended.
+        left the best point for a worse optimum is then followed by one that goes back there.
     """
 
     def __init__(
@@ -67,7 +65,6 @@ class Restarts(Update):
         self._size = mean.size
         self._exact = exact
         self._best, self._best_point, self._best_spread = math.inf, mean, sigma
-        self._optima: deque[Array] = deque(maxlen=MOST_OPTIMA)  # where the latest runs converged to
         self._doublings = 0
         self._small_regime = False
         self._used = {False: 0, True: 0}
@@ -79,7 +76,7 @@ class Restarts(Update):
         self._generation = population
         self.epoch += 1
         self._budget, self._run_used = budget, 0
-        self._run_best = math.inf
+        self._run_best, self._run_worst = math.inf, -math.inf  # the latter of the best of generations
         self._ended = ""
         self._recent: deque[float] = deque(maxlen=10 + math.ceil(30 * self._size / population))
         self._flat = 0
@@ -109,11 +106,11 @@ class Restarts(Update):
             self._begin(mean, self._sigma, self._first_population * 2**self._doublings, math.inf)
 
     def _left_the_best(self) -> bool:
-        """Whether the run that ended had the best point of all, and went on to a worse optimum."""
+        """Whether the run had the best point of all, and is where values are far worse."""
         if not self._exact or self._run_best > self._best or not self._recent:
             return False
         newest, oldest = min(self._recent), max(self._recent)
-        return newest - self._best > max(oldest - newest, 1e-11 * max(1.0, abs(newest)))
+        return newest - self._best > max(oldest - newest, WORTH_IT * (self._run_worst - newest))
 
     @property
     def population(self) -> int:  # type: ignore[override]
@@ -136,41 +133,29 @@ class Restarts(Update):
             return
         lowest = float(generation.min())
         self._recent.append(lowest)
+        self._run_worst = max(self._run_worst, lowest)
         many = 2 * generation.size >= self._generation  # enough of it was evaluated to tell a plateau
         flat = many and np.count_nonzero(generation == lowest) > max(1, generation.size // 4)
         self._flat = self._flat + 1 if flat else 0
-        self._ended = self._why_converged()
-        if self._ended:
-            self._optima.append(self.mean.copy())
-        else:
-            self._ended = self._why_end()
+        self._ended = self._why_end()
 
-    def _why_converged(self) -> str:
+    def _why_end(self) -> str:
+        if self._run_used >= self._budget and self._run_best > self._best:  # what has the best value goes on
+            return "its share of the budget is spent"
         if self._flat >= self._flat_for:
             return "it stands on a plateau"
         if len(self._recent) == self._recent.maxlen:
             newest, oldest = min(self._recent), max(self._recent)
             if oldest - newest <= 1e-12 * max(1.0, abs(newest)) or not math.isfinite(newest):
                 return "the best of a generation no longer changes"
-        return "the distribution has become a point" if self.current.spread < 1e-13 else ""
-
-    def _why_end(self) -> str:
-        if self._run_used >= self._budget and self._run_best > self._best:  # what has the best value goes on
-            return "its share of the budget is spent"
-        if len(self._recent) == self._recent.maxlen:
             # What the last generations brought would have to be repeated many times over to reach the best value:
             # this run is on its way to a worse optimum.
-            newest, oldest = min(self._recent), max(self._recent)
-            if oldest - newest < 1e-3 * ((newest if self._exact else self._run_best) - self._best):
+            reached = newest if self._left_the_best() else self._run_best
+            if oldest - newest < 1e-3 * (reached - self._best):
                 return "it converges to a worse value than the best"
-        if self._exact and self._run_best > self._best and self._is_known():
-            return "it converges to where an earlier run did"
+        if self.current.spread < 1e-13:
+            return "the distribution has become a point"
         return self.current.exhausted()
-
-    def _is_known(self) -> bool:
-        """Whether the distribution is settled around an optimum that an earlier run ended at."""
-        spread = self.current.spread
-        return spread < SETTLED and any(np.linalg.norm(self.mean - x) < 2.0 * spread for x in self._optima)
 
     @property
     def mean(self) -> Array:
