@@ -1,5 +1,6 @@
 """Proofs of least squares by their Gram matrices, against rational arithmetic."""
 
+import itertools
 from fractions import Fraction
 from typing import Any
 
@@ -10,6 +11,7 @@ import varopt as vo
 from varopt import Status
 from varopt.certificates import Verifier
 from varopt.certificates._moments import moments_at
+from varopt.certificates._verified_bracket import _with_dual  # the subgradients that a proof begins with
 from varopt.composite import composite
 
 
@@ -146,3 +148,53 @@ def test_a_nearly_exact_fit_is_read_again() -> None:
     r = vo.minimize(f)
     assert _by_moments(f, r.x, _multiplied(f), 1e-9 * r.fun) is None
     assert Verifier(f, r.x).bracket(None, 1e-9 * r.fun).lower > 0.0
+
+
+def _is_definite(matrix: list[list[Fraction]]) -> bool:
+    """Whether elimination meets positive pivots alone, exactly."""
+    a = [list(row) for row in matrix]
+    for k, pivot in enumerate(a):
+        if pivot[k] <= 0:
+            return False
+        for row in a[k + 1 :]:
+            factor = row[k] / pivot[k]
+            row[k:] = [v - factor * u for v, u in zip(row[k:], pivot[k:], strict=True)]
+    return True
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_least_curvatures_and_what_they_prove_hold_in_fractions(seed: int) -> None:
+    """Penalties of differences, which give no variable a row of its own: columns of all sizes, some nearly alike."""
+    rng = np.random.default_rng([seed, 5])
+    n, p = 60, 4
+    X = rng.standard_normal((n, p)) * (10.0 ** rng.integers(-3, 4, p) if seed % 2 else 1.0)
+    if seed % 3 == 1:
+        X[:, 1] = X[:, 0] * (1.0 + 10.0 ** -rng.integers(2, 9) * rng.standard_normal(n))
+    y = X @ rng.standard_normal(p) + 10.0 ** rng.integers(-3, 2) * rng.standard_normal(n)
+    scale, weight = float(rng.choice([1.0, 1e-6, 1e6])), 0.1 * float(np.abs(X.T @ y).max())
+    w = vo.Variable(p)
+    f = scale * vo.sum_squares(y - X @ w) + scale * weight * vo.norm1(vo.diff(w))
+    problem, best = _multiplied(f), vo.minimize(f)
+    given = composite(f, multiplied=False).rows[0]
+    found = moments_at(given, problem.squares, best.x)
+    assert found is not None
+    columns = [[Fraction(v) for v in column] for column in X.T.tolist()]
+    gram = [[2 * Fraction(scale) * sum(a * b for a, b in zip(u, v, strict=True)) for v in columns] for u in columns]
+    if (least := found.least_curvature) > 0.0:
+        for k in range(p):
+            gram[k][k] -= Fraction(least)
+        assert _is_definite(gram)
+    value, _ = _exact(X, y, best.x, 0.0, scale)
+    exact = [Fraction(v) for v in best.x.tolist()]
+    steps = sum(abs(b - a) for a, b in itertools.pairwise(exact))
+    value += Fraction(scale) * Fraction(weight) * steps
+    proved = []
+    for x in (best.x, best.x * (1.0 + 1e-9 * rng.standard_normal(p)), best.x + 1e-3 * rng.standard_normal(p)):
+        verifier = Verifier(f, x, squares=problem.squares)
+        for dual in (best.state.dual, None):
+            with np.errstate(all="ignore"):
+                lower = verifier._by_curvature(_with_dual(verifier._below, x, dual, verifier._norms))
+            assert lower == -np.inf or Fraction(lower) <= value
+            proved.append(lower)
+    if seed % 2 == 0 and seed % 3 != 1:
+        assert max(proved) >= best.fun - 1e-9 * abs(best.fun)

@@ -22,7 +22,7 @@ from varopt._verified import SLACK, TINY, UNIT, Ball, dot, down, total
 from varopt.certificates._balance import ENOUGH, PLENTY, Balance, DualMove, NoProof
 from varopt.certificates.enclosures import DualQuadratic, DualRows, Norms, NotEnclosed, conjugate_above
 
-__all__ = ["Proof", "lower_near", "verified_lower"]
+__all__ = ["Proof", "lower_near", "lower_of_squares", "verified_lower"]
 
 Vector = NDArray[np.float64]
 
@@ -122,6 +122,29 @@ def lower_near(
             return -math.inf, 0.0
         reach = 10.0 ** math.floor(math.log10(times))
         return float(down(here - (reach + 1.0) * cost * SLACK)), reach
+
+
+def lower_of_squares(
+    rows: Sequence[DualRows], vector: Ball, scalar: float, x: Vector, norms: Norms, curvature: float, rounding: float
+) -> float:
+    r"""A number below the rest and all rows, some of which are squares with the derivatives at x for their dual.
+
+    These lie above their tangents by :math:`\tfrac12 |A (y - x) + e|^2`, with e what rounding has changed in positions
+    at x. With c the least curvature and r what the dual leaves unbalanced, that and :math:`r'(y - x)` together are
+    not below :math:`-|r|^2 / (2 c) - |r| |e| / \sqrt c`: nothing has to be balanced.
+    """
+    if not curvature > 0.0:
+        return -math.inf
+    try:
+        balance = Balance(tuple(rows), vector, scalar, (), x, norms)
+        duals = [r.clipped(r.dual) for r in balance.rows]
+        residual = balance.residual(duals)
+        here = _value(balance, duals, residual, [])
+    except (NoProof, NotEnclosed, TimeUp):
+        return -math.inf
+    left = float(np.linalg.norm(residual.size)) * SLACK
+    cost = left * (0.5 * left / curvature + rounding / math.sqrt(curvature)) * SLACK + TINY
+    return float(down(here - cost * SLACK))
 
 
 def _proved(balance: Balance, enough: float) -> Proof:

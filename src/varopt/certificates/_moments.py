@@ -18,13 +18,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from varopt._verified import SLACK, TINY, UNIT, Ball, dot, down, gamma
+from varopt._verified import SLACK, TINY, UNIT, Ball, dot, down, gamma, smallest_eigenvalue_bound
 from varopt.certificates._direct import Caps, direct_lower, excess_of, is_own
 from varopt.certificates.enclosures import DualRows
 from varopt.composite import Rows
 from varopt.model.maps import Composition, HStack, Map, Matrix, Scaled, Selection, additions
 
-__all__ = ["Moments", "lower_by_moments", "moments_at"]
+__all__ = ["SquareMoments", "lower_by_moments", "moments_at"]
 
 Vector = NDArray[np.float64]
 
@@ -32,21 +32,43 @@ _OTHERS = 16  # roundings of a product beside those of the sum: weights, their r
 _LEAST, _MOST = 1e-100, 1e100  # sizes of weights and sums between which underflow is charged, and nothing overflows
 
 
-class Moments(NamedTuple):
-    """Squares at a point: their value and a bound of its error, their gradient, and the diagonal of their Hessian."""
+_SHARES = (0.1, 1e-3, 1e-6)  # of the mean of the diagonal, that the least eigenvalue is tried to be
+
+
+class SquareMoments(NamedTuple):
+    """Squares at a point: their value and a bound of its error, their gradient, the diagonal of their Hessian, itself.
+
+    The Hessians are as computed: their sum differs from the exact one by a matrix of a norm of at most `distance`.
+    Positions of rows as computed at the point are off by a weighted length of at most `rounding`.
+    """
 
     value: float
     error: float
     gradient: Ball
     diagonal: Ball
+    hessians: tuple[NDArray[np.float64], ...]
+    distance: float
+    rounding: float
 
-    def plus(self, other: Moments) -> Moments:
+    def plus(self, other: SquareMoments) -> SquareMoments:
         """Those of the sum."""
         value = self.value + other.value
         error = (self.error + other.error + UNIT * abs(value)) * SLACK
-        return Moments(value, error, self.gradient.plus(other.gradient), self.diagonal.plus(other.diagonal))
+        return SquareMoments(
+            value, error, self.gradient.plus(other.gradient), self.diagonal.plus(other.diagonal),
+            self.hessians + other.hessians, (self.distance + other.distance) * SLACK,
+            (self.rounding + other.rounding) * SLACK,
+        )  # fmt: skip
 
-    def without(self, free: int) -> Moments:
+    @property
+    def least_curvature(self) -> float:
+        """A number that the Hessian's eigenvalues are not below; minus infinity where none is proved."""
+        many = len(self.hessians)
+        rounding = gamma(many) * float(self.diagonal.size.sum()) * SLACK if many > 1 else 0.0
+        whole = sum(self.hessians[1:], self.hessians[0])
+        return smallest_eigenvalue_bound(whole, _SHARES) - (self.distance + rounding) * SLACK
+
+    def without(self, free: int) -> SquareMoments:
         """At the least along one variable, where its derivative is zero, exactly: as close as that is.
 
         A move by ``delta = g_j / H_jj`` changes the value by ``-g_j^2 / (2 H_jj)``, and the gradient by ``H_kj delta``.
@@ -59,7 +81,7 @@ class Moments(NamedTuple):
         return self._replace(error=(self.error + 0.5 * slope * move) * SLACK, gradient=Ball(middle, radius * SLACK))
 
 
-def moments_at(given: Rows, squares: Sequence[Rows], x: Vector) -> Moments | None:
+def moments_at(given: Rows, squares: Sequence[Rows], x: Vector) -> SquareMoments | None:
     """The moments of rows at x, where a method has multiplied out the very same and nothing of it may be amiss."""
     r = next((r for r in squares if "hessian" in r.__dict__ and _are_same(r, given)), None)
     leaves = None if r is None or not r.count else _leaves(r.linear)
@@ -95,7 +117,10 @@ def moments_at(given: Rows, squares: Sequence[Rows], x: Vector) -> Moments | Non
     error += 0.5 * float(np.abs(x) @ (wrong + radius + 2.0 * UNIT * (np.abs(g) + np.abs(gradient))))
     value = constant + half
     error = (lost + error + UNIT * abs(value)) * SLACK
-    return Moments(value, error, Ball(gradient, radius), Ball(diagonal, spread))
+    # In whichever order its products were added up, an entry is off by no more than this share of h_j h_k.
+    distance = (gamma(r.count + _OTHERS) * float(sizes @ sizes) + x.size * underflow) * SLACK
+    off = gamma(x.size + _OTHERS) * (along + offsets) * SLACK + math.sqrt(underflow)
+    return SquareMoments(value, error, Ball(gradient, radius), Ball(diagonal, spread), (r.hessian,), distance, off)
 
 
 class _Leaf(NamedTuple):
@@ -151,7 +176,7 @@ def _gathered(linear: Map, column: int = 0, scale: float = 1.0) -> list[_Leaf] |
     return None
 
 
-def lower_by_moments(squares: Moments, own: Sequence[DualRows], fixed: Ball, scalar: float, x: Vector) -> float:
+def lower_by_moments(squares: SquareMoments, own: Sequence[DualRows], fixed: Ball, scalar: float, x: Vector) -> float:
     r"""A number below ``q(y) + g'y + s + sum_k c_k rho_k(+-y_k + d_k)`` for every y, all but one with their own rows.
 
     For every share t, as ``|A y + d - t (A x + d)|^2`` is not negative,

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,9 +28,9 @@ from varopt._verified import (
     up,
 )
 from varopt.certificates._direct import Caps, direct_lower, has_own_rows, is_own
-from varopt.certificates._dual_value import Proof, lower_near, verified_lower
+from varopt.certificates._dual_value import Proof, lower_near, lower_of_squares, verified_lower
 from varopt.certificates._lent_ridge import with_lent_ridge
-from varopt.certificates._moments import Moments, lower_by_moments, moments_at
+from varopt.certificates._moments import SquareMoments, lower_by_moments, moments_at
 from varopt.certificates.enclosures import (
     DualQuadratic,
     DualRows,
@@ -210,8 +210,9 @@ class Verifier:
                 close = min(gap, _CLOSE * abs(value)) if self._is_small and math.isfinite(gap) else gap
                 if lower < value - close or parts is not None:
                     parts = _with_dual(self._below, self.x, dual, self._norms) if parts is None else parts
-                    proof = _lower(parts, self.x, dual, self._norms, value - gap)
-                    lower, why = max(lower, proof.lower), "" if lower > -math.inf else proof.reason
+                    if (lower := max(lower, self._by_curvature(parts))) < value - close:
+                        proof = _lower(parts, self.x, dual, self._norms, value - gap)
+                        lower, why = max(lower, proof.lower), "" if lower > -math.inf else proof.reason
             except NotEnclosed as reason:
                 return Verified(-math.inf, math.inf, str(reason))
         upper = float(up(value + error)) if math.isfinite(error) else math.inf
@@ -222,7 +223,7 @@ class Verifier:
         if not self.squares or not math.isfinite(gap) or self._is_small or self._parts.quadratics or self._parts.groups:
             return None
         own: list[DualRows] = []
-        found: Moments | None = None
+        found: SquareMoments | None = None
         for r, given in zip(self._parts.rows, self._parts.given, strict=True):
             if is_own(r):
                 own.append(r)
@@ -239,6 +240,20 @@ class Verifier:
         lower = lower_by_moments(found, own, line, scalar, self.x) - self._parts.error * SLACK
         lower, upper = float(down(lower)), float(up(value + error))
         return Verified(lower, upper) if upper - lower <= gap else None
+
+    def _by_curvature(self, parts: _Parts) -> float:
+        """A lower bound without a linear system, where squares are multiplied out and curve in every direction."""
+        if not self.squares or parts.quadratics or parts.groups or self.objective.assumption:
+            return -math.inf
+        known = (moments_at(r, self.squares, self.x) for r in parts.given)
+        found = [moments for moments in known if moments is not None]
+        if not found:
+            return -math.inf
+        squares = reduce(SquareMoments.plus, found)
+        lower = lower_of_squares(
+            parts.rows, parts.vector, parts.scalar, self.x, self._norms, squares.least_curvature, squares.rounding
+        )
+        return float(down(lower - parts.error * SLACK))
 
 
 def verified(objective: Objective, x: Vector, dual: Sequence[Vector | None] | None = None) -> Verified:
