@@ -411,6 +411,18 @@ def test_multipliers_balance_where_rational_arithmetic_has_solved():
     assert gradient == pytest.approx(0.0, abs=1e-12)
 
 
+@pytest.mark.parametrize("seed", [0, 2, 5])
+def test_multipliers_are_those_of_the_optimum_where_a_stopped_run_is_finished_exactly(seed):
+    rng = np.random.default_rng(seed)
+    A, v = rng.standard_normal((8, 3)), vo.Variable(3)
+    f = vo.norm2(A @ v - 1.0) + 0.3 * vo.sum(vo.abs(v)) + vo.sum_squares(A[:3] @ v)
+    limits = [v <= 0.1, vo.sum(v) == 0.05]
+    stopped, whole = (vo.minimize(f, subject_to=limits, time_limit=seconds) for seconds in (1e-6, None))
+    assert stopped.status.name == whole.status.name == "OPTIMAL"
+    for c in limits:
+        assert np.allclose(stopped.multipliers[c], whole.multipliers[c], atol=1e-6)
+
+
 def test_without_constraints_nothing_of_them_runs(data, w):
     """What a problem without constraints pays for them: one call of thousands."""
     X, y = data

@@ -144,33 +144,58 @@ def balanced(problem: Composite, x: Vector, dual: Sequence[Vector]) -> list[Vect
     return dual
 
 
-def balancing(problem: Composite, x: Vector) -> list[Vector]:
-    """Subgradients at x of a small problem without norms that balance best: for where a method tells none.
+class Balanced(NamedTuple):
+    """Subgradients of rows, and the share of what cancels that they leave unbalanced."""
 
-    Rows that rest on a knot, but for rounding, may have any of theirs; a least squares problem with these bounds finds
-    them.
+    dual: list[Vector]
+    left: float
+
+
+def balancing(problem: Composite, x: Vector) -> Balanced:
+    """Subgradients at x of a small problem that balance best: for where a method tells none.
+
+    Rows that rest on a knot, but for rounding, may have any of theirs, and norms that rest any of a cube inside of
+    their ball; a least squares problem with these bounds finds them.
     """
     from scipy.optimize import lsq_linear  # slow to load, and seldom needed
 
     dual, matrices, places, ends = [], [], [], []
+    gradient = problem.quadratic_gradient(x).copy()
+    size = np.abs(gradient)
     for k, r in enumerate(problem.rows):
         z, matrix = r.positions(x), np.asarray(r.linear.dense(), dtype=np.float64)
-        size = np.abs(matrix) @ np.abs(x) + np.abs(r.offset)
+        reach = np.abs(matrix) @ np.abs(x) + np.abs(r.offset)
         for knot in r.term.knots:
-            z = np.where(np.abs(z - knot) <= _AT_KNOT * np.maximum(size, np.abs(knot)), knot, z)
+            z = np.where(np.abs(z - knot) <= _AT_KNOT * np.maximum(reach, np.abs(knot)), knot, z)
         low, high = (np.array(np.broadcast_to(end, z.shape), dtype=np.float64) for end in r.term.subdifferential(z))
         free = np.flatnonzero((high > low) & (r.weights > 0.0))
         dual.append(np.where(high > low, 0.0, low))
+        gradient += matrix.T @ (r.weights * dual[k])
+        size += np.abs(matrix).T @ np.abs(r.weights * dual[k])
         matrices.append(r.weights[free, None] * matrix[free])
         places.append((k, free))
         ends.append((low[free], high[free]))
-    if not any(free.size for _, free in places):
-        return dual
-    low, high = (np.concatenate(end) for end in zip(*ends, strict=True))
-    found = lsq_linear(np.concatenate(matrices).T, -_residual(problem, x, dual), bounds=(low, high), tol=1e-14).x
-    for (k, free), part in zip(places, np.split(found, np.cumsum([f.size for _, f in places])[:-1]), strict=True):
+    for group in problem.groups:
+        z, matrix = group.positions(x), np.asarray(group.linear.dense(), dtype=np.float64)
+        reach = group.norms(np.abs(matrix) @ np.abs(x) + np.abs(group.offset))
+        rests = group.norms(z) <= _AT_KNOT * reach
+        v = group.spread(np.where(rests, 0.0, group.weights)) * group.directions(z)
+        gradient += matrix.T @ v
+        size += np.abs(matrix).T @ np.abs(v)
+        free = np.flatnonzero(group.spread(rests))
+        cube = group.spread(group.weights / np.sqrt(group.sizes))[free]
+        matrices.append(cube[:, None] * matrix[free])
+        ends.append((np.full(free.size, -1.0), np.ones(free.size)))
+    matrix, (low, high) = np.concatenate(matrices), (np.concatenate(end) for end in zip(*ends, strict=True))
+    live = matrix.any(axis=1) & (high > low)
+    found = np.zeros(low.size)
+    if live.any():
+        found[live] = lsq_linear(matrix[live].T, -gradient, bounds=(low[live], high[live]), tol=1e-14).x
+    for (k, free), part in zip(places, np.split(found, np.cumsum([f.size for _, f in places])), strict=False):
         dual[k][free] = part
-    return dual
+    left = float(np.abs(gradient + matrix.T @ found).max(initial=0.0))
+    most = float((size + np.abs(matrix).T @ np.abs(found)).max(initial=0.0))
+    return Balanced(dual, left / most if most > 0.0 else 0.0)
 
 
 def charge(residual: Vector, x: Vector) -> float:

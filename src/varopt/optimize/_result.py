@@ -91,6 +91,7 @@ class Result:
         ``r.multipliers[c]`` has the shape of c. They are those of the Lagrangian ``f + multipliers' g`` of the normal
         form ``g <= 0``, where g is ``left - right`` for ``<=`` and ``==``, and ``right - left`` for ``>=``: for
         inequalities what a unit of slack is worth, never negative, when minimising and when maximising (then of -f).
+        NaN where they are not known.
     proof : Contradiction, Ray or None
         Where no point satisfies the constraints (INFEASIBLE), a combination of them that contradicts itself; where the
         objective is unbounded on them, the direction.

@@ -49,6 +49,8 @@ _LEAST_SHARE = 1e-3  # of the weight of the run, which that of the proof is at l
 _MANY = 1000  # rows that may share a weight in the proof, a power of two, which costs them nothing
 _NOISE = 1e-9  # subgradients of a proof that are as small are rounding
 _ROUGH = 1e-3  # share of the value that a point may lose by being moved onto its constraints, where weights suffice
+_TIDY = 1e-11  # share of the largest coordinate that counts as zero, where kinks are looked for
+_BALANCED = 1e-8  # share of gradients that multipliers at an optimum may leave
 _BOUND = 1e-6  # share of its weight within which a multiplier is at it
 
 
@@ -282,7 +284,20 @@ class _Run:
             claimed = ended(Status.OPTIMAL, proved=False, value=state.upper)
             if (proved := self._proved_apart(claimed, objective, dual, multipliers)) is not None:
                 return proved
-        return self._finished(ended(status), multipliers, partial(verified, objective, state.x, dual))
+        result = ended(status)
+        if not self._closes(state.lower, state.upper) and self._closes(result.lower, result.upper):
+            multipliers = self._found_apart(result.x, multipliers)
+        return self._finished(result, multipliers, partial(verified, objective, state.x, dual))
+
+    def _found_apart(self, x: Vector, multipliers: list[Vector]) -> list[Vector]:
+        """Multipliers at an optimum that was proved without those of the method; NaN where none are found."""
+        weights = [_RAISED * w for w in self.weights]  # those of a run that was stopped may be too small
+        problem = self.penalised.problem(weights)
+        if not is_small(problem):
+            return multipliers
+        dual, left = balancing(problem, np.where(np.abs(x) <= _TIDY * np.abs(x).max(initial=0.0), 0.0, x))
+        known = 1.0 if left <= _BALANCED else math.nan
+        return [known * w * u for w, u in zip(weights, dual[len(dual) - len(weights) :], strict=True)]
 
     def _proved_apart(
         self, result: Result, objective: Objective, dual: Sequence[Vector | None], multipliers: Sequence[Vector]
@@ -324,7 +339,7 @@ class _Run:
         if dual is None and not self.problem.not_convex and np.all(np.isfinite(self.state.x)):
             try:
                 if is_small(self.problem) and not self.problem.groups:
-                    dual = balancing(self.problem, self.state.x)
+                    dual = balancing(self.problem, self.state.x).dual
                 else:
                     dual = Verifier(self.penalised.objective(self.weights), self.state.x).subgradients(self.state.dual)
                 dual = dual[len(dual) - len(self.weights) :]
