@@ -209,3 +209,10 @@ def test_squares_beside_a_loss_with_a_number_for_each_row(term: Any) -> None:
     r = vo.minimize(f)
     assert r.status is Status.OPTIMAL
     assert r.lower <= r.fun <= r.upper
+
+
+def test_squares_that_underflow_count_times_their_weight() -> None:
+    w = vo.Variable(2)
+    f = 1e60 * vo.sum_squares(np.array([[1e-165, 0.0], [0.0, 2e-165]]) @ w)
+    value, error = Verifier(f, np.ones(2)).value
+    assert Fraction(value) + Fraction(error) >= 5 * Fraction(1e-165) ** 2 * Fraction(1e60)

@@ -94,8 +94,11 @@ def _point(linear: Map, x: Vector, extended: int = _EXTENDED) -> Ball:
 def enclosed_terms(term: PiecewisePolynomial, weights: Vector, z: Ball, allowed: float = 0.0) -> tuple[float, float]:
     """The weighted sum of convex terms at positions that are enclosed; of many an error that is `allowed` will do."""
     values = np.asarray(term.value(z.middle))
+    # Squares that underflow may be something times a weight.
+    faint = 8.0 * TINY * float(np.abs(weights).sum()) if term.degree > 1 and (z.middle.any() or z.radius.any()) else 0.0
     if (steepest := _simple(term, z)) is not None:
         value, error = dot(weights, values) if values.any() else (0.0, 0.0)
+        error += faint
         # A row off its knot by |t| has slope times |t| as its value: of that, rounding is relative.
         error += float(np.abs(weights) @ (z.radius * steepest)) + 8.0 * UNIT * (abs(value) + error)
         if error <= (_CLOSE * abs(value) if values.size < _MANY else max(10.0 * _DEAR * abs(value), allowed)):
@@ -104,7 +107,7 @@ def enclosed_terms(term: PiecewisePolynomial, weights: Vector, z: Ball, allowed:
     steepest = np.maximum(np.abs(low), np.abs(high))  # largest at an end, of what is convex
     spread = z.radius * steepest + 16.0 * UNIT * _sizes(term, z)
     value, error = dot(weights, values)
-    return value, (error + float(np.abs(weights) @ spread)) * SLACK
+    return value, (error + faint + float(np.abs(weights) @ spread)) * SLACK
 
 
 def _simple(term: PiecewisePolynomial, z: Ball) -> Any:
