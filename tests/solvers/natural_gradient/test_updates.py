@@ -325,7 +325,7 @@ def test_restarts_take_turns_and_grow(rng):
 @pytest.mark.parametrize("update", [CMA, XNES])
 def test_a_distribution_that_becomes_flat_ends_its_run(update, rng):
     """Along one coordinate all points are equal: the other one shrinks alone, until no matrix has an inverse."""
-    model = Restarts(lambda *start: update(*start), np.full(2, 0.5), 0.2, 6)
+    model = Restarts(update, np.full(2, 0.5), 0.2, 6)
     for _ in range(1000):
         model.refresh(rng)
         x = model.sample(rng, model.population)
