@@ -198,3 +198,14 @@ def test_least_curvatures_and_what_they_prove_hold_in_fractions(seed: int) -> No
             proved.append(lower)
     if seed % 2 == 0 and seed % 3 != 1:
         assert max(proved) >= best.fun - 1e-9 * abs(best.fun)
+
+
+@pytest.mark.parametrize("term", [vo.pinball, vo.huber, vo.epsilon_insensitive])
+def test_squares_beside_a_loss_with_a_number_for_each_row(term: Any) -> None:
+    rng = np.random.default_rng(0)
+    A, y = rng.standard_normal((2100, 8)), rng.standard_normal(2100)  # too many for a matrix that is looked at whole
+    w = vo.Variable(8)
+    f = vo.sum_squares(A @ w - y) + vo.sum(term(A @ w - y, np.linspace(0.1, 0.9, 2100))) + 0.1 * vo.sum(vo.abs(w))
+    r = vo.minimize(f)
+    assert r.status is Status.OPTIMAL
+    assert r.lower <= r.fun <= r.upper

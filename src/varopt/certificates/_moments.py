@@ -133,7 +133,9 @@ class _Leaf(NamedTuple):
 
 def _are_same(r: Rows, given: Rows) -> bool:
     """Whether rows of squares of one dense array in double precision, perhaps with an intercept, are the same."""
-    if (r.term.pieces, r.term.centres) != (given.term.pieces, given.term.centres) or r.term.rows is not None:
+    if r.term.rows is not None or given.term.rows is not None:  # numbers of each row, as levels of quantiles
+        return False
+    if (r.term.pieces, r.term.centres) != (given.term.pieces, given.term.centres):
         return False
     if r.term.knots or r.term.degree != 2 or r.term.centres[0] != 0.0 or any(r.term.pieces[0][:2]):
         return False

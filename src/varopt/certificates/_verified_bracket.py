@@ -210,7 +210,8 @@ class Verifier:
                 close = min(gap, _CLOSE * abs(value)) if self._is_small and math.isfinite(gap) else gap
                 if lower < value - close or parts is not None:
                     parts = _with_dual(self._below, self.x, dual, self._norms) if parts is None else parts
-                    if (lower := max(lower, self._by_curvature(parts))) < value - close:
+                    lower = max(lower, self._by_curvature(parts))
+                    if lower == -math.inf or lower < value - close:
                         proof = _lower(parts, self.x, dual, self._norms, value - gap)
                         lower, why = max(lower, proof.lower), "" if lower > -math.inf else proof.reason
             except NotEnclosed as reason:
