@@ -1,11 +1,13 @@
 """Estimators on data that are not in memory: the fits of memory, in a few passes."""
 
+import warnings
 from fractions import Fraction
 
 import numpy as np
 import pytest
 from sklearn import linear_model
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 
 import varopt as vo
 from varopt.learn import (
@@ -93,13 +95,14 @@ def huber_objective(X, y, weight, model, coef, intercept, scale):
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.25])
-@pytest.mark.parametrize("kind", ["exact", "constant", "few outliers"])
+@pytest.mark.parametrize("kind", ["exact", "constant", "few outliers", "many outliers"])
 def test_where_the_best_scale_is_zero_the_bracket_closes(kind, alpha, tmp_path):
     """At a scale of zero rows cost ``2 epsilon |r|``: whole numbers, so that fits are exact without rounding."""
     rng = np.random.default_rng(6)
     X = rng.integers(-9, 10, (3000, 3)).astype(float)
     coef = np.array([1.0, -2.0, 4.0]) if kind != "constant" else np.zeros(3)
-    outliers = np.where(rng.random(3000) < 0.02, rng.integers(-50, 50, 3000), 0) if kind == "few outliers" else 0.0
+    share = {"few outliers": 0.02, "many outliers": 0.4}.get(kind, 0.0)
+    outliers = np.where(rng.random(3000) < share, rng.integers(-50, 50, 3000), 0)
     y = X @ coef + 3.0 + outliers
     for name, array in (("X", X), ("y", y)):
         np.save(tmp_path / f"{name}.npy", array)
@@ -108,8 +111,21 @@ def test_where_the_best_scale_is_zero_the_bracket_closes(kind, alpha, tmp_path):
     assert Fraction(far.objective_) - Fraction(far.gap_) <= best  # nothing is below: absolute values see no outliers
     assert far.objective_ == pytest.approx(float(best), rel=1e-9, abs=1e-6)
     assert far.objective_ == pytest.approx(HuberRegressor(alpha=alpha).fit(X, y).objective_, rel=1e-9, abs=1e-6)
+    assert far.gap_ <= 1e-9 * max(far.objective_, 1e3)
     assert far.passes_ <= 4
     np.testing.assert_allclose(far.coef_, coef, atol=1e-9)
+
+
+def test_steps_go_on_until_there_is_a_bound(tmp_path):
+    """Two values that most rows have: a scale far below what least squares begin with."""
+    rng = np.random.default_rng(3)
+    X, y = rng.standard_normal((3000, 2)), (rng.random(3000) < 0.2) * 1.0
+    for name, array in (("X", X), ("y", y)):
+        np.save(tmp_path / f"{name}.npy", array)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        far = HuberRegressor(alpha=0.0).fit(tmp_path / "X.npy", tmp_path / "y.npy")
+    assert far.objective_ == pytest.approx(HuberRegressor(alpha=0.0).fit(X, y).objective_, rel=1e-8)
 
 
 def test_a_sample_that_is_fitted_exactly_may_mislead(data, folder, monkeypatch):

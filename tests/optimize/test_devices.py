@@ -1,5 +1,6 @@
 """Arrays of PyTorch and JAX stay where they are, and give the bracket of memory. Here on the processor's device."""
 
+import copy
 import pickle
 from fractions import Fraction
 from types import SimpleNamespace
@@ -200,6 +201,7 @@ def test_arrays_on_the_processor_give_arrays_of_their_library(library):
         assert isinstance(r[b], float)
     again = pickle.loads(pickle.dumps(vo.minimize(f)))  # where there may be no such library
     assert type(again[w]) is np.ndarray
+    assert type(copy.deepcopy(vo.minimize(f))[w]) is type(there)
     t = vo.Parameter("t")
     assert type(vo.path(f + t * vo.norm1(w), t, [1.0, 2.0])[w]) is type(there)
 
@@ -208,3 +210,10 @@ def test_tensors_with_gradients_are_data(data):
     torch = pytest.importorskip("torch")
     X, y = torch.tensor(data["X"][:50], requires_grad=True), torch.tensor(data["y"][:50])
     assert not vo.minimize(vo.sum(vo.abs(y - X @ w)))[w].requires_grad
+
+
+def test_tensors_of_half_the_digits_are_data():
+    torch = pytest.importorskip("torch")
+    X, y = torch.tensor([[1.0, 0.0], [0.5, 2.0]], dtype=torch.bfloat16), torch.tensor([1.0, -1.5])
+    v = vo.Variable(2)
+    np.testing.assert_allclose(vo.minimize(vo.sum_squares(y - X @ v))[v].numpy(), [1.0, -1.0], atol=1e-6)

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -172,3 +173,17 @@ print(apart, within, faults())
         pytest.skip("the C library of this system does not give memory back")
     assert within < 0.1 * apart
     assert after > 0.5 * apart
+
+
+def test_memory_is_given_back_whatever_the_environment_says_by_then(monkeypatch):
+    from varopt.places import _heap
+
+    told = []
+    library = SimpleNamespace(mallopt=lambda *option: told.append(option), malloc_trim=lambda _: None)
+    monkeypatch.setattr(_heap, "_library", lambda: library)
+    for said, trim in (("", 1 << 17), ("65536", 65536), (str(1 << 32), (1 << 31) - 1)):
+        monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", said)
+        with pytest.raises(ZeroDivisionError), _heap.memory_kept():
+            raise ZeroDivisionError
+        assert _heap._HEAP.within == 0
+        assert told[-1] == (-1, trim)

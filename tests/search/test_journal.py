@@ -52,8 +52,11 @@ def same(one, other):
 
 @pytest.mark.parametrize("name", SPACES)
 @pytest.mark.parametrize(
-    "options", [{}, {"noisy": True}, {"asynchronous": True}, {"maximize": True}, {"method": "cma"}], ids=str
-)
+    "options",
+    [{}, {"noisy": True}, {"asynchronous": True}, {"noisy": True, "asynchronous": True}, {"maximize": True},
+     {"method": "cma"}],
+    ids=str,
+)  # fmt: skip
 def test_loaded_search_goes_on_bit_for_bit(name, options, tmp_path):
     if name == "bits" and "method" in options:
         pytest.skip("cma is for numbers")

@@ -32,7 +32,8 @@ def lies_elsewhere(value: Any) -> bool:
 def to_host(array: Any) -> NDArray[Any]:
     """As an array of NumPy."""
     if is_torch_array(array):
-        return np.asarray(array.detach().cpu().numpy())
+        array = array.detach().cpu()
+        return np.asarray((array.float() if "bfloat16" in str(array.dtype) else array).numpy())
     if is_cupy_array(array):
         return np.asarray(array.get())
     return np.asarray(array)
@@ -46,6 +47,9 @@ class Place:
 
     def __call__(self, array: Any) -> Any:
         return self.xp.asarray(array, device=self.device)
+
+    def __deepcopy__(self, memo: Any) -> Place:
+        return self
 
     def __reduce__(self) -> Any:
         return type(None), ()  # another process may have no such device, and gets arrays of NumPy

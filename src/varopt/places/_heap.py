@@ -20,19 +20,26 @@ __all__ = ["memory_kept"]
 _TRIM, _MAP = -1, -3  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of mallopt(3)
 _KEPT = 1 << 26  # bytes up to which memory stays
 _LARGEST = 1 << 25  # bytes of an array up to which it is taken from there: the largest that mallopt allows
-_USUAL = 1 << 17  # from which on arrays are mapped on their own otherwise
+_USUAL = 1 << 17  # from which on arrays are mapped on their own otherwise, and memory is given back
+_MOST = (1 << 31) - 1  # that mallopt takes: what is beyond would come to it as nothing
 
 
 @cache
 def _library() -> Any:
     """The C library, where it is one that was told to give memory back: elsewhere it finds its own way."""
-    if not os.environ.get("MALLOC_TRIM_THRESHOLD_", "").isdigit():
+    if not os.environ.get("MALLOC_TRIM_THRESHOLD_", "").isdecimal():
         return None
     try:
         library = ctypes.CDLL(None)
     except (OSError, TypeError):
         return None
     return library if hasattr(library, "mallopt") and hasattr(library, "malloc_trim") else None
+
+
+def _set(name: str) -> int:
+    """The bytes that a variable of the environment says, as far as an int of C goes; what is usual without it."""
+    said = os.environ.get(name, "")
+    return min(int(said), _MOST) if said.isdecimal() else _USUAL
 
 
 class _Heap:
@@ -54,9 +61,8 @@ class _Heap:
         with self.lock:
             self.within -= 1
             if self.within == 0:
-                mapped = os.environ.get("MALLOC_MMAP_THRESHOLD_", "")
-                library.mallopt(_MAP, int(mapped) if mapped.isdigit() else _USUAL)
-                library.mallopt(_TRIM, int(os.environ["MALLOC_TRIM_THRESHOLD_"]))
+                library.mallopt(_MAP, _set("MALLOC_MMAP_THRESHOLD_"))
+                library.mallopt(_TRIM, _set("MALLOC_TRIM_THRESHOLD_"))
                 library.malloc_trim(0)
 
 

@@ -44,6 +44,8 @@ class Kept:
         space: Space | Dimension
 
         def _draw(self, count: int | None) -> None: ...
+
+        def _doubtful(self) -> list[Array]: ...
         def _use(self, record: Record, batch: Batch | None, position: int) -> None: ...
         def _tell_rows(
             self, rows: Array, values: list[float], errors: list[str | None], courses: list[Course] | None = None
@@ -212,7 +214,7 @@ class Replay:
 
     def _draw(self, size: int) -> None:
         self._batches += 1
-        self.search._draw(size)
+        self.search._draw(max(1, size - len(self.search._doubtful())))
         batch, start, stop = self.search._queue.pop()
         if stop - start != size:
             raise OtherJournal(

@@ -225,6 +225,10 @@ class Search(Kept, Shown):
         self._handed.extend(taken)
         return taken
 
+    def _doubtful(self) -> list[Array]:
+        """Points that the next batch evaluates again, beside those that are new."""
+        return [] if self._averaged is None else self._averaged.doubtful()
+
     def _draw(self, count: int | None) -> None:
         free = self._drawn == 0 and self.settings["population"] is None and not self.asynchronous
         if free and count is not None and count > self._model.population:
@@ -238,7 +242,7 @@ class Search(Kept, Shown):
         rows = self._coding.rows(latent)
         if self._starts is not None and (given := self._starts[self._drawn : self._drawn + size]).size:
             rows[: len(given)] = given  # to the last digit
-        if self._averaged is not None and (again := self._averaged.doubtful()):
+        if again := self._doubtful():
             rows = np.vstack((rows, again))
         batch = Batch(self._drawn, latent, rows, size, self._model.epoch, self._width, self._limits())
         self._batches.append((len(rows), self._evaluations))

@@ -322,6 +322,19 @@ def test_restarts_take_turns_and_grow(rng):
     assert sorted(set(populations)) != sorted({6 * 2**k for k in range(9)})  # small ones in between
 
 
+@pytest.mark.parametrize("update", [CMA, XNES])
+def test_a_distribution_that_becomes_flat_ends_its_run(update, rng):
+    """Along one coordinate all points are equal: the other one shrinks alone, until no matrix has an inverse."""
+    model = Restarts(update, np.full(2, 0.5), 0.2, 6)
+    for _ in range(1000):
+        model.refresh(rng)
+        x = model.sample(rng, model.population)
+        model.tell(x, np.abs(x[:, 0] - x[:, 1]) ** 0.1)
+        if "ill-conditioned" in model._ended:
+            return
+    pytest.fail("no run ended")
+
+
 @pytest.mark.parametrize("exact", [True, False])
 def test_a_run_that_left_the_best_point_is_followed_by_one_that_goes_back(exact, rng):
     """A narrow hole that one sample fell into, beside a bowl that the run converges to."""

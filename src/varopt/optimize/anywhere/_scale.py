@@ -133,6 +133,10 @@ def _vanish(
     seen = yield from _evaluated(problem, x, scale, part, relations.vectors)
     relations = relations.where(np.broadcast_to(seen.related, relations.spared.shape))
     _see(problem, state, seen, relations)
+    if not state.reached(tol) and not state.lower > 0.0:
+        # Outliers weigh more than the few rows that keep room can balance: a step lets all that are fitted do that.
+        balanced = x + _newton(_scale_apart(seen), relations)[:-1]
+        _see(problem, state, (yield from _evaluated(problem, balanced, scale, part, None)), relations)
     tiny = _rounded(_OF_TOLERANCE * state.allowed(tol) / float(seen.weight.middle))
     _see(problem, state, (yield from _evaluated(problem, x, tiny, part, None)), relations)
 
@@ -156,7 +160,8 @@ def _descend(
         else:
             gap = state.gap
             _see(problem, state, seen, relations)
-            stalled = stalled + 1 if state.gap > 0.9 * gap else 0  # at what rounding leaves
+            least = 0.1 if state.lower > 0.0 else tol  # without a bound, it is the value alone that steps lower
+            stalled = stalled + 1 if gap - state.gap < least * gap else 0  # at what rounding leaves
             if state.reached(tol) or scale < _VANISHED * first or stalled > _STALLED:
                 return
             if (factor := _off_scale(problem, seen)) != 1.0:  # first the scale alone: far from it, steps lead nowhere
@@ -197,6 +202,13 @@ def _newton(seen: _Seen, relations: Relations) -> Vector:
     unit = np.divide(1.0, unit, out=np.zeros_like(unit), where=unit > 0.0)
     step = np.linalg.lstsq(unit[:, None] * hessian * unit, unit * gradient, rcond=1e-14)[0]
     return np.asarray(-unit * step, dtype=np.float64)
+
+
+def _scale_apart(seen: _Seen) -> _Seen:
+    """With derivatives in the coefficients alone."""
+    gradient, hessian = seen.gradient.copy(), seen.hessian.copy()
+    gradient[-1] = hessian[-1] = hessian[:, -1] = 0.0
+    return seen._replace(gradient=gradient, hessian=hessian)
 
 
 def _rounded(scale: float) -> float:

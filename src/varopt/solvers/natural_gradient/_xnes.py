@@ -16,6 +16,8 @@ from varopt.solvers.natural_gradient._weights import nes_utilities, raw_weights
 
 __all__ = ["XNES"]
 
+_LONGEST = 1e7  # times the shortest axis: beyond, samples no longer tell their z
+
 
 class XNES(GaussianUpdate):
     """x = mean + sigma B z, z ~ N(0, I), det B = 1; mean, log sigma and log B follow the natural gradient.
@@ -64,6 +66,10 @@ class XNES(GaussianUpdate):
         # B <- B exp(eta_B / 2 G_B), G_B = G_M - G_sigma I
         squares, axes = np.linalg.eigh(0.5 * self._rate * (gradient_root - gradient_sigma * np.eye(d)))
         self._shape = self._shape @ ((axes * np.exp(np.clip(squares, -1.0, 1.0))) @ axes.T)
+
+    def exhausted(self) -> str:
+        lengths = np.linalg.svd(self._shape, compute_uv=False)
+        return "" if lengths[0] <= _LONGEST * lengths[-1] else "the covariance is too ill-conditioned"
 
     @property
     def deviations(self) -> Array:
