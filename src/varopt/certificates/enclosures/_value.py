@@ -31,6 +31,7 @@ __all__ = ["applied", "enclosed_terms", "enclosed_value"]
 
 Vector = NDArray[np.float64]
 
+_SMALLEST = float(np.finfo(np.float64).smallest_subnormal)
 _EXTENDED = 1 << 17  # entries of a dense matrix up to which products are in extended precision
 _AT_MOST = 1 << 22  # the same where the error would be more than this share of the value
 _DEAR = 1e-11
@@ -94,8 +95,12 @@ def _point(linear: Map, x: Vector, extended: int = _EXTENDED) -> Ball:
 def enclosed_terms(term: PiecewisePolynomial, weights: Vector, z: Ball, allowed: float = 0.0) -> tuple[float, float]:
     """The weighted sum of convex terms at positions that are enclosed; of many an error that is `allowed` will do."""
     values = np.asarray(term.value(z.middle))
-    # Squares that underflow may be something times a weight.
-    faint = 8.0 * TINY * float(np.abs(weights).sum()) if term.degree > 1 and (z.middle.any() or z.radius.any()) else 0.0
+    # Squares that underflow, by no more than the smallest number there is, may be something times a weight.
+    faint = (
+        8.0 * _SMALLEST * float(np.abs(weights).sum())
+        if term.degree > 1 and (z.middle.any() or z.radius.any())
+        else 0.0
+    )
     if (steepest := _simple(term, z)) is not None:
         value, error = dot(weights, values) if values.any() else (0.0, 0.0)
         error += faint
