@@ -11,7 +11,7 @@ import varopt as vo
 from varopt import Status
 from varopt.certificates import Verifier
 from varopt.certificates._moments import moments_at
-from varopt.certificates._verified_bracket import _with_dual  # the subgradients that a proof begins with
+from varopt.certificates._proof_parts import with_dual  # the subgradients that a proof begins with
 from varopt.composite import composite
 
 
@@ -193,7 +193,7 @@ def test_least_curvatures_and_what_they_prove_hold_in_fractions(seed: int) -> No
         verifier = Verifier(f, x, squares=problem.squares)
         for dual in (best.state.dual, None):
             with np.errstate(all="ignore"):
-                lower = verifier._by_curvature(_with_dual(verifier._below, x, dual, verifier._norms))
+                lower = verifier._by_curvature(with_dual(verifier._below, x, dual, verifier._norms))
             assert lower == -np.inf or Fraction(lower) <= value
             proved.append(lower)
     if seed % 2 == 0 and seed % 3 != 1:
