@@ -43,12 +43,12 @@ def test_sweeps_of_one_state_and_of_another_are_drawn_alike(device, rng):
     # On CUDA the first sweep of the shared memory is recorded: what is launched again has to draw afresh.
     energy = integer_quadratic(rng)
     sweeper = TorchSweeper(energy, 256, rng, device)
-    hot, seen = 1e6 * typical_field(energy, rng), []
+    warm, seen = 2.0 * typical_field(energy, rng), []
     state = sweeper.uniform()
     for _ in range(4):
-        sweeper.sample(state, hot)
+        sweeper.sample(state, warm)
         seen.append(sweeper.points(state).copy())
-    assert all(0.3 < np.mean(a != b) < 0.7 for a, b in itertools.pairwise(seen))
+    assert all(0.3 < np.mean(a != b) < 0.9 for a, b in itertools.pairwise(seen))
 
 
 @pytest.mark.parametrize("device", DEVICES)

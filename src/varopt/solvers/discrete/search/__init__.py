@@ -9,6 +9,7 @@ from varopt.solvers.discrete.search._annealing import (
 )
 from varopt.solvers.discrete.search._dense_sweeps import DenseSweeper
 from varopt.solvers.discrete.search._enumeration import block_minimum, block_values
+from varopt.solvers.discrete.search._gathered import GatheredRows
 from varopt.solvers.discrete.search._population import Found, population_search
 from varopt.solvers.discrete.search._probability_descent import (
     DESCENTS,
@@ -26,6 +27,7 @@ __all__ = [
     "DESCENTS",
     "DenseSweeper",
     "Found",
+    "GatheredRows",
     "GeometricTemperature",
     "LinearTemperature",
     "MeanFieldDescent",

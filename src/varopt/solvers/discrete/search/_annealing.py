@@ -2,8 +2,9 @@ r"""Free-energy annealing: minimise :math:`\langle E \rangle - T S` over indepen
 
 At temperature T the minimiser given all other sites is the heat bath: P(x_i = 1) = 1 / (1 + exp(g_i / T)) with the
 field g_i = dE/dx_i. *Mean field* puts the probabilities of the other sites into g_i: it descends the analytic bound
-<E> - T S, site by site. *Sampled* puts a sample there instead, which is Gibbs sampling, and escapes the local minima in
-which mean field saturates. Both update whole independent sets, so neither needs a step length and neither oscillates.
+<E> - T S, site by site. *Sampled* puts a sample there instead, which makes it a Markov chain, and escapes the local
+minima in which mean field saturates. Both update whole independent sets, so neither needs a step length and neither
+oscillates.
 """
 
 from __future__ import annotations

@@ -101,17 +101,17 @@ class DenseSweeper:
         return self.state(self.rng.integers(2, size=(self.energy.size, self.replicas)).astype(np.float32))
 
     def sample(self, state: DenseState, temperature: float) -> None:
-        """One sweep of heat bath sampling, in place, by blocks of bits that may change together."""
+        """One sweep by the rule of Metropolis, in place, by blocks of bits that may change together."""
         if not self._pool.size:
-            self._pool = self.rng.logistic(size=_POOL + self.energy.size * len(state.x)).astype(np.float32)
+            self._pool = self.rng.exponential(size=_POOL + self.energy.size * len(state.x)).astype(np.float32)
         scale, changes = np.float32(temperature), 0
         for rows in self._blocks():
             fields = state.fields[:, rows]
             start = int(self.rng.integers(_POOL))
             noise = self._pool[start : start + fields.size].reshape(fields.shape)
-            # P(x = 1) = 1 / (1 + exp(g / T)): x = 1 where T times a logistic variable exceeds g.
-            change = (fields < scale * noise) - state.x[:, rows]
-            changes += self._apply(state, rows, change)
+            turn = 1.0 - 2.0 * state.x[:, rows]
+            turn *= fields * turn < scale * noise  # accepted with probability min(1, exp(-change / T))
+            changes += self._apply(state, rows, turn)
         # What one change adds to a field is small beside the temperature; so is what as many add as make up for it.
         together = max(_TOGETHER, temperature / self._coupling)
         share = together * state.x.size / (changes + 1.0)

@@ -100,12 +100,14 @@ class TorchSweeper(Sweeper):
         """A state drawn uniformly."""
         self._memory.fill_(1.0)
         for part in self.sets:
-            zero = torch.zeros((part.rows.stop - part.rows.start, self.replicas), device=self.device)
-            self._write(self._memory, part.rows, self._draw(part, zero))
+            shape = (part.rows.stop - part.rows.start) // part.width, self.replicas
+            drawn = torch.randint(max(2, part.width), shape, generator=self._generator, device=self.device)
+            new = drawn.float() if part.width == 1 else _one_hot(drawn, part.width).reshape(-1, self.replicas)
+            self._write(self._memory, part.rows, new)
         return self._memory
 
     def sample(self, state: Any, temperature: float) -> None:
-        """One sweep of heat bath sampling, in place."""
+        """One sweep of sampling, in place."""
         self._temperature.fill_(temperature)
         self._run(self._sample, state)
         self._launched += 1
@@ -114,7 +116,7 @@ class TorchSweeper(Sweeper):
 
     def _sample(self, state: Any) -> None:
         for part in self.sets:
-            self._write(state, part.rows, self._draw(part, self._fields(part, state)))
+            self._write(state, part.rows, self._draw(part, self._fields(part, state), state[part.rows]))
 
     def _run(self, step: Callable[[Any], None], state: Any) -> None:
         """A step on a state: recorded the first time, on CUDA, and from then on launched as a whole."""
@@ -158,11 +160,13 @@ class TorchSweeper(Sweeper):
     def refresh(self) -> None:
         """Nothing to do: noise is always fresh."""
 
-    def _draw(self, part: Any, fields: Any) -> Any:
+    def _draw(self, part: Any, fields: Any, old: Any) -> Any:
         u = torch.rand(fields.shape, generator=self._generator, device=self.device)
         scaled = fields / -self._temperature
         if part.width == 1:
-            return u < scaled.sigmoid_()  # P(x = 1) = 1 / (1 + exp(g / T))
+            turn = 1.0 - 2.0 * old
+            turn *= u < torch.exp(scaled * turn)  # accepted with probability min(1, exp(-change / T))
+            return old + turn
         noisy = scaled - torch.log(-torch.log(u.clamp_(1e-7, 1.0 - 1e-7)))
         return _one_hot(noisy.reshape(-1, part.width, self.replicas).argmax(dim=1), part.width).reshape(fields.shape)
 
