@@ -12,7 +12,7 @@ from array_api_compat import array_namespace
 import varopt as vo
 from varopt import terms
 from varopt.optimize import Status
-from varopt.optimize.anywhere._device import DeviceRows, _column_lengths
+from varopt.optimize.anywhere._device_proof import annihilates, lengths_above
 from varopt.places import joined
 
 ROWS = 20_000
@@ -90,6 +90,7 @@ def test_jax_sums_are_those_of_memory(data):
     """One pass: a whole run is most of the time that of JAX's compiler."""
     jax = pytest.importorskip("jax")
     from varopt.optimize.anywhere._device import DeviceRows
+    from varopt.optimize.anywhere._device_proof import sweep_device
     from varopt.optimize.anywhere._problem import Problem
     from varopt.optimize.anywhere._sweep import Sweep
 
@@ -98,7 +99,7 @@ def test_jax_sums_are_those_of_memory(data):
     with jax.enable_x64(True) if hasattr(jax, "enable_x64") else jax.experimental.enable_x64():
         table = vo.rows(jax.numpy.asarray(X), y=jax.numpy.asarray(y))
         problem = Problem(vo.sum(vo.abs(table.y - table.X @ w)))
-        far = DeviceRows(problem.blocks[0], (w,), problem.table, problem.columns).sweep(request)
+        far = sweep_device(DeviceRows(problem.blocks[0], (w,), problem.table, problem.columns), request)
         part = next(table.X.table.parts(problem.columns, 5000))()
         near = request.of(problem.blocks[0], (w,), part)
     for there, here in ((far.value, near.value), (far.lines.gradient, near.lines.gradient)):
@@ -154,15 +155,24 @@ def test_bad_rows_on_a_device_are_named(data):
         vo.minimize(twice)
 
 
-@pytest.mark.parametrize("term", [terms.abs_(), terms.hinge(), terms.pos(), terms.pinball(0.7), terms.huber(1.0)])
+@pytest.mark.parametrize("term", [terms.abs_(), terms.hinge(), terms.pos(), terms.pinball(0.7)])
 def test_steps_on_tensors_are_those_of_the_general_formulas(term):
-    """In few calls where the term is a kink, and by the general formulas where it is none."""
+    """In few calls of PyTorch, and by the general formulas elsewhere; what smoothing adds keeps its digits."""
     torch = pytest.importorskip("torch", reason="needs PyTorch: make test-nn installs it")
-    z = torch.linspace(-4.0, 4.0, 801, dtype=torch.float64)
+    distance = torch.linspace(-4.0, 4.0, 801, dtype=torch.float64)
+    z = distance + term.knots[0]
     for sigma in (1e-3, 0.3, 50.0):
-        found, general = term.derivatives_for_steps(z, sigma), term.derivatives(z, torch.full_like(z, sigma))
-        for ours, theirs in zip(found, general, strict=True):
-            assert float((ours - theirs).abs().max()) <= 1e-14 * max(1.0, float(theirs.abs().max()))
+        wide = torch.full_like(z, sigma)
+        general = term.gap(z, wide), *term.derivatives(z, wide)[1:]
+        for found in (term.steps_around(distance, sigma), term.steps_around(distance.numpy(), sigma)):
+            for ours, theirs in zip(found, general, strict=True):
+                size = max(1.0, float(theirs.abs().max()), 1.0 / sigma)  # places around a knot of one are rounded
+                assert float(abs(torch.asarray(ours) - theirs).max()) <= 1e-14 * size
+
+
+def test_only_kinks_have_steps_of_kinks():
+    with pytest.raises(ValueError, match="not two lines that meet"):
+        terms.huber(1.0).steps_around(np.zeros(3), 1.0)
 
 
 @pytest.mark.parametrize("unit", [1.0, 1e-100, 1e-170, 1e-300])
@@ -170,7 +180,7 @@ def test_lengths_of_columns_are_bounded_where_their_squares_vanish(unit):
     """A private formula: all that is charged for rounding on a device rests on it."""
     X = unit * np.random.default_rng(0).standard_normal((500, 3))
     exact = [sum(Fraction(v) ** 2 for v in column) for column in X.T.tolist()]
-    bounds = _column_lengths(array_namespace(X), X)
+    bounds = lengths_above(np.linalg.norm(X, axis=0), len(X))
     assert all(Fraction(bound) ** 2 >= square for bound, square in zip(bounds.tolist(), exact, strict=True))
     if unit >= 1e-100:
         np.testing.assert_allclose(bounds, np.linalg.norm(X, axis=0), rtol=1e-5)
@@ -182,7 +192,7 @@ def test_a_relation_that_rounding_feigns_does_not_hold():
     factor = 2.0**21 + 1.0
     X = torch.tensor([[factor - 1.0, 2.0**32, 2.0**32 - 1.0]], dtype=torch.float64)
     rows = SimpleNamespace(xp=array_namespace(X), features=slice(0, 3), intercepts=[], alpha=1.0)
-    assert not DeviceRows._annihilates(rows, X, np.array([1.0, -factor, factor]))
+    assert not annihilates(rows, X, np.array([1.0, -factor, factor]))
 
 
 @pytest.mark.parametrize("library", ["torch", "jax.numpy"])
@@ -217,3 +227,77 @@ def test_tensors_of_half_the_digits_are_data():
     X, y = torch.tensor([[1.0, 0.0], [0.5, 2.0]], dtype=torch.bfloat16), torch.tensor([1.0, -1.5])
     v = vo.Variable(2)
     np.testing.assert_allclose(vo.minimize(vo.sum_squares(y - X @ v))[v].numpy(), [1.0, -1.0], atol=1e-6)
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e6])
+@pytest.mark.parametrize("name", ["pinball", "weighted pinball", "hinge", "tube", "huber"])
+def test_sums_on_a_device_lie_within_their_radius(name, offset):
+    """In fractions: the value at a point, and the lines of the rows that are not kept."""
+    torch = pytest.importorskip("torch", reason="needs PyTorch: make test-nn installs it")
+    from varopt.optimize.anywhere._device import DeviceRows
+    from varopt.optimize.anywhere._device_proof import sweep_device
+    from varopt.optimize.anywhere._problem import Problem
+    from varopt.optimize.anywhere._sweep import Sweep
+
+    rng = np.random.default_rng(5)
+    X, x = rng.standard_normal((4500, 4)) * [1.0, 1e3, 1e-3, 1.0], np.array([0.3, 0.007, 100.0, offset, 0.2])
+    X[:, 3] = 1.0
+    y = X @ x[:4] + rng.standard_t(2, 4500)
+    t, c = np.where(y > offset, 1.0, -1.0), rng.random(4500)
+    there = vo.rows(torch.tensor(X), y=torch.tensor(y), weight=torch.tensor(c))
+    signs = vo.rows(torch.tensor(X), y=torch.tensor(t)).y
+    term, objective = {
+        "pinball": (terms.pinball(0.7), lambda: vo.sum(vo.pinball(there.y - there.X @ w - b, 0.7))),
+        "weighted pinball": (terms.pinball(0.7), lambda: vo.sum(there.weight * vo.pinball(there.y - there.X @ w, 0.7))),
+        "hinge": (terms.hinge(), lambda: 0.3 * vo.sum(vo.hinge(signs * (there.X @ w + b)))),
+        "tube": (terms.epsilon_insensitive(0.1), lambda: vo.sum(vo.epsilon_insensitive(there.y - there.X @ w, 0.1))),
+        "huber": (terms.huber(1.5), lambda: vo.sum(there.weight * vo.huber(there.y - there.X @ w - b, 1.5))),
+    }[name]
+    problem = Problem(objective())
+    x = x[: problem.size]
+    device = DeviceRows(problem.blocks[0], problem.variables, problem.table, problem.columns)
+    swept = sweep_device(device, Sweep(x, np.zeros((problem.size, 1)), 0.1, 0.05))
+    assert sum(part.count for part in swept.kept) in range(0 if name == "hinge" and offset else 1, 1000)
+    place = {v: problem.objective.slices[v].start for v in problem.variables}
+    weights = c if "weighted" in name or name == "huber" else np.full(4500, 0.3 if name == "hinge" else 1.0)
+    value, constant, gradient = Fraction(0), Fraction(0), [Fraction(0)] * problem.size
+    kept = {int(i) for part in swept.kept for i in part.index}
+    coefficients = [Fraction(v) for v in x.tolist()]
+    for i in range(4500):
+        row = [Fraction(0)] * problem.size
+        for j in range(4):
+            row[place[w] + j] = Fraction(float(X[i, j]))
+        if b in place:
+            row[place[b]] = Fraction(1)
+        sign, d = (Fraction(float(t[i])), Fraction(0)) if name == "hinge" else (Fraction(-1), Fraction(float(y[i])))
+        row = [sign * a for a in row]
+        z = sum((a * v for a, v in zip(row, coefficients, strict=True)), d)
+        weight = Fraction(float(weights[i]))
+        value += weight * exactly(term, z)[0]
+        if i not in kept:
+            level, slope = exactly(term, z)
+            gradient = [g + weight * slope * a for g, a in zip(gradient, row, strict=True)]
+            constant += weight * (slope * d + level - slope * z)
+    found, lines, base = swept.value.ball(), swept.lines.gradient.ball(), swept.lines.constant.ball()
+    assert abs(Fraction(float(found.middle)) - value) <= Fraction(float(found.radius))
+    assert float(found.radius) <= 1e-9 * float(value) + 1e-14 * 4500 * offset
+    if term.degree > 1:  # the slope is that of a position that is rounded: below the rows, and hardly
+        below = constant - Fraction(float(base.middle))
+        reach = Fraction(float(base.radius))
+        for middle, radius, exact, v in zip(lines.middle, lines.radius, gradient, coefficients, strict=True):
+            below += (exact - Fraction(float(middle))) * v
+            reach += Fraction(float(radius)) * abs(v)
+        assert -reach <= below <= reach + value / 10**9
+        return
+    for middle, radius, exact in zip(lines.middle, lines.radius, gradient, strict=True):
+        assert abs(Fraction(float(middle)) - exact) <= Fraction(float(radius)) <= 10**-3
+    assert abs(Fraction(float(base.middle)) - constant) <= Fraction(float(base.radius))
+
+
+def exactly(term, z):
+    """Value and slope of a term in fractions."""
+    piece = sum(z >= Fraction(float(knot)) for knot in term.knots)
+    u = z - Fraction(float(term.centres[piece]))
+    coefficients = [Fraction(float(v)) for v in term.pieces[piece]]
+    slope = sum((k * v * u ** (k - 1) for k, v in enumerate(coefficients) if k), Fraction(0))
+    return sum((v * u**k for k, v in enumerate(coefficients)), Fraction(0)), slope

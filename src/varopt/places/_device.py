@@ -92,10 +92,10 @@ class OnDevice(Table):
         index = edges[:-1] + (rng.random(edges.size - 1) * np.diff(edges)).astype(np.intp)
         return self.rows(columns, index)
 
-    def rows(self, columns: Sequence[DataColumn], index: NDArray[np.intp]) -> DataPart:
-        """Some rows, on the host."""
-        there = self.xp.asarray(index, device=self.device)
-        taken = {c.key: to_host(self.xp.take(c.array, there, axis=0)) for c in columns if isinstance(c, DeviceColumn)}
+    def rows(self, columns: Sequence[DataColumn], index: NDArray[np.intp], there: Any = None) -> DataPart:
+        """Some rows, on the host; their places may be on the device already."""
+        there = self.xp.asarray(index, device=self.device) if there is None else there
+        taken = {c.key: to_host(_taken(self.xp, c.array, there)) for c in columns if isinstance(c, DeviceColumn)}
         return DataPart(index, taken)
 
 
@@ -128,3 +128,8 @@ def on_device(X: Any, y: Any = None, weight: Any = None) -> list[DeviceColumn | 
             raise ValueError(f"data must have one number of rows; got {table.count} and {array.shape[0]}.")
         columns.append(DeviceColumn(table, array, name))
     return columns
+
+
+def _taken(xp: Any, array: Any, index: Any) -> Any:
+    """Some rows; of PyTorch in one call, where the standard's asks after negative places first."""
+    return array.index_select(0, index) if is_torch_array(array) else xp.take(array, index, axis=0)

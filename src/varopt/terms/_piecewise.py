@@ -20,7 +20,7 @@ from varopt._array import Array, as_float, constant, namespace, some
 from varopt._domains import as_finite
 from varopt.terms import _gaussian
 from varopt.terms._curvature import Curvature
-from varopt.terms._kink import Kink, kink_derivatives, kink_expectations, kink_of, weighted_sum
+from varopt.terms._kink import Kink, kink_derivatives, kink_of, kink_steps, weighted_sum
 from varopt.terms._tails import MAX_ORDER
 from varopt.terms._worst_gap import worst_gap
 from varopt.terms.polynomials import (
@@ -434,12 +434,16 @@ class PiecewisePolynomial:
         value, first, second = _gaussian.expectations(self, mean, sigma, (0, 1, 2))
         return value, first, second
 
-    def derivatives_for_steps(self, mean: Array, sigma: float) -> tuple[Array, Array, Array]:
-        """What `derivatives` returns, in few calls where the term is a kink: far from it small values are rounded."""
-        short = None
-        if self.kink is not None:
-            short = kink_expectations(self.kink, float(self.value(np.asarray(self.kink[0]))), mean, sigma)
-        return self.derivatives(mean, sigma) if short is None else short
+    def steps_around(self, distance: Array, sigma: float) -> tuple[Array, Array, Array]:
+        """What smoothing adds to a kink at distances from it, and the derivatives; small values are rounded."""
+        if self.kink is None:
+            raise ValueError(f"{self.name} is not two lines that meet.")
+        short = kink_steps(self.kink, distance, sigma)
+        if short is not None:
+            return short
+        mean = distance + self.kink[0]
+        value, first, second = self.derivatives(mean, sigma)
+        return value - self.value(mean), first, second
 
     def expectation(self, mean: Array, sigma: Array) -> Array:
         """Expectation under a Gaussian."""

@@ -26,6 +26,7 @@ from varopt.optimize._result import Result, Status
 from varopt.optimize.anywhere._ask import Ask
 from varopt.optimize.anywhere._band import Band, band_of, strayed, typical_lengths
 from varopt.optimize.anywhere._device import DeviceRows
+from varopt.optimize.anywhere._device_proof import sweep_device
 from varopt.optimize.anywhere._path import Reached, follow, on_sample, unit_of
 from varopt.optimize.anywhere._problem import Problem
 from varopt.optimize.anywhere._relations import Relations, relations_of
@@ -430,7 +431,7 @@ class _Device:
         if (i, b) not in self.known or self.known[i, b].term is not block.term:
             self.known[i, b] = DeviceRows(block, problem.variables, self.table, self.columns)
         rows = self.known[i, b]
-        return rows.moments(request) if isinstance(request, Moments) else rows.sweep(request)
+        return rows.moments(request) if isinstance(request, Moments) else sweep_device(rows, request)
 
 
 def _later(tick: Callable[[float], None], passes: int, done: float) -> None:
