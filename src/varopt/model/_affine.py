@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from varopt.model import _generic as generic
-from varopt.model._expression import Expression, is_number, positive, select
+from varopt.model._expression import Expression, is_number, ordered, positive, select
 from varopt.model._parameter import Parametric
 from varopt.model.maps import (
     Composition,
@@ -24,12 +25,9 @@ from varopt.model.maps import (
     as_real,
     as_vector,
     map_at,
-    place_in,
     signed_sum,
-    stored_in,
     times,
 )
-from varopt.model.points import ordered
 from varopt.places import DataPart, Stored, at
 
 if TYPE_CHECKING:
@@ -231,12 +229,16 @@ class Affine(Expression):
     def stored(self) -> tuple[Stored, ...]:
         """What it refers to that is not in memory."""
         constant = (self.constant.array,) if isinstance(self.constant.array, Stored) else ()
-        return (*constant, *(found for linear in self.maps.values() for found in stored_in(linear)))
+        return (*constant, *(leaf for leaf in self._leaves() if isinstance(leaf, Stored)))
+
+    def _leaves(self) -> Iterator[Any]:
+        return chain.from_iterable(linear.leaves() for linear in self.maps.values())
 
     @property
     def place(self) -> Callable[[Any], Any] | None:
         """What takes an array to the device that a matrix in it came from, if one did."""
-        return next((place for linear in self.maps.values() if (place := place_in(linear)) is not None), None)
+        places = (leaf.place for leaf in self._leaves() if isinstance(leaf, Matrix))
+        return next((place for place in places if place is not None), None)
 
     def at(self, part: DataPart) -> Affine:
         """The entries that belong to a part of data that are not in memory."""

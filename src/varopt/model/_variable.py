@@ -8,9 +8,8 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from varopt.model import _frames as frames
 from varopt.model._affine import Affine
-from varopt.model._expression import positive
+from varopt.model._expression import leave_frames_to_us, positive
 from varopt.model.maps import Selection
 
 __all__ = ["Binary", "Categorical", "Variable"]
@@ -70,7 +69,7 @@ class Variable(Affine):
     def _declare(self, dimensions: tuple[int, ...], name: str | None) -> None:
         if name is not None and not isinstance(name, str):
             raise ValueError(f"name must be a string; got {name!r}.")
-        frames.install()
+        leave_frames_to_us()
         self._restore(dimensions, name, (_order.take(), uuid.uuid4().hex))
 
     def _restore(self, dimensions: tuple[int, ...], name: str | None, order: tuple[int, str]) -> None:

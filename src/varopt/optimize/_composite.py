@@ -15,8 +15,7 @@ from varopt._domains import as_finite
 from varopt._threads import one_thread
 from varopt.certificates import curves_down, falls_along, falls_for_ever, floor, rests
 from varopt.composite import Composite, NotComposite, composite
-from varopt.model import Objective
-from varopt.model.points import split
+from varopt.model import Objective, split
 from varopt.optimize._conclude import conclude
 from varopt.optimize._descent import Descent, Falls
 from varopt.optimize._result import Result, Status, final_line, progress_line

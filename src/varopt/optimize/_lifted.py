@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from varopt.composite import NotComposite
-from varopt.model import Constraint, Objective
+from varopt.model import Constraint, Objective, flattened, ordered, slices, split, unflatten
 from varopt.model.blocks import Block, LargestBlock
-from varopt.model.points import flattened, ordered, slices, split, unflatten
 from varopt.optimize._result import Result
 
 __all__ = ["LargestEntries"]

@@ -12,8 +12,17 @@ import numpy as np
 
 from varopt.bounds import Bound
 from varopt.composite import NotComposite
-from varopt.model import Affine, Constraint, Expression, Objective, Parametric, Variable, as_constraints, as_objective
-from varopt.model.points import ordered
+from varopt.model import (
+    Affine,
+    Constraint,
+    Expression,
+    Objective,
+    Parametric,
+    Variable,
+    as_constraints,
+    as_objective,
+    ordered,
+)
 from varopt.optimize._bound_descent import minimize_bound
 from varopt.optimize._composite import minimize_composite, start
 from varopt.optimize._lifted import LargestEntries
