@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from varopt._linalg import add
 from varopt.bounds._bound import Bound, Form, Gradient, Verdict, check_form
-from varopt.bounds._expectations import Expectations
-from varopt.bounds._noise import BoundNoise, RowNoise, one_if_equal
+from varopt.bounds._noise import BoundNoise, Expectations, RowNoise, one_if_equal
 from varopt.composite import Composite, Congruence, Groups, Rows, SharedMatrix, as_dense, shared_matrix
 from varopt.model.maps import Map, Selection
 from varopt.terms import group_norm

@@ -26,18 +26,18 @@ def as_real(name: str, value: Any) -> NDArray[Any]:
 
     What is not in memory stays where it is.
     """
-    array = value if type(value) is np.ndarray else _as_array(name, value)
+    array: Any = value if type(value) is np.ndarray else _as_array(name, value)
     if isinstance(array, np.ndarray) and array.dtype.kind not in "biuf":
         raise ValueError(f"{name} must be real numbers; got dtype {array.dtype}.")
-    return array
+    return array  # type: ignore[no-any-return]
 
 
-def _as_array(name: str, value: Any) -> NDArray[Any]:
+def _as_array(name: str, value: Any) -> Any:
     """What is no array of NumPy as one, unless it is not in memory."""
     if isinstance(value, (int, float)):
         return as_finite(name, value)
     if (stored := as_stored(value)) is not None:
-        return stored  # type: ignore[return-value]
+        return stored
     if sp.issparse(value) or hasattr(value, "matvec"):
         raise ValueError(f"{name} must be a number or a dense array; got {type(value).__name__}. Did you mean @?")
     if hasattr(value, "X") and hasattr(value, "weight"):

@@ -33,11 +33,6 @@ class LargestEntries:
             self.thresholds[block.threshold] = block
         self.objective = Objective(parts)
 
-    @staticmethod
-    def suits(objective: Objective) -> bool:
-        """Whether there is something to lift."""
-        return any(isinstance(block, LargestBlock) for block in objective.blocks)
-
     def start(self, x0: Any) -> Any:
         """The user's start, with the best thresholds for it."""
         if x0 is None:
