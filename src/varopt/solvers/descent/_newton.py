@@ -209,96 +209,135 @@ def _kept(problem: Composite, x: Vector) -> tuple[Bounds | Polyhedron | None, Ve
 
 
 def _solve(problem: Composite, state: State, tol: float, check: Check, config: Newton) -> None:
-    p, schedule, afresh = problem.size, config.schedule, not state.resumes
-    x, sigma = state.begin(schedule.start)
-    few = _PER_VARIABLE * p + _MORE
+    afresh = not state.resumes
+    x, sigma = state.begin(config.schedule.start)
+    few = _PER_VARIABLE * problem.size + _MORE
     if afresh and (exact := at_once(problem, x, tol, few)) is not None:
         state.see(exact.x, exact.value, exact.gap, exact.assumption, dual=exact.dual)
         state.sigma = 0.0
         state.record()
         return
     box, x = _kept(problem, x)
-    smooth = problem if box is None else box.inside  # constraints are kept as they are
-    lengths = typical_lengths(smooth, x)
-    rng = np.random.default_rng(config.seed)
+    run = _Run(problem, box, state, tol, check, config)
+    lengths = typical_lengths(run.smooth, x)
+    if afresh:
+        x, sigma, lengths = run.pilot(x, sigma, lengths)
+    run.descend(x, sigma, lengths, few)
 
-    def within_reach(path: Path) -> bool:
+
+class _Run:
+    """One run: the problem, the constraints that its steps keep to, and who sees its levels."""
+
+    def __init__(
+        self,
+        problem: Composite,
+        box: Bounds | Polyhedron | None,
+        state: State,
+        tol: float,
+        check: Check,
+        config: Newton,
+    ) -> None:
+        self.problem, self.box, self.state, self.tol, self.check, self.config = problem, box, state, tol, check, config
+        self.smooth = problem if box is None else box.inside  # constraints are kept as they are
+
+    def pilot(self, x: Vector, sigma: float, lengths: list[float]) -> tuple[Vector, float, list[float]]:
+        """Follow the path on samples of the rows, where there are many: the point, sigma and lengths to go on from.
+
+        A sample of m rows fixes the point up to a share sqrt(p / m) of the spread of the rows. At a smaller sigma it
+        would follow its own noise: it stops at about this one, and more rows go on from a little below.
+        """
+        rng = np.random.default_rng(self.config.seed)
+        p, sample = self.problem.size, max(1000, 20 * self.problem.size)
+        while max((r.count for r in self.smooth.rows), default=0) > 4 * sample:
+            thinned = self.smooth.thin([sample if r.count > 4 * sample else r.count for r in self.smooth.rows], rng)
+            rough = float(np.sqrt(p / sample))
+
+            def coarse(path: Path, rough: float = rough) -> bool:
+                self._level(path)
+                return path.sigma <= 2.0 * rough
+
+            path = Path(thinned, x, RowNoise(sigma, lengths), sigma)
+            x = follow(path, self._step, self.config.schedule, coarse).x
+            lengths, sigma = typical_lengths(self.smooth, x), min(sigma, 0.5 * rough)
+            sample *= _GROWTH
+        return x, sigma, lengths
+
+    def descend(self, x: Vector, sigma: float, lengths: list[float], few: int) -> None:
+        """Follow the path on all rows until few are near a kink, cross over, and go on where that proves too little."""
+        while True:
+            path = Path(self.smooth, x, RowNoise(sigma, lengths), sigma)
+            path = follow(path, self._step, self.config.schedule, lambda path, few=few: self._settled(path, few))  # type: ignore[misc]
+            if np.all(np.isfinite(path.x)):
+                x = path.x
+            path.x = x
+            if self._within_reach(path):
+                self.state.see(*self._proof(path))
+            if not self._crossed_over(x, [path.sigma * length for length in lengths]):
+                self.state.record()
+                return
+            if not (self._within_reach(path) or self._proved()):
+                self.state.see(*self._proof(path))
+            self.state.record()
+            if self._proved() or path.sigma < _FLOOR:
+                return
+            self.check(self.state)
+            sigma, few = self.config.schedule(path), 0
+
+    def _crossed_over(self, x: Vector, deviations: list[float]) -> bool:
+        """Cross over from rows within more and more deviations of a kink; whether to go on where nothing is proved."""
+        for attempt, (reach, most) in enumerate(_ATTEMPTS):
+            if attempt and not self.config.thorough and not self._proved():
+                return False  # rows in such units that active sets lose their way
+            if attempt and self._proved():  # once even so: exact zeros are worth it
+                break
+            exact, reaches = None, [reach * s for s in deviations]
+            if isinstance(self.box, Bounds):
+                exact = cross_over_inside(self.problem, self.box, x, reaches, self.tol, most=most)
+            if exact is None:
+                if self.box is not None:
+                    reaches = self.box.reaches(self.problem, x, reaches, every=reach == np.inf)
+                exact = cross_over(self.problem, x, reaches, self.tol, most=most)
+            if exact is not None:
+                self.state.see(exact.x, exact.value, exact.gap, exact.assumption, dual=exact.dual)
+        return True
+
+    def _step(self, path: Path) -> int:
+        return newton_level(path, self.box)
+
+    def _level(self, path: Path) -> None:
+        """Show the state."""
+        self.state.sigma, self.state.latest = path.sigma, path.x
+        self.state.steps += path.level_steps
+        self.state.record(path.problem.value(path.x) if path.origin is self.smooth else np.inf)
+        self.check(self.state)
+
+    def _settled(self, path: Path, few: int) -> bool:
+        """Whether few enough rows are near a kink for the crossover, or nothing is left to do."""
+        self._level(path)
+        count = path.at(path.x).near(4.0)
+        if count > _KINKS and self._within_reach(path):
+            # Too many for the crossover: the bracket has to come from the smoothed terms.
+            self.state.see(*self._proof(path))
+        free = self.box.free(path.x) if isinstance(self.box, Polyhedron) else self.problem.size
+        return count <= min(few, _PER_VARIABLE * free + _MORE) or path.sigma < _FLOOR or self._proved()
+
+    def _within_reach(self, path: Path) -> bool:
         """Whether the derivatives of the smoothed terms may prove enough: without curvature they are no dual point."""
-        return problem.hessian is not None and path.sigma**2 <= 100.0 * tol
+        return self.problem.hessian is not None and path.sigma**2 <= 100.0 * self.tol
 
-    def level(path: Path) -> None:
-        state.sigma, state.latest = path.sigma, path.x
-        state.steps += path.level_steps
-        state.record(path.problem.value(path.x) if path.origin is smooth else np.inf)
-        check(state)
-
-    def descent(path: Path) -> int:
-        return newton_level(path, box)
-
-    def proof(path: Path) -> Bracketed:
+    def _proof(self, path: Path) -> Bracketed:
         """What the derivatives of the smoothed terms prove, and of bounds that are reached what these leave."""
-        bound = path.whole()
-        if box is None:
+        bound, problem = path.whole(), self.problem
+        if self.box is None:
             return bracket(bound, balance=False)
-        dual, positions = box.dual(problem, path.x, bound.mean_gradient, bound.dual), problem.positions(path.x)
+        positions = problem.positions(path.x)
+        dual = self.box.dual(problem, path.x, bound.mean_gradient, bound.dual)
         gap, assumption = dual_gap(problem, path.x, positions, dual)
         return Bracketed(path.x, problem.value(path.x, positions), gap, assumption, dual)
 
-    def proved() -> bool:  # a smoothing gap within the tolerance is no reason not to finish exactly
-        return state.reached(tol) and state.proof is DualGap
-
-    # A sample of m rows fixes the point up to a share sqrt(p / m) of the spread of the rows. At a smaller sigma it
-    # would follow its own noise: it stops at about this one, and more rows go on from a little below.
-    sample = max(1000, 20 * p)
-    while afresh and max((r.count for r in smooth.rows), default=0) > 4 * sample:
-        thinned = smooth.thin([sample if r.count > 4 * sample else r.count for r in smooth.rows], rng)
-        rough = float(np.sqrt(p / sample))
-
-        def coarse(path: Path, rough: float = rough) -> bool:
-            level(path)
-            return path.sigma <= 2.0 * rough
-
-        x = follow(Path(thinned, x, RowNoise(sigma, lengths), sigma), descent, schedule, coarse).x
-        lengths, sigma = typical_lengths(smooth, x), min(sigma, 0.5 * rough)
-        sample *= _GROWTH
-
-    def settled(path: Path) -> bool:
-        level(path)
-        count = path.at(path.x).near(4.0)
-        if count > _KINKS and within_reach(path):
-            # Too many for the crossover: the bracket has to come from the smoothed terms.
-            state.see(*proof(path))
-        free = p if not isinstance(box, Polyhedron) else box.free(path.x)
-        return count <= min(few, _PER_VARIABLE * free + _MORE) or path.sigma < _FLOOR or proved()
-
-    while True:
-        path = follow(Path(smooth, x, RowNoise(sigma, lengths), sigma), descent, schedule, settled)
-        if np.all(np.isfinite(path.x)):
-            x = path.x
-        path.x = x
-        deviations = [path.sigma * length for length in lengths]
-        if within_reach(path):
-            state.see(*proof(path))
-        for attempt, (reach, most) in enumerate(_ATTEMPTS):
-            if attempt and not config.thorough and not proved():  # rows in such units that active sets lose their way
-                state.record()
-                return
-            if attempt and proved():  # once even so: exact zeros are worth it
-                break
-            reaches = [reach * s for s in deviations]
-            exact = cross_over_inside(problem, box, x, reaches, tol, most=most) if isinstance(box, Bounds) else None
-            if exact is None:
-                whole = reaches if box is None else box.reaches(problem, x, reaches, every=reach == np.inf)
-                exact = cross_over(problem, x, whole, tol, most=most)
-            if exact is not None:
-                state.see(exact.x, exact.value, exact.gap, exact.assumption, dual=exact.dual)
-        if not (within_reach(path) or proved()):
-            state.see(*proof(path))
-        state.record()
-        if proved() or path.sigma < _FLOOR:
-            return
-        check(state)
-        sigma, few = schedule(path), 0
+    def _proved(self) -> bool:
+        """Whether the tolerance is; a smoothing gap within it is no reason not to finish exactly."""
+        return self.state.reached(self.tol) and self.state.proof is DualGap
 
 
 @dataclass(frozen=True)
