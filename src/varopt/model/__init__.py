@@ -9,7 +9,7 @@
 """
 
 from varopt.model import _numpy  # noqa: F401  (registers what NumPy's functions are)
-from varopt.model._affine import Affine, diff
+from varopt.model._affine import Affine, Binary, Categorical, Variable, diff
 from varopt.model._constraint import Constraint, as_constraints
 from varopt.model._expression import Expression, flattened, ordered, slices, split, unflatten
 from varopt.model._functions import (
@@ -37,7 +37,6 @@ from varopt.model._functions import (
 from varopt.model._objective import Elementwise, Objective, as_objective
 from varopt.model._parameter import Parameter, Parametric
 from varopt.model._polynomial import Polynomial, as_polynomial
-from varopt.model._variable import Binary, Categorical, Variable
 from varopt.model._vector_functions import concatenate, cvar, max, norm2, norm_inf, quad_form, sum_largest
 
 __all__ = [

@@ -23,8 +23,8 @@ from varopt.model.maps import Map, as_map, as_real, as_vector
 from varopt.places import is_device_array
 
 if TYPE_CHECKING:
+    from varopt.model._affine import Variable
     from varopt.model._objective import Objective
-    from varopt.model._variable import Variable
     from varopt.terms import Curvature
 
 __all__ = [
