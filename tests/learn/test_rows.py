@@ -11,7 +11,7 @@ from varopt.learn import LassoCV
 from varopt.learn._data import DataMemory, distinct_rows  # equal rows against a sort
 from varopt.learn._least_squares import Squares  # whose Gram matrices are counted
 from varopt.model.maps import Matrix, kept_products
-from varopt.model.maps._kept_products import _KEPT  # what is kept is looked at
+from varopt.model.maps._dense import _KEPT  # what is kept is looked at
 
 
 def as_set(rows):

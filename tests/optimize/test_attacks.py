@@ -14,7 +14,7 @@ from varopt._clock import TimeUp, budget, deadline, tick
 from varopt.bounds import CompositeBound, RowNoise
 from varopt.certificates import falls_along
 from varopt.composite import composite
-from varopt.solvers.descent._newton_level import descend  # a level by itself
+from varopt.solvers.descent._newton import descend  # a level by itself
 from varopt.solvers.interior_point._conjugate_gradients import ConjugateGradients
 
 CLAIMS = (Status.OPTIMAL, Status.PROVED)

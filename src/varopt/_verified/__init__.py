@@ -12,18 +12,24 @@ from varopt._verified._arithmetic import (
     TINY,
     UNIT,
     Ball,
+    NearlySingular,
     column_norms,
+    difference_is_zero,
     dot,
     down,
+    enclosed_solution,
+    equal_products,
+    exact_sum,
     gamma,
+    inverse_size,
+    is_double,
+    is_exact_product,
     length,
     total,
     unit_of,
     up,
     weighted_columns,
 )  # fmt: skip
-from varopt._verified._exact import difference_is_zero, equal_products, exact_sum, is_double, is_exact_product
-from varopt._verified._linear_system import NearlySingular, enclosed_solution, inverse_size
 from varopt._verified._semidefinite import Definiteness, definiteness, is_semidefinite, smallest_eigenvalue_bound
 
 __all__ = [

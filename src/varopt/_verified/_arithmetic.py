@@ -1,4 +1,7 @@
-"""Sums and products with bounds of their rounding, for a million rows at the price of a few passes."""
+"""Sums and products with bounds of their rounding, for a million rows at the price of a few passes.
+
+Beside them: sums that are known to be exact, or known not to be, and linear systems with their solution enclosed.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,17 @@ __all__ = [
     "TINY",
     "UNIT",
     "Ball",
+    "NearlySingular",
+    "difference_is_zero",
     "dot",
     "down",
+    "enclosed_solution",
+    "equal_products",
+    "exact_sum",
     "gamma",
+    "inverse_size",
+    "is_double",
+    "is_exact_product",
     "total",
     "up",
     "weighted_columns",
@@ -209,3 +220,96 @@ def length(values: Vector) -> float:
     """A bound of the Euclidean length."""
     with np.errstate(over="ignore"):
         return math.sqrt(float(values @ values) * (1.0 + gamma(values.size)) + values.size * TINY) * SLACK
+
+
+def is_double(array: Any) -> bool:
+    """Whether the entries of an array, dense or sparse, are numbers of double precision, whatever they are kept in."""
+    kind, size = array.dtype.kind, array.dtype.itemsize
+    if kind not in "iu" or size <= 4:
+        return kind == "b" or kind in "iu" or (kind == "f" and size <= 8)
+    entries = array.data if hasattr(array, "nnz") else array  # of a sparse one
+    return array.size == 0 or max(abs(int(entries.min(initial=0))), int(entries.max(initial=0))) <= 2**53
+
+
+def exact_sum(a: Vector, b: Vector) -> Vector | None:
+    """The sum of two arrays where no entry of it is rounded, else None [Knuth's TwoSum]."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        s = a + b
+        t = s - a
+        error = (a - (s - t)) + (b - t)
+    return None if np.any(error != 0.0) or not np.all(np.isfinite(s)) else np.asarray(s)
+
+
+def is_exact_product(factor: float, values: Vector) -> bool:
+    """Whether a whole number times an array is exact: its entries have as many trailing zero bits as that takes."""
+    if factor == 0.0 or np.frexp(abs(factor))[0] == 0.5:  # a power of two, short of under- and overflow
+        product = factor * values
+        return bool(np.all(np.isfinite(product)) and np.all((product != 0.0) | (values == 0.0) | (factor == 0.0)))
+    bits = int(abs(factor)).bit_length()
+    mantissa = np.abs(np.frexp(values)[0]) * 2.0**53  # whole numbers
+    return float(factor).is_integer() and bits < 50 and bool(np.all(np.fmod(mantissa, 2.0**bits) == 0.0))
+
+
+def equal_products(a: Vector, c: float, b: Vector, d: float) -> bool:
+    """Whether ``a c = b d`` entry by entry, exactly [Dekker's product, in two parts that do not overlap]."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        first, second = _exact_product(a, c), _exact_product(b, d)
+        sizes = np.abs(first[0])
+        safe = np.all((sizes < 2.0**900) & ((sizes > 2.0**-900) | ((a == 0.0) & (b == 0.0))))
+        return bool(safe and all(np.array_equal(x, y) for x, y in zip(first, second, strict=True)))
+
+
+def _exact_product(a: Vector, c: float) -> tuple[Vector, Vector]:
+    """The rounded product and its error, short of under- and overflow."""
+    product = a * c
+    high, top = _halves(a), _halves(np.float64(c))
+    error = ((high[0] * top[0] - product) + high[0] * top[1] + high[1] * top[0]) + high[1] * top[1]
+    return product, error
+
+
+def _halves(a: Any) -> tuple[Any, Any]:
+    """A number as the sum of two of half as many bits [Veltkamp]."""
+    carried = (2.0**27 + 1.0) * a
+    high = carried - (carried - a)
+    return high, a - high
+
+
+def difference_is_zero(pairs: Any) -> bool:
+    """Whether ``sum a_i b_i`` of a few numbers is zero, exactly."""
+    from fractions import Fraction  # slow to load, and seldom needed
+
+    return sum((Fraction(float(a)) * Fraction(float(b)) for a, b in pairs), Fraction(0)) == 0
+
+
+class NearlySingular(np.linalg.LinAlgError):
+    """Rounding hides whether a matrix is regular."""
+
+
+def inverse_size(sizes: Vector) -> Vector:
+    """Powers of two near the inverses of numbers; one for zero."""
+    return np.where(sizes > 0.0, np.ldexp(1.0, -np.frexp(sizes)[1]), 1.0)
+
+
+def enclosed_solution(system: Ball, right: Ball) -> Ball:
+    """The solution m of ``M'm = b`` for every matrix and right-hand side of the enclosures."""
+    # Equations and unknowns of size one, by powers of two: what is solved does not depend on units.
+    scale = inverse_size(np.max(np.abs(system.middle), axis=0))
+    unit = inverse_size(np.max(np.abs(system.middle) * scale, axis=1))
+    middle, radius = ((unit[:, None] * part * scale).T for part in (system.middle, system.radius))
+    wanted, spread = scale * right.middle, scale * right.radius
+    size = len(unit)
+    inverse = np.linalg.inv(middle)
+    solution = inverse @ wanted
+    solution += inverse @ (wanted - middle @ solution)
+    rounding = gamma(size + 3)
+    bulk = np.abs(inverse) @ np.abs(middle)
+    distance = np.abs(np.eye(size) - inverse @ middle) + 2.0 * rounding * bulk + np.abs(inverse) @ radius
+    norm = float(distance.sum(axis=1).max()) * SLACK
+    if not norm < 0.5:
+        raise NearlySingular("the columns are nearly dependent.")
+    left = np.abs(wanted - middle @ solution) + rounding * (np.abs(middle) @ np.abs(solution) + np.abs(wanted))
+    left += spread + radius @ np.abs(solution) + size * TINY
+    first = np.abs(inverse) @ left * SLACK
+    # |x - y| <= |R d| + |I - RM| |x - y|, and |x - y| <= max |R d| / (1 - norm) in the second place.
+    error = first + distance.sum(axis=1) * float(first.max(initial=0.0)) / (1.0 - norm)
+    return Ball(unit * solution, unit * error * SLACK)

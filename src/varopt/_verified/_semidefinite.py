@@ -13,8 +13,7 @@ import scipy.linalg
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from varopt._verified._arithmetic import SLACK, TINY, UNIT, gamma
-from varopt._verified._exact import is_double
+from varopt._verified._arithmetic import SLACK, TINY, UNIT, gamma, is_double
 
 __all__ = ["Definiteness", "definiteness", "is_semidefinite", "smallest_eigenvalue_bound"]
 

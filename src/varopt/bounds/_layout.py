@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from varopt.families import AffineFamily, Bernoulli, Categorical, Family, Gaussian, LocationScale, Product, as_family
-from varopt.model import Objective, Variable
-from varopt.model.points import unflatten
+from varopt.model import Objective, Variable, unflatten
 
 __all__ = ["Component", "Layout", "components_of", "lay_out", "marginals"]
 

@@ -13,7 +13,7 @@ from varopt.bounds._bound import Verdict
 from varopt.bounds._gap import gap_bound
 from varopt.bounds._layout import Component, Layout, components_of
 from varopt.families import as_family, name_of
-from varopt.model import Objective, Variable
+from varopt.model import Objective, Variable, unflatten
 from varopt.model.blocks import (
     AffineBlock,
     Block,
@@ -23,7 +23,6 @@ from varopt.model.blocks import (
     QuadraticBlock,
     TermBlock,
 )
-from varopt.model.points import unflatten
 from varopt.terms import Curvature
 
 __all__ = ["NotFinite", "Target", "black_box_target", "block_values", "objective_target"]

@@ -14,11 +14,21 @@ from varopt.certificates._certificate import (
     SmoothingGap,
 )
 from varopt.certificates._dual_value import Proof, verified_lower
-from varopt.certificates._duality import NEARBY, Bracketed, balanced, balancing, bracket, dual_gap, floor, rests, young
+from varopt.certificates._duality import (
+    NEARBY,
+    Bracketed,
+    balanced,
+    balancing,
+    bracket,
+    dual_gap,
+    floor,
+    prove,
+    rests,
+    young,
+)
 from varopt.certificates._farkas import contradiction
 from varopt.certificates._recession import curves_down, falls_along, falls_for_ever
 from varopt.certificates._sampled import Sampled, student
-from varopt.certificates._scaled_dual import prove
 from varopt.certificates._tangents import EnclosedSum, Lines, lines, piece_table, positions, values
 from varopt.certificates._verified_bracket import ROUNDING, Verified, Verifier, verified
 from varopt.certificates.enclosures import DualQuadratic, DualRows, annihilates, enclosed_value

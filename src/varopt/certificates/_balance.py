@@ -32,17 +32,16 @@ from varopt._verified import (
     dot,
     down,
     enclosed_solution,
-    equal_products,
     gamma,
     inverse_size,
     smallest_eigenvalue_bound,
 )
+from varopt.certificates._column_relations import ColumnRelations
 from varopt.certificates.enclosures import (
     AT_ONCE,
     DualQuadratic,
     DualRows,
     Norms,
-    annihilates,
     entries_times,
     transposed,
 )
@@ -63,7 +62,6 @@ _SELDOM, _SELDOM_ROWS = 32, 4  # columns of few entries that are looked for, and
 _CANDIDATES = 8  # rows looked at for every equation
 _STRENGTHS = (1e-2, 1e-5, 1e-8)  # shares of its size by which a quadratic part may be strongly convex
 _NONE, _CURVED = -1, -2  # in place of a block: no row takes an equation, a quadratic part does
-_INTEGERS = range(1, 13)  # by which a relation of columns is multiplied to make it one of whole numbers
 
 
 class NoProof(Exception):
@@ -368,59 +366,16 @@ class Balance:
         kept, dropped = np.sort(order[:rank]), np.sort(order[rank:])
         if rank == 0:
             raise NoProof("no subgradient lies inside its interval.")
+        relations = ColumnRelations(self.rows, self.quadratics, self.vector, self.fixed, duals, self.norms)
         for j in dropped:
             shares = np.linalg.lstsq(weighted[:, kept], weighted[:, j], rcond=None)[0] * scale[kept] / scale[j]
-            if not self._depends(core[kept], int(core[j]), shares, duals):
+            if not relations.depends(core[kept], int(core[j]), shares):
                 raise NoProof(
                     "the subgradients inside their intervals do not determine the balance, and the columns are not "
                     "dependent for certain."
                 )
         rows = _pivots(weighted[:, kept].T)[1]
         return core[kept], rows[:rank]
-
-    def _depends(self, kept: Index, column: int, shares: Vector, duals: list[Vector]) -> bool:
-        """Whether a column is, exactly, a combination of others with ratios of small whole numbers, or of one.
-
-        Rows whose dual is zero and stays so see no column.
-        """
-        for factor in _INTEGERS:
-            whole = np.round(factor * shares)
-            if np.all(np.abs(factor * shares - whole) < 1e-5):
-                relation = np.zeros(self.size)
-                relation[kept], relation[column] = -whole, factor
-                if self._is_relation(relation, duals):
-                    return True
-        sizes = np.abs(shares) / np.abs(shares).max(initial=0.0)
-        return bool(np.count_nonzero(sizes > 1e-5) == 1) and self._are_multiples(
-            np.array([column, kept[int(np.argmax(sizes))]]), duals
-        )
-
-    def _are_multiples(self, pair: Index, duals: list[Vector]) -> bool:
-        """Whether one of two columns is, exactly, a multiple of the other, as a constant feature of an intercept."""
-        if self.fixed.size[pair].any():
-            return False
-        first: tuple[float, float] | None = None
-        for r, v in zip(self.rows, duals, strict=True):
-            live = np.flatnonzero((v != 0.0) | (r.room(v) > 0.0))
-            a, b = (matrix := r.dense(live, pair, self.norms)).middle.T
-            seen = np.flatnonzero((a != 0.0) | (b != 0.0))
-            if first is None and seen.size:
-                first = float(a[seen[0]]), float(b[seen[0]])
-            if matrix.radius.any() or (first is not None and not equal_products(a, first[1], b, first[0])):
-                return False
-        return True
-
-    def _is_relation(self, relation: Vector, duals: list[Vector]) -> bool:
-        used = np.flatnonzero(relation)
-        if np.any(self.vector.radius[used] > 0.0):
-            return False
-        if not difference_is_zero(zip(relation[used], self.vector.middle[used], strict=True)):
-            return False
-        for r, v in zip(self.rows, duals, strict=True):
-            live = np.flatnonzero((v != 0.0) | (r.room(v) > 0.0))
-            if live.size and not annihilates(r.linear if live.size == v.size else r.linear.rows(live), relation):
-                return False
-        return all(annihilates(q.linear, relation) for q in self.quadratics)
 
     # -- Quadratic parts ----------------------------------------------------------------------------------------------
 

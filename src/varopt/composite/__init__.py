@@ -3,11 +3,10 @@
 from varopt.composite._box import Bounds, bounded
 from varopt.composite._congruence import Congruence, as_dense, columns_of, gram, pick, squared_norms
 from varopt.composite._conversion import NotComposite, composite, rows_of, shared_rows, sharing
-from varopt.composite._form import Composite
+from varopt.composite._form import Composite, Rows, single_variables
 from varopt.composite._groups import Groups
 from varopt.composite._quadratic_form import QuadraticForm
 from varopt.composite._restriction import Restriction, restricted
-from varopt.composite._rows import Rows, single_variables
 from varopt.composite._separable import Balls, Kinks, ridge_form, scaled_gap, separable_kinks
 from varopt.composite._shared_matrix import SharedMatrix, shared_matrix
 

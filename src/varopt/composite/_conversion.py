@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from varopt._linalg import add
-from varopt.composite._form import Composite
+from varopt.composite._form import Composite, Rows
 from varopt.composite._groups import Groups, groups_of
 from varopt.composite._quadratic_form import QuadraticForm
-from varopt.composite._rows import Rows
 from varopt.model import Objective
 from varopt.model.blocks import AffineBlock, Block, NormBlock, QuadraticBlock, TermBlock
 from varopt.model.maps import Map, products_are_kept

@@ -8,9 +8,8 @@ from typing import NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from varopt.composite._form import Composite
+from varopt.composite._form import Composite, Rows, single_variables
 from varopt.composite._groups import Groups
-from varopt.composite._rows import Rows, single_variables
 from varopt.model.maps import Map, Scaled, Selection
 
 __all__ = ["Restriction", "restricted"]

@@ -16,8 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from varopt.composite._form import Composite
-from varopt.composite._rows import Rows, single_variables
+from varopt.composite._form import Composite, Rows, single_variables
 
 __all__ = ["Balls", "Kinks", "ridge_form", "scaled_gap", "separable_kinks"]
 

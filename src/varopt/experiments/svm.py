@@ -113,20 +113,7 @@ class SupportVectors(Experiment):
             "line ends, the target was not reached within the budget; what reached it nowhere is not drawn.",
             panels,
         )
-        columns = [
-            Column("method"), Column("N", "d"), Column("common start"), Column("reached", ".0%"),
-            Column("median iterations", ".0f"), Column("median error at the end", number),
-        ]  # fmt: skip
-        lines = [
-            (
-                method,
-                size,
-                "yes" if method in FROM_THE_START else "no",
-                *(v for k, v in found.items() if k != "seconds"),
-            )
-            for (method, size), found in summaries.items()
-        ]
-        section.table("figure4-runs", "How the runs ended", columns, lines)
+        _ends(section, summaries)
 
         exponents = {method: growth(raced, method) for method in RACED}
         arriving = {row["size"] for row in raced if row["method"] == OURS} - {
@@ -231,6 +218,24 @@ class SupportVectors(Experiment):
 _PAIRED = (
     "the interval of the ratio of times, on the same sets, lies below one; a method that does not arrive is the slower"
 )
+
+
+def _ends(section: Section, summaries: dict[tuple[str, int], dict[str, Any]]) -> None:
+    """How the runs of each method ended."""
+    columns = [
+        Column("method"), Column("N", "d"), Column("common start"), Column("reached", ".0%"),
+        Column("median iterations", ".0f"), Column("median error at the end", number),
+    ]  # fmt: skip
+    lines = [
+        (
+            method,
+            size,
+            "yes" if method in FROM_THE_START else "no",
+            *(v for k, v in found.items() if k != "seconds"),
+        )
+        for (method, size), found in summaries.items()
+    ]
+    section.table("figure4-runs", "How the runs ended", columns, lines)
 
 
 def _paired(rows: Sequence[Row], first: str, second: str, size: int) -> Any:

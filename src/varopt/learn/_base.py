@@ -209,7 +209,7 @@ class Certified(Declared, BaseEstimator):
                 result = minimize(
                     (1.0 / unit) * objective, tol=self.tol, method=self._method, callback=limit,
                     resume=self._neighbour(objective, start), progress=bool(self.verbose), time_limit=clock.left,
-                    subject_to=subject_to,
+                    subject_to=subject_to or None,
                 )  # fmt: skip
         except np.linalg.LinAlgError:  # products of the data overflow
             result = None
@@ -331,7 +331,7 @@ class CertifiedLinear(Constrained, Certified):
         self
         """
         self._validate_params()
-        data = stored_rows(X, y, sample_weight)
+        data = None if type(X) is np.ndarray else stored_rows(X, y, sample_weight)
         if data is None:
             return self._fit_data(X, y, sample_weight, self._clock(), DataMemory())
         small = data.in_memory(self.memory)

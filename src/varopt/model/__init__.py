@@ -8,45 +8,36 @@
 (2.0, 'CONVEX')
 """
 
-from varopt.model import _numpy, _scipy  # noqa: F401  (registers what NumPy's functions are)
-from varopt.model._affine import Affine, diff
+from varopt.model import _numpy  # noqa: F401  (registers what NumPy's functions are)
+from varopt.model._affine import Affine, Binary, Categorical, Variable, diff
 from varopt.model._constraint import Constraint, as_constraints
-from varopt.model._expression import Expression
+from varopt.model._expression import Expression, flattened, ordered, slices, split, unflatten
 from varopt.model._functions import (
     abs,
     capped_abs,
     clip,
-    concatenate,
-    cvar,
     dead_zone,
     epsilon_insensitive,
     hinge,
     huber,
-    max,
     mcp,
     norm1,
-    norm2,
-    norm_inf,
     piecewise,
     pinball,
     pos,
-    quad_form,
     ramp,
     scad,
     square,
     squared_hinge,
     step,
     sum,
-    sum_largest,
     sum_squares,
     zero_one,
 )
 from varopt.model._objective import Elementwise, Objective, as_objective
 from varopt.model._parameter import Parameter, Parametric
 from varopt.model._polynomial import Polynomial, as_polynomial
-from varopt.model._variable import Binary, Categorical, Variable
-
-_scipy.install()
+from varopt.model._vector_functions import concatenate, cvar, max, norm2, norm_inf, quad_form, sum_largest
 
 __all__ = [
     "Affine",
@@ -71,6 +62,7 @@ __all__ = [
     "dead_zone",
     "diff",
     "epsilon_insensitive",
+    "flattened",
     "hinge",
     "huber",
     "max",
@@ -78,17 +70,21 @@ __all__ = [
     "norm1",
     "norm2",
     "norm_inf",
+    "ordered",
     "piecewise",
     "pinball",
     "pos",
     "quad_form",
     "ramp",
     "scad",
+    "slices",
+    "split",
     "square",
     "squared_hinge",
     "step",
     "sum",
     "sum_largest",
     "sum_squares",
+    "unflatten",
     "zero_one",
 ]

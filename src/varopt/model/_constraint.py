@@ -10,12 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from varopt.model import _generic as generic
-from varopt.model._affine import Affine
-from varopt.model._expression import Expression, is_number
+from varopt.model._affine import Affine, Variable
+from varopt.model._expression import Expression, is_number, split
 from varopt.model._parameter import Parametric
-from varopt.model._variable import Variable
 from varopt.model.maps import as_vector
-from varopt.model.points import split
 
 __all__ = ["Constraint", "as_constraints"]
 

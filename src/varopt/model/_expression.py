@@ -1,26 +1,36 @@
-"""What every expression of variables does: operators, comparisons, NumPy's functions, values at points."""
+"""What every expression of variables does: operators, comparisons, NumPy's functions, values at points.
+
+A point is one flat vector in the order of the variables, or a mapping from variables to arrays.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import wraps
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.sparse.linalg import LinearOperator
 
+from varopt._domains import as_finite
 from varopt.model import _generic as generic
 from varopt.model._parameter import Parametric
 from varopt.model.maps import Map, as_map, as_real, as_vector
-from varopt.model.points import split
 from varopt.places import is_device_array
 
 if TYPE_CHECKING:
+    from varopt.model._affine import Variable
     from varopt.model._objective import Objective
-    from varopt.model._variable import Variable
     from varopt.terms import Curvature
 
-__all__ = ["Expression", "is_number", "positive", "select"]
+__all__ = [
+    "Expression", "flattened", "is_number", "leave_frames_to_us", "ordered", "positive", "select", "slices", "split",
+    "unflatten",
+]  # fmt: skip
 
 Vector = NDArray[np.floating[Any]]
 
@@ -161,7 +171,8 @@ class Expression(metaclass=_Sealed):
             and (made := generic.matrix_product(self, other, side)) is not None
         ):
             return made
-        if not (sp.issparse(other) or hasattr(other, "matvec") or is_device_array(other)):
+        matrices = sp.issparse(other) or hasattr(other, "matvec")
+        if type(other) is np.ndarray or not (matrices or is_device_array(other)):
             other = as_real(f"the array {side} @", other)
         if len(other.shape) not in (1, 2):
             raise ValueError(f"the array {side} @ must be a matrix or a vector; got shape {other.shape}.")
@@ -287,3 +298,123 @@ def select(expression: Expression, index: Any) -> tuple[Any, tuple[int, ...]]:
     if positions.min() < -length or positions.max() >= length:
         raise ValueError(f"the index must lie in a vector of length {length}; got {index!r}.")
     return np.atleast_1d(positions) % length, positions.shape
+
+
+# -- Points ----------------------------------------------------------------------------------------------------------
+
+
+def ordered(variables: Iterable[Variable]) -> tuple[Variable, ...]:
+    """Variables in order of creation, each once: the order of a flat point."""
+    return tuple(sorted(set(variables), key=lambda v: v.order))
+
+
+def slices(variables: Sequence[Variable]) -> dict[Variable, slice]:
+    """Where each variable lies in the flat vector."""
+    ends = accumulate((v.size for v in variables), initial=0)
+    return {v: slice(a, b) for v, (a, b) in zip(variables, pairwise(ends), strict=True)}
+
+
+def unflatten(variables: Sequence[Variable], flat: NDArray[Any]) -> dict[Variable, NDArray[Any]]:
+    """Views of flat points, (..., size), by variable."""
+    return {v: flat[..., part] for v, part in slices(variables).items()}
+
+
+def flattened(variables: Sequence[Variable], points: Mapping[Variable, NDArray[Any]]) -> NDArray[Any]:
+    """The inverse of `unflatten`."""
+    return np.concatenate([points[v] for v in variables], axis=-1) if variables else np.empty(0)
+
+
+def split(variables: Sequence[Variable], point: tuple[Any, ...]) -> dict[Variable, NDArray[Any]]:
+    """What a user passed as a point, checked and by variable.
+
+    A mapping may hold further variables, so that one point serves every part of a sum.
+    """
+    size = sum(v.size for v in variables)
+    names = ", ".join(map(str, variables))
+    accepted = f"a flat array of length {size}, a mapping from variables to arrays, or one array for each of {names}"
+    if len(point) == 1 and isinstance(point[0], Mapping):
+        missing = [str(v) for v in variables if v not in point[0]]
+        if missing:
+            raise ValueError(
+                f"the point must give a value to every variable; {', '.join(missing)} missing (its keys are variables)."
+            )
+        values = [point[0][v] for v in variables]
+    elif len(point) == 1 and len(variables) != 1:
+        flat = as_finite("the point", point[0])
+        if flat.shape != (size,):
+            raise ValueError(f"the point must be {accepted}; got shape {flat.shape}.")
+        return unflatten(variables, flat)
+    elif len(point) == len(variables):
+        values = list(point)
+    else:
+        raise ValueError(f"the point must be {accepted}; got {len(point)} arguments.")
+    result = {}
+    for variable, value in zip(variables, values, strict=True):
+        array = as_finite(f"the value of {variable}", value)
+        if array.shape not in {variable.dimensions, (variable.size,)}:
+            raise ValueError(f"the value of {variable} must have shape {variable.dimensions}; got {array.shape}.")
+        result[variable] = array.reshape(variable.size)
+    return result
+
+
+# -- Operators of other libraries ------------------------------------------------------------------------------------
+
+
+def _operator(forward: str, backward: str) -> Callable[[Any, Any], Any]:
+    """An operator of which one operand is an expression, as Python would look it up."""
+
+    def apply(left: Any, right: Any) -> Any:
+        made = getattr(left, forward)(right) if isinstance(left, Expression) else NotImplemented
+        if made is NotImplemented:
+            made = getattr(right, backward)(left)
+        return made
+
+    return apply
+
+
+generic.UFUNCS.update({
+    np.add: _operator("__add__", "__radd__"),
+    np.subtract: _operator("__sub__", "__rsub__"),
+    np.multiply: _operator("__mul__", "__rmul__"),
+    np.true_divide: _operator("__truediv__", "__rtruediv__"),
+    np.matmul: _operator("__matmul__", "__rmatmul__"),
+    np.power: _operator("__pow__", "__rpow__"),
+    np.equal: _operator("__eq__", "__eq__"),
+    np.not_equal: _operator("__ne__", "__ne__"),
+    np.less_equal: _operator("__le__", "__ge__"),
+    np.less: _operator("__lt__", "__gt__"),
+    np.greater_equal: _operator("__ge__", "__le__"),
+    np.greater: _operator("__gt__", "__lt__"),
+    np.negative: lambda z: -z,
+    np.positive: lambda z: z,
+})  # fmt: skip
+
+
+def _leave_to_us(kind: Any) -> None:
+    """Make ``@`` of a class return ``NotImplemented`` for expressions and parameters, once.
+
+    NumPy and scipy.sparse leave ``X @ w`` to our expressions. SciPy's operators and pandas do not ask: they turn the
+    operand into an array and fail. So Python tries ``__rmatmul__`` of ours; other operands see their own method.
+    """
+    original = kind.__matmul__
+    if hasattr(original, "_varopt"):
+        return
+
+    @wraps(original)
+    def matmul(self: Any, other: Any) -> Any:
+        return NotImplemented if hasattr(other, "_own_operators") else original(self, other)
+
+    matmul._varopt = True  # type: ignore[attr-defined]
+    kind.__matmul__ = matmul
+
+
+def leave_frames_to_us() -> None:
+    """``DataFrame @ expression`` is ours, if pandas is there by now."""
+    pandas = sys.modules.get("pandas")
+    for name in ("DataFrame", "Series"):
+        kind = getattr(pandas, name, None)  # absent also while pandas is being imported
+        if kind is not None:
+            _leave_to_us(kind)
+
+
+_leave_to_us(LinearOperator)

@@ -1,4 +1,4 @@
-"""The functions users write objectives with. Each applies a declared term to an affine expression, or sums."""
+"""The functions users write objectives with that apply a declared term to each entry of an expression, or sum."""
 
 from __future__ import annotations
 
@@ -8,35 +8,32 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from varopt import terms
 from varopt.model import _generic as generic
-from varopt.model._affine import Affine, diff
-from varopt.model._expression import Expression, is_number, positive
+from varopt.model._affine import Affine
+from varopt.model._expression import Expression, positive
 from varopt.model._matrix import summed_along
 from varopt.model._objective import Elementwise, Objective
 from varopt.model._parameter import lifted
 from varopt.model._polynomial import Polynomial, as_polynomial
 from varopt.model.blocks import (
     ComposedBlock,
-    LargestBlock,
     NormBlock,
-    QuadraticBlock,
     TermBlock,
     weighted,
     written_term,
 )
-from varopt.model.maps import Matrix, as_map, as_vector, signed_sum
+from varopt.model.maps import signed_sum
 
 __all__ = [
-    "abs", "capped_abs", "clip", "concatenate", "cvar", "dead_zone", "diff", "epsilon_insensitive", "hinge", "huber",
-    "max", "mcp", "norm1", "norm2", "norm_inf", "piecewise", "pinball", "pos", "power", "quad_form", "ramp", "scad",
-    "square", "squared_hinge", "step", "sum", "sum_largest", "sum_squares", "zero_one",
+    "abs", "capped_abs", "clip", "dead_zone", "epsilon_insensitive", "hinge", "huber", "mcp", "norm1", "piecewise",
+    "pinball", "pos", "power", "ramp", "scad", "scalar", "square", "squared_hinge", "step", "sum", "sum_squares",
+    "zero_one",
 ]  # fmt: skip
 
 
-def _scalar(expression: Any) -> Any:
+def scalar(expression: Any) -> Any:
     """An objective that is affine, or a polynomial in bits, as the expression it is; anything else as it came."""
     if not isinstance(expression, Objective):
         return expression
@@ -48,7 +45,7 @@ def _scalar(expression: Any) -> Any:
 
 
 def _apply(term: terms.PiecewisePolynomial, expression: Any, **parameters: Any) -> Elementwise:
-    expression = _scalar(expression)
+    expression = scalar(expression)
     if not isinstance(expression, Expression):
         raise ValueError(f"{term.name} needs an expression of variables; got {type(expression).__name__}.")
     if isinstance(expression, Objective):
@@ -182,7 +179,7 @@ def dead_zone(expression: Any, width: Any = 1.0) -> Elementwise:
 @lifted
 def square(expression: Any) -> Elementwise | Polynomial:
     """``z^2``, elementwise; of a polynomial in bits, a polynomial."""
-    expression = _scalar(expression)
+    expression = scalar(expression)
     return expression.times(expression) if isinstance(expression, Polynomial) else _apply(terms.square(), expression)
 
 
@@ -263,242 +260,3 @@ def sum_squares(expression: Any) -> Objective:
 def norm1(expression: Any) -> Objective:
     """``sum_k |z_k|``: the lasso's penalty."""
     return abs(expression).total()
-
-
-@lifted
-def norm_inf(expression: Any) -> Objective:
-    """``max_k |z_k|`` of an affine vector.
-
-    Examples
-    --------
-    >>> import varopt as vo
-    >>> w = vo.Variable(3, name="w")
-    >>> vo.norm_inf(w)([1.0, -4.0, 2.0])
-    4.0
-    """
-    return Objective([LargestBlock(_affine_vector("norm_inf", expression), 1.0, sizes=True, name="norm_inf")])
-
-
-@lifted
-def max(*expressions: Any) -> Any:
-    """The largest entry of an affine vector; of several expressions, the largest of them.
-
-    Two are compared entry by entry, where either may be a number or an array. Three or more have to be numbers.
-
-    Examples
-    --------
-    >>> import numpy as np, varopt as vo
-    >>> w = vo.Variable(3, name="w")
-    >>> vo.max(w)([1.0, -4.0, 2.0]), vo.sum(vo.max(w, np.zeros(3)))([1.0, -4.0, 2.0])
-    (2.0, 3.0)
-    >>> vo.max(w[0] + w[1], 2 * w[2], 0.5)([1.0, -4.0, 2.0])
-    4.0
-    """
-    if len(expressions) == 1:
-        argument, sizes = _affine_or_sizes("max", expressions[0])
-        return Objective([LargestBlock(argument, 1.0, sizes, "max")])
-    parts = [_scalar(e) for e in expressions]
-    wrong = next((e for e in parts if isinstance(e, Expression) and not isinstance(e, Affine)), None)
-    if wrong is not None or not any(isinstance(e, Affine) for e in parts):
-        raise ValueError(f"max needs affine expressions of variables, and numbers; got {_called(wrong or parts[0])}.")
-    if len(parts) == 2:
-        first, second = parts if isinstance(parts[0], Affine) else reversed(parts)
-        return pos(first - second) + second
-    if any(np.shape(e) if not isinstance(e, Affine) else e.shape for e in parts):
-        raise ValueError("max of three or more compares numbers; take the maximum of two vectors at a time.")
-    return Objective([LargestBlock(concatenate(parts), 1.0, name="max")])
-
-
-@lifted
-def sum_largest(expression: Any, count: Any) -> Objective:
-    """The sum of the `count` largest entries of an affine vector; a fraction counts the next one by that share.
-
-    Of absolute values, as in ``vo.sum_largest(abs(y - X @ w), 10)``, likewise.
-
-    Examples
-    --------
-    >>> import varopt as vo
-    >>> w = vo.Variable(4, name="w")
-    >>> vo.sum_largest(w, 2)([1.0, -4.0, 2.0, 5.0]), vo.sum_largest(w, 1.5)([1.0, -4.0, 2.0, 5.0])
-    (7.0, 6.0)
-    """
-    argument, sizes = _affine_or_sizes("sum_largest", expression)
-    if not is_number(count) or not 0.0 < float(count) <= argument.rows:
-        raise ValueError(f"count must be a number above zero, and at most the length {argument.rows}; got {count!r}.")
-    return Objective([LargestBlock(argument, float(count), sizes)])
-
-
-@lifted
-def cvar(losses: Any, level: Any = 0.95) -> Objective:
-    """The conditional value at risk: the mean of the worst ``1 - level`` of losses, an affine vector or its sizes.
-
-    Examples
-    --------
-    >>> import numpy as np, varopt as vo
-    >>> x = vo.Variable(name="x")
-    >>> vo.cvar(x * np.arange(100.0), 0.95)({x: 1.0})
-    97.0
-    """
-    argument, sizes = _affine_or_sizes("cvar", losses)
-    if not is_number(level) or not 0.0 <= float(level) < 1.0:
-        raise ValueError(f"level must be at least 0 and below 1; got {level!r}.")
-    count = (1.0 - float(level)) * argument.rows
-    nearest = float(round(count))
-    count = nearest if builtins.abs(count - nearest) <= 1e-9 * argument.rows and nearest else count
-    return Objective([LargestBlock(argument, count, sizes, "cvar")]).scale(1.0 / count)
-
-
-def _affine_vector(name: str, expression: Any) -> Affine:
-    expression = _scalar(expression)
-    if not isinstance(expression, Affine):
-        raise ValueError(f"{name} needs an affine expression of variables; got {_called(expression)}.")
-    return expression
-
-
-def _affine_or_sizes(name: str, expression: Any) -> tuple[Affine, bool]:
-    """An affine vector, or that whose absolute values the entries are, and whether they are."""
-    expression = _scalar(expression)
-    if isinstance(expression, Elementwise) and len(expression.parts) == 1 and expression.rest is None:
-        part = expression.parts[0]
-        if isinstance(part, TermBlock) and part.term == terms.abs_() and np.all(np.asarray(part.weights) >= 0.0):
-            return part.argument.scale(part.weights), True
-    return _affine_vector(name, expression), False
-
-
-@lifted
-def concatenate(expressions: Sequence[Any]) -> Affine:
-    """Affine expressions, and arrays, one after the other.
-
-    Examples
-    --------
-    >>> import varopt as vo
-    >>> w, b = vo.Variable(2, name="w"), vo.Variable(name="b")
-    >>> vo.concatenate([2 * w, b, [1.0]])({w: [1.0, 2.0], b: 5.0})
-    array([2., 4., 5., 1.])
-    """
-    parts = [_scalar(e) for e in expressions]
-    for part in parts:
-        if isinstance(part, Expression) and not isinstance(part, Affine):
-            raise ValueError(f"concatenate needs affine expressions, and arrays; got {part}.")
-    if not any(isinstance(part, Affine) for part in parts):
-        raise ValueError("concatenate needs at least one expression of variables.")
-    arrays = [part if isinstance(part, Affine) else np.atleast_1d(as_vector("an entry", part)) for part in parts]
-    lengths = [part.rows if isinstance(part, Affine) else part.size for part in arrays]
-    total, offset = builtins.sum(lengths), np.zeros(builtins.sum(lengths))
-    whole, start = None, 0
-    for part, length in zip(arrays, lengths, strict=True):
-        if isinstance(part, Affine):
-            place = sp.csr_array(
-                (np.ones(length), (np.arange(start, start + length), np.arange(length))), shape=(total, length)
-            )
-            here = part.transform(as_map("an embedding", place), (total,))
-            whole = here if whole is None else whole.add(here)
-        else:
-            offset[start : start + length] = part
-        start += length
-    return whole.add(offset) if offset.any() else whole  # type: ignore[union-attr,return-value]
-
-
-@lifted
-def norm2(expression: Any, groups: Any = None, weights: Any = 1.0, *, axis: int | None = None) -> Objective:
-    """The Euclidean norm, or the weighted sum of the norms of groups of entries: the group lasso's penalty.
-
-    Parameters
-    ----------
-    expression : affine vector
-    groups : int or sequence of index arrays, optional
-        An integer cuts the vector into consecutive groups of that size; else one array of positions per group, which
-        may overlap. Without it, the whole vector is one group.
-    weights : float or array, optional
-        A number, or one per group: often the square root of its size.
-    axis : int, optional
-        Of a matrix of variables: 1 makes every row a group, as the multi-task lasso does, 0 every column.
-
-    Notes
-    -----
-    The bound is in closed form for groups of coordinates of a variable under an isotropic Gaussian, see `varopt.bound`.
-
-    Examples
-    --------
-    >>> import varopt as vo
-    >>> w = vo.Variable(4, name="w")
-    >>> vo.norm2(w, groups=2)([3.0, 4.0, 0.0, 1.0])
-    6.0
-    >>> vo.norm2(w, groups=[[0, 1, 2], [3]], weights=[2.0, 1.0])([3.0, 4.0, 0.0, 1.0])
-    11.0
-    """
-    expression = _scalar(expression)
-    if not isinstance(expression, Affine):
-        raise ValueError(f"norm2 needs an affine expression of variables; got {_called(expression)}.")
-    rows = expression.rows
-    if axis is not None:
-        parts = _lines(expression, axis, groups)
-    elif groups is None:
-        parts = [np.arange(rows)]
-    elif is_number(groups):
-        size = positive("groups", groups.item() if isinstance(groups, np.ndarray) else groups)
-        if rows % size:
-            raise ValueError(f"groups must divide the length {rows}; got {groups}.")
-        parts = list(np.arange(rows).reshape(-1, size))
-    else:
-        parts = [_group(g, rows) for g in groups]
-        if not parts:
-            raise ValueError("groups must not be empty.")
-    factors = as_vector("weights", weights)
-    if factors.ndim and factors.size != len(parts):
-        raise ValueError(f"weights must be a number or one per group, {len(parts)}; got {factors.size}.")
-    factor = factors.astype(np.float64, copy=False) if factors.ndim else float(factors)
-    return Objective([NormBlock(expression, tuple(parts), factor)])
-
-
-def _lines(expression: Affine, axis: int, groups: Any) -> list[Any]:
-    """The places of the rows of a matrix, or of its columns."""
-    if len(expression.dimensions) != 2 or axis not in (0, 1, -1, -2) or groups is not None:
-        raise ValueError(
-            f"axis must be 0 or 1, of a matrix of variables, in place of groups; got axis={axis!r} of {expression}."
-        )
-    table = np.arange(expression.rows).reshape(expression.dimensions)
-    return list(table if axis in (1, -1) else table.T)
-
-
-def _group(group: Any, rows: int) -> Any:
-    index = np.asarray(group)
-    if index.ndim != 1 or index.size == 0 or index.dtype.kind not in "iu":
-        raise ValueError(
-            f"groups must be an integer or a sequence of non-empty index arrays; got {group!r} among them."
-        )
-    if index.min() < -rows or index.max() >= rows:
-        raise ValueError(f"groups must hold positions in a vector of length {rows}; got {group!r}.")
-    index = index.astype(np.intp) % rows
-    if np.unique(index).size != index.size:
-        raise ValueError(f"groups must not name an entry twice; got {group!r}.")
-    return index
-
-
-def _called(expression: Any) -> str:
-    return str(expression) if isinstance(expression, Expression) else type(expression).__name__
-
-
-@lifted
-def quad_form(expression: Any, matrix: Any) -> Objective:
-    """``z' A z``; A dense, sparse or a `LinearOperator`, and only its symmetric part matters.
-
-    Examples
-    --------
-    The paper's binary quadratic programme and its bound:
-
-    >>> import numpy as np, varopt as vo
-    >>> x = vo.Binary(2)
-    >>> f = vo.quad_form(x, np.array([[1.0, -3.0], [0.0, 1.0]])) + np.array([1.0, 1.0]) @ x
-    >>> f([1, 1]), vo.bound(f, vo.Bernoulli([0.5, 0.5])).value
-    (1.0, 1.25)
-    """
-    expression = _scalar(expression)
-    if not isinstance(expression, Affine):
-        raise ValueError(f"quad_form needs an affine expression of variables; got {_called(expression)}.")
-    quadratic = as_map("the matrix of quad_form", matrix)
-    if quadratic.shape != (expression.rows, expression.rows):
-        raise ValueError(f"the matrix of quad_form must have shape {(expression.rows,) * 2}; got {quadratic.shape}.")
-    if isinstance(quadratic, Matrix) and quadratic.array.dtype.kind == "f" and quadratic.array.dtype.itemsize > 8:
-        quadratic = Matrix(quadratic.array.astype(np.float64))  # what products convert it to anyway
-    return Objective([QuadraticBlock(expression, quadratic)])

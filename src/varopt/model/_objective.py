@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 from varopt._display import card, fold, plain, table
 from varopt._domains import as_finite
 from varopt.model import _generic as generic
-from varopt.model._affine import Affine
-from varopt.model._expression import Expression, is_number
+from varopt.model._affine import Affine, Variable
+from varopt.model._expression import Expression, is_number, ordered, slices, split, unflatten
 from varopt.model._parameter import Parametric
-from varopt.model._variable import Variable
 from varopt.model.blocks import (
     AffineBlock,
     Block,
@@ -29,7 +28,6 @@ from varopt.model.blocks import (
     weighted,
 )
 from varopt.model.maps import as_vector, signed_sum
-from varopt.model.points import ordered, slices, split, unflatten
 from varopt.terms import AFFINE, UNKNOWN, Curvature
 
 __all__ = ["Elementwise", "Objective", "as_objective"]

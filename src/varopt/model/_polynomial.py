@@ -14,15 +14,13 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from varopt.model._affine import Affine
-from varopt.model._expression import Expression, select
+from varopt.model._affine import Affine, Variable
+from varopt.model._expression import Expression, flattened, ordered, select, slices
 from varopt.model._generic import as_polynomial
 from varopt.model._monomials import Monomials, join, merged, reduced
 from varopt.model._objective import Elementwise, Objective
-from varopt.model._variable import Variable
 from varopt.model.blocks import AffineBlock, Block, ComposedBlock, PolynomialBlock, QuadraticBlock, TermBlock, written
 from varopt.model.maps import Map, Scaled, Selection, Sparse, as_vector
-from varopt.model.points import flattened, ordered, slices
 from varopt.terms import AFFINE, UNKNOWN, Curvature
 
 __all__ = ["Polynomial", "as_polynomial"]

@@ -23,7 +23,7 @@ from varopt.bounds import Bound, CompositeBound, NotFinite, PointNoise, PointsBo
 from varopt.certificates import Certificate, NoCertificate, Relaxation, Sampled, bracket
 from varopt.composite import Composite, NotComposite, composite
 from varopt.families import OwnFamily
-from varopt.optimize._conclude import conclude
+from varopt.optimize._composite import conclude
 from varopt.optimize._free_parameters import FreeParameters
 from varopt.optimize._result import Result, Status, final_line, progress_line
 from varopt.solvers import State, settle

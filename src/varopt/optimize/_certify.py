@@ -9,8 +9,7 @@ import numpy as np
 
 from varopt._domains import as_finite
 from varopt.certificates import PointGap, Verifier
-from varopt.model import as_objective
-from varopt.model.points import split
+from varopt.model import as_objective, split
 from varopt.optimize._minimize import minimize
 
 __all__ = ["certify"]

@@ -16,8 +16,7 @@ from varopt._display import Progress
 from varopt._domains import as_finite, as_generator
 from varopt._threads import one_thread
 from varopt.certificates import NoCertificate, Relaxation
-from varopt.model import Objective
-from varopt.model.points import split
+from varopt.model import Objective, split
 from varopt.optimize._result import Result, Status, final_line, progress_line
 from varopt.solvers import State
 from varopt.solvers.discrete import (

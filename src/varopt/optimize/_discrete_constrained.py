@@ -18,9 +18,8 @@ from varopt._domains import as_finite, as_generator
 from varopt._threads import one_thread
 from varopt.certificates import Certificate, Exhaustive, Infeasible, NoCertificate, Relaxation, floor
 from varopt.composite import NotComposite, composite
-from varopt.model import Constraint, Objective, Variable, as_objective, quad_form
+from varopt.model import Constraint, Objective, Variable, as_objective, ordered, quad_form, slices, split
 from varopt.model.blocks import AffineBlock
-from varopt.model.points import ordered, slices, split
 from varopt.optimize._composite import STOPPED, stopped, watch
 from varopt.optimize._result import Result, Status, final_line
 from varopt.optimize.constrained import minimize_constrained

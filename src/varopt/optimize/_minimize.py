@@ -12,11 +12,21 @@ import numpy as np
 
 from varopt.bounds import Bound
 from varopt.composite import NotComposite
-from varopt.model import Affine, Constraint, Expression, Objective, Parametric, Variable, as_constraints, as_objective
-from varopt.model.points import ordered
+from varopt.model import (
+    Affine,
+    Constraint,
+    Expression,
+    Objective,
+    Parametric,
+    Variable,
+    as_constraints,
+    as_objective,
+    ordered,
+)
+from varopt.model.blocks import LargestBlock
 from varopt.optimize._bound_descent import minimize_bound
 from varopt.optimize._composite import minimize_composite, start
-from varopt.optimize._lifted import LargestEntries
+from varopt.optimize._largest_entries import LargestEntries
 from varopt.optimize._result import Result
 from varopt.solvers import METHODS, Auto, State, Way
 
@@ -123,7 +133,7 @@ def minimize(
     shared |= {"method": method, "x0": x0}
     if space is not None:
         return _black_box(space, "minimize", f, {**shared, **black_box}, tol, resume, subject_to)
-    constraints = as_constraints(subject_to)
+    constraints = () if subject_to is None else as_constraints(subject_to)
     objective = _admissible(f, constraints)
     if all(v.kind != "real" for v in _variables(objective, constraints)):
         return _discrete(objective, {"tol": tol, **shared, **black_box}, resume, constraints)
@@ -131,7 +141,7 @@ def minimize(
         raise ValueError(f"{', '.join(map(repr, black_box))} applies to a black box only: give a callable and a space.")
     tol, time_limit = _check_options(tol, method, time_limit, callback)
     shared |= {"tol": tol, "time_limit": time_limit, "resume": resume}
-    if LargestEntries.suits(objective):
+    if any(isinstance(block, LargestBlock) for block in objective.blocks):
         lifted = LargestEntries(objective, constraints)
         shared["x0"] = lifted.start(x0)
         return lifted.told(_real(lifted.objective, constraints, memory, shared))

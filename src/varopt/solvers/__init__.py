@@ -1,8 +1,7 @@
 """Solvers: the methods, which of them suits a problem, and the state that they lower the bracket of."""
 
-from varopt.solvers._method import GaveUp, Method, Nested, Solver, Way
+from varopt.solvers._method import Check, GaveUp, Method, Nested, Solver, State, Way
 from varopt.solvers._select import METHODS, Auto, goes_on
-from varopt.solvers._state import Check, State
 from varopt.solvers._stopped import settle
 from varopt.solvers.augmented_lagrangian import Multipliers
 from varopt.solvers.descent import (

@@ -1,16 +1,242 @@
-"""What a method is: a configuration that can refuse a problem in a sentence, or lower the bracket of a state."""
+"""What a method is: a configuration that can refuse a problem in a sentence, or lower the bracket of a state.
+
+A state is what a run knows: it can be looked at, kept, and handed back to go on. What methods need of a problem is said
+once: a need is a function that says what is missing, or nothing; a method lists its needs (`Way.needs`), and its
+refusal is the first that is not met.
+"""
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import ClassVar
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
-from varopt.composite import Composite
-from varopt.solvers._needs import Need
-from varopt.solvers._state import Check, State
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
 
-__all__ = ["GaveUp", "Method", "Nested", "Solver", "Way"]
+from varopt._linalg import is_diagonal
+from varopt.certificates import Certificate, DualGap
+from varopt.composite import Composite, separable_kinks
+
+__all__ = [
+    "Check",
+    "GaveUp",
+    "Method",
+    "Need",
+    "Nested",
+    "Solver",
+    "State",
+    "Way",
+    "convex",
+    "explicit_matrix",
+    "kinks",
+    "no_matrix",
+    "no_single_variables",
+    "only_kinks",
+    "piecewise_quadratic",
+    "quadratic_part",
+    "ridge",
+    "separable_norms",
+    "signal",
+]
+
+Vector = NDArray[np.float64]
+Need = Callable[[Composite], str]
+
+_CANCELLED = 2.0**-44  # share of a value that its difference from a gap as large may have lost to rounding
+
+
+@dataclass
+class State:
+    """The best point so far, its bracket, and the way there."""
+
+    x: Vector
+    upper: float = np.inf
+    lower: float = -np.inf
+    sigma: float = np.inf
+    steps: int = 0
+    evaluations: int = 0
+    latest: Vector | None = None  # where the path stands; its value is not known yet
+    assumption: str = ""
+    proof: type[Certificate] = DualGap
+    dual: Sequence[Vector | None] | None = None  # of rows, then norms, that proves the lower bound, where it is known
+    bound: float = np.nan  # the value of the bound at this sigma, where the method looks at it
+    falls: bool = False  # whether the objective was seen to fall for ever
+    exact: bool = True  # whether the point should be exact, where a method can make it so, and not only its bracket
+    unit: float = 1.0  # values below it count as this much where a gap is relative
+    ran: list[str] = field(default_factory=list)  # the names of the methods, in the order in which they began
+    history: list[dict[str, float]] = field(default_factory=list)
+    started: float = field(default_factory=time.perf_counter)
+    objective: Any = field(default=None, repr=False)  # what the lower bound was proved for
+    pool: list[Vector] = field(default_factory=list, repr=False)  # of bits, the best different points, best first
+
+    def resumed(self, objective: Any) -> State:
+        """A state to go on from; the bracket is kept only where `objective` is the one it was proved for."""
+        same = self.objective is objective
+        return replace(
+            self,
+            upper=self.upper if same else np.inf,
+            lower=self.lower if same else -np.inf,
+            falls=self.falls and same,
+            started=time.perf_counter() - self.spent,
+            ran=[],
+            history=list(self.history),
+            objective=objective,
+        )
+
+    @property
+    def whole_dual(self) -> list[Vector] | None:
+        """The dual where it is known of every row."""
+        known = [u for u in self.dual or () if u is not None]
+        return known if self.dual and len(known) == len(self.dual) else None
+
+    @property
+    def resumes(self) -> bool:
+        """Whether the run goes on from an earlier one."""
+        return self.latest is not None
+
+    def begin(self, sigma: float) -> tuple[Vector, float]:
+        """Where to begin: at x and the given sigma, or where the earlier run stood."""
+        return (self.x, sigma) if self.latest is None else (self.latest, self.sigma)
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the start."""
+        return time.perf_counter() - self.started
+
+    @property
+    def gap(self) -> float:
+        """Width of the bracket."""
+        return self.upper - self.lower
+
+    def reached(self, tol: float) -> bool:
+        """Whether the bracket is within the relative tolerance."""
+        return bool(np.isfinite(self.upper)) and self.gap <= self.allowed(tol)
+
+    def allowed(self, tol: float) -> float:
+        """The gap that is within the relative tolerance."""
+        return tol * max(self.unit, abs(self.upper))
+
+    def runs(self, names: Iterable[str]) -> None:
+        """Note the methods that run; one that ran before is not named again."""
+        self.ran.extend(name for name in names if name not in self.ran)
+
+    def see(
+        self, x: Vector, value: float, gap: float = np.inf, assumption: str = "",
+        dual: Sequence[Vector | None] | None = None, proof: type[Certificate] = DualGap,
+    ) -> None:  # fmt: skip
+        """A point with its value and the gap that is proved for it, by the dual `dual` of the rows."""
+        if value < self.upper:
+            self.x, self.upper = x, value
+        lower = value - gap
+        if 0.0 < abs(lower) <= _CANCELLED * abs(value):  # what is left of two large numbers is rounding
+            lower -= _CANCELLED * abs(value)
+        if lower > self.lower:
+            self.lower, self.assumption, self.proof, self.dual = lower, assumption, proof, dual
+
+    @property
+    def spent(self) -> float:
+        """Seconds up to the last record."""
+        return self.history[-1]["time"] if self.history else 0.0
+
+    def record(self, value: float = np.inf) -> None:
+        """Append to the history; `value` is that of the latest point, where it is known."""
+        upper = min(self.upper, value)
+        self.history.append(
+            {
+                "time": time.perf_counter() - self.started,
+                "steps": self.steps,
+                "sigma": self.sigma,
+                "upper": upper,
+                "lower": self.lower,
+                "bound": self.bound,
+            }
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Keep the time spent, not the clock of the process that spent it; the objective stays behind."""
+        return {**self.__dict__, "started": 0.0, "objective": None}
+
+
+Check = Callable[[State], None]  # sees the state after every level, and may raise to stop the run
+
+
+def convex(problem: Composite) -> str:
+    """Convexity, as far as it is known."""
+    return problem.not_convex
+
+
+def piecewise_quadratic(problem: Composite) -> str:
+    """Pieces of degree two at most, and no norms."""
+    return problem.not_quadratic
+
+
+def separable_norms(problem: Composite) -> str:
+    """Pieces of degree two at most, and no norms but of groups of variables that share none."""
+    if not problem.groups:
+        return problem.not_quadratic
+    if any(r.term.degree > 2 for r in problem.rows):
+        return replace(problem, groups=()).not_quadratic
+    if problem.structure(separable_kinks)[0].balls is None:
+        return "it has norms of something else than groups of variables that share none."
+    return ""
+
+
+def quadratic_part(problem: Composite) -> str:
+    """A quadratic, whatever its matrix."""
+    return "" if problem.squares or problem.matrix is not None else "it has no quadratic part."
+
+
+def explicit_matrix(problem: Composite) -> str:
+    """A quadratic that is given as a matrix, and not by squares of rows."""
+    return "its quadratic is not given as a matrix." if problem.matrix is None or problem.squares else ""
+
+
+def no_matrix(problem: Composite) -> str:
+    """A quadratic, if any, that is given by squares of rows."""
+    return "" if problem.matrix is None else "its quadratic is given as a matrix."
+
+
+def no_single_variables(problem: Composite) -> str:
+    """Terms that each see several variables."""
+    if any(r.single is not None for r in (*problem.rows, *problem.squares)):
+        return "it has terms of single variables, so that it sees all of them."
+    return ""
+
+
+def kinks(problem: Composite) -> str:
+    """Kinks of single variables, as of the L1 norm, or of groups of them."""
+    found, _ = problem.structure(separable_kinks)
+    return "it has no kinks of single variables." if np.all(found.free) else ""
+
+
+def only_kinks(problem: Composite) -> str:
+    """No rows beside one kink for each variable."""
+    _, others = problem.structure(separable_kinks)
+    return "it has rows other than one kink for each variable." if others else ""
+
+
+def ridge(problem: Composite) -> str:
+    """A diagonal quadratic, and no kinks of single variables."""
+    if not np.all(problem.structure(separable_kinks)[0].free):
+        return "it has kinks of single variables."
+    if problem.matrix is not None and not (sp.issparse(problem.matrix) and is_diagonal(problem.matrix)):
+        return "its quadratic form couples variables."
+    if problem.matrix is None and all(r.single is None for r in problem.squares):
+        return "it has no ridge."
+    return ""
+
+
+def signal(problem: Composite) -> str:
+    """A square for each variable, as where a signal is fitted point by point, and sparse rows."""
+    sparse = all(r.linear.storage == "sparse" for r in problem.rows)
+    if not sparse or quadratic_part(problem) or any(r.single is None for r in problem.squares):
+        return "it is no chain of variables with a square for each, and differences of neighbours."
+    return ""
+
 
 Solver = Callable[[Composite, State, float, Check], None]  # lowers the bracket of a state, by whatever suits
 

@@ -10,8 +10,7 @@ import numpy as np
 from varopt._clock import budget, deadline, left
 from varopt.certificates import SmoothingGap
 from varopt.composite import Composite
-from varopt.solvers._method import GaveUp, Method, Nested, Way
-from varopt.solvers._state import Check, State
+from varopt.solvers._method import Check, GaveUp, Method, Nested, State, Way
 from varopt.solvers.augmented_lagrangian import Multipliers
 from varopt.solvers.descent import LBFGS, DiagonalNewton, GroupNewton, Newton, Program
 from varopt.solvers.finish import exact_minimum, is_small

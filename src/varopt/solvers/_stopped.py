@@ -11,7 +11,7 @@ from varopt._clock import TimeUp, deadline, tick
 from varopt.bounds import CompositeBound, RowNoise
 from varopt.certificates import bracket
 from varopt.composite import Composite
-from varopt.solvers._state import State
+from varopt.solvers._method import State
 from varopt.solvers.descent import typical_lengths
 
 __all__ = ["settle"]

@@ -25,7 +25,7 @@ from varopt._array import is_torch
 if TYPE_CHECKING:
     from varopt.terms._piecewise import PiecewisePolynomial
 
-__all__ = ["Kink", "kink_derivatives", "kink_of", "kink_steps", "weighted_sum"]
+__all__ = ["Kink", "kink_derivatives", "kink_steps", "weighted_sum"]
 
 Vector = NDArray[np.float64]
 Kink = tuple[float, float, float]  # knot, slope left and right of it
@@ -33,14 +33,6 @@ Kink = tuple[float, float, float]  # knot, slope left and right of it
 _SHORT = 4096  # rows up to which calls cost more than numbers
 _DENSITY = 1.0 / math.sqrt(2.0 * math.pi)
 _ROOT_TWO = math.sqrt(2.0)
-
-
-def kink_of(term: PiecewisePolynomial) -> Kink | None:
-    """The knot and the two slopes of a continuous term of two lines, the same for all rows."""
-    if len(term.knots) != 1 or term.rows is not None or term.degree > 1 or not term.is_continuous:
-        return None
-    left, right = (float(p[1]) if len(p) > 1 else 0.0 for p in term.pieces)
-    return float(term.knots[0]), left, right
 
 
 def kink_derivatives(

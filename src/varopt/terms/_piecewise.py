@@ -20,7 +20,7 @@ from varopt._array import Array, as_float, constant, namespace, some
 from varopt._domains import as_finite
 from varopt.terms import _gaussian
 from varopt.terms._curvature import Curvature
-from varopt.terms._kink import Kink, kink_derivatives, kink_of, kink_steps, weighted_sum
+from varopt.terms._kink import Kink, kink_derivatives, kink_steps, weighted_sum
 from varopt.terms._tails import MAX_ORDER
 from varopt.terms._worst_gap import worst_gap
 from varopt.terms.polynomials import (
@@ -247,7 +247,10 @@ class PiecewisePolynomial:
     @cached_property
     def kink(self) -> Kink | None:
         """The knot and the slopes left and right of it, where the term is two lines that meet."""
-        return kink_of(self)
+        if len(self.knots) != 1 or self.rows is not None or self.degree > 1 or not self.is_continuous:
+            return None
+        left, right = (float(p[1]) if len(p) > 1 else 0.0 for p in self.pieces)
+        return float(self.knots[0]), left, right
 
     @cached_property
     def is_continuous(self) -> bool:

@@ -1,7 +1,6 @@
 """What maps, terms and conjugates are in exact arithmetic: numbers, each with a bound of its rounding."""
 
-from varopt.certificates.enclosures._conjugate import conjugate_above, dual_interval
-from varopt.certificates.enclosures._dual_point import DualQuadratic, DualRows
+from varopt.certificates.enclosures._dual_point import DualQuadratic, DualRows, conjugate_above, dual_interval
 from varopt.certificates.enclosures._enclosure import (
     AT_ONCE,
     Norms,

@@ -1,4 +1,7 @@
-"""What a dual point is made of: subgradients of the terms of rows, and points of quadratic parts."""
+r"""What a dual point is made of: subgradients of the terms of rows, and points of quadratic parts.
+
+Its value needs the conjugates of weighted terms, bounded from above: :math:`(c \rho)^*(v) = \sup_z v z - c \rho(z)`.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +12,110 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from varopt._verified import UNIT, Ball
-from varopt.certificates.enclosures._conjugate import dual_interval
+from varopt._verified import SLACK, TINY, UNIT, Ball
 from varopt.certificates.enclosures._enclosure import Norms, coordinates, entries, transposed
 from varopt.model.maps import Map
 from varopt.terms import PiecewisePolynomial
 
-__all__ = ["DualQuadratic", "DualRows"]
+__all__ = ["DualQuadratic", "DualRows", "conjugate_above", "dual_interval"]
 
 Vector = NDArray[np.float64]
 Index = NDArray[np.intp]
+
+
+def dual_interval(term: PiecewisePolynomial, weights: Vector) -> tuple[Vector, Vector]:
+    """The closed interval of the subgradients of weighted terms, rounded inwards: smallest and largest."""
+    low, high = (np.asarray(end, dtype=np.float64) for end in term.subgradient_range)
+    with np.errstate(invalid="ignore"):  # 0 * inf, where the weight decides
+        ends = [np.where(weights == 0.0, 0.0, weights * end) for end in (low, high)]
+    exact = np.abs(np.frexp(weights)[0]) == 0.5  # a power of two
+    inside = [np.nextafter(end, towards) for end, towards in zip(ends, (np.inf, -np.inf), strict=True)]
+    kept = [
+        np.where(exact | (end == 0.0) | ~np.isfinite(end) | (np.abs(given) == 1.0), end, moved)
+        for end, moved, given in zip(ends, inside, (low, high), strict=True)
+    ]
+    return kept[0], kept[1]
+
+
+def conjugate_above(term: PiecewisePolynomial, weights: Any, v: Vector) -> Vector:
+    """A number that the conjugate of ``c rho`` at v is not above, row by row; v within the subgradients of ``c rho``.
+
+    The supremum over each piece is reached on a knot or where the piece has derivative v; that of a parabola on all of
+    the line is above that on its piece.
+    """
+    if term.rows is None and (short := _of_few_numbers(term, weights, v)) is not None:
+        return short
+    best = np.full(v.shape, -np.inf)
+    for i, (piece, centre) in enumerate(zip(term.pieces, term.centres, strict=True)):
+        for knot in term.knots[max(i - 1, 0) : i + 1]:  # the ends of the piece, as the piece itself sees them
+            reach = np.asarray(knot - centre)
+            value = sum(coefficient * reach**m for m, coefficient in enumerate(piece))
+            size = sum(abs(coefficient) * np.abs(reach) ** m for m, coefficient in enumerate(piece))
+            # knot - centre rounds too: by a unit of its size, which the derivative of the piece magnifies.
+            size = size + sum(m * abs(c) * np.abs(reach) ** m for m, c in enumerate(piece))
+            reached = v * knot - weights * value
+            best = np.maximum(best, reached + 8.0 * UNIT * SLACK * (np.abs(v * knot) + weights * size) + _lost(reached))
+        if len(piece) == 3:
+            best = np.maximum(best, _parabola(term, i, weights, v))
+        elif not term.knots:
+            reached = v * centre - weights * piece[0]
+            best = np.maximum(best, reached + 4.0 * UNIT * (np.abs(v * centre) + abs(weights * piece[0])))
+    return best
+
+
+def _of_few_numbers(term: PiecewisePolynomial, weights: Any, v: Vector) -> Vector | None:
+    """The same for two lines that meet in zero on the knot, and for a square without an offset; else None."""
+    if len(term.pieces) > 2 or any(piece[0] != 0.0 for piece in term.pieces):
+        return None
+    if term.degree == 1 and len(term.knots) == 1 and all(centre == term.knots[0] for centre in term.centres):
+        knot = term.knots[0]
+        if knot == 0.0:
+            return np.zeros(v.shape)
+        reached = v * knot
+        return (
+            reached
+            if abs(float(knot)) == 1.0
+            else np.asarray(reached + 8.0 * UNIT * SLACK * np.abs(reached) + _lost(reached))
+        )
+    if not term.knots and term.degree == 2 and term.centres[0] == 0.0 and term.pieces[0][1] == 0.0:
+        if not np.all(weights > 0.0) or not term.pieces[0][2] > 0.0:
+            return None
+        # v^2 / (4 w a): a few operations, each rounded by a unit of what it is.
+        return np.asarray(v * v / (4.0 * term.pieces[0][2] * weights) * (1.0 + 16.0 * UNIT) + 4.0 * TINY)
+    return None
+
+
+def _lost(value: Vector) -> Any:
+    """What underflow may have taken: nothing of a zero, which is exact for all but numbers of no interest."""
+    return np.where(value == 0.0, 0.0, 4.0 * TINY)
+
+
+def _parabola(term: PiecewisePolynomial, i: int, weights: Any, v: Vector) -> Vector:
+    """``v c - w p_0 + (v - w p_1)^2 / (4 w p_2)`` where the vertex lies in the piece or close to it."""
+    p0, p1, p2 = term.pieces[i]
+    centre = term.centres[i]
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        rest = v - weights * p1
+        curvature = 2.0 * weights * p2
+        vertex = centre + rest / curvature
+        value = v * centre - weights * p0 + rest * rest / (2.0 * curvature)
+        size = np.abs(v * centre) + np.abs(weights * p0)
+        size = size + (np.abs(v) + np.abs(weights * p1)) ** 2 / (2.0 * curvature)
+        near = 1e-12 * (np.abs(vertex) + np.abs(np.asarray(centre)))
+        inside = np.ones(v.shape, dtype=bool)
+        if i > 0:
+            inside &= vertex >= term.knots[i - 1] - near
+        if i < len(term.knots):
+            inside &= vertex <= term.knots[i] + near
+        above = value + 16.0 * UNIT * SLACK * size + _lost(value)
+    curved = np.asarray(weights * p2) > 0.0
+    return np.where(inside & curved, above, np.where(curved, -np.inf, _flat(weights, p0, p1, centre, v)))
+
+
+def _flat(weights: Any, p0: Any, p1: Any, centre: Any, v: Vector) -> Vector:
+    """A row whose parabola has no curvature is a line: without knots only its own derivative is in the domain."""
+    reached = v * centre - weights * p0
+    return np.where(v == weights * p1, reached + 4.0 * UNIT * (np.abs(v * centre) + np.abs(weights * p0)), -np.inf)
 
 
 @dataclass(frozen=True)

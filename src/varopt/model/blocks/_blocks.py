@@ -14,9 +14,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from varopt._verified import Definiteness, definiteness
-from varopt.model._affine import Affine
+from varopt.model._affine import Affine, Variable
 from varopt.model._expression import Expression
-from varopt.model._variable import Variable
 from varopt.model.maps import Map, times
 from varopt.places import DataPart, Stored, at, columns_in, table_of
 from varopt.terms import AFFINE, CONCAVE, CONVEX, UNKNOWN, Curvature, PiecewisePolynomial

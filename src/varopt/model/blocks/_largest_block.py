@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from varopt import terms
-from varopt.model._affine import Affine
-from varopt.model._variable import Variable
+from varopt.model._affine import Affine, Variable
 from varopt.model.blocks._blocks import AffineBlock, Block, Points, TermBlock
 from varopt.terms import CONVEX, Curvature
 

@@ -10,11 +10,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from varopt.model._affine import Variable
+from varopt.model._expression import flattened, ordered, slices
 from varopt.model._monomials import merged
-from varopt.model._variable import Variable
 from varopt.model.blocks._blocks import Block, Points
 from varopt.model.maps import signed_sum, times
-from varopt.model.points import flattened, ordered, slices
 from varopt.terms import AFFINE, UNKNOWN, Curvature
 
 __all__ = ["PolynomialBlock", "combined", "written"]

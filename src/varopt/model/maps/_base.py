@@ -57,6 +57,10 @@ class Map(ABC):
         """How the map of something called `name` is written."""
         return f"{self} @ {wrapped(name)}"
 
+    def leaves(self) -> Iterator[Any]:
+        """The matrices and vectors that it is made of."""
+        yield self
+
     def check(self, name: str) -> None:  # noqa: B027  (most kinds hold no data of the user)
         """Raise a `ValueError` that calls the matrix `name` if the data are not finite."""
 

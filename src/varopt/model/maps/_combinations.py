@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import Any
@@ -71,6 +71,10 @@ class Scaled(Map):
     def gram_diagonal(self, weights: Vector) -> Vector:
         return self.inner.gram_diagonal(self._squared * weights)
 
+    def leaves(self) -> Iterator[Any]:
+        yield self.scale
+        yield from self.inner.leaves()
+
     def __str__(self) -> str:
         return f"{'t' if np.ndim(self.scale) else f'{float(self.scale):g}'} * {self.inner}"
 
@@ -117,6 +121,10 @@ class Composition(Map):
         self.outer.check(name)
         self.inner.check(name)
 
+    def leaves(self) -> Iterator[Any]:
+        yield from self.outer.leaves()
+        yield from self.inner.leaves()
+
     def __str__(self) -> str:
         return f"{self.outer} @ {wrapped(str(self.inner))}"
 
@@ -152,6 +160,10 @@ class Sum(Map):
     def check(self, name: str) -> None:
         for part in self.parts:
             part.check(name)
+
+    def leaves(self) -> Iterator[Any]:
+        for part in self.parts:
+            yield from part.leaves()
 
     def __str__(self) -> str:
         return f"({signed_sum(map(str, self.parts))})"
@@ -261,6 +273,10 @@ class HStack(Map):
         for part, inner in self.live():
             out[part] = inner.gram_diagonal(weights)
         return out
+
+    def leaves(self) -> Iterator[Any]:
+        for _, part in self.live():
+            yield from part.leaves()
 
     def __str__(self) -> str:
         return f"[{' | '.join('0' if m is None else str(m) for m, _ in self.parts)}]"

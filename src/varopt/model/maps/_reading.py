@@ -26,17 +26,24 @@ def as_real(name: str, value: Any) -> NDArray[Any]:
 
     What is not in memory stays where it is.
     """
+    array: Any = value if type(value) is np.ndarray else _as_array(name, value)
+    if isinstance(array, np.ndarray) and array.dtype.kind not in "biuf":
+        raise ValueError(f"{name} must be real numbers; got dtype {array.dtype}.")
+    return array  # type: ignore[no-any-return]
+
+
+def _as_array(name: str, value: Any) -> Any:
+    """What is no array of NumPy as one, unless it is not in memory."""
+    if isinstance(value, (int, float)):
+        return as_finite(name, value)
     if (stored := as_stored(value)) is not None:
-        return stored  # type: ignore[return-value]
+        return stored
     if sp.issparse(value) or hasattr(value, "matvec"):
         raise ValueError(f"{name} must be a number or a dense array; got {type(value).__name__}. Did you mean @?")
     if hasattr(value, "X") and hasattr(value, "weight"):
         raise ValueError(f"{name} must be an array; got a table, as vo.rows makes one: take its X, y or weight.")
     value = to_host(value) if is_device_array(value) else value
-    array = np.asarray(value) if isinstance(value, (np.ndarray, np.generic)) else as_finite(name, value)
-    if array.dtype.kind not in "biuf":
-        raise ValueError(f"{name} must be real numbers; got dtype {array.dtype}.")
-    return array
+    return np.asarray(value) if isinstance(value, (np.ndarray, np.generic)) else as_finite(name, value)
 
 
 def as_vector(name: str, value: Any) -> NDArray[Any]:
@@ -59,8 +66,10 @@ def as_map(name: str, value: Any) -> Map:
     Matrices of up to a million entries are checked for NaN and infinity at once; see `Map.check` for larger ones.
     """
     kind: type[Map] = Operator if hasattr(value, "matvec") else Sparse if sp.issparse(value) else Matrix
-    place = Place(value) if is_device_array(value) else None
+    place = None
     if kind is Matrix:
+        if type(value) is not np.ndarray and is_device_array(value):
+            place = Place(value)
         value = as_real(name, value)
         kind = StoredMatrix if isinstance(value, Stored) else kind
     elif np.dtype(getattr(value, "dtype", None) or np.float64).kind not in "biuf":

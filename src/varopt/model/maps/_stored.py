@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import singledispatch
 from typing import Any
 
@@ -14,7 +14,7 @@ from varopt.model.maps._combinations import Composition, HStack, Scaled, Sum
 from varopt.model.maps._dense import Matrix
 from varopt.places import DataPart, Stored, at
 
-__all__ = ["StoredMatrix", "map_at", "place_in", "stored_in"]
+__all__ = ["StoredMatrix", "map_at"]
 
 Vector = NDArray[np.floating[Any]]
 
@@ -25,6 +25,10 @@ class StoredMatrix(Map):
     def __init__(self, stored: Stored) -> None:
         self.stored = stored
         self.shape = (stored.shape[0], stored.shape[1])
+
+    def leaves(self) -> Iterator[Any]:
+        """Where the rows are."""
+        yield self.stored
 
     def _refuse(self) -> Any:
         return np.asarray(self.stored)  # which says why not
@@ -86,32 +90,3 @@ def as_double(stored: Stored, part: DataPart) -> Vector:
     if read.dtype.kind in "iu" and read.dtype.itemsize > 4 and read.size and np.abs(read).max() > 2**53:
         raise ValueError(f"{stored.name} has whole numbers beyond 2^53, which double precision cannot hold.")
     return np.ascontiguousarray(read, dtype=np.float64)
-
-
-def stored_in(linear: Map | None) -> list[Stored]:
-    """What a map refers to that is not in memory."""
-    found = (leaf.stored if isinstance(leaf, StoredMatrix) else leaf for leaf in _leaves(linear))
-    return [leaf for leaf in found if isinstance(leaf, Stored)]
-
-
-def place_in(linear: Map | None) -> Callable[[Any], Any] | None:
-    """What takes an array to where a matrix in it came from, if that was an array of a library for devices."""
-    return next((leaf.place for leaf in _leaves(linear) if isinstance(leaf, Matrix) and leaf.place is not None), None)
-
-
-def _leaves(linear: Any) -> Iterator[Any]:
-    """The matrices and vectors that a map is made of."""
-    if isinstance(linear, Scaled):
-        yield linear.scale
-        yield from _leaves(linear.inner)
-    elif isinstance(linear, Composition):
-        yield from _leaves(linear.outer)
-        yield from _leaves(linear.inner)
-    elif isinstance(linear, Sum):
-        for inner in linear.parts:
-            yield from _leaves(inner)
-    elif isinstance(linear, HStack):
-        for pair in linear.parts:
-            yield from _leaves(pair[0])
-    else:
-        yield linear

@@ -27,10 +27,8 @@ from varopt.certificates import (
     verified,
 )
 from varopt.composite import Composite, NotComposite
-from varopt.model import Constraint, Objective
-from varopt.model.points import flattened, unflatten
-from varopt.optimize._composite import STOPPED, Refused, chosen, start, stopped, threads, watch
-from varopt.optimize._conclude import conclude
+from varopt.model import Constraint, Objective, flattened, unflatten
+from varopt.optimize._composite import STOPPED, Refused, chosen, conclude, start, stopped, threads, watch
 from varopt.optimize._result import Result, Status, final_line
 from varopt.optimize.constrained._penalty import Penalised
 from varopt.optimize.constrained._proofs import Contradiction, Ray

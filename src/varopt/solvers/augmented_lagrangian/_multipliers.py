@@ -21,9 +21,7 @@ from varopt._clock import tick
 from varopt._linalg import row_bandwidth
 from varopt.certificates import dual_gap
 from varopt.composite import Composite, ridge_form
-from varopt.solvers._method import Method
-from varopt.solvers._needs import convex, piecewise_quadratic, ridge
-from varopt.solvers._state import Check, State
+from varopt.solvers._method import Check, Method, State, convex, piecewise_quadratic, ridge
 from varopt.solvers.augmented_lagrangian._active_rows import ActiveRows
 from varopt.solvers.augmented_lagrangian._augmented_lagrangian import (
     AugmentedLagrangian,

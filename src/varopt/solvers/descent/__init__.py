@@ -3,11 +3,8 @@
 from varopt.solvers.descent._diagonal_newton import DiagonalNewton
 from varopt.solvers.descent._group_newton import GroupNewton
 from varopt.solvers.descent._lbfgs import LBFGS
-from varopt.solvers.descent._loop import Path, follow
-from varopt.solvers.descent._newton import Newton
-from varopt.solvers.descent._newton_level import typical_lengths
-from varopt.solvers.descent._program import Program
-from varopt.solvers.descent._schedules import Adaptive, Cooling, Every, Geometric, Schedule
+from varopt.solvers.descent._newton import Newton, Program, typical_lengths
+from varopt.solvers.descent._path import Adaptive, Cooling, Every, Geometric, Path, Schedule, follow
 
 __all__ = [
     "LBFGS",

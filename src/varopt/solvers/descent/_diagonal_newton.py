@@ -14,11 +14,8 @@ import numpy as np
 from varopt.bounds import MovingBound, PointNoise
 from varopt.certificates import bracket
 from varopt.composite import Composite
-from varopt.solvers._method import Method
-from varopt.solvers._needs import convex, piecewise_quadratic
-from varopt.solvers._state import Check, State
-from varopt.solvers.descent._loop import Path, follow
-from varopt.solvers.descent._schedules import Geometric, Schedule
+from varopt.solvers._method import Check, Method, State, convex, piecewise_quadratic
+from varopt.solvers.descent._path import Geometric, Path, Schedule, follow
 
 __all__ = ["DiagonalNewton"]
 

@@ -17,11 +17,9 @@ from varopt._linalg import solve_definite
 from varopt.bounds import RowNoise
 from varopt.certificates import balanced
 from varopt.composite import Composite
-from varopt.solvers._method import Method
-from varopt.solvers._state import Check, State
-from varopt.solvers.descent._loop import Path, follow
-from varopt.solvers.descent._newton_level import descend, typical_lengths
-from varopt.solvers.descent._schedules import Geometric, Schedule
+from varopt.solvers._method import Check, Method, State
+from varopt.solvers.descent._newton import descend, typical_lengths
+from varopt.solvers.descent._path import Geometric, Path, Schedule, follow
 from varopt.solvers.finish import ActiveSet, group_gap, with_norms_linearised
 
 __all__ = ["GroupNewton"]

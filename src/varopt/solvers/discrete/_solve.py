@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from varopt.certificates import Certificate, Exhaustive, Relaxation
-from varopt.solvers._state import State
+from varopt.solvers._method import State
 from varopt.solvers.discrete._contraction import Contraction, contract
 from varopt.solvers.discrete._energy import Energy
 from varopt.solvers.discrete._matrices import as_dense

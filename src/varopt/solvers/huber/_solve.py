@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from varopt._threads import one_thread
-from varopt.solvers._state import Check, State
+from varopt.solvers._method import Check, State
 from varopt.solvers.huber._joint_newton import JointNewton
 from varopt.solvers.huber._problem import HuberProblem, Overflow
 

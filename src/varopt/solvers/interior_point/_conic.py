@@ -29,9 +29,7 @@ from numpy.typing import NDArray
 
 from varopt._linalg import solve_definite
 from varopt.composite import Composite
-from varopt.solvers._method import GaveUp, Method
-from varopt.solvers._needs import convex
-from varopt.solvers._state import Check, State
+from varopt.solvers._method import Check, GaveUp, Method, State, convex
 from varopt.solvers.finish import ActiveSet, group_gap
 from varopt.solvers.interior_point._cones import Cones
 from varopt.solvers.interior_point._linear_quadratic_terms import leftmost_derivative, linear_quadratic_terms

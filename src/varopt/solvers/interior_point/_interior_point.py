@@ -23,9 +23,7 @@ from numpy.typing import NDArray
 from varopt._clock import tick
 from varopt.certificates import dual_gap
 from varopt.composite import Composite
-from varopt.solvers._method import Method
-from varopt.solvers._needs import convex, piecewise_quadratic
-from varopt.solvers._state import Check, State
+from varopt.solvers._method import Check, Method, State, convex, piecewise_quadratic
 from varopt.solvers.finish import cross_over
 from varopt.solvers.interior_point._active_manifold import onto_active_manifold
 from varopt.solvers.interior_point._linear_quadratic_terms import (

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from varopt._clock import tick
 from varopt._linalg import cholesky
-from varopt.solvers._state import Check, State
+from varopt.solvers._method import Check, State
 from varopt.solvers.finish import box_by_active_set, box_by_interior_point
 from varopt.terms import PiecewisePolynomial
 

@@ -14,9 +14,7 @@ from typing import ClassVar
 from varopt._linalg import is_diagonal
 from varopt.certificates import prove
 from varopt.composite import Composite, sharing
-from varopt.solvers._method import Method
-from varopt.solvers._needs import convex, kinks, only_kinks, piecewise_quadratic
-from varopt.solvers._state import Check, State
+from varopt.solvers._method import Check, Method, State, convex, kinks, only_kinks, piecewise_quadratic
 from varopt.solvers.lasso._blocks import BLOCK, Blocks
 
 __all__ = ["BlockDescent"]

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from varopt._clock import tick
 from varopt.composite import Composite, ridge_form, separable_kinks
 from varopt.model.maps import HStack, Map, Matrix, Scaled
-from varopt.solvers._state import Check, State
+from varopt.solvers._method import Check, State
 from varopt.solvers.lasso._sides import is_singular, pivoted
 
 __all__ = ["BLOCK", "Blocks", "approached"]

@@ -21,9 +21,7 @@ from numpy.typing import NDArray
 from varopt._linalg import solve_definite
 from varopt.certificates import prove
 from varopt.composite import Composite, separable_kinks
-from varopt.solvers._method import GaveUp, Method
-from varopt.solvers._needs import convex, only_kinks, quadratic_part, separable_norms
-from varopt.solvers._state import Check, State
+from varopt.solvers._method import Check, GaveUp, Method, State, convex, only_kinks, quadratic_part, separable_norms
 
 __all__ = ["GroupDescent"]
 

@@ -85,8 +85,8 @@ class Columns:
 
 
 def has_columns(problem: Composite) -> bool:
-    """Whether the quadratic is that of sparse rows, and factors of its matrix may be dense: its band is not narrow."""
+    """Whether a sparse problem has the quadratic of its rows, whose factors may be dense: its band is not narrow."""
     rows = [r.linear for r in problem.squares if r.single is None]
-    if not (rows and problem.is_sparse and is_diagonal(problem.matrix)):
+    if not (rows and is_diagonal(problem.matrix)):
         return False
     return any(row_bandwidth(sp.csr_array(linear.explicit())) > _NARROW_BAND for linear in rows)

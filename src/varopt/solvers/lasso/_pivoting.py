@@ -22,9 +22,7 @@ from numpy.typing import NDArray
 
 from varopt.certificates import prove
 from varopt.composite import Composite, separable_kinks
-from varopt.solvers._method import Method
-from varopt.solvers._needs import convex, kinks, only_kinks, piecewise_quadratic, quadratic_part
-from varopt.solvers._state import Check, State
+from varopt.solvers._method import Check, Method, State, convex, kinks, only_kinks, piecewise_quadratic, quadratic_part
 from varopt.solvers.finish import EQUAL, active
 from varopt.solvers.lasso._blocks import approached
 from varopt.solvers.lasso._normal_columns import Columns, has_columns
@@ -64,11 +62,11 @@ class Pivoting(Method):
 
     def suits(self, problem: Composite) -> bool:
         """Whether the matrix is of a size to be formed, or need not be."""
-        return problem.size <= _FORMED or has_columns(problem)
+        return problem.size <= _FORMED or (problem.is_sparse and has_columns(problem))
 
     def solve(self, problem: Composite, state: State, tol: float, check: Check) -> None:
         """Lower the bracket of `state`."""
-        if has_columns(problem):
+        if problem.is_sparse and has_columns(problem):
             self._by_columns(problem, state, tol, check)
         elif problem.size <= _FORMED and (problem.matrix is not None or _row_count(problem) >= problem.size):
             self._primal(problem, problem.hessian, solved, state.x, state, tol)

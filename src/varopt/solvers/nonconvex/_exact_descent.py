@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from varopt._clock import tick
 from varopt.composite import Composite
-from varopt.solvers._state import State
+from varopt.solvers._method import State
 from varopt.solvers.descent import Newton
 from varopt.solvers.nonconvex._line_minimum import RowsOnLine, Step, best_step
 from varopt.solvers.nonconvex._relaxation import majorant, restricted

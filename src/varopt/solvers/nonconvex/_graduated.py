@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from varopt.composite import Composite
-from varopt.solvers._method import Method
-from varopt.solvers._state import Check, State
+from varopt.solvers._method import Check, Method, State
 from varopt.solvers.descent import Geometric, Schedule
 
 __all__ = ["Graduated"]

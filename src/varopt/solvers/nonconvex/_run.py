@@ -14,7 +14,7 @@ from varopt._clock import tick
 from varopt.bounds import PointNoise
 from varopt.certificates import ConvexEnvelope, ConvexRelaxation, EveryCell
 from varopt.composite import Composite
-from varopt.solvers._state import Check, State
+from varopt.solvers._method import Check, State
 from varopt.solvers.descent import Newton, Path, follow
 from varopt.solvers.nonconvex._envelope import enclosure, radius
 from varopt.solvers.nonconvex._exact_descent import ExactDescent

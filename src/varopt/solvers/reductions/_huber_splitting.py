@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from varopt.composite import Composite, Rows
 from varopt.model.maps import HStack, Map, Scaled, Selection
-from varopt.solvers._state import State
+from varopt.solvers._method import State
 from varopt.solvers.reductions._reduction import Lifted, Reduction, Smaller
 from varopt.terms import PiecewisePolynomial
 

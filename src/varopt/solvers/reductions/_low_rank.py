@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from varopt.composite import Composite, Rows
 from varopt.model.maps import Matrix
-from varopt.solvers._needs import convex, explicit_matrix, no_single_variables, piecewise_quadratic
-from varopt.solvers._state import State
+from varopt.solvers._method import State, convex, explicit_matrix, no_single_variables, piecewise_quadratic
 from varopt.solvers.reductions._column_space import spanned
 from varopt.solvers.reductions._reduction import Lifted, Reduction, Smaller
 

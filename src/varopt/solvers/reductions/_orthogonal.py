@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 
 from varopt.composite import Composite, Rows
 from varopt.model.maps import Matrix
-from varopt.solvers._needs import convex, no_matrix, no_single_variables, piecewise_quadratic
-from varopt.solvers._state import State
+from varopt.solvers._method import State, convex, no_matrix, no_single_variables, piecewise_quadratic
 from varopt.solvers.reductions._reduction import Lifted, Reduction, Smaller
 
 __all__ = ["Orthogonal"]

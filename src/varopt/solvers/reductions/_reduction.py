@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from varopt.certificates import dual_gap
 from varopt.composite import Composite
-from varopt.solvers._method import Nested, Solver
-from varopt.solvers._state import Check, State
+from varopt.solvers._method import Check, Nested, Solver, State
 
 __all__ = ["Lifted", "Reduction", "Smaller"]
 

@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 from varopt.certificates import dual_gap
 from varopt.composite import Composite, Rows, ridge_form
 from varopt.model.maps import Matrix
-from varopt.solvers._needs import convex, piecewise_quadratic, ridge
-from varopt.solvers._state import State
+from varopt.solvers._method import State, convex, piecewise_quadratic, ridge
 from varopt.solvers.reductions._reduction import Lifted, Reduction, Smaller
 
 __all__ = ["Range"]

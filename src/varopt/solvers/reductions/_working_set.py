@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 
 from varopt.certificates import prove
 from varopt.composite import Composite, Kinks, Rows, restricted, separable_kinks
-from varopt.solvers._needs import convex, kinks, separable_norms
-from varopt.solvers._state import State
+from varopt.solvers._method import State, convex, kinks, separable_norms
 from varopt.solvers.reductions._huber_splitting import HuberSplitting, Split
 from varopt.solvers.reductions._reduction import Lifted, Reduction, Smaller
 

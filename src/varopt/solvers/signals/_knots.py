@@ -22,9 +22,7 @@ from numpy.typing import NDArray
 from varopt.certificates import dual_gap
 from varopt.composite import Composite, Rows
 from varopt.model.maps import Sparse
-from varopt.solvers._method import GaveUp, Nested, Solver
-from varopt.solvers._needs import convex, piecewise_quadratic, signal
-from varopt.solvers._state import Check, State
+from varopt.solvers._method import Check, GaveUp, Nested, Solver, State, convex, piecewise_quadratic, signal
 from varopt.solvers.finish import box_by_active_set
 from varopt.solvers.signals._convex_spline import convex_spline
 from varopt.solvers.signals._linear_spline import LinearSpline

@@ -29,9 +29,7 @@ from numpy.typing import NDArray
 
 from varopt.certificates import dual_gap
 from varopt.composite import Composite, separable_kinks
-from varopt.solvers._method import GaveUp, Method
-from varopt.solvers._needs import convex, piecewise_quadratic, signal
-from varopt.solvers._state import Check, State
+from varopt.solvers._method import Check, GaveUp, Method, State, convex, piecewise_quadratic, signal
 from varopt.solvers.signals._total_variation import TotalVariation, total_variation
 
 __all__ = ["TautString"]

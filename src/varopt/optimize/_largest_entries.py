@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from varopt.composite import NotComposite
-from varopt.model import Constraint, Objective
+from varopt.model import Constraint, Objective, flattened, ordered, slices, split, unflatten
 from varopt.model.blocks import Block, LargestBlock
-from varopt.model.points import flattened, ordered, slices, split, unflatten
 from varopt.optimize._result import Result
 
 __all__ = ["LargestEntries"]
@@ -33,11 +32,6 @@ class LargestEntries:
             parts += block.lifted()
             self.thresholds[block.threshold] = block
         self.objective = Objective(parts)
-
-    @staticmethod
-    def suits(objective: Objective) -> bool:
-        """Whether there is something to lift."""
-        return any(isinstance(block, LargestBlock) for block in objective.blocks)
 
     def start(self, x0: Any) -> Any:
         """The user's start, with the best thresholds for it."""
