@@ -18,7 +18,9 @@ _WORD = 8  # replicas in one
 _EVERY_BYTE = 0x0101010101010101
 _BIAS = 128  # what is added to a field while it is a byte without a sign
 _PADDED = 0.25  # of the entries of a row, at most, so that rows of about as many go together
-_FEWEST = 1000  # entries of a block on average, below which calls cost more than they save; measured on random graphs
+_FEWEST = (
+    4000  # entries of a block on average, below which calls cost more than they save: measured on graphs of the G-set
+)
 _REPEATED = 1.2  # gathered entries, at most, for one of the matrix: couplings of twice the size are gathered twice
 _BLOCK_BYTES = 1 << 19  # gathered together, about: they stay in the cache
 

@@ -217,14 +217,8 @@ class Sweeper:
         """One sweep of sampling, in place."""
         for part, noise in zip(self.sets, self._noise(temperature), strict=True):
             fields, old = self._fields(part, state), state[part.rows]
-            if part.width == 1:
-                turn = 1 - 2 * old  # what a turned bit adds to itself
-                fields *= turn
-                turn *= fields < noise  # accepted with probability min(1, exp(-change / T)) [Metropolis]
-                turn += old
-                self._write(state, part.rows, turn)
-            else:
-                self._write(state, part.rows, _drawn(part.width, fields, noise))
+            draw = _turned if part.width == 1 else _drawn
+            self._write(state, part.rows, draw(part.width, fields, old, noise))
 
     def mean(self, state: Array, temperature: float) -> None:
         """One sweep of mean field, in place: every probability minimises the free energy given the others."""
@@ -307,8 +301,20 @@ def _one_hot(chosen: NDArray[np.intp], width: int, dtype: Any) -> Array:
     return np.asarray(chosen[:, None, :] == np.arange(width)[None, :, None], dtype=dtype)
 
 
-def _drawn(width: int, fields: Any, noise: Array) -> Array:
-    """A sample given the fields and noise of scale T."""
+def _turned(_: int, fields: Array, old: Array, noise: Array) -> Array:
+    """Bits turned with probability min(1, exp(-change / T)), by exponential noise of scale T; it overwrites fields."""
+    # E changes by g where a bit is set, and by -g where it is taken away.
+    if fields.dtype.kind == "f":
+        fields *= 1 - 2 * old
+        return np.abs(old - (fields < noise))
+    minus = -old  # in whole numbers -g is all of its binary digits turned, and one: no multiplication
+    fields ^= minus
+    fields -= minus
+    return np.asarray(old ^ (fields < noise).view(np.int8))
+
+
+def _drawn(width: int, fields: Array, _: Array, noise: Array) -> Array:
+    """A sample of choices given the fields, by Gumbel noise of scale T."""
     # The largest of -g plus T times Gumbel noise is a sample of the softmax of -g / T.
     return _one_hot(_blocks(width, noise - fields).argmax(axis=1), width, noise.dtype).reshape(noise.shape)
 
