@@ -23,7 +23,15 @@ RIGHT_ALIGNED = {"cold s", "warm s", "peak MB", "/ data", "rel. gap", "ratio", "
 
 def versions() -> dict[str, str]:
     """The versions of the packages that decide the numbers."""
-    return {"python": platform.python_version()} | {name: importlib.metadata.version(name) for name in PACKAGES}
+    return {"python": platform.python_version()} | {name: _version(name) for name in PACKAGES}
+
+
+def _version(name: str) -> str:
+    """The version of a package; what was measured is not lost where one lies on the path and is not installed."""
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
 
 
 def machine() -> dict[str, Any]:
