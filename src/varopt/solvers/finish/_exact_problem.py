@@ -73,14 +73,14 @@ class Row(NamedTuple):
         """``a'x + d``."""
         return self.offset + dot(self.entries, x)
 
-    def slope(self, piece: int, z: Fraction) -> Fraction:
+    def derivative(self, piece: int, z: Fraction) -> Fraction:
         """The derivative of a piece."""
         _, first, second = self.pieces[piece]
         return first + 2 * second * z
 
     def kink(self, knot: int) -> tuple[Fraction, Fraction]:
         """The derivatives on either side of a knot."""
-        return self.slope(knot, self.knots[knot]), self.slope(knot + 1, self.knots[knot])
+        return self.derivative(knot, self.knots[knot]), self.derivative(knot + 1, self.knots[knot])
 
     def steepness(self, knot: int) -> Fraction:
         """By how much the gradient jumps on a knot."""
@@ -259,10 +259,10 @@ class ExactProblem:
             result.append(r if near.size == r.count else _part(r, near))
             for part in parts:
                 (row,) = self._rows(_part(r, np.array([part.first])))
-                constant, slope, _ = row.pieces[part.piece]
-                self.constant += constant * part.offset.size + slope * exact_total(part.offset)
+                constant, derivative, _ = row.pieces[part.piece]
+                self.constant += constant * part.offset.size + derivative * exact_total(part.offset)
                 sums = (exact_total(column) for column in part.matrix.T)
-                self.line = [g + slope * total for g, total in zip(self.line, sums, strict=True)]
+                self.line = [g + derivative * total for g, total in zip(self.line, sums, strict=True)]
             self.far += parts
         return result
 
