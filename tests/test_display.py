@@ -10,7 +10,7 @@ import pytest
 
 import varopt as vo
 from varopt import certificates
-from varopt._display import Panels, Progress, bracket_words, duration
+from varopt._display import Panels, Progress, bracket_words, duration  # words and drawings by themselves
 from varopt.discrete import max_cut
 
 

@@ -110,14 +110,21 @@ def test_relative_links_lead_somewhere(page):
 
 
 @pytest.mark.parametrize(
-    "module", ["varopt", *(f"varopt.{name}" for name in ("terms", "model", "families", "bounds", "nn"))]
-)
+    "module",
+    [
+        "varopt", "varopt.terms", "varopt.model", "varopt.families", "varopt.bounds", "varopt.nn", "varopt.places",
+        "varopt.certificates", "varopt.solvers", "varopt.solvers.lasso", "varopt.optimize",
+    ],
+)  # fmt: skip
 def test_public_door(module):
     door = importlib.import_module(module)
     # the order that the linter keeps too: constants, classes, functions, each alphabetically
     assert list(door.__all__) == sorted(door.__all__, key=lambda name: (not name.isupper(), name[0].islower(), name))
     assert len(set(door.__all__)) == len(door.__all__)
     assert [name for name in door.__all__ if not hasattr(door, name)] == []
+    assert set(door.__all__) <= set(dir(door))
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        door.nonsense  # noqa: B018
 
 
 def test_import_loads_no_optional_or_heavy_package():
@@ -125,6 +132,20 @@ def test_import_loads_no_optional_or_heavy_package():
     code = f"import sys, varopt; print([name for name in {heavy} if name in sys.modules])"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"
+
+
+def test_import_loads_what_minimize_runs_and_no_more():
+    later = [
+        "families",
+        "bounds._methods",
+        "optimize._path",
+        "optimize.anywhere",
+        "places._together",
+        "solvers.discrete",
+    ]
+    code = f"import sys, varopt; print([n for n in {later} if f'varopt.{{n}}' in sys.modules], 'html' in sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.split() == ["[]", "False"]
 
 
 def test_version_is_stated_once_and_repeated_faithfully():

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from threadpoolctl import threadpool_info
 
 import varopt as vo
-from varopt import _threads, learn
+from varopt import _threads, learn  # numbers of threads are looked at
 from varopt._linalg import cholesky  # whether a factor has all threads
 from varopt._threads import all_threads, one_thread  # the module under test
 from varopt.discrete import qubo

@@ -13,13 +13,11 @@
 (array([ 0.75,  0.  , -1.75]), True, 'OPTIMAL')
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from varopt import bounds, certificates, families, model, solvers, terms
+from varopt import bounds, certificates, model, solvers, terms
+from varopt._lazy import on_first_use
 from varopt._version import __version__
-from varopt.bounds import bound, sigma_for
-from varopt.families import Bernoulli, Gaussian, Laplace, Logistic, Product, Uniform
 from varopt.model import (
     Binary,
     Categorical,
@@ -54,30 +52,34 @@ from varopt.model import (
     sum_squares,
     zero_one,
 )
-from varopt.optimize import Result, ResultPath, Status, certify, maximize, minimize, path
-from varopt.places import rows
+from varopt.optimize import Result, Status, maximize, minimize
 from varopt.terms import AFFINE, CONCAVE, CONVEX, UNKNOWN, Curvature
 
 if TYPE_CHECKING:
-    from varopt import discrete, learn, nn, search
+    from varopt import discrete, families, learn, nn, search
+    from varopt.bounds import bound, sigma_for
+    from varopt.families import Bernoulli, Gaussian, Laplace, Logistic, Product, Uniform
     from varopt.nn import smooth
+    from varopt.optimize import ResultPath, certify, path
+    from varopt.places import rows
     from varopt.search import Boolean, Box, Choice, Integer, Permutation, Search, Space
 
-_SEARCH = {"Boolean", "Box", "Choice", "Integer", "Permutation", "Search", "Space"}
-
-
-def __getattr__(name: str) -> Any:
-    # Black boxes bring SQLite and process pools along, estimators scikit-learn, layers what they smooth: loaded when
-    # first used.
-    if name in ("discrete", "learn", "nn"):
-        return importlib.import_module(f"varopt.{name}")
-    if name == "smooth":
-        return importlib.import_module("varopt.nn").smooth
-    if name == "search" or name in _SEARCH:
-        module = importlib.import_module("varopt.search")
-        return module if name == "search" else getattr(module, name)
-    raise AttributeError(f"module 'varopt' has no attribute {name!r}")
-
+# Black boxes bring SQLite and process pools along, estimators scikit-learn, layers what they smooth, data on disk what
+# reads them; a family is only needed for a bound of one's own. What `minimize` runs is loaded at once: else the first
+# solve would take as long as ten.
+_HOMES = {
+    "varopt.bounds": ("bound", "sigma_for"),
+    "varopt.families": ("Bernoulli", "Gaussian", "Laplace", "Logistic", "Product", "Uniform"),
+    "varopt.nn": ("smooth",),
+    "varopt.optimize": ("ResultPath", "certify", "path"),
+    "varopt.places": ("rows",),
+    "varopt.search": ("Boolean", "Box", "Choice", "Integer", "Permutation", "Search", "Space"),
+}
+_PACKAGES = ("discrete", "families", "learn", "nn", "search")
+__getattr__, __dir__ = on_first_use(
+    __name__,
+    {name: f"varopt.{name}" for name in _PACKAGES} | {name: home for home, names in _HOMES.items() for name in names},
+)
 
 __all__ = [
     "AFFINE",

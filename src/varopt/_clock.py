@@ -1,7 +1,8 @@
 """The clock of a run: whatever takes long looks at it between its steps.
 
 A method shows its state after every level, which may take long on large data. Inside a level there is no state to show,
-but time is up all the same.
+but time is up all the same. A deadline is hidden state, in a context variable: as an argument it would go through every
+function of every method and proof. Unlike a global one it is not seen by other threads.
 """
 
 from __future__ import annotations

@@ -7,7 +7,6 @@ import math
 import sys
 import time
 from collections.abc import Iterable, Mapping
-from html import escape
 from typing import Any, Self
 
 import numpy as np
@@ -19,6 +18,13 @@ __all__ = [
 
 _WIDTH, _HEIGHT = 360, 90  # of drawings, in pixels
 _MOST_ROWS = 12
+
+
+def escape(text: str) -> str:
+    """Text as HTML has it."""
+    from html import escape as escaped  # its table of entities takes long to load, and most results are not shown so
+
+    return escaped(text)
 
 
 def duration(seconds: float) -> str:

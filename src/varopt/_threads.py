@@ -21,6 +21,8 @@ __all__ = ["FETCH", "all_threads", "one_thread"]
 FETCH = 20  # multiplications in the time in which an entry of a large matrix comes from memory
 _LARGE = 2e8  # multiplications that gain from threads: some five milliseconds of one
 
+# Hidden state, since no argument reaches the products of maps, deep inside methods and proofs, from the solve that
+# holds the threads.
 _HELD: ContextVar[Mapping[str, int] | None] = ContextVar("threads of libraries that are held at one", default=None)
 
 

@@ -7,8 +7,8 @@ import pytest
 
 import varopt as vo
 from varopt.certificates import Verifier
-from varopt.certificates import _direct as direct
-from varopt.certificates import _verified_bracket as brackets
+from varopt.certificates import _direct as direct  # which way a proof takes is looked at
+from varopt.certificates import _verified_bracket as brackets  # likewise
 from varopt.model import as_objective
 from varopt.solvers.finish import exact_minimum
 

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 import varopt as vo
 from varopt import Status
-from varopt.solvers.finish._exact_problem import reduced
+from varopt.solvers.finish._exact_problem import reduced  # the rank of exact equations
 
 
 def product(rng, rows, columns):

@@ -10,7 +10,7 @@ import pytest
 import varopt as vo
 from varopt import Status
 from varopt.certificates import Verifier
-from varopt.certificates._moments import moments_at
+from varopt.certificates._moments import moments_at  # against fractions
 from varopt.certificates._proof_parts import with_dual  # the subgradients that a proof begins with
 from varopt.composite import composite
 

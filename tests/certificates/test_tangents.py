@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from varopt._verified import Ball
-from varopt.certificates._tangents import _not_flat
+from varopt._verified import Ball  # what is summed
+from varopt.certificates._tangents import _not_flat  # a mask by itself
 from varopt.terms import PiecewisePolynomial
 
 

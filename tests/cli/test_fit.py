@@ -16,7 +16,7 @@ from sklearn.datasets import dump_svmlight_file
 from sklearn.metrics import mean_pinball_loss
 
 from varopt import learn
-from varopt.cli import _tables, main
+from varopt.cli import _tables, main  # what counts as large is changed
 from varopt.cli._models import MODELS, FittedModel  # what the command fits
 
 NAMES = ["rooms", "age", "tax", "area"]

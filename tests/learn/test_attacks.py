@@ -7,7 +7,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.linear_model import HuberRegressor as SciKitHuber
 
 from varopt import learn
-from varopt.learn._problem import LinearProblem, near_zero
+from varopt.learn._problem import LinearProblem, near_zero  # what moves data near zero, by itself
 
 NAMES = [name for name in learn.__all__ if hasattr(getattr(learn, name), "fit")]
 

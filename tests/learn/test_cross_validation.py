@@ -10,8 +10,8 @@ import sklearn.linear_model as theirs
 from sklearn.datasets import load_diabetes
 
 from varopt import learn
-from varopt.learn._data import distinct_rows
-from varopt.learn._least_squares import Squares, _tasks
+from varopt.learn._data import distinct_rows  # rows as a fit has them
+from varopt.learn._least_squares import Squares, _tasks  # a rival that gives up is feigned
 
 SEVERAL = [
     learn.Lasso(0.05),

@@ -11,7 +11,7 @@ from sklearn.model_selection import KFold
 from sklearn.neighbors import KNeighborsRegressor
 
 from varopt import learn
-from varopt.learn._intervals._weighted import upper_quantile
+from varopt.learn._intervals._weighted import upper_quantile  # against a sort
 
 
 def draw(rng, n):

@@ -7,9 +7,9 @@ from scipy.optimize import linprog
 
 import varopt as vo
 from varopt import learn
-from varopt.learn._data import DataMemory
-from varopt.learn._lassos import additive
-from varopt.learn._least_squares import Squares, homotopy
+from varopt.learn._data import DataMemory  # what fits share
+from varopt.learn._lassos import additive  # an additive model by itself
+from varopt.learn._least_squares import Squares, homotopy  # paths by themselves
 from varopt.solvers import interior_along
 from varopt.solvers.finish import best_vertex
 from varopt.solvers.quantile import quantile_process

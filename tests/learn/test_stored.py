@@ -130,7 +130,7 @@ def test_steps_go_on_until_there_is_a_bound(tmp_path):
 
 def test_a_sample_that_is_fitted_exactly_may_mislead(data, folder, monkeypatch):
     """All that it says is where to begin."""
-    from varopt.optimize.anywhere import _scale
+    from varopt.optimize.anywhere import _scale  # its exact finish is replaced
 
     monkeypatch.setattr(_scale, "_exact", lambda *_: (np.array([1.0, -2.0, 0.0, 0.5, 0.0]), 2.0**-26))
     far = HuberRegressor().fit(folder / "X.npy", folder / "y.npy")
@@ -140,7 +140,7 @@ def test_a_sample_that_is_fitted_exactly_may_mislead(data, folder, monkeypatch):
 @pytest.mark.parametrize("alpha", [0.0, 1e-4, 50.0])
 def test_a_scale_is_estimated_and_its_bracket_is_proved(alpha, data, monkeypatch):
     """Few rows, by passes all the same: nobody's point is below the bound, in fractions."""
-    from varopt.optimize.anywhere import _scale
+    from varopt.optimize.anywhere import _scale  # its exact finish is replaced
 
     monkeypatch.setattr(_scale, "rows_at_once", lambda problem, options: 200)
     X, y, _, weight = (array[:600] for array in data)

@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 
 from tests.nn.layers import LAYERS, ORDERED, ROWS
 from varopt import nn, terms
-from varopt.nn._library import needed
+from varopt.nn._library import needed  # its message where a library is absent
 
 
 def others_above(x, i, t, sigma):

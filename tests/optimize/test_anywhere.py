@@ -178,7 +178,7 @@ def test_columns_in_very_different_units(seed, tmp_path, monkeypatch):
 
 def test_a_wrong_pilot_costs_passes_and_no_truth(data, stored, monkeypatch):
     """A band of no width keeps no row: lines of the wrong side are still below the rows."""
-    from varopt.optimize.anywhere import _engine
+    from varopt.optimize.anywhere import _engine  # its limits are changed
 
     honest = _engine.band_of
     monkeypatch.setattr(_engine, "band_of", lambda *args: honest(*args).narrowed(0.05))

@@ -10,12 +10,12 @@ import scipy.sparse as sp
 
 import varopt as vo
 from varopt import Status
-from varopt._clock import TimeUp, budget, deadline, tick
+from varopt._clock import TimeUp, budget, deadline, tick  # limits by themselves
 from varopt.bounds import CompositeBound, RowNoise
 from varopt.certificates import falls_along
 from varopt.composite import composite
 from varopt.solvers.descent._newton import descend  # a level by itself
-from varopt.solvers.interior_point._conjugate_gradients import ConjugateGradients
+from varopt.solvers.interior_point._conjugate_gradients import ConjugateGradients  # an empty row by itself
 
 CLAIMS = (Status.OPTIMAL, Status.PROVED)
 

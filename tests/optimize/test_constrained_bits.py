@@ -8,7 +8,7 @@ import pytest
 from scipy.optimize import linear_sum_assignment
 
 import varopt as vo
-from varopt.solvers.discrete.constrained import _enumeration
+from varopt.solvers.discrete.constrained import _enumeration  # what is few enough is changed
 
 
 def random_problem(seed, n=9):

@@ -12,7 +12,7 @@ from array_api_compat import array_namespace
 import varopt as vo
 from varopt import terms
 from varopt.optimize import Status
-from varopt.optimize.anywhere._device_proof import annihilates, lengths_above
+from varopt.optimize.anywhere._device_proof import annihilates, lengths_above  # sums by themselves
 from varopt.places import joined
 
 ROWS = 20_000
@@ -89,10 +89,10 @@ def test_single_precision_is_certified_in_double(data):
 def test_jax_sums_are_those_of_memory(data):
     """One pass: a whole run is most of the time that of JAX's compiler."""
     jax = pytest.importorskip("jax")
-    from varopt.optimize.anywhere._device import DeviceRows
-    from varopt.optimize.anywhere._device_proof import sweep_device
-    from varopt.optimize.anywhere._problem import Problem
-    from varopt.optimize.anywhere._sweep import Sweep
+    from varopt.optimize.anywhere._device import DeviceRows  # sums by themselves
+    from varopt.optimize.anywhere._device_proof import sweep_device  # likewise
+    from varopt.optimize.anywhere._problem import Problem  # likewise
+    from varopt.optimize.anywhere._sweep import Sweep  # likewise
 
     X, y, x = data["X"][:5000], data["y"][:5000], np.array([1.0, -2.0, 0.1, 0.4])
     request = Sweep(x, np.eye(4) * 0.01, 1.0, 0.001)

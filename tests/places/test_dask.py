@@ -154,7 +154,7 @@ def test_a_worker_keeps_memory_while_it_works_on_a_partition():
     """In a process like those of Dask's workers, where freed memory goes back to the system at once."""
     code = """
 import resource, numpy as np
-from varopt.places._heap import memory_kept
+from varopt.places._heap import memory_kept  # without a cluster
 def faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     for _ in range(50): np.ones(1 << 17)
@@ -176,7 +176,7 @@ print(apart, within, faults())
 
 
 def test_memory_is_given_back_whatever_the_environment_says_by_then(monkeypatch):
-    from varopt.places import _heap
+    from varopt.places import _heap  # another allocator is feigned
 
     told = []
     library = SimpleNamespace(mallopt=lambda *option: told.append(option), malloc_trim=lambda _: None)

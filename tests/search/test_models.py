@@ -9,7 +9,7 @@ import pytest
 
 import varopt as vo
 from varopt.search._coding import Coding  # what a process sees of a space
-from varopt.search._space import SpaceLayout
+from varopt.search._space import SpaceLayout  # coordinates of a space by themselves
 from varopt.search.models import ExpectedImprovement, _handover  # how long a proposal is taken to be
 from varopt.search.models._acquisition import log_improvement  # against fifty digits
 from varopt.search.models._gaussian_process import GaussianProcess, _posterior, _prior, differences  # derivatives

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import varopt as vo
-from varopt._clock import left
+from varopt._clock import left  # a method that looks at the clock
 from varopt.composite import composite
 from varopt.optimize import Status
 from varopt.solvers import METHODS, Auto, BlockDescent, GaveUp, InteriorPoint, Method, Newton, Pivoting, State

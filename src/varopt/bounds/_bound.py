@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from varopt.families import OwnFamily
 from varopt.terms import Curvature
 
 if TYPE_CHECKING:
@@ -131,8 +130,7 @@ class Bound(ABC):
     @property
     def family(self) -> Any:
         """p(x|theta), as it was given."""
-        known = self._target.family
-        return known.inner if isinstance(known, OwnFamily) else known
+        return self._target.given
 
     def at(self, family: Any) -> Bound:
         """The bound of the same f under another family, by the same method."""

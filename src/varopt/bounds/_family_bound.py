@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from varopt.bounds._bound import Bound, Form, Gradient, Verdict, assemble, check_form
 from varopt.bounds._composite_bound import CompositeBound, SmoothedRows
 from varopt.bounds._discrete_parts import Part, part_of, refusal_of, refuse
+from varopt.bounds._family_noise import FamilyNoise, TurnedNoise
 from varopt.bounds._gap import is_isotropic, is_quadratic
 from varopt.bounds._hessian import Hessian, to_simplex
 from varopt.bounds._layout import Component, Layout
-from varopt.bounds._noise import FamilyNoise, TurnedNoise
 from varopt.bounds._target import objective_target
 from varopt.composite import Composite, Congruence, columns_of, composite
 from varopt.families import LocationScale

@@ -9,8 +9,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
+from varopt.bounds._family_noise import row_deviation
 from varopt.bounds._layout import Component, Layout, lay_out
-from varopt.bounds._noise import row_deviation
 from varopt.composite import Congruence
 from varopt.families import Gaussian
 from varopt.model import as_objective

@@ -10,8 +10,8 @@ import numpy as np
 from varopt.bounds._bound import Bound, NoClosedForm
 from varopt.bounds._family_bound import FamilyBound
 from varopt.bounds._layout import Layout, lay_out
+from varopt.bounds._points_bound import SamplingOptions, sampled_bound
 from varopt.bounds._quadrature import product_rule_bound
-from varopt.bounds._sampled import SamplingOptions, sampled_bound
 from varopt.bounds._target import black_box_target, objective_target
 from varopt.families import Bernoulli, Family, LocationScale, OneHotCategorical, Product
 from varopt.model import Expression, as_objective

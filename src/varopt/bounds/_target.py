@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from varopt.bounds._bound import Verdict
 from varopt.bounds._gap import gap_bound
 from varopt.bounds._layout import Component, Layout, components_of
-from varopt.families import as_family, name_of
+from varopt.families import OwnFamily, as_family, name_of
 from varopt.model import Objective, Variable, unflatten
 from varopt.model.blocks import (
     AffineBlock,
@@ -50,6 +50,11 @@ class Target:
     why_no_gradients: str
     layout: Layout | None = None  # None for a black box
     function: Callable[..., Any] | None = None  # the black box
+
+    @property
+    def given(self) -> Any:
+        """The family as it was given."""
+        return self.family.inner if isinstance(self.family, OwnFamily) else self.family
 
     @property
     def name(self) -> str:

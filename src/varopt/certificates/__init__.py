@@ -1,5 +1,8 @@
 """Certificates: typed brackets of the optimum, each with its assumptions."""
 
+from typing import TYPE_CHECKING
+
+from varopt._lazy import on_first_use
 from varopt.certificates._certificate import (
     Certificate,
     ConvexEnvelope,
@@ -26,12 +29,24 @@ from varopt.certificates._duality import (
     rests,
     young,
 )
-from varopt.certificates._farkas import contradiction
 from varopt.certificates._recession import curves_down, falls_along, falls_for_ever
-from varopt.certificates._sampled import Sampled, student
-from varopt.certificates._tangents import EnclosedSum, Lines, lines, piece_table, positions, values
 from varopt.certificates._verified_bracket import ROUNDING, Verified, Verifier, verified
 from varopt.certificates.enclosures import DualQuadratic, DualRows, annihilates, enclosed_value
+
+if TYPE_CHECKING:
+    from varopt.certificates._farkas import contradiction
+    from varopt.certificates._sampled import Sampled, student
+    from varopt.certificates._tangents import EnclosedSum, Lines, lines, piece_table, positions, values
+
+# What proves anything of constraints, of samples, and of rows that are not in memory.
+__getattr__, __dir__ = on_first_use(
+    __name__,
+    {"contradiction": "varopt.certificates._farkas"}
+    | dict.fromkeys(("Sampled", "student"), "varopt.certificates._sampled")
+    | dict.fromkeys(
+        ("EnclosedSum", "Lines", "lines", "piece_table", "positions", "values"), "varopt.certificates._tangents"
+    ),
+)
 
 __all__ = [
     "NEARBY",

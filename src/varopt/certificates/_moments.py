@@ -74,11 +74,13 @@ class SquareMoments(NamedTuple):
         A move by ``delta = g_j / H_jj`` changes the value by ``-g_j^2 / (2 H_jj)``, and the gradient by ``H_kj delta``.
         """
         least = float(self.diagonal.middle[free] - self.diagonal.radius[free]) / SLACK
-        lengths, slope = np.sqrt(self.diagonal.size), float(self.gradient.size[free])
-        move = slope / least * SLACK if least > 0.0 else math.inf
+        lengths, derivative = np.sqrt(self.diagonal.size), float(self.gradient.size[free])
+        move = derivative / least * SLACK if least > 0.0 else math.inf
         middle, radius = self.gradient.middle.copy(), self.gradient.radius + lengths * lengths[free] * move * SLACK
         middle[free] = radius[free] = 0.0
-        return self._replace(error=(self.error + 0.5 * slope * move) * SLACK, gradient=Ball(middle, radius * SLACK))
+        return self._replace(
+            error=(self.error + 0.5 * derivative * move) * SLACK, gradient=Ball(middle, radius * SLACK)
+        )
 
 
 def moments_at(given: Rows, squares: Sequence[Rows], x: Vector) -> SquareMoments | None:

@@ -28,7 +28,7 @@ def add_report(parser: argparse.ArgumentParser) -> None:
 
 
 def _report(options: argparse.Namespace) -> int:
-    from varopt.search.page import journal_page, page_server
+    from varopt.search.page import journal_page, page_server  # other commands start sooner without a server
 
     if options.watch:
         if not 0 <= options.port < 65536:

@@ -46,8 +46,8 @@ class Bounds:
         for _ in range(_EXCHANGES):
             free = np.flatnonzero(~held)
             step = np.where(held, np.where(at_high, self.high, self.low) - x, 0.0)
-            pull = gradient + (matrix @ step if step.any() else 0.0)
-            step[free] = solve_definite(_part(matrix, free), -pull[free]) if free.size else 0.0
+            residual = gradient + (matrix @ step if step.any() else 0.0)
+            step[free] = solve_definite(_part(matrix, free), -residual[free]) if free.size else 0.0
             reached, model = x + step, gradient + matrix @ step
             above, below = ~held & (reached > self.high), ~held & (reached < self.low)
             freed = held & np.where(at_high, model > 0.0, model < 0.0) & (self.low < self.high)

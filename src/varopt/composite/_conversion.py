@@ -93,6 +93,8 @@ def _affine(block: Any, variables: Any) -> tuple[Map, Vector]:
     return linear, np.broadcast_to(np.asarray(block.argument.offset, dtype=np.float64), (linear.shape[0],))
 
 
+# Hidden state, since between who knows that problems have blocks in common (a path, a fit of several lines) and the
+# conversion stands `minimize`, whose arguments are the user's.
 _SHARED: ContextVar[dict[int, tuple[TermBlock, Any, Rows]] | None] = ContextVar("rows shared by problems", default=None)
 
 

@@ -86,10 +86,10 @@ def promise(rng: np.random.Generator) -> Correction:
     reached = []
     for width in ((math.sqrt(s**2 + 1e4) - s) / 1e2, vo.sigma_for(f, 1.0)):
 
-        def slope(mean: float, width: float = width) -> float:
+        def derivative(mean: float, width: float = width) -> float:
             return float(vo.bound(f, vo.Gaussian([mean], width)).gradient["mean"][0])
 
-        reached.append(float(f([scipy.optimize.brentq(slope, -1.0, 1.0, xtol=1e-15)])))
+        reached.append(float(f([scipy.optimize.brentq(derivative, -1.0, 1.0, xtol=1e-15)])))
     return Correction(
         "the guarantee that σ is chosen for",
         "f(argmin E) ≤ f* + 1 with the printed σ",
@@ -209,8 +209,8 @@ def chapelle_hessian(rng: np.random.Generator) -> Correction:
     h = float(np.mean(np.sort(np.abs(xi))[[n // 2, n // 2 + 1]]))  # half of the points are in the quadratic part
 
     def gradient(point: Vector) -> Vector:
-        slope = huber(1.0 - K @ point[:-1] - point[-1] * y, h)[1]
-        return np.append(K @ (2.0 * point[:-1] - C * slope), -C * y @ slope)
+        derivative = huber(1.0 - K @ point[:-1] - point[-1] * y, h)[1]
+        return np.append(K @ (2.0 * point[:-1] - C * derivative), -C * y @ derivative)
 
     at = machine.point
     measured = np.column_stack([(gradient(at + d) - gradient(at - d)) / 2e-7 for d in 1e-7 * np.eye(n + 1)])
@@ -244,19 +244,19 @@ def continuity(rng: np.random.Generator) -> Correction:
     direction = rng.standard_normal(machine.y.size + 1)
     rates = machine.K @ direction[:-1] + direction[-1] * machine.y
     times = (1.0 - machine.K @ machine.beta - machine.b * machine.y) / rates  # where a hinge has its kink
-    jumps, bends = [], []
+    jumps, turns = [], []
     for t in times:
         left, at, right = (value(machine.point + (t + e) * direction) for e in (-1e-6, 0.0, 1e-6))
         jumps.append(abs(right - left))
-        bends.append((right - 2.0 * at + left) / 1e-6)
+        turns.append((right - 2.0 * at + left) / 1e-6)
     return Correction(
         "the kernelised objective (section 3)",
         "“discontinuous”",
         "continuous, not differentiable",
         f"across the {times.size} kinks of a line, 2·10⁻⁶ wide: the value moves by at most {max(jumps):.0e}, the slope "
-        f"jumps by at least {min(bends):.1f}",
+        f"jumps by at least {min(turns):.1f}",
         max(jumps) < 0.1,
-        min(bends) > 1e-3,
+        min(turns) > 1e-3,
     )
 
 

@@ -50,15 +50,15 @@ def _step(section: Section) -> None:
     thetas = (-2.0, -0.5, 0.0, 1.0, 3.0)
     bounds = [vo.bound(vo.step(x), vo.Gaussian([theta], 1.0)) for theta in thetas]
     values = [E.value for E in bounds]
-    slopes = [float(E.gradient["mean"][0]) for E in bounds]
+    derivatives = [float(E.gradient["mean"][0]) for E in bounds]
     printed = [math.exp(-(theta**2) / 2.0) / math.sqrt(2.0 * math.pi) for theta in thetas]
     columns = [Column("θ", "g")] + [Column(name, ".9f") for name in ("E(θ)", "dE/dθ", "paper")]
-    lines = list(zip(thetas, values, slopes, printed, strict=True))
+    lines = list(zip(thetas, values, derivatives, printed, strict=True))
     section.table("step", "The bound of a step", columns, lines)
     section.verdict(
         "The bound of a step is differentiable, with derivative exp(−θ²/2)/√(2π).",
-        f"The largest relative difference is {np.max(np.abs(np.divide(slopes, printed) - 1.0)):.0e}.",
-        bool(np.allclose(slopes, printed, rtol=1e-12, atol=0.0)),
+        f"The largest relative difference is {np.max(np.abs(np.divide(derivatives, printed) - 1.0)):.0e}.",
+        bool(np.allclose(derivatives, printed, rtol=1e-12, atol=0.0)),
         rule="the derivatives at five θ are the printed ones to 10⁻¹²",
     )
     section.equal(
@@ -107,8 +107,8 @@ def rounding(f: Any, theta: Vector) -> list[float]:
     """E while the probabilities are rounded, one after the other, to the end where it is larger."""
     path = [vo.bound(f, vo.Bernoulli(theta)).value]
     for i in range(theta.size):
-        slope = vo.bound(f, vo.Bernoulli(theta)).gradient["probability"][i]
-        theta = np.where(np.arange(theta.size) == i, float(slope > 0.0), theta)
+        ascent = vo.bound(f, vo.Bernoulli(theta)).gradient["probability"][i]
+        theta = np.where(np.arange(theta.size) == i, float(ascent > 0.0), theta)
         path.append(vo.bound(f, vo.Bernoulli(theta)).value)
     return path
 
@@ -130,8 +130,8 @@ def _free_energy(section: Section, problem: problems.BinaryQuadratic) -> None:
             theta = expit(logits)
             E = vo.bound(f, vo.Bernoulli(theta))
             entropy = theta @ np.logaddexp(0.0, -logits) + (1.0 - theta) @ np.logaddexp(0.0, logits)
-            slope = (logits - beta * E.gradient["probability"]) * theta * (1.0 - theta)
-            return float(-entropy - beta * E.value), slope
+            ascent = (logits - beta * E.gradient["probability"]) * theta * (1.0 - theta)
+            return float(-entropy - beta * E.value), ascent
 
         found = scipy.optimize.minimize(energy, logits, jac=True, method="L-BFGS-B")
         logits = found.x
@@ -214,5 +214,5 @@ def box_relaxation(A: Vector, b: Vector) -> float:
         lambda z: -(z @ Q @ z + c @ z), np.full(n, 0.5), jac=lambda z: -(2.0 * Q @ z + c), bounds=[(0.0, 1.0)] * n
     )
     z = found.x
-    slope = 2.0 * Q @ z + c
-    return float(z @ Q @ z + c @ z + np.sum(np.maximum(slope * (1.0 - z), -slope * z)))
+    ascent = 2.0 * Q @ z + c
+    return float(z @ Q @ z + c @ z + np.sum(np.maximum(ascent * (1.0 - z), -ascent * z)))

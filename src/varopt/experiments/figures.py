@@ -90,10 +90,10 @@ def _lasso(axes: Any, f: Any, means: Vector) -> None:
 
 
 def _argmin(f: Any, sigma: float) -> float:
-    def slope(mean: float) -> float:
+    def derivative(mean: float) -> float:
         return float(vo.bound(f, vo.Gaussian([mean], sigma)).gradient["mean"][0])
 
-    return float(scipy.optimize.brentq(slope, -5.0, 5.0, xtol=1e-14))
+    return float(scipy.optimize.brentq(derivative, -5.0, 5.0, xtol=1e-14))
 
 
 class Figure2(Experiment):
@@ -136,7 +136,7 @@ class Figure3(Experiment):
         xi = np.linspace(-2.0, 2.0, 401)
         widths = (0.1, 0.5, 1.0)
         smoothed = {s: vo.terms.pos().derivatives(xi, np.full_like(xi, s)) for s in widths}
-        value, slope, bend = ({s: smoothed[s][k] for s in widths} for k in range(3))
+        value, derivative, curvature = ({s: smoothed[s][k] for s in widths} for k in range(3))
         losses = {h: huber(xi, h) for h in widths}
         kink = np.maximum(xi, 0.0)
 
@@ -156,7 +156,7 @@ class Figure3(Experiment):
                 draw, curves={f"h = {h:g}": losses[h][0] for h in widths}, solid=kink, name="hinge"
             ),
             "(c) slope of the smoothed hinge": partial(
-                draw, curves={f"ς = {s:g}": slope[s] for s in widths}, solid=step, name="hinge"
+                draw, curves={f"ς = {s:g}": derivative[s] for s in widths}, solid=step, name="hinge"
             ),
             "(d) slope of the Huber loss": partial(
                 draw, curves={f"h = {h:g}": losses[h][1] for h in widths}, solid=step, name="hinge"
@@ -169,8 +169,8 @@ class Figure3(Experiment):
         )
         section.check("both are above the hinge", [np.all(value[s] >= kink) for s in widths])
         section.check("so is the Huber loss", [np.all(losses[h][0] >= kink - 1e-15) for h in widths])
-        section.equal("the slope of the smoothed hinge is Φ(ξ/ς)", slope[0.5], ndtr(xi / 0.5), atol=1e-15)
-        rates = [float(np.max(np.abs(np.diff(bend[s])) / np.diff(xi))) for s in widths]
+        section.equal("the slope of the smoothed hinge is Φ(ξ/ς)", derivative[0.5], ndtr(xi / 0.5), atol=1e-15)
+        rates = [float(np.max(np.abs(np.diff(curvature[s])) / np.diff(xi))) for s in widths]
         section.verdict(
             "The Hessian changes more quickly in the solution space when the variance is larger; large variance avoids "
             "overshooting.",

@@ -124,8 +124,8 @@ def _quadratic(model: Any, place: dict[Hashable, int], x: Binary, matrix: Any, o
     for u, v, bias in model.iter_quadratic():
         square[place[u], place[v]] += float(bias)
     both = square.tocsr()
-    slope = matrix.T @ (linear + both @ offset + both.T @ offset)
+    gradient = matrix.T @ (linear + both @ offset + both.T @ offset)
     constant = float(model.offset) + float(linear @ offset) + float(offset @ (both @ offset))
     inner = matrix.T @ both @ matrix
-    energy = slope @ x + constant
+    energy = gradient @ x + constant
     return energy + x @ (inner @ x) if inner.nnz else energy

@@ -27,14 +27,14 @@ def library(*values: Any) -> Any:
     if torch and jax:
         raise TypeError("arrays must be of one library; got both PyTorch tensors and JAX arrays.")
     if torch:
-        from varopt.nn import _torch
+        from varopt.nn import _torch  # which imports PyTorch
 
         return _torch
     if jax:
-        from varopt.nn import _jax
+        from varopt.nn import _jax  # which imports JAX
 
         return _jax
-    from varopt.nn import _numpy
+    from varopt.nn import _numpy  # not needed beside another
 
     return _numpy
 

@@ -54,8 +54,8 @@ _ONCE = (
 class _Slope:
     """The slope of `_Line`: itself not to be differentiated."""
 
-    def value(self, x: Array, slope: Array) -> Array:
-        return slope + 0.0 * x
+    def value(self, x: Array, derivative: Array) -> Array:
+        return derivative + 0.0 * x
 
     def partials(self, apply: Any, at: tuple[Array, ...], out: Array, wanted: Sequence[bool]) -> tuple[Any, ...]:
         raise NotImplementedError(_ONCE.format("uniform"))
@@ -65,16 +65,16 @@ class _Slope:
 class _Line:
     """Zero, with a given slope in x."""
 
-    def value(self, x: Array, slope: Array) -> Array:
+    def value(self, x: Array, derivative: Array) -> Array:
         return 0.0 * x
 
     def partials(self, apply: Any, at: tuple[Array, ...], out: Array, wanted: Sequence[bool]) -> tuple[Any, ...]:
         return apply(_Slope(), *at), 0.0 * at[1]
 
 
-def first_order_only(lib: Any, x: Array, slope: Array) -> Array:
+def first_order_only(lib: Any, x: Array, derivative: Array) -> Array:
     """Zeros with the given derivative in x, and a refusal of the second."""
-    return lib.elementwise(_Line(), x, lib.hold(slope))
+    return lib.elementwise(_Line(), x, lib.hold(derivative))
 
 
 NOISES = {

@@ -51,7 +51,7 @@ def certify(
     point = np.concatenate([np.ravel(as_finite("x", values[v])).astype(np.float64) for v in objective.variables])
     result = minimize(objective, tol=tol, memory=memory, progress=progress, time_limit=time_limit)
     if any(block.stored for block in objective.blocks):
-        from varopt.optimize.anywhere import enclosed_stored
+        from varopt.optimize.anywhere import enclosed_stored  # most data are in memory
 
         upper = enclosed_stored(objective, point, memory)[1]
     else:

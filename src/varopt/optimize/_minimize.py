@@ -24,7 +24,6 @@ from varopt.model import (
     ordered,
 )
 from varopt.model.blocks import LargestBlock
-from varopt.optimize._bound_descent import minimize_bound
 from varopt.optimize._composite import minimize_composite, start
 from varopt.optimize._largest_entries import LargestEntries
 from varopt.optimize._result import Result
@@ -203,6 +202,8 @@ def _bound(f: Bound, others: dict[str, Any], options: dict[str, Any]) -> Result:
             f"{', '.join(_BOUND_OPTIONS)}."
         )
     _check_options(options["tol"], "auto", options["time_limit"], options["callback"])
+    from varopt.optimize._bound_descent import minimize_bound  # brings families along, which most problems do without
+
     return minimize_bound(f, **options)
 
 

@@ -8,12 +8,14 @@ import uuid
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 __all__ = ["DataColumn", "DataPart", "Derived", "Stored", "Table", "at", "columns_in", "joined"]
 
@@ -91,6 +93,8 @@ class Table(ABC):
 
         `tick` is told how many rows are done, part by part, and may raise to end the pass.
         """
+        from concurrent.futures import ThreadPoolExecutor  # for data that are elsewhere only
+
         threads = min(os.cpu_count() or 1, _THREADS)
         pending: deque[Future[tuple[int, Any]]] = deque()
         total, done = None, 0

@@ -1,5 +1,8 @@
 """Solvers: the methods, which of them suits a problem, and the state that they lower the bracket of."""
 
+from typing import TYPE_CHECKING
+
+from varopt._lazy import on_first_use
 from varopt.solvers._method import Check, GaveUp, Method, Nested, Solver, State, Way
 from varopt.solvers._select import METHODS, Auto, goes_on
 from varopt.solvers._stopped import settle
@@ -18,10 +21,18 @@ from varopt.solvers.descent import (
 )
 from varopt.solvers.finish import exact_minimum, is_small
 from varopt.solvers.interior_point import InteriorPoint
-from varopt.solvers.lasso import BlockDescent, Pivoting, interior_along, pivoted_along
+from varopt.solvers.lasso import BlockDescent, Pivoting
 from varopt.solvers.nonconvex import Graduated
 from varopt.solvers.reductions import LowRank, Orthogonal, Range, Reduction, WorkingSet
 from varopt.solvers.signals import Knots, TautString
+
+if TYPE_CHECKING:
+    from varopt.solvers.lasso import interior_along, pivoted_along
+
+# Paths of penalties are asked for by estimators that choose one.
+__getattr__, __dir__ = on_first_use(
+    __name__, dict.fromkeys(("interior_along", "pivoted_along"), "varopt.solvers.lasso")
+)
 
 __all__ = [
     "LBFGS",

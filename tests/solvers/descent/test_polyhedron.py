@@ -7,9 +7,9 @@ import pytest
 
 import varopt as vo
 from varopt.composite import composite
-from varopt.optimize.constrained._penalty import Penalised
-from varopt.solvers.descent import _polyhedron
-from varopt.solvers.descent._polyhedron import polyhedron
+from varopt.optimize.constrained._penalty import Penalised  # constraints as rows
+from varopt.solvers.descent import _polyhedron  # its limits are changed
+from varopt.solvers.descent._polyhedron import polyhedron  # what is recognised
 
 
 @pytest.mark.parametrize("dependent", [False, True])

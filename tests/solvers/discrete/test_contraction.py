@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import varopt as vo
 from varopt.discrete import max_cut, qubo
 from varopt.solvers.discrete import Energy
-from varopt.solvers.discrete._contraction import contract
+from varopt.solvers.discrete._contraction import contract  # the smaller problem by itself
 
 
 def every_state(size):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from varopt._clock import deadline
+from varopt._clock import deadline  # a limit around one function
 from varopt.solvers.finish import box_by_active_set
 
 NOTHING = np.zeros((0, 400))

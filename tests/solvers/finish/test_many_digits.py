@@ -10,13 +10,13 @@ import varopt as vo
 from fuzz.oracle import complaints
 from fuzz.problems import random_problem
 from varopt import Status
-from varopt._clock import TimeUp, deadline
+from varopt._clock import TimeUp, deadline  # a limit around one function
 from varopt.solvers.finish import exact_minimum
-from varopt.solvers.finish._exact_problem import ExactProblem, Inexact
-from varopt.solvers.finish._far_rows import exact_total
-from varopt.solvers.finish._lattice import close_point
-from varopt.solvers.finish._many_digits import minimum_in_many_digits
-from varopt.solvers.finish._rational import rational_minimum
+from varopt.solvers.finish._exact_problem import ExactProblem, Inexact  # exact problems by themselves
+from varopt.solvers.finish._far_rows import exact_total  # sums against fractions
+from varopt.solvers.finish._lattice import close_point  # a lattice of its own
+from varopt.solvers.finish._many_digits import minimum_in_many_digits  # without what comes before it
+from varopt.solvers.finish._rational import rational_minimum  # likewise
 
 # Norms beside terms many orders apart, of which double precision loses what the small ones ask for.
 SEEDS = (500045, 710018, 500078, 500125, 500128, 500167, 500188, 500322, 500333, 500398, 500517, 500538, 500561)

@@ -8,7 +8,7 @@ from fuzz.oracle import clarabel_point
 from fuzz.problems import random_problem
 from varopt.composite import composite
 from varopt.solvers import METHODS
-from varopt.solvers.interior_point._cones import Cones
+from varopt.solvers.interior_point._cones import Cones  # scalings against their definition
 
 
 @pytest.fixture

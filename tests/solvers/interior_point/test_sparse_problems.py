@@ -13,7 +13,7 @@ from tests.solvers.explicit import explicit_point
 from varopt.composite import Composite, composite
 from varopt.optimize import Status
 from varopt.solvers import METHODS, InteriorPoint
-from varopt.solvers.interior_point._normal_equations import normal
+from varopt.solvers.interior_point._normal_equations import normal  # equations against dense ones
 
 # -- Independent optima -----------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ def armijo(
     value: Callable[[Vector], float],
     x: Vector,
     step: Vector,
-    slope: float,
+    derivative: float,
     *,
     project: Callable[[Vector], Vector] = np.asarray,
 ) -> float:
@@ -26,7 +26,7 @@ def armijo(
     """
     before, length = value(x), 1.0
     slack = 1e-15 * abs(before)  # a step that only rounding judges is taken
-    while value(project(x + length * step)) > before + 1e-4 * length * slope + slack:
+    while value(project(x + length * step)) > before + 1e-4 * length * derivative + slack:
         length *= 0.5
         if length < 1e-12:
             return 0.0

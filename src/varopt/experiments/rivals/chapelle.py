@@ -26,8 +26,8 @@ def huber_objective(K: Vector, y: Vector, cost: float, at: Vector, h: float) -> 
     """``beta'K beta + cost sum_n L(1 - K_n beta - b y_n)`` and its gradient in (beta, b): two products with K."""
     beta, b = at[:-1], at[-1]
     outputs = K @ beta
-    loss, slope = huber(1.0 - outputs - b * y, h)
-    gradient = np.append(K @ (2.0 * beta - cost * slope), -cost * (y @ slope))
+    loss, derivative = huber(1.0 - outputs - b * y, h)
+    gradient = np.append(K @ (2.0 * beta - cost * derivative), -cost * (y @ derivative))
     return float(beta @ outputs + cost * loss.sum()), gradient
 
 
@@ -76,7 +76,7 @@ def chapelle_newton(
     losses' slopes, K is divided out of the first N rows. Where no point lies in the quadratic part the row of b is
     zero: the step does not exist. An iteration costs O(N^3).
     """
-    point, bend = start, cost / (2.0 * h)
+    point, curvature = start, cost / (2.0 * h)
 
     def value(at: Vector) -> float:
         outputs = K @ at[:-1]
@@ -87,14 +87,14 @@ def chapelle_newton(
         inside = np.abs(xi) < h
         if not inside.any():
             return point, "no point in the quadratic part: the row of b in the Hessian is zero"
-        slope = huber(xi, h)[1]
+        derivative = huber(xi, h)[1]
         system = np.zeros((y.size + 1, y.size + 1))
-        system[:-1, :-1] = np.where(inside, bend, 0.0)[:, None] * K
-        system[:-1, -1] = bend * inside * y
-        system[-1, :-1] = bend * ((inside * y) @ K)
-        system[-1, -1] = bend * inside.sum()
+        system[:-1, :-1] = np.where(inside, curvature, 0.0)[:, None] * K
+        system[:-1, -1] = curvature * inside * y
+        system[-1, :-1] = curvature * ((inside * y) @ K)
+        system[-1, -1] = curvature * inside.sum()
         system[np.arange(y.size), np.arange(y.size)] += 2.0
-        residual = np.append(2.0 * beta - cost * slope, -cost * (y @ slope))
+        residual = np.append(2.0 * beta - cost * derivative, -cost * (y @ derivative))
         try:
             step: Vector = -np.linalg.solve(system, residual).astype(np.float64, copy=False)
         except np.linalg.LinAlgError:

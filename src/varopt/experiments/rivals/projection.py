@@ -35,17 +35,17 @@ def projection(X: Vector, y: Vector, penalty: float, *, tol: float = 1e-13, most
     for _ in range(most):
         smaller = np.minimum(parts[:size], parts[size:])
         parts = parts - np.concatenate([smaller, smaller])
-        slope = 2.0 * (gram @ (parts[:size] - parts[size:]) - correlation)
-        slopes = np.concatenate([slope, -slope]) + penalty
+        derivative = 2.0 * (gram @ (parts[:size] - parts[size:]) - correlation)
+        derivatives = np.concatenate([derivative, -derivative]) + penalty
         twin = np.concatenate([parts[size:], parts[:size]])
-        free = np.flatnonzero((parts > 0.0) | ((slopes < 0.0) & (twin == 0.0)))
-        if np.abs(slopes[free]).max(initial=0.0) <= tol * penalty:
+        free = np.flatnonzero((parts > 0.0) | ((derivatives < 0.0) & (twin == 0.0)))
+        if np.abs(derivatives[free]).max(initial=0.0) <= tol * penalty:
             break
         sign, index = np.where(free < size, 1.0, -1.0), free % size
         hessian = 2.0 * sign[:, None] * gram[np.ix_(index, index)] * sign
         step = np.zeros_like(parts)
-        step[free] = -scipy.linalg.solve(hessian, slopes[free], assume_a="pos", check_finite=False)
-        length = armijo(value, parts, step, float(slopes @ step), project=project)
+        step[free] = -scipy.linalg.solve(hessian, derivatives[free], assume_a="pos", check_finite=False)
+        length = armijo(value, parts, step, float(derivatives @ step), project=project)
         if length == 0.0:
             break
         parts = project(parts + length * step)

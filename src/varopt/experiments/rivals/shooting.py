@@ -21,14 +21,14 @@ def shooting(X: Vector, y: Vector, penalty: float, *, tol: float = 1e-15, sweeps
     curvature, half = np.diag(gram).tolist(), 0.5 * penalty
     w: Vector = scipy.linalg.solve(gram, correlation, assume_a="pos")
     for _ in range(sweeps):
-        slope = correlation - gram @ w  # anew each sweep, so that its updates do not collect rounding
+        derivative = correlation - gram @ w  # anew each sweep, so that its updates do not collect rounding
         moved = 0.0
-        for i, bend in enumerate(curvature):
+        for i, own in enumerate(curvature):
             old = w[i]
-            target = slope[i] + bend * old
-            new = (target - half if target > half else target + half if target < -half else 0.0) / bend
+            target = derivative[i] + own * old
+            new = (target - half if target > half else target + half if target < -half else 0.0) / own
             if new != old:
-                slope -= (new - old) * gram[i]
+                derivative -= (new - old) * gram[i]
                 moved, w[i] = max(moved, abs(new - old)), new
         if moved <= tol * np.abs(w).max():
             break

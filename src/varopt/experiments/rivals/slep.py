@@ -25,16 +25,16 @@ def slep(X: Vector, y: Vector, sparsity: float, fusion: float, *, tol: float = 1
     for _ in range(most):
         ahead = (previous_momentum - 1.0) / momentum
         search, search_image = w + ahead * (w - previous), image + ahead * (image - previous_image)
-        slope = X.T @ (search_image - y)
+        derivative = X.T @ (search_image - y)
         previous, previous_image = w, image
         while True:
             # half the objective: 1/2 ||y - Xw||^2 and half of each penalty
-            w = fused_lasso_prox(search - slope / curvature, 0.5 * sparsity / curvature, 0.5 * fusion / curvature)
+            w = fused_lasso_prox(search - derivative / curvature, 0.5 * sparsity / curvature, 0.5 * fusion / curvature)
             image = X @ w
-            step, bend = w - search, image - search_image
-            if bend @ bend <= curvature * (step @ step) * (1.0 + 1e-12):
+            step, moved = w - search, image - search_image
+            if moved @ moved <= curvature * (step @ step) * (1.0 + 1e-12):
                 break
-            curvature = max(2.0 * curvature, float(bend @ bend) / float(step @ step))
+            curvature = max(2.0 * curvature, float(moved @ moved) / float(step @ step))
         previous_momentum, momentum = momentum, 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * momentum**2))
         residual = y - image
         before = objective

@@ -22,9 +22,9 @@ def integral_of_sigmoids(X: Vector, y: Vector, penalty: float) -> Vector:
     """``|w| ~ (log(1 + e^(-a w)) + log(1 + e^(a w))) / a`` [LM01], a from 1 to 10^6 by factors of 1.5 [SFR07]."""
 
     def smoothed(w: Vector, a: float) -> tuple[Vector, Vector, Vector]:
-        slope = np.tanh(0.5 * a * w)
+        derivative = np.tanh(0.5 * a * w)
         value = (np.logaddexp(0.0, -a * w) + np.logaddexp(0.0, a * w)) / a
-        return value, slope, 0.5 * a * (1.0 - slope**2)
+        return value, derivative, 0.5 * a * (1.0 - derivative**2)
 
     return _sharpen(X, y, penalty, smoothed, 1.5 ** np.arange(0.0, 35.0))
 
@@ -49,8 +49,8 @@ def _sharpen(X: Vector, y: Vector, penalty: float, smoothed: Smoothed, sharpness
             return float(at @ (gram @ at) - 2.0 * correlation @ at + penalty * smoothed(at, level)[0].sum())
 
         for _ in range(50):
-            _, slope, curvature = smoothed(w, level)
-            gradient = 2.0 * (gram @ w - correlation) + penalty * slope
+            _, derivative, curvature = smoothed(w, level)
+            gradient = 2.0 * (gram @ w - correlation) + penalty * derivative
             hessian = 2.0 * gram + np.diag(penalty * curvature)
             step = -scipy.linalg.solve(hessian, gradient, assume_a="pos", check_finite=False)
             decrement = float(-gradient @ step)

@@ -33,9 +33,9 @@ def subgradient(
         return float(at @ (gram @ at) - 2.0 * correlation @ at + penalty * np.abs(at).sum())
 
     for _ in range(most):
-        slope = 2.0 * (gram @ w - correlation)
-        beyond = np.sign(slope) * np.maximum(np.abs(slope) - penalty, 0.0)
-        least = np.where(w != 0.0, slope + penalty * np.sign(w), beyond)
+        derivative = 2.0 * (gram @ w - correlation)
+        beyond = np.sign(derivative) * np.maximum(np.abs(derivative) - penalty, 0.0)
+        least = np.where(w != 0.0, derivative + penalty * np.sign(w), beyond)
         moving = np.flatnonzero(least)
         if np.abs(least).max(initial=0.0) <= tol * penalty:
             break

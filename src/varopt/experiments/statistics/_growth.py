@@ -54,7 +54,7 @@ def growth(rows: Sequence[Row], method: str) -> Growth:
     x = np.log([row["size"] for row in used])
     y = np.log([row["seconds"] for row in used])
     spread = x - x.mean()
-    slope = float(spread @ y / (spread @ spread))
-    residual = y - y.mean() - slope * spread
+    rate = float(spread @ y / (spread @ spread))
+    residual = y - y.mean() - rate * spread
     error = math.sqrt(float(residual @ residual) / (len(used) - 2) / float(spread @ spread))
-    return Growth(slope, error, len(sizes), min(sizes), len(used) - 2)
+    return Growth(rate, error, len(sizes), min(sizes), len(used) - 2)

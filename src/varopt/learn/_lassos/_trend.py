@@ -33,8 +33,8 @@ _ORDER = Rule(
 )
 _LASSO = 300  # rows up to which one feature, too, is a lasso: that is exact at any spacing of the positions
 
-_MOST_ENTRIES = 1 << 21  # of a matrix of rows by bends for which a path is made at once
-_ROUNDING = 1e-11  # share of the objective without a model that bounds of rounding come to with a thousand bends
+_MOST_ENTRIES = 1 << 21  # of a matrix of rows by divided differences for which a path is made at once
+_ROUNDING = 1e-11  # share of the objective without a model that bounds of rounding come to with a thousand differences
 _DEPENDENT = 1e-12  # share of the largest singular value below which polynomials repeat others
 
 
@@ -172,14 +172,14 @@ class TrendFilter(AdditiveModel, Certified):
     def _along(
         self, path: Sequence[Mapping[str, float]], data: tuple[Any, Any, Vector], memory: DataMemory, clock: Clock
     ) -> Lines | None:
-        """Values at the knots of all features, and intercepts: a lasso of the bends beside what no strength touches."""
+        """Values at the knots of all features, and intercepts: a lasso of differences beside what has no penalty."""
         rows = memory.rows(*data)
         if _is_direct(rows) or rows.y.size * rows.X.size > _MOST_ENTRIES or not ordinary(rows.X, rows.y):
             return None
         functions = [_Function(column, self.order, False) for column in _columns(rows.X)]
         self.knots_ = [function.knots for function in functions]
         basis = _Basis(functions, rows)
-        if not basis.bends.size:
+        if not basis.differences.size:
             return None
         alphas = np.array([settings["alpha"] for settings in path])
         coefs = homotopy(basis.squares, alphas)
@@ -203,7 +203,7 @@ def strongest(X: Any, y: Vector, weight: Vector, order: int) -> float:
 
 
 class _Basis:
-    """Functions as combinations of bends, which are penalised, and of polynomials and a constant, which are not.
+    """Functions as combinations of differences, which are penalised, and of polynomials and a constant, which are not.
 
     What a fit leaves of the targets is orthogonal to the latter at any strength: projected out, they leave a lasso.
     """
@@ -213,12 +213,12 @@ class _Basis:
         share = rows.weight / rows.total
         self.mean = float(share @ rows.y)
         self.null = 0.5 * float(share @ (rows.y - self.mean) ** 2)
-        bent = [function for function in functions if function.bends is not None]
-        self.bends = _side_by_side([function.parts[-1][0][function.codes] for function in bent], rows.y.size)
+        bent = [function for function in functions if function.differences is not None]
+        self.differences = _side_by_side([function.parts[-1][0][function.codes] for function in bent], rows.y.size)
         root = np.sqrt(share * rows.y.size)[:, None]
         free = [function.polynomials[function.codes] for function in functions]
         self._free = root * _side_by_side([np.ones((rows.y.size, 1)), *free], rows.y.size)
-        self._seen, self._y = root * self.bends, root[:, 0] * (rows.y - self.mean)
+        self._seen, self._y = root * self.differences, root[:, 0] * (rows.y - self.mean)
         left, size, _ = np.linalg.svd(self._free, full_matrices=False)
         left = left[:, size > _DEPENDENT * size[0]]
         projected = np.column_stack([self._seen, self._y])
@@ -227,19 +227,19 @@ class _Basis:
         self.squares = Squares(projected[:, :-1], projected[:, -1], np.ones(rows.y.size), False)
 
     def values(self, coefs: Vector) -> Lines:
-        """At the knots of all functions, for bends in rows, and the constants beside them; NaN where these are."""
+        """At the knots of all functions, by differences in rows, and the constants beside them; NaN where these are."""
         left = self._y[:, None] - self._seen @ coefs.T
         with_free = np.isfinite(left).all(axis=0)
         free = np.full((self._free.shape[1], len(coefs)), np.nan)
         free[:, with_free] = np.linalg.lstsq(self._free, left[:, with_free], rcond=None)[0]
-        parts, bend, power = [], 0, 1
+        parts, start, power = [], 0, 1
         for function in self.functions:
             at_knots = function.polynomials @ free[power : power + function.degree]
             power += function.degree
-            if function.bends is not None:
+            if function.differences is not None:
                 matrix = function.parts[-1][0]
-                at_knots = at_knots + matrix @ coefs[:, bend : bend + matrix.shape[1]].T
-                bend += matrix.shape[1]
+                at_knots = at_knots + matrix @ coefs[:, start : start + matrix.shape[1]].T
+                start += matrix.shape[1]
             parts.append(at_knots.T)
         return np.hstack(parts), self.mean + free[0]
 
@@ -249,34 +249,36 @@ def _side_by_side(matrices: Sequence[Vector], rows: int) -> Vector:
 
 
 class _Function:
-    """A function of one feature: directly by its values, or by its polynomial and its bends.
+    """A function of one feature: directly by its values, or by its polynomial and its differences.
 
-    The values keep all matrices banded. Where several features share rows nothing is banded: by polynomials and bends
-    the problem is a lasso, and constants are left to the level that all have in common.
+    The values keep all matrices banded. Where several features share rows nothing is banded: by polynomials and
+    differences the problem is a lasso, and constants are left to the level that all have in common.
     """
 
     def __init__(self, column: Vector, order: int, direct: bool) -> None:
         self.knots, self.codes = np.unique(column.astype(np.float64), return_inverse=True)
         size, degree = self.knots.size, min(order, self.knots.size - 1)
         self.degree = degree
-        self.bends = bends = divided_differences(self.knots, degree + 1) if size > degree + 1 else None
+        self.differences = differences = divided_differences(self.knots, degree + 1) if size > degree + 1 else None
         self.parts: list[tuple[Any, Variable]] = []  # matrices whose products with variables add up to the values
         self.roughness: Any = 0.0
         if direct:
             self.parts = [(sp.eye_array(size, format="csr"), vo.Variable(size, name="f"))]
-            self.roughness = vo.norm1(bends @ self.parts[0][1]) if bends is not None else 0.0
+            self.roughness = vo.norm1(differences @ self.parts[0][1]) if differences is not None else 0.0
             return
         if degree:
             self.parts.append((self.polynomials, vo.Variable(degree, name="polynomial")))
-        if bends is not None:
+        if differences is not None:
             units = np.eye(size)[:, degree + 1 :]
-            self.parts.append((spsolve_triangular(self._fixed, units), vo.Variable(size - degree - 1, name="bends")))
+            self.parts.append(
+                (spsolve_triangular(self._fixed, units), vo.Variable(size - degree - 1, name="differences"))
+            )
             self.roughness = vo.norm1(self.parts[-1][1])
 
     @property
     def _fixed(self) -> Any:
-        """The matrix from values to the first of them and the bends."""
-        return sp.vstack([sp.eye_array(self.degree + 1, self.knots.size), self.bends], format="csr")
+        """The matrix from values to the first of them and the differences."""
+        return sp.vstack([sp.eye_array(self.degree + 1, self.knots.size), self.differences], format="csr")
 
     @property
     def polynomials(self) -> Vector:
@@ -285,8 +287,8 @@ class _Function:
         return np.asarray(((self.knots - middle) / reach)[:, None] ** np.arange(1, self.degree + 1))
 
     def strength(self, dual: Vector) -> float:
-        """The largest derivative of a loss in a bend, by its derivatives in the values at the rows."""
-        if self.bends is None:
+        """The largest derivative of a loss in a difference, by its derivatives in the values at the rows."""
+        if self.differences is None:
             return 0.0
         at_knots = np.bincount(self.codes, weights=dual, minlength=self.knots.size)
         moved = spsolve_triangular(sp.csr_array(self._fixed.T), at_knots, lower=False)

@@ -13,11 +13,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from varopt import places
 from varopt._verified import Definiteness, definiteness
 from varopt.model._affine import Affine, Variable
 from varopt.model._expression import Expression
 from varopt.model.maps import Map, times
-from varopt.places import DataPart, Stored, at, columns_in, table_of
+from varopt.places import DataPart, Stored, at, columns_in
 from varopt.terms import AFFINE, CONCAVE, CONVEX, UNKNOWN, Curvature, PiecewisePolynomial
 
 if TYPE_CHECKING:
@@ -205,7 +206,7 @@ class TermBlock(_RowBlock):
         if not self.stored:
             return super().value(points)
         columns = columns_in(self.stored)
-        return sum(self.at(read()).value(points) for read in table_of(columns).parts(columns, _READ))
+        return sum(self.at(read()).value(points) for read in places.table_of(columns).parts(columns, _READ))
 
     @property
     def shape_curvature(self) -> tuple[Curvature, str]:

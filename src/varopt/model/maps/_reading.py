@@ -8,13 +8,14 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from varopt import places
 from varopt._domains import as_finite
 from varopt.model.maps._base import Map
 from varopt.model.maps._dense import Matrix
 from varopt.model.maps._operator import Operator
 from varopt.model.maps._sparse import Sparse
 from varopt.model.maps._stored import StoredMatrix
-from varopt.places import Place, Stored, as_stored, is_device_array, to_host
+from varopt.places import Place, Stored, is_device_array, to_host
 
 __all__ = ["as_map", "as_real", "as_vector"]
 
@@ -36,7 +37,7 @@ def _as_array(name: str, value: Any) -> Any:
     """What is no array of NumPy as one, unless it is not in memory."""
     if isinstance(value, (int, float)):
         return as_finite(name, value)
-    if (stored := as_stored(value)) is not None:
+    if (stored := places.as_stored(value)) is not None:
         return stored
     if sp.issparse(value) or hasattr(value, "matvec"):
         raise ValueError(f"{name} must be a number or a dense array; got {type(value).__name__}. Did you mean @?")

@@ -243,12 +243,14 @@ class _Run:
         nearest = repaired(penalised, flattened(variables, point))
         if penalised.holds(nearest):
             return None, nearest
-        slopes = [np.where(np.abs(u) > _NOISE, u, 0.0) for u in Verifier(missing, state.x).subgradients(state.dual)]
-        multipliers = [w * u for w, u in zip(weights, slopes, strict=True)]
+        subgradients = [
+            np.where(np.abs(u) > _NOISE, u, 0.0) for u in Verifier(missing, state.x).subgradients(state.dual)
+        ]
+        multipliers = [w * u for w, u in zip(weights, subgradients, strict=True)]
         exact = contradiction(penalised.rows, [c.is_equality for c in penalised.constraints], multipliers)
         if exact is None:
             roomy = Objective(penalised.penalties([_ROOM * w for w in weights]))  # any weights prove it
-            exact = multipliers, verified(roomy, state.x, [u / _ROOM for u in slopes]).lower
+            exact = multipliers, verified(roomy, state.x, [u / _ROOM for u in subgradients]).lower
         if not exact[1] > 0.0:
             return None, nearest
         return Contradiction(self._by_constraint(exact[0]), exact[1]), nearest

@@ -65,8 +65,8 @@ class ConstrainedUpdate(AroundUpdate):
     def merit(self, values: Array) -> Array:
         """The augmented Lagrangian of evaluations, one in a row."""
         with np.errstate(over="ignore", invalid="ignore"):  # of values near the largest number
-            forces = np.maximum(self.multipliers + self.penalties * values[:, 1:], 0.0)
-            merit = values[:, 0] + ((forces**2 - self.multipliers**2) / (2.0 * self.penalties)).sum(axis=1)
+            updated = np.maximum(self.multipliers + self.penalties * values[:, 1:], 0.0)
+            merit = values[:, 0] + ((updated**2 - self.multipliers**2) / (2.0 * self.penalties)).sum(axis=1)
         return np.asarray(np.nan_to_num(merit, nan=np.inf, posinf=np.inf, neginf=-np.finfo(np.float64).max))
 
     def _begin(self, values: Array) -> None:

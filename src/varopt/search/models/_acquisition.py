@@ -56,9 +56,9 @@ class Acquisition:
         if self.lowest is not None:
             mean, deviation, by_mean, by_deviation = self.objective.gradient(point)
             z = (self.lowest - mean) / deviation
-            log, slope = log_improvement(np.array([z]))
+            log, derivative = log_improvement(np.array([z]))
             value = math.log(deviation) + float(log[0])
-            gradient = by_deviation / deviation - slope[0] * (by_mean + z * by_deviation) / deviation
+            gradient = by_deviation / deviation - derivative[0] * (by_mean + z * by_deviation) / deviation
         for process, level in self.constraints:
             mean, deviation, by_mean, by_deviation = process.gradient(point)
             z = (level - mean) / deviation

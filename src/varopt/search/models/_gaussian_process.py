@@ -133,7 +133,7 @@ def _posterior(parameters: Array, squares: Array, values: Array) -> tuple[float,
     middle, width = _prior(rates.size)
     away = (parameters - middle) / width
     value = 0.5 * n * math.log(power / n) + float(np.log(factor.diagonal()).sum()) + 0.5 * float(away @ away)
-    pull = inverse - np.outer(weights, weights) * (n / power)  # twice the gradient by the kernel
-    by_rate = -0.25 * rates * np.tensordot(squares, pull * falls, 2)
-    by_noise = 0.5 * math.exp(parameters[-1]) * float(np.trace(pull))
+    by_kernel = inverse - np.outer(weights, weights) * (n / power)  # twice the gradient by the kernel
+    by_rate = -0.25 * rates * np.tensordot(squares, by_kernel * falls, 2)
+    by_noise = 0.5 * math.exp(parameters[-1]) * float(np.trace(by_kernel))
     return value, np.append(by_rate, by_noise) + away / width

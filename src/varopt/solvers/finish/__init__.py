@@ -4,8 +4,7 @@ from varopt.solvers.finish._active_set import ActiveSet, group_gap, with_norms_l
 from varopt.solvers.finish._at_once import at_once
 from varopt.solvers.finish._box_programs import EQUAL, active, box_by_active_set, box_by_interior_point
 from varopt.solvers.finish._crossover import cross_over
-from varopt.solvers.finish._exact_minimum import exact_minimum
-from varopt.solvers.finish._exact_problem import is_small
+from varopt.solvers.finish._exact_minimum import exact_minimum, is_small
 from varopt.solvers.finish._inside_bounds import cross_over_inside
 from varopt.solvers.finish._vertex import best_vertex
 

@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from varopt._clock import TimeUp, budget
+from varopt.composite import Composite
 from varopt.model import Objective
-from varopt.solvers.finish._exact_problem import ExactProblem, Inexact, RationalMinimum
-from varopt.solvers.finish._many_digits import minimum_in_many_digits
-from varopt.solvers.finish._rational import rational_minimum
 
-__all__ = ["exact_minimum"]
+if TYPE_CHECKING:
+    from varopt.solvers.finish._exact_problem import RationalMinimum
+
+__all__ = ["exact_minimum", "is_small"]
+
+# Variables, smooth rows, and entries of all rows, up to which it is done.
+_VARIABLES, _SMOOTH_ROWS, _ENTRIES = 16, 300, 1 << 19
 
 _SECONDS = 0.1  # for rational numbers, whose digits may grow without end
+
+
+def is_small(problem: Composite) -> bool:
+    """Whether a problem is convex and has few variables, and few rows or many with kinks."""
+    smooth = sum(r.count for r in problem.squares) + sum(g.offset.size for g in problem.groups)
+    few = problem.size <= _VARIABLES and smooth <= _SMOOTH_ROWS and problem.row_count * problem.size <= _ENTRIES
+    return few and not problem.not_convex and all(r.term.degree <= 2 for r in problem.rows)
 
 
 def exact_minimum(objective: Objective, x: NDArray[np.float64]) -> RationalMinimum | None:
@@ -35,6 +47,11 @@ def exact_minimum(objective: Objective, x: NDArray[np.float64]) -> RationalMinim
     >>> found.x.tolist(), found.upper - found.lower < 1e-15
     ([1.0, 2.0], True)
     """
+    # Rational and decimal numbers take as long to load as a small problem to solve, and few problems need them.
+    from varopt.solvers.finish._exact_problem import ExactProblem, Inexact
+    from varopt.solvers.finish._many_digits import minimum_in_many_digits
+    from varopt.solvers.finish._rational import rational_minimum
+
     try:
         problem = ExactProblem(objective, x)
         if not problem.norms:

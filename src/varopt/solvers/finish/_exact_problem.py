@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from varopt._clock import tick
 from varopt._verified import is_semidefinite, up
-from varopt.composite import Composite, Groups, Rows, composite
+from varopt.composite import Groups, Rows, composite
 from varopt.model import Objective
 from varopt.model.blocks import AffineBlock
 from varopt.model.maps import Composition, HStack, Map, Matrix, Scaled, Selection, Sparse, Sum
@@ -22,18 +22,14 @@ from varopt.solvers.finish._lattice import close_point
 
 __all__ = [
     "ZERO", "ExactProblem", "Inexact", "Norm", "Numbers", "RationalMinimum", "Row", "above", "dot", "independent",
-    "is_small", "meet", "reduced",
+    "meet", "reduced",
 ]  # fmt: skip
 
 Vector = NDArray[np.float64]
 Numbers = list[Fraction]
 Equation = tuple[int, Numbers, Fraction]  # a variable, what it is multiplied by beside others, and the right-hand side
 
-_VARIABLES, _ROWS, _ENTRIES = (
-    16,
-    300,
-    1 << 19,
-)  # of variables, of rows near a knot, and of all rows, up to which it is done
+_ROWS = 300  # near a knot, up to which it is done
 _PRODUCTS = 1 << 16  # of rational numbers in forms, whose own matrix may have many rows: half a second
 _STAY, _STAY_AT_LEAST = 6, 60  # rows for each variable, and in all, that are not taken as lines
 _DIGITS = 420  # bits of a square root
@@ -46,13 +42,6 @@ ZERO = Fraction(0)
 
 class Inexact(ValueError):
     """What is at hand is not as exact as rational arithmetic."""
-
-
-def is_small(problem: Composite) -> bool:
-    """Whether a problem is convex and has few variables, and few rows or many with kinks."""
-    smooth = sum(r.count for r in problem.squares) + sum(g.offset.size for g in problem.groups)
-    few = problem.size <= _VARIABLES and smooth <= _ROWS and problem.row_count * problem.size <= _ENTRIES
-    return few and not problem.not_convex and all(r.term.degree <= 2 for r in problem.rows)
 
 
 class RationalMinimum(NamedTuple):
@@ -84,14 +73,14 @@ class Row(NamedTuple):
         """``a'x + d``."""
         return self.offset + dot(self.entries, x)
 
-    def slope(self, piece: int, z: Fraction) -> Fraction:
+    def derivative(self, piece: int, z: Fraction) -> Fraction:
         """The derivative of a piece."""
         _, first, second = self.pieces[piece]
         return first + 2 * second * z
 
     def kink(self, knot: int) -> tuple[Fraction, Fraction]:
         """The derivatives on either side of a knot."""
-        return self.slope(knot, self.knots[knot]), self.slope(knot + 1, self.knots[knot])
+        return self.derivative(knot, self.knots[knot]), self.derivative(knot + 1, self.knots[knot])
 
     def steepness(self, knot: int) -> Fraction:
         """By how much the gradient jumps on a knot."""
@@ -270,10 +259,10 @@ class ExactProblem:
             result.append(r if near.size == r.count else _part(r, near))
             for part in parts:
                 (row,) = self._rows(_part(r, np.array([part.first])))
-                constant, slope, _ = row.pieces[part.piece]
-                self.constant += constant * part.offset.size + slope * exact_total(part.offset)
+                constant, derivative, _ = row.pieces[part.piece]
+                self.constant += constant * part.offset.size + derivative * exact_total(part.offset)
                 sums = (exact_total(column) for column in part.matrix.T)
-                self.line = [g + slope * total for g, total in zip(self.line, sums, strict=True)]
+                self.line = [g + derivative * total for g, total in zip(self.line, sums, strict=True)]
             self.far += parts
         return result
 

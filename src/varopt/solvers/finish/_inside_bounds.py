@@ -48,8 +48,8 @@ def cross_over_inside(
         for r, u in zip(inside.rows, dual, strict=True):
             gradient += r.linear.transpose_apply(r.weights * u)
         least = _TIED * float(np.abs(gradient).max(initial=0.0))
-        pulled = np.where(x >= box.high, gradient > least, gradient < -least)
-        freed = held & pulled & (box.low < box.high)
+        inward = np.where(x >= box.high, gradient > least, gradient < -least)
+        freed = held & inward & (box.low < box.high)
         if not (beyond | freed).any():
             return _proved(problem, box, x, gradient, dual)
         held = (held & ~freed) | beyond

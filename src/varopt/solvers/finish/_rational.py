@@ -118,11 +118,11 @@ class _ActiveSet:
         for k, row in enumerate(self.rows):
             if k in self.working:
                 continue
-            slope, second = row.slope(self.piece[k], self.z[k]), 2 * row.pieces[self.piece[k]][2]
+            derivative, second = row.derivative(self.piece[k], self.z[k]), 2 * row.pieces[self.piece[k]][2]
             for i, a in enumerate(row.entries):
                 if not a:
                     continue
-                gradient[i] += slope * a
+                gradient[i] += derivative * a
                 if second:
                     for j, b in enumerate(row.entries):
                         matrix[i][j] += second * a * b
@@ -144,13 +144,13 @@ class _ActiveSet:
 
     def _move(self, gradient: Numbers, matrix: list[Numbers], direction: Numbers) -> bool:
         """Go along a direction as long as the objective falls; whether that has an end."""
-        slope = dot(direction, gradient)
+        derivative = dot(direction, gradient)
         second = dot(direction, [dot(row, direction) for row in matrix])
         along = [ZERO if k in self.working else dot(direction, row.entries) for k, row in enumerate(self.rows)]
         end, joined = ZERO, None
         moving = [k for k, r in enumerate(along) if r]
         while True:
-            least = end - slope / second if second > 0 else None  # where the derivative would vanish
+            least = end - derivative / second if second > 0 else None  # where the derivative would vanish
             events = [(t, k) for k in moving if (t := self._next_knot(k, along[k])) is not None]
             t, k = min(events, default=(None, -1), key=lambda e: (e[0], e[1]))
             if t is None or (least is not None and least <= t):
@@ -158,17 +158,17 @@ class _ActiveSet:
                     return False  # for ever
                 end = least
                 break
-            slope += second * (t - end)
+            derivative += second * (t - end)
             end, up = t, along[k] > 0
             knot = self.piece[k] if up else self.piece[k] - 1
             low, high = self.rows[k].kink(knot)
             jump = (high - low) * abs(along[k])
-            if jump and slope + jump >= 0:
+            if jump and derivative + jump >= 0:
                 joined = (k, knot)
                 break
             before = self.rows[k].pieces[self.piece[k]][2]
             self.piece[k] += 1 if up else -1
-            slope += jump
+            derivative += jump
             second += 2 * (self.rows[k].pieces[self.piece[k]][2] - before) * along[k] * along[k]
         self.x = [v + end * p for v, p in zip(self.x, direction, strict=True)]
         self.z = [z + end * r if r else z for z, r in zip(self.z, along, strict=True)]

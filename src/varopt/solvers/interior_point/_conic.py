@@ -228,16 +228,16 @@ class _Programme:
         """Show `state` the point, with the gap that the multipliers prove."""
         problem, x = self.problem, self.x[: self.problem.size]
         positions = problem.positions(x)
-        slopes = [np.zeros(r.count) for r in problem.rows]
+        subgradients = [np.zeros(r.count) for r in problem.rows]
         top = 0
         for b, term in self.terms:
-            term.add_to(slopes[b], self.z[top : top + term.u.size])
+            term.add_to(subgradients[b], self.z[top : top + term.u.size])
             top += term.u.size
         dual = []
-        for r, z, u in zip(problem.rows, positions, slopes, strict=True):
+        for r, z, u in zip(problem.rows, positions, subgradients, strict=True):
             weights = np.where(r.weights > 0, r.weights, 1.0)
-            slope = np.where(r.weights > 0, leftmost_derivative(r) + u / weights, r.term.derivative(z))
-            dual.append(np.clip(slope, *r.term.subgradient_range))
+            subgradient = np.where(r.weights > 0, leftmost_derivative(r) + u / weights, r.term.derivative(z))
+            dual.append(np.clip(subgradient, *r.term.subgradient_range))
         vectors = iter([-self.z[part][1:] for part in self.cones.parts])
         norm_dual = [g.feasible(np.concatenate([next(vectors) for _ in g.sizes])) for g in problem.groups]
         gap, assumption = group_gap(problem, x, positions, dual, norm_dual)

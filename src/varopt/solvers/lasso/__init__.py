@@ -1,9 +1,23 @@
 """Quadratics with a kink for each variable or a norm for each group: pivoting, and blocks of variables."""
 
-from varopt.solvers.lasso._along import pivoted_along
+from typing import TYPE_CHECKING
+
+from varopt._lazy import on_first_use
 from varopt.solvers.lasso._block_descent import BlockDescent
 from varopt.solvers.lasso._group_descent import GroupDescent
-from varopt.solvers.lasso._interior_along import interior_along
 from varopt.solvers.lasso._pivoting import Pivoting
+
+if TYPE_CHECKING:
+    from varopt.solvers.lasso._along import pivoted_along
+    from varopt.solvers.lasso._interior_along import interior_along
+
+# Paths of penalties are asked for by estimators that choose one.
+__getattr__, __dir__ = on_first_use(
+    __name__,
+    {
+        "interior_along": "varopt.solvers.lasso._interior_along",
+        "pivoted_along": "varopt.solvers.lasso._along",
+    },
+)
 
 __all__ = ["BlockDescent", "GroupDescent", "Pivoting", "interior_along", "pivoted_along"]

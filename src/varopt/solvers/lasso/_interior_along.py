@@ -95,9 +95,9 @@ class _Together:
 
     def _bracket(self) -> tuple[Vector, Vector]:
         """The values, and (3)."""
-        self.positions, slope = self.z @ self.rows.T, self.z @ self.matrix
-        self.left = slope + self.gradient + self.v @ self.rows
-        squares = np.maximum(1.0 + 2.0 * (self.z @ self.gradient) + np.sum(self.z * slope, axis=1), 0.0)
+        self.positions, image = self.z @ self.rows.T, self.z @ self.matrix
+        self.left = image + self.gradient + self.v @ self.rows
+        squares = np.maximum(1.0 + 2.0 * (self.z @ self.gradient) + np.sum(self.z * image, axis=1), 0.0)
         absorbed = self.v.copy()
         absorbed[:, : self.scale.size] -= self.left / self.scale
         over = np.max(np.where(self.kinked, np.abs(absorbed) / self.high, 0.0), axis=1)

@@ -159,13 +159,13 @@ def _hulls(r: Rows, low: Vector, high: Vector) -> Iterator[tuple[Rows, float]]:
 
 def _through(at: Vector, value: Vector) -> PiecewisePolynomial:
     """Lines through points, columns a row each; the first and the last go on."""
-    slopes = np.maximum.accumulate(np.diff(value, axis=0) / np.diff(at, axis=0), axis=0)
+    derivatives = np.maximum.accumulate(np.diff(value, axis=0) / np.diff(at, axis=0), axis=0)
     if len(at) == 2:
-        return PiecewisePolynomial((), ((value[0], slopes[0]),), (at[0],), name="envelope")
-    pieces = [(value[1], slopes[0])]
-    for j in range(1, len(slopes)):
-        start = value[1] if j == 1 else pieces[-1][0] + (at[j] - at[j - 1]) * slopes[j - 1]
-        pieces.append((start, slopes[j]))
+        return PiecewisePolynomial((), ((value[0], derivatives[0]),), (at[0],), name="envelope")
+    pieces = [(value[1], derivatives[0])]
+    for j in range(1, len(derivatives)):
+        start = value[1] if j == 1 else pieces[-1][0] + (at[j] - at[j - 1]) * derivatives[j - 1]
+        pieces.append((start, derivatives[j]))
     return PiecewisePolynomial(tuple(at[1:-1]), tuple(pieces), (at[1], *at[1:-1]), name="envelope")
 
 
