@@ -42,6 +42,8 @@ def at_once(problem: Composite, x: Vector, tol: float, most: int) -> Exact | Non
     most : int
         Near kinks up to which the crossover is a short way.
     """
+    if sum(r.count * len(r.kinks) for r in problem.rows) <= most:  # the crossover takes all of them on, from anywhere
+        return _within(cross_over(problem, x, [np.inf] * len(problem.rows), tol, most=most), problem, tol)
     curvature = _curvature(problem)
     if curvature is None:
         return None
@@ -56,10 +58,13 @@ def at_once(problem: Composite, x: Vector, tol: float, most: int) -> Exact | Non
         return Exact(x, value, gap, "", dual)
     if sum(_passing(r, z, step) for r, z in zip(problem.rows, positions, strict=True)) > most:
         return None
-    exact = cross_over(problem, x, kinks, tol, rounds=_ROUNDS, most=most)
-    if exact is None or exact.assumption or not exact.gap <= tol * max(problem.unit, abs(exact.value)):
-        return None
-    return exact
+    exact = _within(cross_over(problem, x, kinks, tol, rounds=_ROUNDS, most=most), problem, tol)
+    return None if exact is None or exact.assumption else exact
+
+
+def _within(exact: Exact | None, problem: Composite, tol: float) -> Exact | None:
+    """What reaches the tolerance."""
+    return exact if exact is not None and exact.gap <= tol * max(problem.unit, abs(exact.value)) else None
 
 
 def _curvature(problem: Composite) -> Vector | None:

@@ -29,6 +29,7 @@ Vector = NDArray[np.float64]
 _WHITEN = 1000  # variables up to which C is a full matrix
 _REACH = 4.0  # standard deviations that the mean may move at one sigma: where f ignores the scale of x, x stays bounded
 _FLOOR = 1e-4  # share of the first sigma at which exact moves take over
+_SETTLED = 0.1  # share of it from which on a path is left where exact moves would end at a known point, twice in turn
 _ITERATIONS = 40  # of L-BFGS at one sigma
 _TURNS = 64  # most variables for which moves along knots are tried
 _OVERHEAD = 1000  # rows that a line search could visit in the time that it takes beside that
@@ -52,6 +53,7 @@ class Run:
         self.factor = _spread(problem)
         self.noise = PointNoise.of(problem, 1.0, self.factor)  # x ~ N(mu, sigma^2 C C')
         self.walk = ExactDescent(problem, state.x)
+        self.ends: set[bytes] = set()  # majorants at whose optima no coordinate gains either
         self.relaxed: State | None = None
         self.jumps = any(not r.term.is_continuous for r in problem.rows)
 
@@ -184,7 +186,7 @@ class Run:
         """Follow a minimum of the bound from `sigma` down."""
         from scipy.optimize import minimize
 
-        state = self.state
+        state, touching = self.state, [b""]
         transpose = self.factor if self.factor.ndim == 1 else self.factor.T
 
         def level(path: Path) -> int:
@@ -215,7 +217,9 @@ class Run:
             self._see(path.x, self.problem.value(path.x))
             state.record()
             self.check(state)
-            return path.sigma <= _FLOOR * unit
+            if self.ends and path.sigma <= _SETTLED * unit:
+                touching.append(self.walk.above(path.x))
+            return path.sigma <= _FLOOR * unit or (touching[-1] in self.ends and touching[-1] == touching[-2])
 
         with np.errstate(over="ignore", invalid="ignore"):  # along a direction of unbounded descent
             path = follow(Path(self.problem, x, self.noise, sigma), level, self.config.schedule, stop)
@@ -244,16 +248,21 @@ class Run:
         most, enough = (4, 1e-6) if self.jumps else (20, 1e-11)  # towards a jump sweeps may gain a little for ever
         for _ in range(most):
             before = walk.value
-            walk.descend_majorants(self._inner)
-            moved, rounds = everything, 0
+            solved = walk.descend_majorants(self._inner)
+            if solved in self.ends:
+                break
+            moved, rounds, bottom = everything, 0, walk.value
             while moved.size and rounds < most and not walk.falls:
                 moved, rounds = walk.sweep(moved), rounds + 1
                 self.check(self.state)
             self._see(walk.x, walk.value)
             self.state.steps += 1
-            if rounds == 1 and not moved.size:  # majorants end here as well
+            little = enough * max(1.0, abs(walk.value))
+            if solved and bottom - walk.value <= little:  # neither gains
+                self.ends.add(solved)
+            if rounds == 1 and not moved.size:
                 return
-            if walk.falls or rounds == 1 or before - walk.value <= enough * max(1.0, abs(walk.value)):
+            if walk.falls or before - walk.value <= little:
                 break
         walk.descend_majorants(self._inner)  # what sweeps leave of it
         self._see(walk.x, walk.value)
