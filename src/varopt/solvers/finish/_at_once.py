@@ -7,7 +7,8 @@ With the rows of several variables frozen to their pieces at x, and those of one
 which is a step of H from x but for the kinks of the c_j. Where it does not move, as from zero beside a penalty that is
 larger than the gradients of any loss, x is the optimum; u, and what the c_j take of the gradient, are the dual point
 that proves it. Where it moves a little, so that few rows pass a kink, the crossover solves what is left. A look at some
-rows tells beforehand whether that is likely, for next to nothing.
+rows tells beforehand whether that is likely, for next to nothing. Where all rows together are few, as in small data, the
+crossover takes every kink on.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def at_once(problem: Composite, x: Vector, tol: float, most: int) -> Exact | Non
     most : int
         Near kinks up to which the crossover is a short way.
     """
-    if sum(r.count * len(r.kinks) for r in problem.rows) <= most:  # the crossover takes all of them on, from anywhere
+    if sum(r.count * max(1, len(r.kinks)) for r in problem.rows) <= most:  # the crossover takes all on, from anywhere
         return _within(cross_over(problem, x, [np.inf] * len(problem.rows), tol, most=most), problem, tol)
     curvature = _curvature(problem)
     if curvature is None:

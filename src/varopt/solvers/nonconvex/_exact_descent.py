@@ -143,6 +143,37 @@ class ExactDescent:
         whole = majorant(self.problem, x, self.problem.positions(x))
         return b"" if whole is None else _key(whole)
 
+    def flip(self, most: int, check: Callable[[State], None]) -> bool:
+        """To the optimum of a majorant that touches where one row is beyond its downward kink, if that is lower.
+
+        One row after the other is tried, the nearest first, since what they cost together decides; at most so many.
+        """
+        for block, row, beyond in self._downward(most):
+            positions = [z.copy() if b == block else z for b, z in enumerate(self.z)]
+            positions[block][row] = beyond
+            above = majorant(self.problem, self.x, positions)
+            if above is None or not (above.rows or above.hessian is not None):
+                return False
+            x = self._optimum(above, _key(above), self.x, check)
+            if not np.all(np.isfinite(x)) or self.x.size > _MAJORANT_VARIABLES:
+                return False
+            if self.problem.value(x) < self.value - _GAIN * max(1.0, abs(self.value)):
+                self.put(x)
+                return True
+        return False
+
+    def _downward(self, most: int) -> list[tuple[int, int, float]]:
+        """Rows by their distance from a downward kink: their block, their place in it, and a position beyond it."""
+        found = []
+        for b, (r, z) in enumerate(zip(self.problem.rows, self.z, strict=True)):
+            for knot, jump in zip(r.term.knots, r.term.jumps, strict=True):
+                if len(jump) > 1 and np.any(np.asarray(jump[1]) < 0.0):
+                    away = np.broadcast_to(np.asarray(knot, dtype=np.float64), z.shape) - z
+                    near = np.argsort(np.abs(away))[:most]
+                    beyond = z + np.where(away == 0.0, -_AT_REST * (1.0 + np.abs(z)), 2.0 * away)
+                    found += [(float(abs(away[i])), b, int(i), float(beyond[i])) for i in near]
+        return [place for _, *place in sorted(found)[:most]]  # type: ignore[misc]
+
     def _optimum(self, above: Composite, key: bytes, x: Vector, check: Callable[[State], None]) -> Vector:
         """Of a majorant, from x on; of one in all variables it is kept."""
         if key not in self.optima:

@@ -34,6 +34,7 @@ _ITERATIONS = 40  # of L-BFGS at one sigma
 _TURNS = 64  # most variables for which moves along knots are tried
 _OVERHEAD = 1000  # rows that a line search could visit in the time that it takes beside that
 _BATCH = 10  # how many times cheaper a row is in an exhaustive search, which sorts many lines at once
+_FLIPS = 20  # rows that are tried on the other side of their kink, at most
 _LOOK = 20  # moves between two looks at the clock
 _MORE = 0.5  # effort of a turn of moves, where a run has no end of its own; it takes about as long
 _CHUNKS = 2  # as so many chunks of cells
@@ -76,14 +77,28 @@ class Run:
                 return
             x, share = points[k % len(points)], 1.0
             if k >= len(points):  # from a smaller sigma, since from a large one all starts end alike
-                share = float(0.1 ** self.rng.uniform(0.0, 2.0))
-                x = self.state.x if k % 2 else x
-                x = x + unit * share * self._scaled(self.rng.standard_normal(x.size))
+                if k % 2 and not self.jumps:
+                    self._flip()
+                    continue
+                x, share = self._around(self.state.x if k % 2 else x, unit)
             self._polish(self._descend(x, unit * share * self.config.schedule.start, unit))
         self._search(self.config.usual_effort)
         if self.config.effort == math.inf:
             self._go_on(unit)
         self.state.sigma = 0.0
+
+    def _around(self, x: Vector, unit: float) -> tuple[Vector, float]:
+        """A random point around x, and how far, as a share of the unit."""
+        share = float(0.1 ** self.rng.uniform(0.0, 2.0))
+        return x + unit * share * self._scaled(self.rng.standard_normal(x.size)), share
+
+    def _flip(self) -> None:
+        """Majorants beside those that touch at the best point, until none of them leads to a better one."""
+        walk = self.walk
+        walk.put(self.state.x)
+        while not self._done() and walk.flip(_FLIPS, self._inner):
+            self._polish(walk.x)
+            walk.put(self.state.x)
 
     def _go_on(self, unit: float) -> None:
         """More cells, more starts and more moves in turn, until there is a proof; else a time limit ends it."""
@@ -102,9 +117,9 @@ class Run:
             if self._done():
                 return
             if not self.jumps or turn % _TURN == 0:
-                share = float(0.1 ** self.rng.uniform(0.0, 2.0))
-                x = self.state.x + unit * share * self._scaled(self.rng.standard_normal(self.problem.size))
+                x, share = self._around(self.state.x, unit)
                 self._polish(self._descend(x, unit * share * self.config.schedule.start, unit))
+                self._flip()
             self._search(_MORE)
             self._look()
 
