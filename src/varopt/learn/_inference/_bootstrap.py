@@ -60,7 +60,9 @@ def _weights(kind: str, groups: NDArray[np.intp], size: int, rng: np.random.Gene
     """How often each row counts in each refit."""
     count = int(groups.max()) + 1
     if kind == "pairs":
-        drawn = rng.multinomial(count, np.full(count, 1.0 / count), size=size).T.astype(np.float64)
+        drawn = np.empty((count, size), order="F")  # each refit's in one piece
+        for weight in drawn.T:
+            weight[:] = np.bincount(rng.integers(count, size=count), minlength=count)
     else:
         drawn = rng.standard_exponential((count, size))
         drawn /= drawn.mean(axis=0)

@@ -7,7 +7,8 @@ With the rows of several variables frozen to their pieces at x, and those of one
 which is a step of H from x but for the kinks of the c_j. Where it does not move, as from zero beside a penalty that is
 larger than the gradients of any loss, x is the optimum; u, and what the c_j take of the gradient, are the dual point
 that proves it. Where it moves a little, so that few rows pass a kink, the crossover solves what is left. A look at some
-rows tells beforehand whether that is likely, for next to nothing.
+rows tells beforehand whether that is likely, for next to nothing. Where all rows together are few, as in small data, the
+crossover takes every kink on.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ def at_once(problem: Composite, x: Vector, tol: float, most: int) -> Exact | Non
     most : int
         Near kinks up to which the crossover is a short way.
     """
+    if sum(r.count * max(1, len(r.kinks)) for r in problem.rows) <= most:  # the crossover takes all on, from anywhere
+        return _within(cross_over(problem, x, [np.inf] * len(problem.rows), tol, most=most), problem, tol)
     curvature = _curvature(problem)
     if curvature is None:
         return None
@@ -56,10 +59,13 @@ def at_once(problem: Composite, x: Vector, tol: float, most: int) -> Exact | Non
         return Exact(x, value, gap, "", dual)
     if sum(_passing(r, z, step) for r, z in zip(problem.rows, positions, strict=True)) > most:
         return None
-    exact = cross_over(problem, x, kinks, tol, rounds=_ROUNDS, most=most)
-    if exact is None or exact.assumption or not exact.gap <= tol * max(problem.unit, abs(exact.value)):
-        return None
-    return exact
+    exact = _within(cross_over(problem, x, kinks, tol, rounds=_ROUNDS, most=most), problem, tol)
+    return None if exact is None or exact.assumption else exact
+
+
+def _within(exact: Exact | None, problem: Composite, tol: float) -> Exact | None:
+    """What reaches the tolerance."""
+    return exact if exact is not None and exact.gap <= tol * max(problem.unit, abs(exact.value)) else None
 
 
 def _curvature(problem: Composite) -> Vector | None:

@@ -6,8 +6,8 @@ variables, and whose multipliers are within their bounds:
     A_B x = -d_B,                                                                                                   (1)
     A_B' u_B = -(g + sum_{k not in B, z_k > 0} h_k a_k),    0 <= u_B <= h_B.                                        (2)
 
-From a vertex that nearly is the optimum it takes a few exchanges to get there. The row whose multiplier is farthest
-outside its bounds leaves the basis, and the point moves along the edge that this opens,
+From a vertex that nearly is the optimum it takes a few exchanges to get there. A row whose multiplier is outside its
+bounds leaves the basis, that of the steepest edge [GoldfarbReid77], and the point moves along the edge that this opens,
 
     A_B dx = +e_leaving or -e_leaving,                                                                              (3)
 
@@ -36,6 +36,7 @@ _WORK = 4_000_000_000  # operations of exchanges beyond the first that are worth
 _REPEATS = 4  # exchanges of one row, one after the other, after which they are taken to go around
 _NOISE = 1e-7  # share of the largest offset
 _REST = 1e-12  # share of what a position adds up below which a row rests
+_LEAST = 1.0  # squared length of a column of the table, that of its own row
 _SINGULAR = 1e-10  # share of the largest pivot below which rows count as dependent
 
 
@@ -143,44 +144,55 @@ def _outside(resting: Vector, high: Vector) -> Vector:
 
 
 def _exchange(a: Vector, high: Vector, basis: NDArray[np.intp], z: Vector, resting: Vector, most: int) -> int:
-    """Exchange rows of the basis, in place, until its multipliers are within bounds; how often. Zero: no way."""
-    inverse, gradient = np.linalg.inv(a[basis]), -(resting @ a[basis])
+    """Exchange rows of the basis, in place, until its multipliers are within bounds; how often. Zero: no way.
+
+    Carried along is ``A A_B^{-1}``, how all rows move with those of the basis.
+    """
+    table = np.asfortranarray(a @ np.linalg.inv(a[basis]))
+    bound, lengths = high[basis], np.einsum("ij,ij->j", table, table)  # of all rows' moves, squared
     for done in range(most):
-        outside = _outside(resting, high[basis])
-        leaving = int(np.argmax(outside))
-        if not outside[leaving] > _OUTSIDE_BOUND:
+        outside = _outside(resting, bound)
+        if not outside.max() > _OUTSIDE_BOUND:
             return max(done, 1)
+        steep = outside * bound / np.sqrt(lengths)  # how fast the sum falls by the length of the way
+        leaving = int(np.where(outside > _OUTSIDE_BOUND, steep, 0.0).argmax())
         side, out = (1.0 if resting[leaving] > 0.0 else -1.0), basis[leaving]
-        move = a @ (side * inverse[:, leaving])  # (3)
+        column = table[:, leaving].copy()
+        move = side * column  # (3)
         move[basis] = 0.0
-        passed = _passed(z, move, high, fall=outside[leaving] * high[out])
+        passed = _passed(z, move, high, fall=outside[leaving] * bound[leaving])
         if passed is None:
             return 0
         entering = passed[-1]
-        # What was passed counts on its other side; the row that enters no longer does, that which left may.
-        counts = np.sign(move[passed]) * high[passed]
-        counts[-1] = min(counts[-1], 0.0)
-        gradient += counts @ a[passed]
-        if side > 0.0:
-            gradient += high[out] * a[out]
-        row = a[entering] @ inverse
+        row = table[entering].copy()
         pivot = float(row[leaving])
         if pivot == 0.0:  # rounding has made the rows dependent
             return 0
+        # What was passed counts on its other side; the row that enters no longer does, that which left may.
+        counts = np.sign(move[passed]) * high[passed]
+        counts[-1] = min(counts[-1], 0.0)
+        resting = resting - counts @ table[passed]
+        if side > 0.0:
+            resting[leaving] -= bound[leaving]
         step = -z[entering] / move[entering]
         z += step * move
         z[out], z[entering] = side * step, 0.0
         row[leaving] -= 1.0
-        inverse -= np.outer(inverse[:, leaving], row / pivot)
-        basis[leaving] = entering
-        resting = -(gradient @ inverse)  # (2)
+        row /= pivot
+        resting -= resting[leaving] * row  # (2)
+        lengths += row * (row * lengths[leaving] - 2.0 * (column @ table))
+        np.maximum(lengths, _LEAST, out=lengths)  # which rounding may miss; a row of the basis moves by one
+        table = scipy.linalg.blas.dger(-1.0, column, row, a=table, overwrite_a=True)
+        basis[leaving], bound[leaving] = entering, high[entering]
     return most
 
 
 def _passed(z: Vector, move: Vector, high: Vector, fall: float) -> NDArray[np.intp] | None:
     """The rows whose kinks are met until a sum that falls at rate `fall` stops falling; None where it never does."""
-    ahead = np.flatnonzero(np.where(move > 0.0, z <= 0.0, (move < 0.0) & (z > 0.0)))
-    order = ahead[np.argsort(-z[ahead] / move[ahead])]
-    climbed = np.cumsum(high[order] * np.abs(move[order]))  # (4)
-    place = int(np.searchsorted(climbed, fall))
+    ahead = (((move > 0.0) == (z <= 0.0)) & (move != 0.0)).nonzero()[0]
+    rates = move[ahead]
+    order = (z[ahead] / -rates).argsort()
+    climbed = (high[ahead] * np.abs(rates))[order].cumsum()  # (4)
+    order = ahead[order]
+    place = int(climbed.searchsorted(fall))
     return order[: place + 1] if place < order.size else None

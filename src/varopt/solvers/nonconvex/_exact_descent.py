@@ -39,6 +39,7 @@ class ExactDescent:
         self.problem = problem
         self.columns = [_by_columns(r.linear.explicit()) for r in problem.rows] if columns is None else columns
         self.hessian_columns = None if problem.hessian is None else _by_columns(problem.hessian)
+        self.optima: dict[bytes, Vector] = {}  # of majorants, by their gradients at zero: the same pieces, the same one
         self.falls = False  # whether a line was met along which the objective falls for ever
         self.put(x)
 
@@ -119,25 +120,69 @@ class ExactDescent:
 
     # -- Convex majorants ---------------------------------------------------------------------------------------------
 
-    def descend_majorants(self, check: Callable[[State], None], most: int = 30) -> bool:
-        """Minimise convex majorants [DCA] until that gains nothing; whether it gained something."""
-        free, gained = self._free(), False
+    def descend_majorants(self, check: Callable[[State], None], most: int = 30) -> bytes:
+        """Minimise convex majorants [DCA] until that gains nothing; which one ends here, empty where none is known."""
+        free, key = self._free(), b""
         if not 0 < free.size <= _MAJORANT_VARIABLES:
-            return False
+            return b""
         for _ in range(most):
             local = self.problem if free.size == self.x.size else restricted(self.problem, free, self.x)
             x = self.x[free]
             above = majorant(local, x, local.positions(x))
             if above is None or not (above.rows or above.hessian is not None):
-                return gained
+                return b""
+            key = _key(above) if above.size == self.x.size else b""
+            direction = np.zeros_like(self.x)
+            direction[free] = self._optimum(above, key, x, check) - x
+            if not np.all(np.isfinite(direction)) or not self.along(direction):
+                return key
+        return b""
+
+    def above(self, x: Vector) -> bytes:
+        """Which majorant touches at x."""
+        whole = majorant(self.problem, x, self.problem.positions(x))
+        return b"" if whole is None else _key(whole)
+
+    def flip(self, most: int, check: Callable[[State], None]) -> bool:
+        """To the optimum of a majorant that touches where one row is beyond its downward kink, if that is lower.
+
+        One row after the other is tried, the nearest first, since what they cost together decides; at most so many.
+        """
+        for block, row, beyond in self._downward(most):
+            positions = [z.copy() if b == block else z for b, z in enumerate(self.z)]
+            positions[block][row] = beyond
+            above = majorant(self.problem, self.x, positions)
+            if above is None or not (above.rows or above.hessian is not None):
+                return False
+            x = self._optimum(above, _key(above), self.x, check)
+            if not np.all(np.isfinite(x)) or self.x.size > _MAJORANT_VARIABLES:
+                return False
+            if self.problem.value(x) < self.value - _GAIN * max(1.0, abs(self.value)):
+                self.put(x)
+                return True
+        return False
+
+    def _downward(self, most: int) -> list[tuple[int, int, float]]:
+        """Rows by their distance from a downward kink: their block, their place in it, and a position beyond it."""
+        found = []
+        for b, (r, z) in enumerate(zip(self.problem.rows, self.z, strict=True)):
+            for knot, jump in zip(r.term.knots, r.term.jumps, strict=True):
+                if len(jump) > 1 and np.any(np.asarray(jump[1]) < 0.0):
+                    away = np.broadcast_to(np.asarray(knot, dtype=np.float64), z.shape) - z
+                    near = np.argsort(np.abs(away))[:most]
+                    beyond = z + np.where(away == 0.0, -_AT_REST * (1.0 + np.abs(z)), 2.0 * away)
+                    found += [(float(abs(away[i])), b, int(i), float(beyond[i])) for i in near]
+        return [place for _, *place in sorted(found)[:most]]  # type: ignore[misc]
+
+    def _optimum(self, above: Composite, key: bytes, x: Vector, check: Callable[[State], None]) -> Vector:
+        """Of a majorant, from x on; of one in all variables it is kept."""
+        if key not in self.optima:
             inner = State(x)
             Newton(thorough=True).solve(above, inner, 1e-10, check)
-            direction = np.zeros_like(self.x)
-            direction[free] = inner.x - x
-            if not np.all(np.isfinite(direction)) or not self.along(direction):
-                return gained
-            gained = True
-        return gained
+            if not key:
+                return inner.x
+            self.optima[key] = inner.x
+        return self.optima[key]
 
     def _free(self) -> NDArray[np.intp]:
         """The variables that do not rest on a kink of their own; all of them where they are few."""
@@ -214,6 +259,11 @@ class ExactDescent:
                 unit = 1e-6 * (1.0 + np.abs(at))
                 signs.append(np.where(term.value(at + unit) < term.value(at - unit), 1.0, -1.0))
         return np.concatenate(signs)
+
+
+def _key(majorant: Composite) -> bytes:
+    """The same for the same convex parts, which beside lines are those of the same pieces."""
+    return majorant.gradient_at_zero.tobytes()
 
 
 def _nearest(term: Any, z: Vector, held: NDArray[np.intp]) -> Vector:

@@ -29,10 +29,12 @@ Vector = NDArray[np.float64]
 _WHITEN = 1000  # variables up to which C is a full matrix
 _REACH = 4.0  # standard deviations that the mean may move at one sigma: where f ignores the scale of x, x stays bounded
 _FLOOR = 1e-4  # share of the first sigma at which exact moves take over
+_SETTLED = 0.1  # share of it from which on a path is left where exact moves would end at a known point, twice in turn
 _ITERATIONS = 40  # of L-BFGS at one sigma
 _TURNS = 64  # most variables for which moves along knots are tried
 _OVERHEAD = 1000  # rows that a line search could visit in the time that it takes beside that
 _BATCH = 10  # how many times cheaper a row is in an exhaustive search, which sorts many lines at once
+_FLIPS = 20  # rows that are tried on the other side of their kink, at most
 _LOOK = 20  # moves between two looks at the clock
 _MORE = 0.5  # effort of a turn of moves, where a run has no end of its own; it takes about as long
 _CHUNKS = 2  # as so many chunks of cells
@@ -52,6 +54,7 @@ class Run:
         self.factor = _spread(problem)
         self.noise = PointNoise.of(problem, 1.0, self.factor)  # x ~ N(mu, sigma^2 C C')
         self.walk = ExactDescent(problem, state.x)
+        self.ends: set[bytes] = set()  # majorants at whose optima no coordinate gains either
         self.relaxed: State | None = None
         self.jumps = any(not r.term.is_continuous for r in problem.rows)
 
@@ -74,14 +77,28 @@ class Run:
                 return
             x, share = points[k % len(points)], 1.0
             if k >= len(points):  # from a smaller sigma, since from a large one all starts end alike
-                share = float(0.1 ** self.rng.uniform(0.0, 2.0))
-                x = self.state.x if k % 2 else x
-                x = x + unit * share * self._scaled(self.rng.standard_normal(x.size))
+                if k % 2 and not self.jumps:
+                    self._flip()
+                    continue
+                x, share = self._around(self.state.x if k % 2 else x, unit)
             self._polish(self._descend(x, unit * share * self.config.schedule.start, unit))
         self._search(self.config.usual_effort)
         if self.config.effort == math.inf:
             self._go_on(unit)
         self.state.sigma = 0.0
+
+    def _around(self, x: Vector, unit: float) -> tuple[Vector, float]:
+        """A random point around x, and how far, as a share of the unit."""
+        share = float(0.1 ** self.rng.uniform(0.0, 2.0))
+        return x + unit * share * self._scaled(self.rng.standard_normal(x.size)), share
+
+    def _flip(self) -> None:
+        """Majorants beside those that touch at the best point, until none of them leads to a better one."""
+        walk = self.walk
+        walk.put(self.state.x)
+        while not self._done() and walk.flip(_FLIPS, self._inner):
+            self._polish(walk.x)
+            walk.put(self.state.x)
 
     def _go_on(self, unit: float) -> None:
         """More cells, more starts and more moves in turn, until there is a proof; else a time limit ends it."""
@@ -100,9 +117,9 @@ class Run:
             if self._done():
                 return
             if not self.jumps or turn % _TURN == 0:
-                share = float(0.1 ** self.rng.uniform(0.0, 2.0))
-                x = self.state.x + unit * share * self._scaled(self.rng.standard_normal(self.problem.size))
+                x, share = self._around(self.state.x, unit)
                 self._polish(self._descend(x, unit * share * self.config.schedule.start, unit))
+                self._flip()
             self._search(_MORE)
             self._look()
 
@@ -184,7 +201,7 @@ class Run:
         """Follow a minimum of the bound from `sigma` down."""
         from scipy.optimize import minimize
 
-        state = self.state
+        state, touching = self.state, [b""]
         transpose = self.factor if self.factor.ndim == 1 else self.factor.T
 
         def level(path: Path) -> int:
@@ -215,7 +232,9 @@ class Run:
             self._see(path.x, self.problem.value(path.x))
             state.record()
             self.check(state)
-            return path.sigma <= _FLOOR * unit
+            if self.ends and path.sigma <= _SETTLED * unit:
+                touching.append(self.walk.above(path.x))
+            return path.sigma <= _FLOOR * unit or (touching[-1] in self.ends and touching[-1] == touching[-2])
 
         with np.errstate(over="ignore", invalid="ignore"):  # along a direction of unbounded descent
             path = follow(Path(self.problem, x, self.noise, sigma), level, self.config.schedule, stop)
@@ -244,16 +263,21 @@ class Run:
         most, enough = (4, 1e-6) if self.jumps else (20, 1e-11)  # towards a jump sweeps may gain a little for ever
         for _ in range(most):
             before = walk.value
-            walk.descend_majorants(self._inner)
-            moved, rounds = everything, 0
+            solved = walk.descend_majorants(self._inner)
+            if solved in self.ends:
+                break
+            moved, rounds, bottom = everything, 0, walk.value
             while moved.size and rounds < most and not walk.falls:
                 moved, rounds = walk.sweep(moved), rounds + 1
                 self.check(self.state)
             self._see(walk.x, walk.value)
             self.state.steps += 1
-            if rounds == 1 and not moved.size:  # majorants end here as well
+            little = enough * max(1.0, abs(walk.value))
+            if solved and bottom - walk.value <= little:  # neither gains
+                self.ends.add(solved)
+            if rounds == 1 and not moved.size:
                 return
-            if walk.falls or rounds == 1 or before - walk.value <= enough * max(1.0, abs(walk.value)):
+            if walk.falls or before - walk.value <= little:
                 break
         walk.descend_majorants(self._inner)  # what sweeps leave of it
         self._see(walk.x, walk.value)

@@ -35,10 +35,13 @@ __all__ = ["Centre", "near_problem", "nearby", "reaches"]
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
-# Tuned on a quantile of 20,000 x 50: a third of the near rows, or noise that falls faster, takes three times as long.
-_NEAR = 30  # rows a variable that are near after the first step
+# Tuned on a quantile of 20,000 x 50: a third of the near rows, or noise that falls faster, takes two to three times as
+# long.
+_NEAR = 25  # rows a variable that are near after the first step
 _RESTING_ROWS = 4  # rows a variable that the linear programme has
-_NOISE = (0.35, 0.12, 0.04)  # of the rows of (2), as shares of how far the near ones reach
+_NOISE = (0.35, 0.12, 0.05, 0.025)  # of the rows of (2), as shares of how far the near ones reach
+_TAIL = 4.0  # deviations beyond which a row's curvature is not felt
+_BLOCK = 1 << 19  # entries of the arrays of some neighbours, which stay in a cache
 _EXCHANGES = 20  # the most a variable, and two hundred
 _RESTING = 1e-9  # of the typical residual: rows nearer to the plane rest on it
 
@@ -90,33 +93,54 @@ def nearby(centre: Centre, weights: Matrix, residuals: Matrix | None = None) -> 
 
     Notes
     -----
-    Four products of X with an (n, k) matrix, which is also the memory it takes a few of, and for each neighbour some
-    ten exchanges of a basis, O(p^3) each.
+    Four products of X with a matrix of k columns, and for each neighbour about as many exchanges of a basis as there
+    are variables, O(p^2) each. Memory: a few MB beside what is given.
     """
-    X, q = centre.X, centre.level
-    at = np.broadcast_to(centre.residual[:, None] if residuals is None else residuals, weights.shape)
-    psi = centre.score[:, None] if residuals is None else np.where(at < 0.0, q - 1.0, q)
+    X, k = centre.X, weights.shape[1]
     try:
         reach, factor = reaches(X, centre.hessian), scipy.linalg.cho_factor(centre.hessian)
     except np.linalg.LinAlgError:  # columns that are, but for rounding, made of others
-        return np.full((weights.shape[1], X.shape[1]), np.nan)
-    moves = scipy.linalg.cho_solve(factor, X.T @ (weights * psi))
-    first = at - X @ moves
-    ratio = np.where(weights > 0.0, np.abs(first) / reach[:, None], np.inf)
+        return np.full((k, X.shape[1]), np.nan)
+    size, score = max(1, _BLOCK // X.shape[0]), centre.score
+    moves = np.empty((k, X.shape[1]))
+    for block in (slice(start, start + size) for start in range(0, k, size)):
+        weight = np.ascontiguousarray(weights[:, block].T)
+        at = centre.residual if residuals is None else np.ascontiguousarray(residuals[:, block].T)
+        psi = score if residuals is None else np.where(at < 0.0, centre.level - 1.0, centre.level)
+        begin = scipy.linalg.cho_solve(factor, X.T @ (weight * psi).T)
+        moves[block] = _block(centre, weight, np.broadcast_to(at, weight.shape), reach, begin)
+    return moves
+
+
+def _block(centre: Centre, weight: Matrix, at: Matrix, reach: Vector, begin: Matrix) -> Matrix:
+    """The moves of some neighbours, a row each as of `weight` and `at`; `begin` are their first steps, a column each."""
+    X, q = centre.X, centre.level
+    moves, first, still = begin.T.copy(), at - (X @ begin).T, weight == 0.0
+    ratio = np.abs(first)
+    ratio /= reach
+    ratio[still] = np.inf
     count = min(_NEAR * X.shape[1], X.shape[0])
-    far = ratio > np.partition(ratio, count - 1, axis=0)[count - 1]
-    gradient = X.T @ (weights * ((far & (first < 0.0)) - q))
-    for k in range(moves.shape[1]):
-        near = np.flatnonzero(~far[:, k] & (weights[:, k] > 0.0))
-        moves[:, k] = near_problem(
-            gradient[:, k], _rows(X, near), at[near, k], weights[near, k], reach[near], moves[:, k]
-        )
-    second = at - X @ moves
-    wrong = far & (weights > 0.0) & ((second < 0.0) != (first < 0.0))
-    for k in map(int, np.flatnonzero(wrong.any(axis=0))):
-        begin = first[:, k] if np.isnan(moves[:, k]).any() else second[:, k]
-        moves[:, k] = _again(centre, at[:, k], weights[:, k], begin, reach, 2 * count)
-    return np.ascontiguousarray(moves.T)
+    far = ratio > _cuts(ratio, count)[:, None]
+    below = first < 0.0
+    gradient = (X.T @ (weight * ((far & below) - q)).T).T
+    for k, move in enumerate(moves):
+        near = np.flatnonzero(~(far[k] | still[k]))
+        moves[k] = near_problem(gradient[k], _rows(X, near), at[k, near], weight[k, near], reach[near], move)
+    second = at - (X @ moves.T).T
+    wrong = ((second < 0.0) != below) & far & ~still
+    for k in map(int, np.flatnonzero(wrong.any(axis=1))):
+        start = first[k] if np.isnan(moves[k]).any() else second[k]
+        moves[k] = _again(centre, at[k], weight[k], start, reach, 2 * count)
+    return moves
+
+
+def _cuts(ratio: Matrix, count: int) -> Vector:
+    """Below which about `count` entries of each row are: that of the first row, where it is right for another as well."""
+    cuts = np.full(len(ratio), np.partition(ratio[0], count - 1)[count - 1])
+    counts = np.count_nonzero(ratio <= cuts[0], axis=1)
+    for k in np.flatnonzero((2 * counts < count) | (counts > 2 * count)):
+        cuts[k] = np.partition(ratio[k], count - 1)[count - 1]
+    return cuts
 
 
 def _again(centre: Centre, at: Vector, weight: Vector, begin: Vector, reach: Vector, count: int) -> Vector:
@@ -161,20 +185,31 @@ def near_problem(gradient: Vector, a: Matrix, e: Vector, weight: Vector, reach: 
 
 def _descended(gradient: Vector, a: Matrix, e: Vector, weight: Vector, reach: Vector, move: Vector) -> Vector:
     """Newton steps on (2) under normal noise of its rows, that falls."""
-    farthest = float(np.max(np.abs(a @ move - e) / reach))
+    z = a @ move - e
+    farthest = float(np.max(np.abs(z) / reach))
     for share in _NOISE:
         sigma = share * farthest * reach
-        z = (a @ move - e) / sigma
-        density = np.exp(-0.5 * z * z) / (math.sqrt(2.0 * math.pi) * sigma)
-        try:
-            factor = scipy.linalg.cho_factor(a.T @ (a * (weight * density)[:, None]))
-        except np.linalg.LinAlgError:  # too few rows are within the noise
+        scaled = z / sigma
+        factor = _curvature(a, weight, scaled, sigma)
+        if factor is None:
             break
-        step = scipy.linalg.cho_solve(factor, gradient + a.T @ (weight * ndtr(z)))
-        if not np.max(np.abs(a @ step) / reach) <= farthest:  # beyond the near rows: the noise fell too fast
+        step = scipy.linalg.cho_solve(factor, gradient + (weight * ndtr(scaled)) @ a, check_finite=False)
+        moved = a @ step
+        if not np.max(np.abs(moved) / reach) <= farthest:  # beyond the near rows: the noise fell too fast
             break
-        move = move - step
+        move, z = move - step, z - moved
     return move
+
+
+def _curvature(a: Matrix, weight: Vector, z: Vector, sigma: Vector) -> Any:
+    """The factor of the Hessian under noise; None where too few rows are within it."""
+    inside = np.flatnonzero(np.abs(z) < _TAIL)
+    density = np.exp(-0.5 * z[inside] ** 2) / (math.sqrt(2.0 * math.pi) * sigma[inside])
+    root = a[inside] * np.sqrt(weight[inside] * density)[:, None]
+    try:
+        return scipy.linalg.cho_factor(root.T @ root, check_finite=False)
+    except np.linalg.LinAlgError:
+        return None
 
 
 def reaches(X: Any, hessian: Matrix) -> Vector:
