@@ -73,7 +73,8 @@ def dask():
 @pytest.fixture
 def dask_processes():
     distributed = pytest.importorskip("distributed", reason="the dask extra is not installed")
-    with distributed.Client(n_workers=1, threads_per_worker=2, dashboard_address=None, processes=True) as client:
+    once = importlib.import_module("dask").config.set({"distributed.scheduler.allowed-failures": 1})  # sooner than 3
+    with once, distributed.Client(n_workers=1, threads_per_worker=2, dashboard_address=None, processes=True) as client:
         yield client
 
 
