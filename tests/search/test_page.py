@@ -252,6 +252,7 @@ def test_watching_follows_a_search_on_this_machine_alone(tmp_path):
                 with pytest.raises(urllib.error.HTTPError) as refusal:
                     asked(server, **wrong)
                 assert refusal.value.code == status
+                refusal.value.close()  # it holds the connection
             path.rename(tmp_path / "elsewhere.db")
             assert "does not exist" in json.loads(asked(server)[0])["note"]
 

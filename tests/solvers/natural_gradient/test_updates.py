@@ -371,6 +371,42 @@ def test_a_run_goes_back_only_for_what_is_worth_it(depth, back, rng):
     assert model._left_the_best() is back
 
 
+@pytest.mark.parametrize("exact", [True, False])
+def test_small_runs_begin_at_the_best_of_some_points(exact, rng):
+    """Where values are exact; luck would choose among others."""
+    starts, scouted = [], 0
+
+    def factory(mean, sigma, population):
+        starts.append(mean)
+        return CMA(mean, sigma, population)
+
+    model = Restarts(factory, np.full(2, 0.5), 0.2, 6, exact=exact)
+    for _ in range(200):
+        model.refresh(rng)
+        x = model.sample(rng, model.population)
+        if isinstance(model.current, CMA):
+            model.tell(x, np.zeros(len(x)))  # a plateau, which ends the run
+            continue
+        assert np.all((x >= 0.1) & (x <= 0.9))
+        values = 1.0 + rng.random(len(x))
+        model.tell(x, values)
+        model.refresh(rng)
+        assert np.array_equal(starts[-1], x[values.argmin()])
+        scouted += 1
+    assert scouted > 5 if exact else scouted == 0
+
+
+def test_where_all_scouts_fail_others_are_sent(rng):
+    model = Restarts(CMA, np.full(2, 0.5), 0.2, 6, exact=True)
+    while isinstance(model.current, CMA):
+        model.tell(model.sample(rng, model.population), np.zeros(model.population))
+        model.refresh(rng)
+    first = model.sample(rng, model.population)
+    model.refresh(rng)  # a generation that failed as a whole is not told
+    assert not isinstance(model.current, CMA)
+    assert not np.array_equal(model.sample(rng, model.population), first)
+
+
 def test_a_few_different_values_are_no_plateau(rng):
     """Of three values that were evaluated in place of six the lowest is there once, and nothing is flat."""
 

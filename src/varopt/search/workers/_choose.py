@@ -35,8 +35,8 @@ def workers_for(
     if kind == "joblib" and hasattr(executor, "n_jobs"):
         return _joblib(evaluation, executor, timeout)
     if hasattr(executor, "get_executor"):  # dask.distributed.Client
-        capacity = sum(executor.nthreads().values())
-        return Futures(pack(evaluation(timeout)), executor.get_executor(), capacity=capacity)
+        each = executor.get_executor(pure=False)  # equal points too: there may be noise, or a worker may have died
+        return Futures(pack(evaluation(timeout)), each, capacity=sum(executor.nthreads().values()))
     if isinstance(executor, Pool) and not isinstance(executor, ThreadPool):
         raise ValueError(
             "executor must not be a multiprocessing.Pool: it never says that a worker has died, so that a run could "

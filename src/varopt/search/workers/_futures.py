@@ -94,8 +94,9 @@ class Futures(Workers):
         return outcomes
 
     def _launch(self) -> list[Outcome]:
-        """Send off what is waiting: everybody, or a single suspect once nobody else is under way."""
-        if (self._haunted or self._suspects) and self._flying:
+        """Send off what is waiting: everybody, or a single suspect, with nobody else under way before or beside it."""
+        lone = any(flight.alone for flight in self._flying.values())
+        if (self._haunted or self._suspects or lone) and self._flying:
             return []
         if self._haunted:
             self._replace()

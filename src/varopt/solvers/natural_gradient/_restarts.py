@@ -1,8 +1,8 @@
 """Restarts with two regimes of population size: BIPOP [Ha09].
 
 Ha09: N. Hansen, *Benchmarking a BI-population CMA-ES on the BBOB-2009 function testbed*, GECCO 2009 companion; it has
-the two regimes. What ends a run besides (plateaus, hopeless ones), keeps the best from its end, or goes back to it, is
-ours.
+the two regimes. What ends a run besides (plateaus, hopeless ones), keeps the best from its end, or goes back to it, and
+the scouts that say where small runs begin, are ours.
 """
 
 from __future__ import annotations
@@ -20,15 +20,54 @@ __all__ = ["Restarts"]
 MOST_DOUBLINGS = 9  # of the population; beyond, a generation is longer than most budgets
 WORTH_IT = 0.01  # of what a run gained: by so much a point must be better than where the run ended to go back to it
 NARROWER = 0.1  # how a run begins that goes back to the best point: of the deviation with which it was found
+SCOUTS = 10  # points for each coordinate, at the best of which a small run begins: far fewer than the run has
 
 Factory = Callable[[Array, float, int], Update]
+
+
+class Scouts(Update):
+    """Points all over the unit box, less a margin at every side, of which the best is kept.
+
+    Parameters
+    ----------
+    size : int
+        Coordinates.
+    margin : float
+        What is left out at every side.
+    """
+
+    def __init__(self, size: int, margin: float) -> None:
+        self._size, self._margin = size, margin
+        self.population = SCOUTS * size
+        self.best, self.best_point = math.inf, np.full(size, 0.5)
+        self.told = 0
+
+    def sample(self, rng: np.random.Generator, count: int) -> Array:
+        return np.asarray(self._margin + (1.0 - 2.0 * self._margin) * rng.random((count, self._size)))
+
+    def tell(self, points: Array, values: Array) -> None:
+        self.told += values.size
+        if (lowest := float(values.min())) < self.best:
+            self.best, self.best_point = lowest, np.clip(points[values.argmin()], 0.0, 1.0)
+
+    def generation_of(self, values: Array) -> None:
+        return None
+
+    @property
+    def mean(self) -> Array:
+        return np.full(self._size, 0.5)
+
+    @property
+    def spread(self) -> float:
+        return (1.0 - 2.0 * self._margin) / math.sqrt(12.0)  # the deviation of a uniform distribution
 
 
 class Restarts(Update):
     """A local update, begun anew somewhere else whenever it has nothing more to give.
 
     One regime doubles the population with every restart and sees the coarse structure; the other keeps it small, with
-    a narrower start, and searches many places. The one that has used fewer evaluations goes next.
+    a narrower start, and searches many places. The one that has used fewer evaluations goes next. Where a value tells
+    how good a place is (`exact`), a small run begins at the best of some points, and so more often in a deep basin.
 
     Parameters
     ----------
@@ -45,8 +84,9 @@ class Restarts(Update):
         Whether plateaus are to be expected (integers, choices). Otherwise a run ends as soon as the better quarter of
         two generations in turn agree in their values.
     exact : bool
-        Whether values are those of a function of reals, without noise, so that the best is no lucky one: a run that
-        left the best point for a worse optimum is then followed by one that goes back there.
+        Whether values are those of a function of reals, without noise, so that the best is no lucky one: small runs
+        begin at the best of some scouts, and one that left the best point for a worse optimum is followed by one that
+        goes back there.
     """
 
     def __init__(
@@ -73,15 +113,22 @@ class Restarts(Update):
 
     def _begin(self, mean: Array, sigma: float, population: int, budget: float) -> None:
         self.current = self._factory(mean, sigma, population)
-        self._generation = population
+        self._prepare(population, budget)
+
+    def _prepare(self, generation: int, budget: float) -> None:
+        self._generation = generation
         self.epoch += 1
         self._budget, self._run_used = budget, 0
         self._run_best, self._run_worst = math.inf, -math.inf  # the latter of the best of generations
         self._ended = ""
-        self._recent: deque[float] = deque(maxlen=10 + math.ceil(30 * self._size / population))
+        self._recent: deque[float] = deque(maxlen=10 + math.ceil(30 * self._size / generation))
         self._flat = 0
 
     def refresh(self, rng: np.random.Generator) -> None:
+        if isinstance(self.current, Scouts):
+            if math.isfinite(self.current.best):
+                self._follow(self.current)
+            return
         if not self._ended:
             return
         self._used[self._small_regime] += self._run_used
@@ -99,11 +146,26 @@ class Restarts(Update):
             ratio = 0.5 * 2.0**self._doublings
             # lambda_small = lambda_0 (lambda_large / 2 lambda_0)^(U^2), sigma_small = sigma_0 10^(-2 U) [Ha09]
             population = int(self._first_population * max(1.0, ratio) ** (u * u))
-            self._begin(mean, self._sigma * 10.0 ** (-2.0 * rng.random()), population, self._large_budget / 2)
+            sigma, budget = self._sigma * 10.0 ** (-2.0 * rng.random()), self._large_budget / 2
+            if self._exact:
+                self._scout(sigma, population, budget)
+            else:
+                self._begin(mean, sigma, population, budget)
         else:
             self._doublings = min(self._doublings + 1, MOST_DOUBLINGS)
             # lambda_large = 2^i lambda_0 [Ha09]
             self._begin(mean, self._sigma, self._first_population * 2**self._doublings, math.inf)
+
+    def _scout(self, sigma: float, population: int, budget: float) -> None:
+        """Look around before a run begins."""
+        self.current = scouts = Scouts(self._size, self._margin)
+        self._next = (sigma, population, budget)
+        self._prepare(scouts.population, math.inf)
+
+    def _follow(self, scouts: Scouts) -> None:
+        """Begin a run at the best of the scouts, which count as part of it."""
+        self._begin(scouts.best_point, *self._next)
+        self._run_used, self._run_best = scouts.told, scouts.best
 
     def _left_the_best(self) -> bool:
         """Whether the run had the best point of all, and is where values are far worse."""
@@ -121,13 +183,9 @@ class Restarts(Update):
         return self.current.sample(rng, count)
 
     def tell(self, points: Array, values: Array) -> None:
-        spread = self.current.spread
+        self._see(points, values)
         self.current.tell(points, values)
         self._run_used += values.size
-        lowest = float(values.min())
-        if lowest < self._best:
-            self._best, self._best_point, self._best_spread = lowest, points[values.argmin()].copy(), spread
-        self._run_best = min(self._run_best, lowest)
         generation = self.current.generation_of(values)
         if generation is None:
             return
@@ -138,6 +196,14 @@ class Restarts(Update):
         flat = many and np.count_nonzero(generation == lowest) > max(1, generation.size // 4)
         self._flat = self._flat + 1 if flat else 0
         self._ended = self._why_end()
+
+    def _see(self, points: Array, values: Array) -> None:
+        """Remember the best, and with which deviation it was found."""
+        lowest = float(values.min())
+        if lowest < self._best:
+            self._best, self._best_point = lowest, points[values.argmin()].copy()
+            self._best_spread = self._next[0] if isinstance(self.current, Scouts) else self.current.spread
+        self._run_best = min(self._run_best, lowest)
 
     def _why_end(self) -> str:
         if self._run_used >= self._budget and self._run_best > self._best:  # what has the best value goes on
