@@ -28,7 +28,7 @@ Vector = NDArray[np.float64]
 
 _WHITEN = 1000  # variables up to which C is a full matrix
 _REACH = 4.0  # standard deviations that the mean may move at one sigma: where f ignores the scale of x, x stays bounded
-_FLOOR = 1e-4  # share of the first sigma at which exact moves take over
+_EXACT_MOVES_FROM = 1e-4  # share of the first sigma at which exact moves take over
 _ITERATIONS = 40  # of L-BFGS at one sigma
 _TURNS = 64  # most variables for which moves along knots are tried
 _OVERHEAD = 1000  # rows that a line search could visit in the time that it takes beside that
@@ -215,7 +215,7 @@ class Run:
             self._see(path.x, self.problem.value(path.x))
             state.record()
             self.check(state)
-            return path.sigma <= _FLOOR * unit
+            return path.sigma <= _EXACT_MOVES_FROM * unit
 
         with np.errstate(over="ignore", invalid="ignore"):  # along a direction of unbounded descent
             path = follow(Path(self.problem, x, self.noise, sigma), level, self.config.schedule, stop)

@@ -36,7 +36,7 @@ Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
 # Tuned on a quantile of 20,000 x 50: a third of the near rows, or noise that falls faster, takes three times as long.
-_NEAR = 30  # rows a variable that are near after the first step
+_NEAR_AFTER = 30  # rows a variable that are near after the first step
 _RESTING_ROWS = 4  # rows a variable that the linear programme has
 _NOISE = (0.35, 0.12, 0.04)  # of the rows of (2), as shares of how far the near ones reach
 _EXCHANGES = 20  # the most a variable, and two hundred
@@ -103,7 +103,7 @@ def nearby(centre: Centre, weights: Matrix, residuals: Matrix | None = None) -> 
     moves = scipy.linalg.cho_solve(factor, X.T @ (weights * psi))
     first = at - X @ moves
     ratio = np.where(weights > 0.0, np.abs(first) / reach[:, None], np.inf)
-    count = min(_NEAR * X.shape[1], X.shape[0])
+    count = min(_NEAR_AFTER * X.shape[1], X.shape[0])
     far = ratio > np.partition(ratio, count - 1, axis=0)[count - 1]
     gradient = X.T @ (weights * ((far & (first < 0.0)) - q))
     for k in range(moves.shape[1]):
