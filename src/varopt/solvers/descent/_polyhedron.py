@@ -140,12 +140,7 @@ class Polyhedron:
             min 1/2 c'c,        low + A H^-1 g <= R'c <= high + A H^-1 g.
         """
         count, size = rows.shape
-        if (
-            size < _LOOPS
-            or self.has_bounds
-            or count > _FEW_SHARE * size
-            or (factor := factorised(matrix)) is None
-        ):
+        if size < _LOOPS or self.has_bounds or count > _FEW_SHARE * size or (factor := factorised(matrix)) is None:
             return None
         free = -scipy.linalg.cho_solve(factor, gradient, check_finite=False)
         at = rows @ free
