@@ -156,7 +156,7 @@ def test_kernel_machines_have_one(rng, monkeypatch):
 
 
 def test_large_products_and_factors_have_all(rng, monkeypatch):
-    monkeypatch.setattr(_threads, "_LARGE", 1000.0)
+    monkeypatch.setattr(_threads, "_GAINS", 1000.0)
     seen = []
 
     def recording(name, pool):

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 __all__ = ["FETCH", "all_threads", "one_thread"]
 
 FETCH = 20  # multiplications in the time in which an entry of a large matrix comes from memory
-_LARGE = 2e8  # multiplications that gain from threads: some five milliseconds of one
+_GAINS = 2e8  # multiplications that gain from threads: some five milliseconds of one
 
 # Hidden state, since no argument reaches the products of maps, deep inside methods and proofs, from the solve that
 # holds the threads.
@@ -94,7 +94,7 @@ def one_thread() -> Iterator[None]:
 @contextmanager
 def all_threads(library: str, multiplications: float) -> Iterator[None]:
     """Within it, and within `one_thread`, a library has its threads back for so much work, if that is much."""
-    before = (_HELD.get() or {}).get(library, 1) if multiplications >= _LARGE else 1
+    before = (_HELD.get() or {}).get(library, 1) if multiplications >= _GAINS else 1
     if before == 1:
         yield
         return

@@ -44,7 +44,7 @@ def built(Q, c, rows):
 @pytest.mark.parametrize("few", [True, False])
 def test_the_optimum_is_that_of_all_states(seed, few, monkeypatch):
     if not few:
-        monkeypatch.setattr(_enumeration, "_MOST", 0)  # so that it has to be found, and proved by branch and bound
+        monkeypatch.setattr(_enumeration, "_MOST_LOOKED_AT", 0)  # so that it has to be found and proved
     Q, c, rows = random_problem(seed)
     best = brute_force(Q, c, rows)
     x, f, limits = built(Q, c, rows)

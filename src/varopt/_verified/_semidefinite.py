@@ -19,7 +19,7 @@ __all__ = ["Definiteness", "definiteness", "is_semidefinite", "smallest_eigenval
 
 Vector = NDArray[np.float64]
 
-_EXACT = 24  # rows up to which a matrix that rounding hides is decided by rational arithmetic
+_RATIONAL_ROWS = 24  # rows up to which a matrix that rounding hides is decided by rational arithmetic
 _DENSE = 1500  # rows up to which a sparse matrix without a narrow band is factorised as a dense one
 
 
@@ -58,7 +58,7 @@ def definiteness(matrix: Any) -> Definiteness:
         return Definiteness.POSITIVE
     if any(_is_negative(scaled, x) for x in _directions(scaled)):
         return Definiteness.INDEFINITE
-    if not rounded and scaled.shape[0] <= _EXACT and _is_semidefinite_exactly(_dense(scaled)):
+    if not rounded and scaled.shape[0] <= _RATIONAL_ROWS and _is_semidefinite_exactly(_dense(scaled)):
         return Definiteness.POSITIVE
     return Definiteness.UNKNOWN
 

@@ -22,7 +22,7 @@ __all__ = ["GapBound", "gap_bound", "is_isotropic", "is_quadratic", "quadratic_d
 
 Vector = NDArray[np.float64]
 
-_ROUNDING = 1e-12  # relative, within which variances are equal
+_EQUAL_VARIANCES = 1e-12  # relative, within which variances are equal
 
 
 class GapBound(NamedTuple):
@@ -139,7 +139,7 @@ def is_isotropic(layout: Layout, block: NormBlock) -> bool:
         return False
     sigma = _deviation(layout, block)
     lowest, highest = (extreme.reduceat(sigma[entries], starts) for extreme in (np.minimum, np.maximum))
-    if np.any(highest - lowest > _ROUNDING * highest):
+    if np.any(highest - lowest > _EQUAL_VARIANCES * highest):
         return False
     (c,) = components
     return c.factor.ndim < 2 or all(_uncorrelated(argument.stacked(c.variables).rows(g), c) for g in block.groups)
@@ -149,7 +149,7 @@ def _uncorrelated(linear: Map, c: Component) -> bool:
     spread = linear.apply(c.factor.T)  # its columns are rows of A C
     covariance = spread.T @ spread
     variances = np.diagonal(covariance)
-    return bool(np.abs(covariance - np.diag(variances)).max() <= _ROUNDING * variances.max())
+    return bool(np.abs(covariance - np.diag(variances)).max() <= _EQUAL_VARIANCES * variances.max())
 
 
 # -- Which sigma guarantees a tolerance --------------------------------------------------------------------------------

@@ -19,7 +19,9 @@ __all__ = ["MovingBound"]
 Vector = NDArray[np.float64]
 Product = Callable[[Any], Any]
 
-_FEW = 1 << 20  # entries of a matrix up to which threads and kept products are not worth asking for at every product
+_UNTHREADED_ENTRIES = (
+    1 << 20
+)  # entries of a matrix up to which threads and kept products are not worth asking for at every product
 _THIN = 4  # columns that may be made explicit
 
 
@@ -118,7 +120,7 @@ class _RowsWithQuadratic(_MovingRows):
     def __init__(self, rows: Rows, length: Any, shared: SharedMatrix) -> None:
         super().__init__(rows, length)
         self._part, self._weight, kernel = shared.part, shared.weight, shared.matrix
-        self._times: Product = kernel.array.dot if kernel.array.size < _FEW else kernel.apply
+        self._times: Product = kernel.array.dot if kernel.array.size < _UNTHREADED_ENTRIES else kernel.apply
         self._others = [(part, *_products(inner)) for part, inner in shared.others]
 
     def value_and_gradient(self, mean: Vector) -> tuple[float, Any]:

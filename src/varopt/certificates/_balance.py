@@ -56,8 +56,8 @@ PLENTY, ENOUGH = 1e-2, 1e-9  # shares of its dual that a row of one coordinate n
 _LARGEST = 2000  # equations that are solved at once, densely
 _DEAR = 1e-12  # share of all products below which the rounding of an equation is of no account
 _EXTENDED = 1 << 22  # products that are added up in extended precision, where that is of use
-_EXACT = 50  # sets of equations up to which those that seem to hold are looked at term by term
-_FEW = 64  # products in an equation up to which they are added up in rational arithmetic
+_TERM_BY_TERM = 50  # sets of equations up to which those that seem to hold are looked at term by term
+_RATIONAL_PRODUCTS = 64  # products in an equation up to which they are added up in rational arithmetic
 _SELDOM, _SELDOM_ROWS = 32, 4  # columns of few entries that are looked for, and rows of each
 _CANDIDATES = 8  # rows looked at for every equation
 _STRENGTHS = (1e-2, 1e-5, 1e-8)  # shares of its size by which a quadratic part may be strongly convex
@@ -174,7 +174,7 @@ class Balance:
         balanced = nothing & (residual.radius == 0.0)
         columns = np.flatnonzero(nothing & ~balanced & shared)
         few = max(1, AT_ONCE // max(1, sum(v.size for v in duals)))
-        if columns.size > _EXACT * few:
+        if columns.size > _TERM_BY_TERM * few:
             return np.asarray(balanced)
         for start in range(0, columns.size, few):
             part = columns[start : start + few]
@@ -192,7 +192,7 @@ class Balance:
             dense = np.asarray(r.linear.columns(columns).dense())[live]
             seen = np.count_nonzero(dense, axis=0)
             for k in np.flatnonzero(seen):
-                if seen[k] > _FEW or columns.size > _FEW:
+                if seen[k] > _RATIONAL_PRODUCTS or columns.size > _RATIONAL_PRODUCTS:
                     known[k] = False
                 elif known[k]:
                     used = live[np.flatnonzero(dense[:, k])]

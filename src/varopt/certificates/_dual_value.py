@@ -26,11 +26,11 @@ __all__ = ["Proof", "lower_near", "lower_of_squares", "verified_lower"]
 
 Vector = NDArray[np.float64]
 
-_SMALL = 1 << 25  # operations that an interior point of our own may take
+_OWN_OPERATIONS = 1 << 25  # operations that an interior point of our own may take
 _LEAST = 1e-14  # share of another dual point that is mixed in first
 _DEAR = 1e-14  # relative rounding of the dual value beyond which it is added up row by row
-_LARGE, _FEW_DIGITS = 1 << 14, 1e-12  # the same where there are more rows
-_MANY = 16  # coordinates without room that are solved for together
+_MORE_ROWS, _FEW_DIGITS = 1 << 14, 1e-12  # the same where there are more rows
+_SOLVED_TOGETHER = 16  # coordinates without room that are solved for together
 _LITTLE = 1e-6  # share of one that is only guessed that is mixed in last
 _LEAST_SIZE = 1e-6  # of the largest coordinate, that counts as the size of one that is smaller
 
@@ -258,14 +258,14 @@ def _with_room_for_many(balance: Balance, given: list[Vector]) -> float:
     Few are solved for together, which costs no digits; of many, as of a lasso, the factor would cost more than the run.
     """
     balance.least_room = PLENTY
-    if balance.size <= _MANY:
+    if balance.size <= _SOLVED_TOGETHER:
         raise NoProof("there are few coordinates.")
     seen = np.zeros(balance.size, dtype=bool)
     for r in balance.rows:
         if r.single is not None:
             seen[r.single[0]] = True
     tight = np.flatnonzero(seen & (balance.private(given).room == 0.0))
-    if tight.size <= _MANY:
+    if tight.size <= _SOLVED_TOGETHER:
         raise NoProof("few coordinates lack room.")
     inner = _resting(balance)
     needed = balance.residual(given).size[tight] / balance.private(inner).room[tight]
@@ -284,7 +284,7 @@ def _value(balance: Balance, duals: list[Vector], residual: Ball, corrections: l
     lost = (c.cost if c.rows is None else _lost(c, c.rows, duals[c.block]) for c in corrections)
     parts = [balance.base, along, *(-cost for cost in lost)]
     value, rounding = _summed(balance, duals, parts)
-    if rounding > (_DEAR if sum(v.size for v in duals) < _LARGE else _FEW_DIGITS) * abs(value):
+    if rounding > (_DEAR if sum(v.size for v in duals) < _MORE_ROWS else _FEW_DIGITS) * abs(value):
         value, rounding = _summed_in_one(balance, duals, parts)
     error += rounding
     lower = value - error * SLACK
@@ -367,7 +367,7 @@ def _interior(balance: Balance) -> list[Vector] | None:
     """Weighted subgradients strictly inside their intervals that about balance: given, or found; or None."""
     if all(r.interior is not None for r in balance.rows):
         return [r.clipped(np.asarray(r.interior)) for r in balance.rows]
-    if sum(r.offset.size for r in balance.rows) * balance.size**2 > _SMALL:
+    if sum(r.offset.size for r in balance.rows) * balance.size**2 > _OWN_OPERATIONS:
         return None
     return _centred(balance)
 

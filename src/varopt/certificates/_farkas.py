@@ -15,7 +15,9 @@ __all__ = ["contradiction"]
 
 Vector = NDArray[np.float64]
 
-_MOST = 40  # rows and variables up to which equations are solved in rational arithmetic, whose numbers grow with each
+_MOST_RATIONAL = (
+    40  # rows and variables up to which equations are solved in rational arithmetic, whose numbers grow with each
+)
 
 
 def contradiction(
@@ -38,7 +40,7 @@ def contradiction(
         None where these do not prove it, or entries are not at hand or too many.
     """
     used = [np.flatnonzero(y) for y in multipliers]
-    if not 0 < sum(index.size for index in used) <= _MOST:
+    if not 0 < sum(index.size for index in used) <= _MOST_RATIONAL:
         return None
     try:
         matrix, offset = _exact(rows, used)
@@ -48,7 +50,7 @@ def contradiction(
     given = np.concatenate([y[index] for y, index in zip(multipliers, used, strict=True)])
     y: list[Fraction] | None = [Fraction(v) for v in given.tolist()]
     if columns:
-        if len(columns) > _MOST:
+        if len(columns) > _MOST_RATIONAL:
             return None
         y = projected([[row[j] for row in matrix] for j in columns], y or [], np.abs(given))
     same = np.concatenate([np.full(index.size, e) for index, e in zip(used, equal, strict=True)])

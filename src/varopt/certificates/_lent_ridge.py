@@ -26,8 +26,8 @@ __all__ = ["Lent", "with_lent_ridge"]
 
 Vector = NDArray[np.float64]
 
-_ROUNDING = 5.0 * UNIT, 20.0 * UNIT  # of the diagonal, times the order squared: what a proof asks for
-_MOST = 0.5  # share of a ridge that may be lent
+_PROOF_ROUNDING = 5.0 * UNIT, 20.0 * UNIT  # of the diagonal, times the order squared: what a proof asks for
+_MOST_LENT = 0.5  # share of a ridge that may be lent
 
 
 class Lent(NamedTuple):
@@ -47,7 +47,7 @@ def with_lent_ridge(rows: Sequence[DualRows], forms: Sequence[DualQuadratic], si
         if q.coordinates is None or definiteness(q.matrix) is Definiteness.POSITIVE:
             continue
         for k, r in enumerate(parts.rows):
-            ways = (_lent(q, r, size, share) for share in _ROUNDING) if _is_ridge(r) else iter(())
+            ways = (_lent(q, r, size, share) for share in _PROOF_ROUNDING) if _is_ridge(r) else iter(())
             lent = next((way for way in ways if way is not None), None)
             if lent is not None:
                 parts.forms[i], parts.rows[k] = lent.forms[0], lent.rows[0]
@@ -81,7 +81,7 @@ def _lent(q: DualQuadratic, r: DualRows, size: int, rounding: float) -> Lent | N
     with np.errstate(divide="ignore", invalid="ignore"):
         loss = 0.5 * q.weight * gain / (factor**2 * second) * SLACK + TINY
     weights = np.array(np.broadcast_to(r.weights, r.offset.shape))
-    if not np.all(loss <= _MOST * weights[mine]):
+    if not np.all(loss <= _MOST_LENT * weights[mine]):
         return None
     matrix = q.matrix + (sp.diags_array(gain) if sp.issparse(q.matrix) else np.diag(gain))
     matrix = sp.csr_array(matrix) if sp.issparse(q.matrix) else matrix

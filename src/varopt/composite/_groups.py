@@ -17,7 +17,7 @@ __all__ = ["Groups", "groups_of"]
 
 Vector = NDArray[np.float64]
 
-_SMALL = 1 << 16  # entries up to which a sparse matrix is not worth its overhead
+_WORTH_SPARSE = 1 << 16  # entries up to which a sparse matrix is not worth its overhead
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Groups:
     def explicit(self) -> Groups:
         """The same with a matrix in place of an expression of matrices; a dense one where it is small."""
         matrix = self.linear.explicit()
-        if sp.issparse(matrix) and matrix.shape[0] * matrix.shape[1] > _SMALL:
+        if sp.issparse(matrix) and matrix.shape[0] * matrix.shape[1] > _WORTH_SPARSE:
             return replace(self, linear=Sparse(sp.csr_array(matrix)))
         dense = matrix.toarray() if sp.issparse(matrix) else matrix
         return replace(self, linear=Matrix(np.asarray(dense, dtype=np.float64)))

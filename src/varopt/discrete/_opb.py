@@ -21,8 +21,8 @@ __all__ = ["PseudoBoolean", "pseudo_boolean", "read_opb", "write_opb"]
 Terms = Sequence[tuple[float, Sequence[int]]]
 Comparison = tuple[Terms, str, float]
 
-_MOST = 100_000  # variables
-_EXACT = 2**53  # whole numbers up to which double precision has them all
+_MOST_IN_FILE = 100_000  # variables
+_WHOLE_NUMBERS = 2**53  # whole numbers up to which double precision has them all
 _RELATIONS = (">=", "<=", "=")
 _HEADER = re.compile(r"#variable=\s*(\d+)")
 
@@ -222,8 +222,8 @@ def _terms(lines: TextLines, words: Sequence[str]) -> list[tuple[float, tuple[in
             if not found:
                 raise lines.wrong(f"a term must begin with its weight; got {word!r}")
             number = _whole(lines, word.lstrip("~")[1:], "the number of a variable")
-            if not 1 <= number <= _MOST:
-                raise lines.wrong(f"a variable must be from x1 to x{_MOST}; got {word!r}")
+            if not 1 <= number <= _MOST_IN_FILE:
+                raise lines.wrong(f"a variable must be from x1 to x{_MOST_IN_FILE}; got {word!r}")
             found[-1][1].append(-number if word.startswith("~") else number)
         else:
             if found and not found[-1][1]:
@@ -236,7 +236,7 @@ def _terms(lines: TextLines, words: Sequence[str]) -> list[tuple[float, tuple[in
 
 def _whole(lines: TextLines, word: str, what: str) -> int:
     number = lines.integer(word, what)
-    if abs(number) > _EXACT:
+    if abs(number) > _WHOLE_NUMBERS:
         raise lines.wrong(f"{what} must be at most 2^53 in size; got {word}")
     return number
 

@@ -27,7 +27,7 @@ __all__ = ["LEVELS", "QuantileRegressor", "QuantileScore"]
 Vector = NDArray[np.float64]
 
 LEVELS = Rule("The level, in (0, 1), or several.", LEVEL, "array-like", type="float or array-like of float")
-_CLOSE = 0.05  # levels that are farther apart are fitted each from the last
+_CLOSE_LEVELS = 0.05  # levels that are farther apart are fitted each from the last
 _TALL = 200  # rows a feature from which on few rows are near the plane of a neighbour
 _VERTICES = 10**7  # n p^2 up to which fits along strengths go from vertex to vertex
 _NON_CROSSING = Rule(
@@ -139,7 +139,7 @@ class QuantileRegressor(QuantileScore, LinearRegressor):
         n, p = rows.X.shape
         if self._constrained_by:
             return False
-        close = len(set(levels)) == len(levels) > 2 and float(np.max(np.diff(np.sort(levels)))) <= _CLOSE
+        close = len(set(levels)) == len(levels) > 2 and float(np.max(np.diff(np.sort(levels)))) <= _CLOSE_LEVELS
         return close and not sp.issparse(rows.X) and n >= _TALL * p and (self.alpha == 0.0 or self.penalty is None)
 
     def _process(self, rows: WeightedRows, levels: list[float], clock: Clock) -> list[Fit]:

@@ -32,7 +32,7 @@ __all__ = ["BoundPath", "BoundResult", "minimize_bound"]
 
 Vector = NDArray[np.float64]
 
-_FLOOR = 1e-9  # share of the first dispersion at which a schedule has nothing more to shrink
+_LAST_DISPERSION = 1e-9  # share of the first dispersion at which a schedule has nothing more to shrink
 _ITERATIONS = {True: 400, False: 1000}  # of a sampled bound, and of others
 _RATE = 0.05  # of Adam, in standard deviations of the family as it was given
 
@@ -233,7 +233,7 @@ class _Run:
         if not (math.isfinite(following) and following > 0.0):
             raise ValueError(f"schedule must return a positive dispersion; got {following!r}.")
         stuck = following >= path.sigma and not path.level_steps
-        if stuck or following <= _FLOOR * self.first or self.state.reached(self.tol):
+        if stuck or following <= _LAST_DISPERSION * self.first or self.state.reached(self.tol):
             return False
         if following < path.sigma:
             path.bound = self.start.at(_sharpened(path.bound._target.family, following / path.sigma))

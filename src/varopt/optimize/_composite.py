@@ -54,14 +54,14 @@ STOPPED = (TimeUp, KeyboardInterrupt, StopIteration)  # what ends a run with wha
 Vector = NDArray[np.float64]
 
 _TO_SETTLE = 1.0  # seconds at most in which a stopped run looks for its bracket
-_LARGE = 1500  # rows and columns beyond which factorisations of all kinds gain from threads
+_THREADED = 1500  # rows and columns beyond which factorisations of all kinds gain from threads
 _DEEP = 100.0  # times the sizes at zero, or the value at the last look, below which a direction is looked at
 _MUCH_WIDER = 2.0  # times the gap that is claimed under an assumption, up to which the one that is proved is reported
 _MORE_ENTRIES = 400_000  # of all rows, up to which a direction is looked for where a run has ended without a bound
 _STEEP = 1e5  # ratio of gradients beyond which steep terms may hide what others do far away
 _SHARE = 2.0**-12  # of the sizes of parts that counts as their unit, here as at zero
 _SHARE_INSIDE = 2.0**-20  # of the sizes of what cancels in a part: room for its rounding, and for little more
-_EXACT = 2.0  # seconds at most for the exact optimum of few variables, where nothing else has closed the gap
+_EXACT_OPEN = 2.0  # seconds at most for the exact optimum of few variables, where nothing else has closed the gap
 _EXACT_ASSUMED = 0.3, 12  # and where it is closed under an assumption: seconds, and variables
 _ROUNDED = 1e-10  # relative error of a value beyond which its bound is told in place of it
 _DOUBTFUL = 1e-3  # relative gap without an assumption beyond which one that closes it is not believed
@@ -157,7 +157,7 @@ def _is_unbounded(objective: Objective, problem: Composite) -> bool:
 def _is_large(problem: Composite) -> bool:
     """Whether whatever is done with the data, which are dense, gains from threads."""
     parts = [r for r in (*problem.rows, *problem.squares) if r.single is None and r.linear.storage != "sparse"]
-    return min(sum(r.count for r in parts), problem.size) > _LARGE
+    return min(sum(r.count for r in parts), problem.size) > _THREADED
 
 
 class Refused(ValueError):
@@ -234,7 +234,7 @@ def conclude(
         hidden = ""  # of the sum it is known
     is_open = proved and (hidden or bracket.assumption or not bracket.within(tol))
     if is_open and not state.falls and goes_on(state.ran) and is_small(problem):
-        seconds, most = _EXACT_ASSUMED if bracket.within(tol) else (_EXACT, problem.size)
+        seconds, most = _EXACT_ASSUMED if bracket.within(tol) else (_EXACT_OPEN, problem.size)
         exact = _exact(objective, x, value, bracket, seconds) if problem.size <= most else None
         if exact is not None:
             (x, value, bracket), hidden = exact, ""  # which only what is convex for certain has

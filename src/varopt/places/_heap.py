@@ -21,7 +21,7 @@ _TRIM, _MAP = -1, -3  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of mallopt(3)
 _KEPT = 1 << 26  # bytes up to which memory stays
 _LARGEST = 1 << 25  # bytes of an array up to which it is taken from there: the largest that mallopt allows
 _USUAL = 1 << 17  # from which on arrays are mapped on their own otherwise, and memory is given back
-_MOST = (1 << 31) - 1  # that mallopt takes: what is beyond would come to it as nothing
+_MALLOPT_LIMIT = (1 << 31) - 1  # that mallopt takes: what is beyond would come to it as nothing
 
 
 @cache
@@ -39,7 +39,7 @@ def _library() -> Any:
 def _set(name: str) -> int:
     """The bytes that a variable of the environment says, as far as an int of C goes; what is usual without it."""
     said = os.environ.get(name, "")
-    return min(int(said), _MOST) if said.isdecimal() else _USUAL
+    return min(int(said), _MALLOPT_LIMIT) if said.isdecimal() else _USUAL
 
 
 class _Heap:

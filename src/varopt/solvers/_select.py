@@ -45,7 +45,10 @@ _AFTER: dict[str, tuple[Way, ...]] = {
     "group-newton": (),
     "graduated": (),
 }
-_EXACT = ("rational", "decimal")  # what comes between, where there are few variables: without norms, and beside them
+_EXACT_METHODS = (
+    "rational",
+    "decimal",
+)  # what comes between, where there are few variables: without norms, and beside them
 _EXACT_SECONDS, _EXACT_SHARE = 0.5, 0.25  # after which others go on, and of the time that is left
 _DENSE = 1000  # variables of a sparse problem up to which dense methods go on after interior points
 _FORMED = 5000  # variables up to which what goes on after another may form their matrix, if it is dense
@@ -53,7 +56,7 @@ _FORMED = 5000  # variables up to which what goes on after another may form thei
 
 def goes_on(ran: Iterable[str]) -> bool:
     """Whether something goes on after methods: after the paper's two and a user's own, nothing does."""
-    return all(name in _EXACT or any(name == way.name for way in _ORDER) for name in ran)
+    return all(name in _EXACT_METHODS or any(name == way.name for way in _ORDER) for name in ran)
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,7 @@ class Auto:
             tried += [way.name] if way.name in METHODS else []
             if self._ends(way, problem, state, tol, check, tuple(tried)) and state.reached(tol):
                 return
-            few = is_small(problem) and goes_on(state.ran) and not any(name in _EXACT for name in state.ran)
+            few = is_small(problem) and goes_on(state.ran) and not any(name in _EXACT_METHODS for name in state.ran)
             if few and self._is_exact(problem, state, tol, check):
                 return
 
@@ -108,7 +111,7 @@ class Auto:
         """
         if state.objective is None:  # of a reduced problem
             return False
-        state.runs([_EXACT[bool(problem.groups)]])
+        state.runs([_EXACT_METHODS[bool(problem.groups)]])
         with budget(_EXACT_SECONDS), deadline(_EXACT_SHARE * left()):
             found = exact_minimum(state.objective, state.x)
         if found is None:

@@ -18,7 +18,7 @@ __all__ = ["settle"]
 
 Vector = NDArray[np.float64]
 
-_SMALL = 1e6  # operations that no clock is needed for
+_QUICK = 1e6  # operations that no clock is needed for
 _SIGMAS = (1.0, 0.1, 0.01)  # relative dispersions whose derivatives are tried as the dual point
 
 
@@ -27,7 +27,7 @@ def settle(problem: Composite, state: State, seconds: float = 1.0) -> None:
     x = state.x if state.latest is None else state.latest
     if problem.not_convex or problem.not_quadratic or np.isfinite(state.lower) or not np.all(np.isfinite(x)):
         return
-    small = problem.row_count * problem.size**2 <= _SMALL
+    small = problem.row_count * problem.size**2 <= _QUICK
     with deadline(None if small else seconds), suppress(TimeUp):
         lengths = typical_lengths(problem, x)
         for sigma in _SIGMAS:

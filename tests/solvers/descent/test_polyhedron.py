@@ -30,7 +30,7 @@ def test_a_step_in_few_variables_is_the_step_in_all(rng, monkeypatch, dependent)
     at = A @ (x + step) - b
     assert at[:4].max() <= 1e-8
     assert np.abs(at[4:]).max() <= 1e-8
-    monkeypatch.setattr(_polyhedron, "_MANY", size + 1)
+    monkeypatch.setattr(_polyhedron, "_LOOPS", size + 1)
     np.testing.assert_allclose(step, rows.step(matrix, gradient, x), atol=1e-7 * np.abs(step).max())
     # What it leaves of the gradient of the model is a combination of the constraints.
     left = matrix @ step + gradient

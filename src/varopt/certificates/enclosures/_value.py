@@ -35,7 +35,7 @@ _SMALLEST = float(np.finfo(np.float64).smallest_subnormal)
 _EXTENDED = 1 << 17  # entries of a dense matrix up to which products are in extended precision
 _AT_MOST = 1 << 22  # the same where the error would be more than this share of the value
 _DEAR = 1e-11
-_MANY, _CLOSE = 1 << 13, 1e-14  # rows up to which the error of a sum of terms should be as small as that
+_MANY, _CLOSE_SUM = 1 << 13, 1e-14  # rows up to which the error of a sum of terms should be as small as that
 _SHARE = 1.0 / 16.0  # of the error that is allowed, for one block of rows
 _CHUNK = 1 << 16  # entries that are converted at once
 
@@ -106,7 +106,7 @@ def enclosed_terms(term: PiecewisePolynomial, weights: Vector, z: Ball, allowed:
         error += faint
         # A row off its knot by |t| has slope times |t| as its value: of that, rounding is relative.
         error += float(np.abs(weights) @ (z.radius * steepest)) + 8.0 * UNIT * (abs(value) + error)
-        if error <= (_CLOSE * abs(value) if values.size < _MANY else max(10.0 * _DEAR * abs(value), allowed)):
+        if error <= (_CLOSE_SUM * abs(value) if values.size < _MANY else max(10.0 * _DEAR * abs(value), allowed)):
             return value, (error + TINY * values.size) * SLACK
     low, high = term.subdifferential(z.middle - z.radius)[0], term.subdifferential(z.middle + z.radius)[1]
     steepest = np.maximum(np.abs(low), np.abs(high))  # largest at an end, of what is convex

@@ -22,7 +22,7 @@ Vector = NDArray[np.float64]
 
 _BLOCK = 1 << 16  # entries hashed at a time: they stay in the cache
 _HUGE = 1 << 24  # entries beyond which dense data without equal rows are not sorted
-_FEW = 32, 1 << 16  # features, and entries with the zeros, up to which a sparse matrix has nothing to gain
+_NOTHING_TO_GAIN = 32, 1 << 16  # features, and entries with the zeros, up to which a sparse matrix has nothing to gain
 _FULL = 2.0  # entries of a sparse matrix take half as much again as dense ones, for their indices
 
 
@@ -109,7 +109,7 @@ def _taken(X: NDArray[Any], rows: NDArray[np.intp]) -> NDArray[Any]:
 def _compact(X: Any) -> Any:
     """Sparse rows, or dense ones where they are few, or take at most a third more memory: dense methods are faster."""
     size = X.shape[0] * X.shape[1]
-    few = X.shape[1] <= _FEW[0] and size <= _FEW[1]
+    few = X.shape[1] <= _NOTHING_TO_GAIN[0] and size <= _NOTHING_TO_GAIN[1]
     return X.toarray() if few or size <= _FULL * X.nnz else X
 
 

@@ -34,7 +34,9 @@ _ORDER = Rule(
 _LASSO = 300  # rows up to which one feature, too, is a lasso: that is exact at any spacing of the positions
 
 _MOST_ENTRIES = 1 << 21  # of a matrix of rows by divided differences for which a path is made at once
-_ROUNDING = 1e-11  # share of the objective without a model that bounds of rounding come to with a thousand differences
+_TREND_ROUNDING = (
+    1e-11  # share of the objective without a model that bounds of rounding come to with a thousand differences
+)
 _DEPENDENT = 1e-12  # share of the largest singular value below which polynomials repeat others
 
 
@@ -184,7 +186,7 @@ class TrendFilter(AdditiveModel, Certified):
         alphas = np.array([settings["alpha"] for settings in path])
         coefs = homotopy(basis.squares, alphas)
         values, gaps = basis.squares.brackets(coefs, alphas, np.zeros_like(alphas))
-        coefs[~(gaps <= np.maximum(self._allowed(values, basis.null), _ROUNDING * basis.null))] = np.nan
+        coefs[~(gaps <= np.maximum(self._allowed(values, basis.null), _TREND_ROUNDING * basis.null))] = np.nan
         return basis.values(coefs)
 
 

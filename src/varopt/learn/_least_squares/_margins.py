@@ -24,7 +24,7 @@ Array = NDArray[np.float64]
 
 _ROUNDS = 60
 _SHORTEST = 2.0**-20  # share of a step
-_SMALL = 1e-14  # gap, as a share of the value, below which rounding rules
+_ROUNDING_RULES = 1e-14  # gap, as a share of the value, below which rounding rules
 _RIDGE = 1e-13  # of the trace, for an intercept that no row within the margin holds
 
 
@@ -93,7 +93,7 @@ class _Together:
             except np.linalg.LinAlgError:
                 return
             gain = -np.sum(gradient * step, axis=1)
-            going = gain > _SMALL * value
+            going = gain > _ROUNDING_RULES * value
             if not going.any() or stop():
                 return
             short, value = self._move(np.where(going[:, None], step, 0.0), gain, short, value)

@@ -30,7 +30,7 @@ _FIRST = 32  # features of the first working set
 # Tolerance and passes of descents on working sets: the first is for the signs, which pivoting takes up; the others are
 # for columns that repeat others, where it does not.
 _ON_FEW = (1e-4, 100), (1e-10, 10_000), (1e-12, 10_000)
-_ROUNDS = 50  # of working sets
+_WORKING_SETS = 50  # of working sets
 _BEYOND = 1e-12  # share of the strength by which a gradient has to exceed it
 
 
@@ -124,7 +124,7 @@ def _by_working_sets(
     """Minimisers on few of the features, which grow by those whose gradients are beyond the strength."""
     columns, ladder = _Columns(net.squares), list(_ON_FEW)
     working = np.union1d(_steepest(columns.gradient(coef, net.positive), _FIRST), np.flatnonzero(coef))
-    for rounds in range(1, _ROUNDS):
+    for rounds in range(1, _WORKING_SETS):
         coef[working], exact = _on(net, columns, working, coef[working], ladder[0])
         beyond = columns.gradient(coef, net.positive) - net.l1
         beyond[working] = -np.inf

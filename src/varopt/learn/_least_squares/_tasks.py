@@ -18,7 +18,7 @@ __all__ = ["TaskFit", "fit_tasks", "task_path"]
 Vector = NDArray[np.float64]
 Array = NDArray[np.float64]
 
-_ROUNDS = 1000  # of coordinate descent between looks at the clock and at the bracket
+_DESCENT_ROUNDS = 1000  # of coordinate descent between looks at the clock and at the bracket
 _TIGHTER = 0.01  # factor of its own tolerance where the bracket asks for more
 _LEAST = 1e-16  # below which it has nothing left to give
 
@@ -58,7 +58,7 @@ def fit_tasks(
             warnings.simplefilter("ignore", ConvergenceWarning)
             _, coefs, _, steps = enet_path(
                 X, y, l1_ratio=l1 / alpha, alphas=[alpha], precompute=False, coef_init=np.array(best.coef.T, order="F"),
-                return_n_iter=True, check_input=False, tol=inner, max_iter=_ROUNDS,
+                return_n_iter=True, check_input=False, tol=inner, max_iter=_DESCENT_ROUNDS,
             )  # fmt: skip
         rounds += int(steps[0])
         coef = np.ascontiguousarray(coefs[..., 0].T, dtype=np.float64)
@@ -66,7 +66,7 @@ def fit_tasks(
         better = TaskFit(coef, float(values[0]), float(gaps[0]), rounds)
         improves = better.gap < best.gap
         best = better if improves else best._replace(rounds=rounds)
-        if steps[0] < _ROUNDS or not improves:  # from the same start the same rounds would follow, without end
+        if steps[0] < _DESCENT_ROUNDS or not improves:  # from the same start the same rounds would follow, without end
             inner *= _TIGHTER
     return best
 

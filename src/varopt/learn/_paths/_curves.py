@@ -16,7 +16,7 @@ __all__ = ["Curves"]
 
 Vector = NDArray[np.float64]
 
-_MOST = 6  # paths that are drawn; of more, the one that was chosen
+_MOST_DRAWN = 6  # paths that are drawn; of more, the one that was chosen
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Curves:
 
         axes = plt.subplots(figsize=(6, 3.6), layout="constrained")[1] if axes is None else axes
         best = next(k for k, path in enumerate(self.paths) if self.chosen in path)
-        shown = range(len(self.paths)) if len(self.paths) <= _MOST else [best]
+        shown = range(len(self.paths)) if len(self.paths) <= _MOST_DRAWN else [best]
         sign = -1.0 if measure == "score" else 1.0
         for k in shown:
             values = np.array([settings[axis] for settings in self.paths[k]])

@@ -51,7 +51,7 @@ _ROUGH = (
     0.25  # deviation at which a small problem is taken up, in typical distances from a knot: tuned on 10^3 to 10^4 rows
 )
 _FLATTER = 2.0**-34  # share by which lines are made flatter: more than what rounding leaves of the equations of a lasso
-_SMALL = 1e-2  # of the error of a sample that its own gap may be
+_SAMPLE_GAP = 1e-2  # of the error of a sample that its own gap may be
 _REACH = 6.0  # deviations from a knot within which rows are kept after the path
 _CHANCE = 5.0  # times what the minimiser of a bound is expected to be off by
 _PILOT, _PILOT_SHARE = 1000, 40  # rows of a pilot where passes are cheap: so many, or so many for each variable
@@ -120,7 +120,7 @@ def solve(problem: Problem, state: State, options: RunOptions) -> Generator[Ask,
         yield from _closer(problem, state, options, x, sample, cheap)
         return
     pilot = options.minimize(
-        problem.on(sample, problem.count / sample.count), tol=max(options.tol, _SMALL * problem.size / wanted),
+        problem.on(sample, problem.count / sample.count), tol=max(options.tol, _SAMPLE_GAP * problem.size / wanted),
         proved=False,
     )  # fmt: skip
     state.unit, state.latest, x = pilot.state.unit, pilot.x, pilot.x  # type: ignore[union-attr]

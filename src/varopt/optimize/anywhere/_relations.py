@@ -22,7 +22,7 @@ __all__ = ["Relations", "relations_of"]
 Vector = NDArray[np.float64]
 
 _LOOKED_AT = 2000  # rows of the sample, or eight for each variable where that is more
-_MOST = 500  # variables up to which relations are looked for
+_MOST_RELATED = 500  # variables up to which relations are looked for
 _SINGULAR = 1e-9  # share of the first pivot below which a column is taken to depend on others
 _INTEGERS = range(1, 13)  # by which a relation is multiplied to make it one of whole numbers
 
@@ -55,7 +55,7 @@ def relations_of(problem: Problem, sample: DataPart) -> Relations:
     size, penalised = problem.size, {v for block in problem.others for v in block.variables}
     free = [np.r_[part] for v, part in problem.objective.slices.items() if v not in penalised]
     columns = np.concatenate(free) if free else np.zeros(0, dtype=np.intp)
-    if not 0 < columns.size <= _MOST:
+    if not 0 < columns.size <= _MOST_RELATED:
         return Relations.none(size)
     spread = np.linspace(0, sample.count - 1, min(sample.count, max(_LOOKED_AT, 8 * size))).astype(np.intp)
     some = sample.take(np.unique(spread))

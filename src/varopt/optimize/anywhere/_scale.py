@@ -50,7 +50,7 @@ Vector = NDArray[np.float64]
 _PASSES = 40  # most evaluations
 _SMALLEST_SHARE = 2.0**-12  # of the value without coefficients: better fits than that count as this good
 _ROOM, _MORE_ROOM = 1e-7, 4.0  # by which duals may move: a share of the scale, or times what balance should take
-_CLOSE = 1e-11  # relative gap that proofs aim at: one that a ridge closes alone may be wide
+_AIMED_GAP = 1e-11  # relative gap that proofs aim at: one that a ridge closes alone may be wide
 _INSIDE = 1.0 - 1e-6  # share of the knot up to which they may
 _ANCHORS, _MORE_ANCHORS = 20, 1000  # rows that keep room: so many for each variable, and so many
 _CHARGED = 2.0**-46  # times the square of the knot, for each row: more than what rounding of the term's pieces is
@@ -388,7 +388,7 @@ def _lower(problem: ScaledHuber, seen: _Seen, relations: Relations, at_zero: boo
     if not at_zero:
         point[small.slices[t]], radius[small.slices[t]] = 1.0, about * SLACK
     proof = Verifier(small, point, radius, float(offsets.radius))
-    lower = proof.bracket([shares / taken_up], _CLOSE * 0.5 * seen.scale * seen.value).lower
+    lower = proof.bracket([shares / taken_up], _AIMED_GAP * 0.5 * seen.scale * seen.value).lower
     return float(down(2.0 * lower / seen.scale * (1.0 - 8.0 * UNIT * np.sign(lower)))) if lower > -math.inf else lower
 
 

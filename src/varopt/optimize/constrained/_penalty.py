@@ -28,7 +28,7 @@ _SUMS = 2.0  # times what they may add up to
 _LOOK = 10_000  # rows that tell how long those of a block are
 _PROBES = 8  # random vectors that stand in for the rows of an operator
 _ZERO = 4 * float(np.finfo(np.float64).eps)  # share of the largest coordinate that counts as zero
-ROUNDING = 1e-12  # share of the size of what is compared by which rounding may violate a constraint
+VIOLATION_ROUNDING = 1e-12  # share of the size of what is compared by which rounding may violate a constraint
 
 
 class Penalised:
@@ -171,8 +171,8 @@ class Penalised:
 
         A coordinate that should be zero is so but for the rounding of the largest one.
         """
-        size = np.abs(x) + _ZERO / ROUNDING * float(np.abs(x).max(initial=0.0))
-        return [ROUNDING * (spread(r.linear, size) + np.abs(r.offset)) for r in self.rows]
+        size = np.abs(x) + _ZERO / VIOLATION_ROUNDING * float(np.abs(x).max(initial=0.0))
+        return [VIOLATION_ROUNDING * (spread(r.linear, size) + np.abs(r.offset)) for r in self.rows]
 
     def violation(self, x: Vector) -> float:
         """The largest excess."""

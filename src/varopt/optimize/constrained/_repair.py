@@ -7,16 +7,16 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from varopt.composite import Rows
-from varopt.optimize.constrained._penalty import ROUNDING, Penalised, spread
+from varopt.optimize.constrained._penalty import VIOLATION_ROUNDING, Penalised, spread
 
 __all__ = ["repaired"]
 
 Vector = NDArray[np.float64]
 
-_ROUNDS = 4
-_NEAR = 1e3 * ROUNDING  # share of its size within which a row that holds is kept where it is
+_REPAIR_ROUNDS = 4
+_KEPT_SHARE = 1e3 * VIOLATION_ROUNDING  # share of its size within which a row that holds is kept where it is
 _DENSE = 4_000_000  # entries up to which the shortest correction is found densely
-_MOST = 200  # steps of a sparse one
+_SPARSE_STEPS = 200  # steps of a sparse one
 
 
 def repaired(penalised: Penalised, x: Vector) -> Vector:
@@ -26,7 +26,7 @@ def repaired(penalised: Penalised, x: Vector) -> Vector:
     variables' own sizes, so that zeros stay.
     """
     x = _clipped(penalised, x)
-    for _ in range(_ROUNDS):
+    for _ in range(_REPAIR_ROUNDS):
         if penalised.holds(x):
             break
         x = _clipped(penalised, x + _move(penalised, x))
@@ -56,7 +56,7 @@ def _move(penalised: Penalised, x: Vector) -> Vector:
     for r, c in zip(penalised.rows, penalised.constraints, strict=True):
         z = r.positions(x)
         size = spread(r.linear, np.abs(x)) + np.abs(r.offset)
-        index = np.arange(r.count) if c.is_equality else np.flatnonzero(z > -_NEAR * size)
+        index = np.arange(r.count) if c.is_equality else np.flatnonzero(z > -_KEPT_SHARE * size)
         if index.size:
             parts.append(_explicit(r, index))
             wanted.append(-z[index])
@@ -70,7 +70,7 @@ def _move(penalised: Penalised, x: Vector) -> Vector:
         return np.asarray(unit * np.linalg.lstsq(rows.toarray(), move, rcond=1e-13)[0])
     from scipy.sparse.linalg import lsqr
 
-    return np.asarray(unit * lsqr(rows, move, atol=1e-15, btol=1e-15, iter_lim=_MOST)[0])
+    return np.asarray(unit * lsqr(rows, move, atol=1e-15, btol=1e-15, iter_lim=_SPARSE_STEPS)[0])
 
 
 def _explicit(r: Rows, index: NDArray[np.intp]) -> sp.csr_array:

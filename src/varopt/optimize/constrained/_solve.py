@@ -40,11 +40,11 @@ __all__ = ["minimize_constrained"]
 Vector = NDArray[np.float64]
 Check = Callable[[State], None]
 
-_ROUNDS = 7  # in which weights that were too small are raised,
+_WEIGHT_ROUNDS = 7  # in which weights that were too small are raised,
 _RAISED = 100.0  # by this
 _ROOM = 2.0  # times its multiplier, what a weight is in the proof: subgradients have room on either side
 _LEAST_SHARE = 1e-3  # of the weight of the run, which that of the proof is at least
-_MANY = 1000  # rows that may share a weight in the proof, a power of two, which costs them nothing
+_SHARED_WEIGHTS = 1000  # rows that may share a weight in the proof, a power of two, which costs them nothing
 _NOISE = 1e-9  # subgradients of a proof that are as small are rounding
 _ROUGH = 1e-3  # share of the value that a point may lose by being moved onto its constraints, where weights suffice
 _TIDY = 1e-11  # share of the largest coordinate that counts as zero, where kinks are looked for
@@ -110,14 +110,14 @@ class _Run:
             if self._contradicts():
                 return Status.INFEASIBLE
             feasible = True
-        for k in range(_ROUNDS):
+        for k in range(_WEIGHT_ROUNDS):
             self._descend()
             if self._settles():
                 return None
             if not feasible and self._contradicts():
                 return Status.INFEASIBLE
             feasible = True
-            if k + 1 < _ROUNDS:
+            if k + 1 < _WEIGHT_ROUNDS:
                 self._raise_weights()
         return Status.NOT_FOUND
 
@@ -329,7 +329,7 @@ class _Run:
         missed = self.penalised.excesses(self.state.x) if np.all(np.isfinite(self.state.x)) else self.weights
         for y, w, excess in zip(multipliers, self.weights, missed, strict=True):
             own = np.where(np.isnan(y), w, np.maximum(_ROOM * np.abs(y), _LEAST_SHARE * w))
-            shared = y.size >= _MANY and not excess.any()
+            shared = y.size >= _SHARED_WEIGHTS and not excess.any()
             weights.append(np.broadcast_to(2.0 ** np.ceil(np.log2(own.max())), own.shape) if shared else own)
         return weights
 

@@ -31,8 +31,8 @@ _ACCURATE = 0.02  # share of what the smoothing adds below which a decrement end
 _FARTHEST = 20.0  # typical distances that a row may move in one step
 _ROUGH = 0.3  # relative sigma from which an exact finish is tried
 _FINE = 1e-3  # relative sigma at which a bracket within the tolerance is enough, exact or not
-_FLOOR = 1e-11  # relative sigma at which the path gives up
-_NEAR = 4.0  # standard deviations from a kink within which a row may rest on it
+_LAST_GROUP_SIGMA = 1e-11  # relative sigma at which the path gives up
+_MAY_REST = 4.0  # standard deviations from a kink within which a row may rest on it
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class _Run:
             exact = path.sigma <= _ROUGH and self._finish(path)
             state.record()
             self.check(state)
-            return exact or (state.reached(self.tol) and path.sigma < _FINE) or path.sigma < _FLOOR
+            return exact or (state.reached(self.tol) and path.sigma < _FINE) or path.sigma < _LAST_GROUP_SIGMA
 
         noise = RowNoise(sigma, self.lengths, self.radii)
         follow(Path(problem, x, noise, sigma), self._level, self.schedule, stop)
@@ -141,7 +141,7 @@ class _Run:
         problem, x, sigma = self.problem, path.x, path.sigma
         knots = []
         for r, z, length in zip(problem.rows, problem.positions(x), self.lengths, strict=True):
-            knot, closest = np.full(r.count, np.nan), np.full(r.count, _NEAR * sigma * length)
+            knot, closest = np.full(r.count, np.nan), np.full(r.count, _MAY_REST * sigma * length)
             for t, jump in r.kinks:
                 near = (np.abs(z - t) < closest) & (np.asarray(jump) > 0.0) & (r.weights > 0.0)
                 knot, closest = np.where(near, t, knot), np.where(near, np.abs(z - t), closest)
@@ -149,7 +149,7 @@ class _Run:
         active = []
         for group, radius in zip(problem.groups, self.radii, strict=True):
             norms = group.norms(group.positions(x))
-            active.append(norms > _NEAR * sigma * radius * np.sqrt(group.sizes))
+            active.append(norms > _MAY_REST * sigma * radius * np.sqrt(group.sizes))
         face = ActiveSet(problem, x, knots, active)
         found = face.solve(self.tol) if face.may_exist else None  # else sigma is too large to tell
         if found is None:

@@ -20,7 +20,7 @@ __all__ = ["LBFGS"]
 Vector = NDArray[np.float64]
 
 _TRIALS = 100  # of one line search: just after a cut of sigma the first step is far too long
-_FLOOR = 1e-12  # share of the first sigma below which nothing more is to be gained
+_LAST_SHARE = 1e-12  # share of the first sigma below which nothing more is to be gained
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class LBFGS(Method):
 
         def stop(path: Path) -> bool:
             state.latest = path.x
-            ends = path.steps >= self.most or path.sigma < _FLOOR * self.schedule.start
+            ends = path.steps >= self.most or path.sigma < _LAST_SHARE * self.schedule.start
             if ends or tol > 0.0:  # to prove a gap costs as much as many steps; one of zero is not waited for
                 state.see(*bracket(path.whole()))
             else:

@@ -50,7 +50,7 @@ _LARGEST = 2000  # kinks up to which all are taken at once
 _LARGEST_CURVED = 500  # the same with a quadratic part
 # Kinks times variables up to which a linear problem goes from vertex to vertex at once: at 500 x 20 that takes two
 # thirds of the time of a path in sigma, at 2,000 x 40 four times as long.
-_FEW = 12_000
+_VERTEX_WORK = 12_000
 
 
 def typical_lengths(problem: Composite, x: Vector) -> list[float]:
@@ -367,7 +367,7 @@ class Program(Method):
         rows = sum(r.count for r in problem.rows if r.single is None)
         return (
             count <= (_LARGEST_CURVED if curved else _LARGEST)
-            and (rows < problem.size or (not curved and count * problem.size <= _FEW))
+            and (rows < problem.size or (not curved and count * problem.size <= _VERTEX_WORK))
             and all(r.term.degree == 1 for r in problem.rows)
         )
 

@@ -31,7 +31,7 @@ Vector = NDArray[np.float64]
 _FAR = 1e20  # where DAQP takes a bound for none
 _FEW_ROWS = 100  # of several variables that are kept in any case; more of them where the others are as many
 _MOST_VARIABLES = 1000  # whose programmes DAQP solves about as fast as the Newton matrix is formed
-_MANY = 100  # variables from which on DAQP, which works in plain loops, should see fewer, if it can
+_LOOPS = 100  # variables from which on DAQP, which works in plain loops, should see fewer, if it can
 _FEW_SHARE = 0.5  # of the variables, up to which rows are so few that programmes in as many variables are smaller
 _RIDGE = 1e-13  # added to a matrix of unit diagonal, for it may be singular
 _ACTIVE = 1e-9  # share of its size within which a row rests on its bound
@@ -140,7 +140,7 @@ class Polyhedron:
             min 1/2 c'c,        low + A H^-1 g <= R'c <= high + A H^-1 g.
         """
         count, size = rows.shape
-        if size < _MANY or self.has_bounds or count > _FEW_SHARE * size or (factor := factorised(matrix)) is None:
+        if size < _LOOPS or self.has_bounds or count > _FEW_SHARE * size or (factor := factorised(matrix)) is None:
             return None
         free = -scipy.linalg.cho_solve(factor, gradient, check_finite=False)
         at = rows @ free

@@ -49,7 +49,7 @@ _BRANCH_NODES = 50  # where no time limit ends it; set by hand
 _ROUNDS_TIMES_EDGES = 50_000  # of branch and cut, likewise: some seconds
 _PARTIAL_STEPS = 200  # of branch and bound over choices, likewise
 _ROUND_SECONDS = 6e-7  # about what a round of branch and cut takes, for each square of a spin: shortest paths
-_NEAR = 0.01  # of the couplings: a gap from which branch and cut is likely to close it
+_LIKELY_CLOSED = 0.01  # of the couplings: a gap from which branch and cut is likely to close it
 _HOPELESS_SHARE = 0.1  # of the time of the search, for a proof that is far from it
 _CONTRACTION_SHARE = 0.05  # of the time, to take bits out, and to look for an order of elimination
 _RELAXATION_SHARES = (0.1, 0.15)  # of the time that is left, for the relaxation, then for its proof
@@ -296,7 +296,7 @@ def _proof_of(run: _Run, spins: Spins, epoch: int) -> _Proof | None:
         return _Proof(_prove_choices(run, groups), _PARTIAL_STEPS) if able else None
     if is_sparse(spins) and _ROUND_SECONDS * spins.size**2 <= _HOPELESS_SHARE * run.left():
         edges = max(1, spins.quadratic.nnz // 2)
-        near = _NEAR * (float(np.abs(spins.field).sum()) + 0.125 * float(np.abs(spins.quadratic.data).sum()))
+        near = _LIKELY_CLOSED * (float(np.abs(spins.field).sum()) + 0.125 * float(np.abs(spins.quadratic.data).sum()))
         return _Proof(_prove(run, spins, _cut_further), _ROUNDS_TIMES_EDGES // edges, near)
     # Of few spins the proof takes no longer than a search that has found nothing better.
     if spins.size <= _BRANCHED and (epoch or spins.size <= _FEW_SPINS):

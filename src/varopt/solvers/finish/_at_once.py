@@ -26,7 +26,7 @@ __all__ = ["at_once"]
 Vector = NDArray[np.float64]
 
 _LOOK = 200  # rows of a block that are looked at
-_ROUNDS = 4  # of the crossover: where it takes more, the path is the shorter way
+_CROSSOVER_ROUNDS = 4  # of the crossover: where it takes more, the path is the shorter way
 
 
 def at_once(problem: Composite, x: Vector, tol: float, most: int) -> Exact | None:
@@ -59,7 +59,7 @@ def at_once(problem: Composite, x: Vector, tol: float, most: int) -> Exact | Non
         return Exact(x, value, gap, "", dual)
     if sum(_passing(r, z, step) for r, z in zip(problem.rows, positions, strict=True)) > most:
         return None
-    exact = _within(cross_over(problem, x, kinks, tol, rounds=_ROUNDS, most=most), problem, tol)
+    exact = _within(cross_over(problem, x, kinks, tol, rounds=_CROSSOVER_ROUNDS, most=most), problem, tol)
     return None if exact is None or exact.assumption else exact
 
 

@@ -49,7 +49,10 @@ _AHEAD = Decimal(1000)  # times that products may have fallen by more than what 
 _STALLED = 6  # steps without progress after which it ends
 _LONGER = Decimal("1.000001")  # times the length of z by the radius of its ball that l is at least
 _SHORT = Decimal("0.1")  # steps below which the next one leads back to the central path
-_CLOSE, _NEAR = Decimal("1e-24"), Decimal("1e-12")  # products that count as zero, or nearly, as shares of the objective
+_COUNTS_AS_ZERO, _NEARLY_ZERO = (
+    Decimal("1e-24"),
+    Decimal("1e-12"),
+)  # products that count as zero, or nearly, as shares of the objective
 _CLOSE_TO_ZERO, _NEAR_ZERO = Decimal("1e-28"), Decimal("1e-20")  # the same of parts at zero, where the optimum is zero
 _BOUNDARY_SHARE = Decimal("0.99")  # of the way to the boundary that a step may take
 _ON_THE_END = Fraction(1, 10**12)  # share of an interval within which u is taken for its end
@@ -270,9 +273,9 @@ class _Path:
         for _ in range(_STEPS):
             tick()
             before = self.products
-            close = max(_CLOSE * self.value, _CLOSE_TO_ZERO * self.scale)
-            near = max(_NEAR * self.value, _NEAR_ZERO * self.scale)
-            if self.unbalanced <= _CLOSE and (before <= close or (before <= near and stalled > _STALLED)):
+            close = max(_COUNTS_AS_ZERO * self.value, _CLOSE_TO_ZERO * self.scale)
+            near = max(_NEARLY_ZERO * self.value, _NEAR_ZERO * self.scale)
+            if self.unbalanced <= _COUNTS_AS_ZERO and (before <= close or (before <= near and stalled > _STALLED)):
                 break
             try:
                 self._step(before / count)

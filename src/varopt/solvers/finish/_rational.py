@@ -41,7 +41,7 @@ Vector = NDArray[np.float64]
 
 _STEPS = 300  # of the active set
 _WANDERING = 60  # steps after which rows leave in order, so that it cannot cycle
-_NEAR = 1e-7  # share of what is added up in a position within which a row begins at rest
+_BEGINS_AT_REST = 1e-7  # share of what is added up in a position within which a row begins at rest
 
 
 def rational_minimum(problem: ExactProblem, x: Vector) -> RationalMinimum | None:
@@ -83,7 +83,7 @@ class _ActiveSet:
             size = sum((abs(a * v) for a, v in zip(row.entries, self.x, strict=True)), abs(row.offset))
             for j, knot in enumerate(row.knots):
                 low, high = row.kink(j)
-                if high > low and abs(z - knot) <= Fraction(_NEAR) * (size + abs(knot)):
+                if high > low and abs(z - knot) <= Fraction(_BEGINS_AT_REST) * (size + abs(knot)):
                     close.append((-row.steepness(j), k, j))
         close.sort()
         chosen, equations = independent((self._equation(k, j) for _, k, j in close), self.size)

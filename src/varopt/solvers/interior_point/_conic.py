@@ -38,9 +38,9 @@ __all__ = ["Conic"]
 
 Vector = NDArray[np.float64]
 
-_SMALL = 400  # variables of the programme up to which `auto` takes it
+_LARGEST_PROGRAM = 400  # variables of the programme up to which `auto` takes it
 _BOUNDARY_SHARE = 0.99  # of the way to the boundary that a step may take
-_EXACT = 1e-14  # share of the objective below which the products count as zero
+_ZERO_CONIC_PRODUCTS = 1e-14  # share of the objective below which the products count as zero
 _STALLED = 6  # steps without progress after which the method gives up
 _SHARES = (1e-7, 1e-5)  # of the largest position within which a row rests on a kink, or a group vanishes
 
@@ -74,7 +74,7 @@ class Conic(Method):
     def suits(self, problem: Composite) -> bool:
         """Whether there are few rows and norms."""
         kinks = sum(2 * r.count * len(r.term.knots) for r in problem.rows)
-        return problem.size + kinks + sum(group.sizes.size for group in problem.groups) <= _SMALL
+        return problem.size + kinks + sum(group.sizes.size for group in problem.groups) <= _LARGEST_PROGRAM
 
     def solve(self, problem: Composite, state: State, tol: float, check: Check) -> None:
         """Lower the bracket of `state`."""
@@ -88,7 +88,7 @@ class Conic(Method):
                     programme.show(state)
                 state.record()
                 check(state)
-                if state.reached(tol) and programme.share <= _EXACT:
+                if state.reached(tol) and programme.share <= _ZERO_CONIC_PRODUCTS:
                     break
             programme.show(state)
             if not state.reached(tol) or state.exact:
@@ -188,7 +188,7 @@ class _Programme:
                 return
             yield
             stalled = 0 if self.share < 0.9 * before else stalled + 1
-            if stalled >= _STALLED or self.share <= 1e-3 * _EXACT:
+            if stalled >= _STALLED or self.share <= 1e-3 * _ZERO_CONIC_PRODUCTS:
                 return
 
     def _step(self) -> bool:

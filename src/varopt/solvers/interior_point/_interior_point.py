@@ -39,14 +39,17 @@ Vector = NDArray[np.float64]
 
 _RIDGES = (0.0, 1e-14, 1e-12, 1e-10, 1e-8, 1e-6)  # shares of the diagonal, tried in turn where a matrix is singular
 _BOUNDARY_SHARE = 0.995  # of the way to the boundary that a step may take, as is usual [Wright97, ch. 10]
-_EXACT = 1e-13  # share of the objective below which the products count as zero
+_ZERO_PRODUCTS = 1e-13  # share of the objective below which the products count as zero
 # Share of the gradient at zero beyond which what is left of it at the end has cost digits of x. A hundred times less or
 # more changes trend filtering, total variation with absolute residuals and of an image by one step at most.
 _LOST_DIGITS = 1e-7
 _REST = (1e-6, 1e-9)  # shares of the rows' distance from a kink at which one may count as at rest; the first that fits
 _CROSSOVER = (1e-6, 1e-3)  # shares of it within which a row may rest, where the multipliers prove too little
 _CROSSOVER_VARIABLES = 600  # up to which that is tried
-_MANY, _FEW_ROWS = 200, 8  # variables of dense linear programmes beyond which, and rows for each up to which, they suit
+_MANY_VARIABLES, _FEW_ROWS = (
+    200,
+    8,
+)  # variables of dense linear programmes beyond which, and rows for each up to which, they suit
 _DUAL_REFINEMENTS = 4  # attempts at a dual point that is feasible to rounding
 _STALLED = 12  # steps without progress after which the method gives up
 
@@ -89,7 +92,7 @@ class InteriorPoint(Method):
         """
         if problem.is_sparse or (bool(problem.rows) and all(r.linear.storage == "sparse" for r in problem.rows)):
             return True
-        return problem.size > _MANY and _is_linear(problem) and _is_held(problem)
+        return problem.size > _MANY_VARIABLES and _is_linear(problem) and _is_held(problem)
 
     def solve(self, problem: Composite, state: State, tol: float, check: Check) -> None:
         """Lower the bracket of `state`."""
@@ -135,7 +138,7 @@ def _descend(iterate: _Iterate, state: State, tol: float, check: Check, most: in
         state.record()
         check(state)
         settled = state.reached(tol) and (not exact or (share <= tol and iterate.total > 0.5 * before))
-        if k >= least and (settled or share <= _EXACT) and not iterate.augments():
+        if k >= least and (settled or share <= _ZERO_PRODUCTS) and not iterate.augments():
             break
         before = iterate.total
         try:
@@ -354,6 +357,6 @@ class _Iterate:
                         rests[slice(None) if term.index is None else term.index] = term.rests(share)
             x = onto_active_manifold(self.problem, self.x, resting)
             value = self.problem.value(x)
-            if value <= state.upper + _EXACT * abs(state.upper):
+            if value <= state.upper + _ZERO_PRODUCTS * abs(state.upper):
                 state.x, state.upper = x, value
                 return

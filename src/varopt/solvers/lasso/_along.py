@@ -28,7 +28,7 @@ Vector = NDArray[np.float64]
 
 _AHEAD = 32  # strengths for which sides are tried at a time
 _SPECTRUM = 150  # variables that move beyond which a spectral decomposition costs more than it saves
-_ROUNDING = 1e-12  # share of a strength by which a gradient may exceed it
+_OVER_STRENGTH = 1e-12  # share of a strength by which a gradient may exceed it
 
 
 def pivoted_along(
@@ -96,7 +96,7 @@ def _as_long_as_right(
     part = -((gradient[moving] + l1[:, None] * sign) @ basis / curvature) @ basis.T  # (1), a row for each strength
     reached = gradient + part @ matrix[moving]
     outside = np.where(side == 0, -reached if positive else np.abs(reached), 0.0)
-    right = np.all(part * sign >= 0.0, axis=1) & np.all(outside <= (1.0 + _ROUNDING) * l1[:, None], axis=1)
+    right = np.all(part * sign >= 0.0, axis=1) & np.all(outside <= (1.0 + _OVER_STRENGTH) * l1[:, None], axis=1)
     first = l1.size if right.all() else int(np.argmin(right))
     x = np.zeros((first, side.size))
     x[:, moving] = part[:first]

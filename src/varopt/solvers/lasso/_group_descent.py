@@ -30,7 +30,7 @@ Mask = NDArray[np.bool_]
 
 _FIRST_SWEEPS = 4  # over the groups before Newton's method is tried; twice as many each time that it does not end it
 _MOST_SWEEPS = 64
-_ROUNDS = 40  # of sweeps and Newton steps before the method gives up
+_SWEEP_ROUNDS = 40  # of sweeps and Newton steps before the method gives up
 _NEWTON = 12  # most Newton steps in a round
 _SHORTEST = 1e-4  # share of a Newton step below which it is not taken
 _VANISHING = 1e-3  # share of its norm below which a step leads a group to zero
@@ -58,7 +58,7 @@ class GroupDescent(Method):
         """Lower the bracket of `state`."""
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             run, sweeps = _Run(problem, state.x), _FIRST_SWEEPS
-            for _ in range(_ROUNDS):
+            for _ in range(_SWEEP_ROUNDS):
                 run.sweep(sweeps)
                 state.steps += 1 + run.newton()
                 if not np.all(np.isfinite(run.x)):

@@ -33,7 +33,7 @@ Array = NDArray[np.float64]
 
 _ROUNDS = 60
 _BOUNDARY = 0.995  # share of the way to the nearest end
-_SMALL = 1e-14  # gap, as a share of the value, below which rounding rules
+_ROUNDING_RULES = 1e-14  # gap, as a share of the value, below which rounding rules
 _STALLS = 3  # rounds after the last in which any gap fell
 
 
@@ -88,7 +88,7 @@ class _Together:
             better = gap < gaps
             best, gaps = np.where(better[:, None], self.z, best), np.where(better, gap, gaps)
             idle = 0 if better.any() else idle + 1
-            going = ~(gaps <= _SMALL * value)
+            going = ~(gaps <= _ROUNDING_RULES * value)
             if not going.any() or idle > _STALLS or stop() or not self._step(going):
                 break
         return best * self.units, gaps * self.size

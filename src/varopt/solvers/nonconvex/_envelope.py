@@ -26,7 +26,7 @@ __all__ = ["Enclosure", "enclosure", "radius"]
 
 Vector = NDArray[np.float64]
 
-_MOST = 200  # variables up to which the Hessian is decomposed
+_MOST_DECOMPOSED = 200  # variables up to which the Hessian is decomposed
 _ENTRIES = 1 << 24  # of rows by variables up to which they are measured
 _FLAT = 1e-8  # share of the largest eigenvalue below which a direction counts as one without curvature
 _WIDER = 1.0 + 1e-6  # makes up for rounding in what is enclosed
@@ -95,7 +95,7 @@ class Enclosure:
 def enclosure(problem: Composite) -> Enclosure | None:
     """How rows of a problem are enclosed; None unless what is not convex is lines that meet, below few variables."""
     bent = [r.term for r in problem.rows if not r.term.curvature.is_convex]
-    if problem.hessian is None or problem.indefinite or problem.size > _MOST or problem.groups:
+    if problem.hessian is None or problem.indefinite or problem.size > _MOST_DECOMPOSED or problem.groups:
         return None
     if problem.row_count * problem.size > _ENTRIES or not all(t.is_continuous and t.degree <= 1 for t in bent):
         return None

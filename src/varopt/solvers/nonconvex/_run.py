@@ -28,7 +28,7 @@ Vector = NDArray[np.float64]
 
 _WHITEN = 1000  # variables up to which C is a full matrix
 _REACH = 4.0  # standard deviations that the mean may move at one sigma: where f ignores the scale of x, x stays bounded
-_FLOOR = 1e-4  # share of the first sigma at which exact moves take over
+_EXACT_MOVES_FROM = 1e-4  # share of the first sigma at which exact moves take over
 _SETTLED = 0.1  # share of it from which on a path is left where exact moves would end at a known point, twice in turn
 _ITERATIONS = 40  # of L-BFGS at one sigma
 _TURNS = 64  # most variables for which moves along knots are tried
@@ -234,7 +234,9 @@ class Run:
             self.check(state)
             if self.ends and path.sigma <= _SETTLED * unit:
                 touching.append(self.walk.above(path.x))
-            return path.sigma <= _FLOOR * unit or (touching[-1] in self.ends and touching[-1] == touching[-2])
+            return path.sigma <= _EXACT_MOVES_FROM * unit or (
+                touching[-1] in self.ends and touching[-1] == touching[-2]
+            )
 
         with np.errstate(over="ignore", invalid="ignore"):  # along a direction of unbounded descent
             path = follow(Path(self.problem, x, self.noise, sigma), level, self.config.schedule, stop)

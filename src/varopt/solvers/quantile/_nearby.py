@@ -37,7 +37,7 @@ Matrix = NDArray[np.float64]
 
 # Tuned on a quantile of 20,000 x 50: a third of the near rows, or noise that falls faster, takes two to three times as
 # long.
-_NEAR = 25  # rows a variable that are near after the first step
+_NEAR_AFTER = 25  # rows a variable that are near after the first step
 _RESTING_ROWS = 4  # rows a variable that the linear programme has
 _NOISE = (0.35, 0.12, 0.05, 0.025)  # of the rows of (2), as shares of how far the near ones reach
 _TAIL = 4.0  # deviations beyond which a row's curvature is not felt
@@ -119,7 +119,7 @@ def _block(centre: Centre, weight: Matrix, at: Matrix, reach: Vector, begin: Mat
     ratio = np.abs(first)
     ratio /= reach
     ratio[still] = np.inf
-    count = min(_NEAR * X.shape[1], X.shape[0])
+    count = min(_NEAR_AFTER * X.shape[1], X.shape[0])
     far = ratio > _cuts(ratio, count)[:, None]
     below = first < 0.0
     gradient = (X.T @ (weight * ((far & below) - q)).T).T

@@ -30,7 +30,7 @@ Vector = NDArray[np.float64]
 
 _CONDITION = 1e4  # of columns of length one, beyond which digits are lost
 _SAMPLE = 4  # rows for each variable from which that is told
-_MOST = 1 << 26  # entries of the data that are copied
+_MOST_COPIED = 1 << 26  # entries of the data that are copied
 _DEPENDENT = 50.0 * 2.0**-52  # share of the first pivot, for each variable, below which a column depends on others
 _LARGER_FIRST = 1e-9  # share by which the longer one of two parallel columns is preferred
 
@@ -72,7 +72,7 @@ class Orthogonal(Reduction[Orthonormal]):
 
     def suits(self, problem: Composite) -> bool:
         """Whether columns are nearly dependent, in a sample of the rows."""
-        few = problem.size * sum(r.count for r in _blocks(problem)) <= _MOST
+        few = problem.size * sum(r.count for r in _blocks(problem)) <= _MOST_COPIED
         return problem.size > 1 and few and problem.structure(_nearly_dependent)
 
     def apply(self, problem: Composite, state: State, before: Orthonormal | None) -> Orthonormal | None:

@@ -22,7 +22,7 @@ __all__ = ["ConvexSpline", "convex_spline"]
 Vector = NDArray[np.float64]
 Places = NDArray[np.intp]
 
-_ROUNDS = 200  # after which knots are taken not to settle; ten do for 100,000 places
+_KNOT_ROUNDS = 200  # after which knots are taken not to settle; ten do for 100,000 places
 _BEYOND = 1e-12  # share of the largest dual by which one may be beyond zero, as rounding
 
 
@@ -52,7 +52,7 @@ def convex_spline(
     last = signal.weights.size - 1
     spline = LinearSpline(signal, np.concatenate([[0], np.flatnonzero(signal.free) + 1, [last]]))
     values = spline.minimiser(np.zeros(spline.inner.size))
-    for _ in range(_ROUNDS):
+    for _ in range(_KNOT_ROUNDS):
         seen()
         points = spline.points(values)
         dual = spline.dual(points, np.zeros(spline.inner.size))

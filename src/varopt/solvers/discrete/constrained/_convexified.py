@@ -27,7 +27,7 @@ __all__ = ["Convexified", "convexified"]
 
 Vector = NDArray[np.float64]
 
-_MOST = 400  # bits, whose matrix is dense here
+_MOST_DENSE_BITS = 400  # bits, whose matrix is dense here
 _LIFTED = 8.0  # m, in units of the largest entry of P and of rows of length one
 _MARGIN = 1e-9  # by which s is more than it has to be, so that a proof of convexity has room
 
@@ -43,7 +43,7 @@ class Convexified(NamedTuple):
 
 def convexified(energy: Energy, limits: Limits) -> Convexified | None:
     """The convex function; None where there are products of three, or too many bits."""
-    if energy.products or energy.degree != 2 or energy.size > _MOST:
+    if energy.products or energy.degree != 2 or energy.size > _MOST_DENSE_BITS:
         return None
     quadratic = 0.5 * np.array(as_dense(energy.quadratic), dtype=np.float64)
     quadratic = 0.5 * (quadratic + quadratic.T)

@@ -12,7 +12,7 @@ __all__ = ["enumerated"]
 
 Vector = NDArray[np.float64]
 
-_MOST = 1 << 18  # states that are looked at
+_MOST_LOOKED_AT = 1 << 18  # states that are looked at
 _CHUNK = 1 << 12
 
 
@@ -27,7 +27,7 @@ def enumerated(energy: Energy, limits: Limits) -> tuple[Vector | None, float] | 
         grouped[group] = True
     digits = [group.size for group in groups] + [2] * int(np.count_nonzero(~grouped))
     total = float(np.prod([float(d) for d in digits]))
-    if total > _MOST:
+    if total > _MOST_LOOKED_AT:
         return None
     free = np.flatnonzero(~grouped)
     best: tuple[Vector | None, float] = (None, np.inf)

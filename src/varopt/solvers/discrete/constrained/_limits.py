@@ -19,7 +19,7 @@ __all__ = ["Limits", "limits_of"]
 Vector = NDArray[np.float64]
 Index = NDArray[np.intp]
 
-_ROUNDING = 1e-9  # share of its size by which a sum of coefficients may be off
+_SUM_ROUNDING = 1e-9  # share of its size by which a sum of coefficients may be off
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Limits:
     @cached_property
     def allowed(self) -> Vector:
         """What rounding may make of a row."""
-        return _ROUNDING * (np.asarray(abs(self.matrix).sum(axis=1)).ravel() + np.abs(self.offset))
+        return _SUM_ROUNDING * (np.asarray(abs(self.matrix).sum(axis=1)).ravel() + np.abs(self.offset))
 
     def excess(self, x: NDArray[Any]) -> NDArray[Any]:
         """By how much each row is missed at points (size,) or (size, R); zero where it holds but for rounding."""

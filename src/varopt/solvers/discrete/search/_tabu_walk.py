@@ -27,7 +27,7 @@ Vector = NDArray[np.float64]
 _BITS = 400  # up to which a step of all replicas costs little more than its overhead
 _ENTRIES = 1 << 22  # products times bits, at most
 _PATIENCE = 2  # steps without a better point, as a multiple of the bits, after which a replica goes elsewhere
-_NEAR = 0.2  # share of the bits that are turned around then, in half of the replicas
+_TURNED_SHARE = 0.2  # share of the bits that are turned around then, in half of the replicas
 _TENURES = 10, 8  # a flipped bit stays for n / 10 steps, and up to so many more
 
 
@@ -98,7 +98,7 @@ class TabuWalk:
         return best, np.asarray(self.energy.value(best))
 
     def _elsewhere(self, best: Vector) -> Vector:
-        turned = self._rng.random(best.shape) < np.where(self._rng.random(best.shape[1]) < 0.5, 0.5, _NEAR)
+        turned = self._rng.random(best.shape) < np.where(self._rng.random(best.shape[1]) < 0.5, 0.5, _TURNED_SHARE)
         return np.where(turned, 1.0 - best, best)
 
     def _state(self, x: Vector) -> _State:
