@@ -51,6 +51,18 @@ def test_most_are_reached_even_from_a_vertex_at_random():
     assert sum(best_vertex(*p, rng.random(80)) is not None for p in programmes) >= 27
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_rows_that_rest_beside_the_basis_do_not_send_exchanges_around(seed, monkeypatch):
+    monkeypatch.setattr("varopt.solvers.finish._vertex._unsettled", lambda *_: None)  # no noise that parts them
+    rng = np.random.default_rng(seed)
+    a, d = rng.integers(-2, 3, (60, 4)).astype(float), -rng.integers(0, 4, 60).astype(float)
+    slope, high = -a.sum(axis=0), np.full(60, 2.0)  # absolute values of whole numbers
+    found = best_vertex(slope, a, d, high, np.abs(d) + 1e-3)
+    assert found is not None
+    assert value(slope, a, d, high, found[0]) == pytest.approx(optimum(slope, a, d, high), rel=1e-9)
+    assert np.abs(slope + found[1] @ a).max() <= 1e-10
+
+
 def test_variables_in_any_units():
     rng = np.random.default_rng(0)
     slope, a, d, high = bounded(rng, 40, 6)

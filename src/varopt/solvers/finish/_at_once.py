@@ -7,8 +7,8 @@ With the rows of several variables frozen to their pieces at x, and those of one
 which is a step of H from x but for the kinks of the c_j. Where it does not move, as from zero beside a penalty that is
 larger than the gradients of any loss, x is the optimum; u, and what the c_j take of the gradient, are the dual point
 that proves it. Where it moves a little, so that few rows pass a kink, the crossover solves what is left. A look at some
-rows tells beforehand whether that is likely, for next to nothing. Where all rows together are few, as in small data, the
-crossover takes every kink on.
+rows tells beforehand whether that is likely, for next to nothing. Where all rows together are few, as of small data,
+the crossover takes every kink on.
 """
 
 from __future__ import annotations

@@ -80,18 +80,18 @@ def _walked(
     gradient: Vector, a: Vector, d: Vector, high: Vector, basis: NDArray[np.intp], left: int
 ) -> tuple[Vector, Vector] | None:
     """The minimiser and the multipliers, by exchanges from a basis, which is that of the minimiser in the end."""
-    repeats = 0
+    repeats, above = 0, None
     while left > 0 and repeats < _REPEATS:
         tick()
-        fresh = _vertex(gradient, a, d, high, basis)
+        fresh = _vertex(gradient, a, d, high, basis, above)
         if fresh is None:
             return None
-        x, z, u = fresh
+        x, z, above, u = fresh
         resting = u[basis]
         if _outside(resting, high[basis]).max() <= _OUTSIDE_BOUND:
             u[basis] = np.clip(resting, 0.0, high[basis])
             return x, u
-        done = _exchange(a, high, basis, z, resting, min(left, _UNTIL_FRESH))
+        done = _exchange(a, high, basis, z, above, resting, min(left, _UNTIL_FRESH))
         if not done:
             return None
         left -= done
@@ -121,21 +121,30 @@ def _unsettled(
 
 
 def _vertex(
-    gradient: Vector, a: Vector, d: Vector, high: Vector, basis: NDArray[np.intp]
-) -> tuple[Vector, Vector, Vector] | None:
-    """The point at which a basis rests, the positions of all rows there, and their multipliers."""
+    gradient: Vector, a: Vector, d: Vector, high: Vector, basis: NDArray[np.intp], sides: NDArray[np.bool_] | None
+) -> tuple[Vector, Vector, NDArray[np.bool_], Vector] | None:
+    """The point at which a basis rests, the positions of all rows there, which count as above, and the multipliers.
+
+    A row that rests beside the basis counts on the side where exchanges have left it, if there were any: that which
+    rounding gives it would undo them.
+    """
     *factor, singular = scipy.linalg.lapack.dgetrf(a[basis])
     if singular:
         return None
     x = scipy.linalg.lu_solve(factor, -d[basis], check_finite=False)  # (1)
     z = a @ x + d
     z[basis] = 0.0
-    u = np.where(z > 0.0, high, 0.0)
+    above = z > 0.0
+    if sides is not None:
+        resting_too = np.abs(z) <= _REST * (np.abs(a) @ np.abs(x) + np.abs(d))
+        z[resting_too], above[resting_too] = 0.0, sides[resting_too]
+        above[basis] = False
+    u = np.where(above, high, 0.0)
     rest = gradient + u @ a
     resting = scipy.linalg.lu_solve(factor, -rest, trans=1, check_finite=False)  # (2), and refined once
     resting -= scipy.linalg.lu_solve(factor, rest + resting @ a[basis], trans=1, check_finite=False)
     u[basis] = resting
-    return x, z, u
+    return x, z, above, u
 
 
 def _outside(resting: Vector, high: Vector) -> Vector:
@@ -143,7 +152,9 @@ def _outside(resting: Vector, high: Vector) -> Vector:
     return np.maximum(-resting, resting - high) / high
 
 
-def _exchange(a: Vector, high: Vector, basis: NDArray[np.intp], z: Vector, resting: Vector, most: int) -> int:
+def _exchange(
+    a: Vector, high: Vector, basis: NDArray[np.intp], z: Vector, above: NDArray[np.bool_], resting: Vector, most: int
+) -> int:
     """Exchange rows of the basis, in place, until its multipliers are within bounds; how often. Zero: no way.
 
     Carried along is ``A A_B^{-1}``, how all rows move with those of the basis.
@@ -160,7 +171,7 @@ def _exchange(a: Vector, high: Vector, basis: NDArray[np.intp], z: Vector, resti
         column = table[:, leaving].copy()
         move = side * column  # (3)
         move[basis] = 0.0
-        passed = _passed(z, move, high, fall=outside[leaving] * bound[leaving])
+        passed = _passed(z, above, move, high, fall=outside[leaving] * bound[leaving])
         if passed is None:
             return 0
         entering = passed[-1]
@@ -174,9 +185,11 @@ def _exchange(a: Vector, high: Vector, basis: NDArray[np.intp], z: Vector, resti
         resting = resting - counts @ table[passed]
         if side > 0.0:
             resting[leaving] -= bound[leaving]
-        step = -z[entering] / move[entering]
+        step = max(0.0, -z[entering] / move[entering])
         z += step * move
         z[out], z[entering] = side * step, 0.0
+        above[passed] = ~above[passed]
+        above[out], above[entering] = side > 0.0, False
         row[leaving] -= 1.0
         row /= pivot
         resting -= resting[leaving] * row  # (2)
@@ -187,11 +200,11 @@ def _exchange(a: Vector, high: Vector, basis: NDArray[np.intp], z: Vector, resti
     return most
 
 
-def _passed(z: Vector, move: Vector, high: Vector, fall: float) -> NDArray[np.intp] | None:
+def _passed(z: Vector, above: NDArray[np.bool_], move: Vector, high: Vector, fall: float) -> NDArray[np.intp] | None:
     """The rows whose kinks are met until a sum that falls at rate `fall` stops falling; None where it never does."""
-    ahead = (((move > 0.0) == (z <= 0.0)) & (move != 0.0)).nonzero()[0]
+    ahead = (((move > 0.0) != above) & (move != 0.0)).nonzero()[0]
     rates = move[ahead]
-    order = (z[ahead] / -rates).argsort()
+    order = np.maximum(z[ahead] / -rates, 0.0).argsort(kind="stable")
     climbed = (high[ahead] * np.abs(rates))[order].cumsum()  # (4)
     order = ahead[order]
     place = int(climbed.searchsorted(fall))

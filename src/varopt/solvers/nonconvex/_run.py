@@ -29,6 +29,8 @@ Vector = NDArray[np.float64]
 _WHITEN = 1000  # variables up to which C is a full matrix
 _REACH = 4.0  # standard deviations that the mean may move at one sigma: where f ignores the scale of x, x stays bounded
 _EXACT_MOVES_FROM = 1e-4  # share of the first sigma at which exact moves take over
+_FARTHEST = 6.6  # halvings of the unit within which random starts begin
+_MEETING = 0.3  # deviations of each row within which two paths are one: of a smaller size the bound has no features
 _SETTLED = 0.1  # share of it from which on a path is left where exact moves would end at a known point, twice in turn
 _ITERATIONS = 40  # of L-BFGS at one sigma
 _TURNS = 64  # most variables for which moves along knots are tried
@@ -54,6 +56,7 @@ class Run:
         self.factor = _spread(problem)
         self.noise = PointNoise.of(problem, 1.0, self.factor)  # x ~ N(mu, sigma^2 C C')
         self.walk = ExactDescent(problem, state.x)
+        self.trails: dict[float, list[list[Vector]]] = {}  # where paths were, by sigma: positions in deviations of rows
         self.ends: set[bytes] = set()  # majorants at whose optima no coordinate gains either
         self.relaxed: State | None = None
         self.jumps = any(not r.term.is_continuous for r in problem.rows)
@@ -77,24 +80,39 @@ class Run:
                 return
             x, share = points[k % len(points)], 1.0
             if k >= len(points):  # from a smaller sigma, since from a large one all starts end alike
-                if k % 2 and not self.jumps:
-                    self._flip()
-                    continue
                 x, share = self._around(self.state.x if k % 2 else x, unit)
-            self._polish(self._descend(x, unit * share * self.config.schedule.start, unit))
+            self._start(x, share, unit)
+        self._flip()
         self._search(self.config.usual_effort)
         if self.config.effort == math.inf:
             self._go_on(unit)
         self.state.sigma = 0.0
 
+    def _start(self, x: Vector, share: float, unit: float) -> None:
+        """A path from x, and exact moves where it ends, unless it meets an earlier one."""
+        end = self._descend(x, unit * share * self.config.schedule.start, unit)
+        if end is not None:
+            self._polish(end)
+
+    def _meets(self, path: Path) -> bool:
+        """Whether an earlier path was here at this sigma, so that the rest would be the same."""
+        here = [z / length for z, length in zip(self.problem.positions(path.x), self.noise.lengths, strict=True)]
+        earlier = self.trails.setdefault(path.sigma, [])
+        close = _MEETING * path.sigma
+        met = any(all(np.abs(a - b).max() <= close for a, b in zip(here, there, strict=True)) for there in earlier)
+        earlier.append(here)
+        return met
+
     def _around(self, x: Vector, unit: float) -> tuple[Vector, float]:
-        """A random point around x, and how far, as a share of the unit."""
-        share = float(0.1 ** self.rng.uniform(0.0, 2.0))
+        """A random point around x, and how far, as a share of the unit: a power of two, so that paths can meet."""
+        share = float(0.5 ** np.round(self.rng.uniform(0.0, _FARTHEST)))
         return x + unit * share * self._scaled(self.rng.standard_normal(x.size)), share
 
     def _flip(self) -> None:
         """Majorants beside those that touch at the best point, until none of them leads to a better one."""
         walk = self.walk
+        if self.jumps:
+            return
         walk.put(self.state.x)
         while not self._done() and walk.flip(_FLIPS, self._inner):
             self._polish(walk.x)
@@ -117,8 +135,7 @@ class Run:
             if self._done():
                 return
             if not self.jumps or turn % _TURN == 0:
-                x, share = self._around(self.state.x, unit)
-                self._polish(self._descend(x, unit * share * self.config.schedule.start, unit))
+                self._start(*self._around(self.state.x, unit), unit)
                 self._flip()
             self._search(_MORE)
             self._look()
@@ -197,11 +214,11 @@ class Run:
                 shares.append(float(np.median(farthest / np.maximum(length, 1e-300))))
         return max(shares, default=1.0) or 1.0
 
-    def _descend(self, x: Vector, sigma: float, unit: float) -> Vector:
-        """Follow a minimum of the bound from `sigma` down."""
+    def _descend(self, x: Vector, sigma: float, unit: float) -> Vector | None:
+        """Follow a minimum of the bound from `sigma` down; None where that is where an earlier path went."""
         from scipy.optimize import minimize
 
-        state, touching = self.state, [b""]
+        state, touching, met = self.state, [b""], [False]
         transpose = self.factor if self.factor.ndim == 1 else self.factor.T
 
         def level(path: Path) -> int:
@@ -234,12 +251,14 @@ class Run:
             self.check(state)
             if self.ends and path.sigma <= _SETTLED * unit:
                 touching.append(self.walk.above(path.x))
-            return path.sigma <= _EXACT_MOVES_FROM * unit or (
-                touching[-1] in self.ends and touching[-1] == touching[-2]
-            )
+            known = touching[-1] in self.ends and touching[-1] == touching[-2]
+            met[0] = not self.jumps and self._meets(path)
+            return path.sigma <= _EXACT_MOVES_FROM * unit or known or met[0]
 
         with np.errstate(over="ignore", invalid="ignore"):  # along a direction of unbounded descent
             path = follow(Path(self.problem, x, self.noise, sigma), level, self.config.schedule, stop)
+        if met[0]:
+            return None
         return path.x if np.all(np.isfinite(path.x)) else x
 
     def _exhaust(self) -> bool:

@@ -113,7 +113,7 @@ def nearby(centre: Centre, weights: Matrix, residuals: Matrix | None = None) -> 
 
 
 def _block(centre: Centre, weight: Matrix, at: Matrix, reach: Vector, begin: Matrix) -> Matrix:
-    """The moves of some neighbours, a row each as of `weight` and `at`; `begin` are their first steps, a column each."""
+    """The moves of some neighbours, a row each as `weight` and `at`; `begin` are their first steps, a column each."""
     X, q = centre.X, centre.level
     moves, first, still = begin.T.copy(), at - (X @ begin).T, weight == 0.0
     ratio = np.abs(first)
@@ -135,7 +135,7 @@ def _block(centre: Centre, weight: Matrix, at: Matrix, reach: Vector, begin: Mat
 
 
 def _cuts(ratio: Matrix, count: int) -> Vector:
-    """Below which about `count` entries of each row are: that of the first row, where it is right for another as well."""
+    """Below which about `count` entries of each row are: that of the first row, where it is right for others too."""
     cuts = np.full(len(ratio), np.partition(ratio[0], count - 1)[count - 1])
     counts = np.count_nonzero(ratio <= cuts[0], axis=1)
     for k in np.flatnonzero((2 * counts < count) | (counts > 2 * count)):
