@@ -28,9 +28,12 @@ def settle(problem: Composite, state: State, seconds: float = 1.0) -> None:
     if problem.not_convex or problem.not_quadratic or np.isfinite(state.lower) or not np.all(np.isfinite(x)):
         return
     small = problem.row_count * problem.size**2 <= _SMALL
-    with deadline(None if small else seconds), suppress(TimeUp):
+    # Far out, where a path that falls for ever was stopped, numbers overflow: they prove nothing, and need no word.
+    with deadline(None if small else seconds), suppress(TimeUp), np.errstate(all="ignore"):
         lengths = typical_lengths(problem, x)
         for sigma in _SIGMAS:
             tick()
-            state.see(*bracket(CompositeBound(problem, x, RowNoise(sigma, lengths))))
+            found = bracket(CompositeBound(problem, x, RowNoise(sigma, lengths)))
+            if np.isfinite(found[1]):
+                state.see(*found)
     state.record()
