@@ -12,7 +12,7 @@ import varopt as vo
 from varopt import Status
 from varopt._clock import TimeUp, budget, deadline, tick
 from varopt.bounds import CompositeBound, RowNoise
-from varopt.certificates import falls_along
+from varopt.certificates import falls_along, falls_for_ever
 from varopt.composite import composite
 from varopt.solvers.descent._newton_level import descend  # a level by itself
 from varopt.solvers.interior_point._conjugate_gradients import ConjugateGradients
@@ -402,3 +402,25 @@ def test_a_form_that_rounding_makes_curve_down_is_unbounded_where_a_slope_goes_w
     Q = np.outer(row, row)
     assert vo.minimize(1e-3 * vo.quad_form(w, Q) + np.array([-2e7, -1e7, 0.0, 0.0]) @ w).status is Status.UNBOUNDED
     assert vo.minimize(vo.quad_form(w, Q) + vo.norm1(w - 1.0)).status is Status.ASSUMED
+
+
+def test_a_steep_row_that_is_flat_on_one_side_does_not_hide_a_faint_slope():
+    """Along (1, 1) the square rests, both hinges are zero, and a slope of 1e-12 beside weights of 1e12 is all."""
+    w = vo.Variable(2)
+    f = 1e12 * vo.sum(vo.square(vo.diff(w))) + 1e9 * vo.sum(vo.hinge(w)) + np.array([-1.7e-12, 1.0e-12]) @ w
+    direction = falls_for_ever(f)
+    assert direction is not None
+    assert direction[0] == direction[1] > 0.0
+    assert vo.minimize(f).status is Status.UNBOUNDED
+    assert falls_for_ever(f + 1e-12 * vo.sum(vo.pos(w - 1e30))) is None
+
+
+@pytest.mark.parametrize("name", ["step", "zero_one", "ramp", "capped_abs", "mcp", "scad", "clip", "dead_zone"])
+@pytest.mark.parametrize("weights", [np.zeros(3), 0.0], ids=["of rows", "one"])
+def test_terms_of_no_weight_are_convex_whatever_they_are(name, weights):
+    w = vo.Variable(3)
+    nothing = vo.sum(weights * getattr(vo, name)(w))
+    assert vo.minimize(nothing).status is Status.OPTIMAL
+    r = vo.minimize(nothing + vo.sum_squares(w - 1.0) + vo.norm1(w))
+    assert r.status is Status.OPTIMAL
+    np.testing.assert_allclose(r.x, 0.5)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 
 import numpy as np
 import pytest
 import scipy.optimize
 
 import varopt as vo
+from fuzz.problems import random_problem
 from varopt import terms
 from varopt.certificates import Exhaustive, Relaxation
 from varopt.composite import composite
@@ -393,3 +395,13 @@ def test_methods_for_convex_problems_say_why_they_refuse(robust):
 def test_bad_configurations_are_named(options, words):
     with pytest.raises(ValueError, match=words):
         Graduated(**options)
+
+
+def test_paths_that_lead_far_out_end_without_overflow():
+    """The shape of a bound that is flat may lead to where squares overflow: no word of it, and no value from there."""
+    problem = random_problem(np.random.default_rng(1100030003), extreme=False, convex=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        r = vo.minimize(problem.build(), time_limit=10.0)
+    assert np.isfinite(r.fun)
+    assert r.fun == pytest.approx(float(problem.value(r.x)[0]))
