@@ -129,7 +129,7 @@ def balanced(problem: Composite, x: Vector, dual: Sequence[Vector]) -> list[Vect
     """A dual point near the given one that balances: each row moves by a share of its distance from the ends."""
     dual, size = list(dual), _cancelling(problem, x)
     for _ in range(_CORRECTIONS):
-        tick(sum(r.count for r in problem.rows) * x.size**2)
+        tick((sum(r.count for r in problem.rows) + x.size) * float(x.size) ** 2)
         residual = _residual(problem, x, dual)
         if np.all(np.abs(residual) <= 0.1 * STATIONARY * size):
             break

@@ -54,7 +54,6 @@ def minimize_composite(
         watched(current)
 
     status: Status | None = None
-    left = _TO_SETTLE
     with threads(problem):
         try:
             if rests(problem, state.x):
@@ -71,11 +70,9 @@ def minimize_composite(
             state.falls = True
         except STOPPED as reason:
             status = stopped(reason)
-            left = _TO_SETTLE if time_limit is None else min(_TO_SETTLE, 0.04 + 0.08 * time_limit)
-            settle(problem, state, left)
-        if status is None and time_limit is not None:
-            left = max(time_limit - (state.elapsed - before), 0.0) + max(0.05, 0.1 * time_limit)
-        with deadline(None if status is None and time_limit is None else left):
+            settle(problem, state, min(_left(time_limit, state.elapsed - before), _TO_SETTLE))
+        left = _left(time_limit, state.elapsed - before)
+        with deadline(left if status is None else min(left, _TO_SETTLE), late=0.0):
             result = conclude(objective, problem, state, tol, status, " > ".join(state.ran) or "none", proved=proved)
         line.end(final_line(result))
         return result
@@ -93,6 +90,13 @@ def watch(line: Progress, callback: Any, time_limit: float | None, before: float
             raise TimeUp
 
     return check
+
+
+def _left(time_limit: float | None, elapsed: float) -> float:
+    """Seconds for the bracket of a run, so that it ends a tenth of a second or a seventh after its limit at most."""
+    if time_limit is None:
+        return math.inf
+    return max(time_limit + max(0.07, 0.12 * time_limit) - elapsed, 0.0)
 
 
 def stopped(reason: BaseException) -> Status:
