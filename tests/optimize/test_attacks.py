@@ -1,6 +1,7 @@
 """Attacks on brackets: steep terms that hide far optima, quadratics barely convex, and lines barely bounded."""
 
 import time
+import warnings
 from fractions import Fraction
 
 import mpmath
@@ -9,7 +10,8 @@ import pytest
 import scipy.sparse as sp
 
 import varopt as vo
-from varopt import Status
+from fuzz.problems import random_problem
+from varopt import Status, learn
 from varopt._clock import TimeUp, budget, deadline, tick
 from varopt.bounds import CompositeBound, RowNoise
 from varopt.certificates import falls_along, falls_for_ever
@@ -424,3 +426,23 @@ def test_terms_of_no_weight_are_convex_whatever_they_are(name, weights):
     r = vo.minimize(nothing + vo.sum_squares(w - 1.0) + vo.norm1(w))
     assert r.status is Status.OPTIMAL
     np.testing.assert_allclose(r.x, 0.5)
+
+
+def test_the_gap_of_a_row_without_a_weight_counts_for_nothing():
+    """It may be infinite: a scaled dual was NaN, and warned of it."""
+    problem = random_problem(np.random.default_rng(1110080016), extreme=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        r = vo.minimize(problem.build(), method="working-set", time_limit=10.0)
+    assert r.lower <= problem.value(r.x)[0]
+
+
+def test_data_without_squares_need_no_word_of_it():
+    """Folds of X * 1e200 with rows of zeros: the squares of the one times the weights of the others."""
+    rng = np.random.default_rng(1140050046)
+    X = rng.standard_normal((35, 3))
+    y = X @ rng.standard_normal(3) + rng.standard_t(2, 35)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        m = learn.QuantileRegressorCV(alphas=3, cv=2).fit(1e200 * np.round(X), np.round(y))
+    assert m.lower_bound_ <= m.objective_ <= m.lower_bound_ * (1.0 + 1e-9)
