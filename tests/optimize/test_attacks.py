@@ -446,3 +446,27 @@ def test_data_without_squares_need_no_word_of_it():
         warnings.simplefilter("error", RuntimeWarning)
         m = learn.QuantileRegressorCV(alphas=3, cv=2).fit(1e200 * np.round(X), np.round(y))
     assert m.lower_bound_ <= m.objective_ <= m.lower_bound_ * (1.0 + 1e-9)
+
+
+HUGE = {
+    "squares": lambda X, w: vo.sum_squares(X @ w - 1.0) + vo.norm1(w - 1.0),
+    "squared hinges": lambda X, w: vo.sum(vo.squared_hinge(X @ w - 1.0)) + vo.norm1(w),
+    "absolute errors": lambda X, w: vo.norm1(X @ w - 1.0) + vo.sum_squares(w),
+    "huber": lambda X, w: vo.sum(vo.huber(X @ w - 1.0)) + vo.norm2(w),
+    "scad": lambda X, w: vo.sum(vo.scad(X @ w - 1.0)) + vo.norm1(w),
+}
+
+
+@pytest.mark.parametrize("kind", HUGE)
+@pytest.mark.parametrize("scale", [1e100, 1e160, 1e250, 1e307])
+def test_numbers_whose_products_overflow_are_no_exception(kind, scale, rng):
+    """Whatever method takes it, the bracket holds at points of its own and at zero, and no warning tells of overflow."""
+    f = HUGE[kind](scale * rng.standard_normal((9, 3)), vo.Variable(3))
+    form = composite(f)
+    for name in ("auto", *(name for name, way in vo.solvers.METHODS.items() if not way.refusal(form))):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            r = vo.minimize(f, method=name, time_limit=0.2)
+        assert np.all(np.isfinite(r.x))
+        assert not r.lower > f(np.zeros(3))
+        assert r.lower <= r.upper

@@ -30,6 +30,7 @@ _LARGE = 1500  # rows and columns beyond which factorisations of all kinds gain 
 STOPPED = (TimeUp, KeyboardInterrupt, StopIteration)  # what ends a run with what is known by then
 
 
+@np.errstate(over="ignore", invalid="ignore")  # numbers that are not finite prove nothing, and are no news to a user
 def minimize_composite(
     objective: Objective, *, tol: float = 1e-9, method: str | Way | Auto = "auto", x0: Any = None,
     resume: State | Result | None = None, callback: Callable[[Any], Any] | None = None, progress: bool = False,

@@ -192,8 +192,11 @@ def _linear(gradient: Vector, a: Vector, d: Vector, high: Vector, distance: Vect
     columns = np.abs(rows).max(axis=0)
     scale = np.where(columns > 0, columns, 1.0)
     gain = max(float(np.abs(cost).max()), 1e-300)
+    matrix, wanted = (rows / scale).T, -gradient / scale
+    if not (np.isfinite(gain) and np.all(np.isfinite(matrix)) and np.all(np.isfinite(wanted))):
+        return None
     result = linprog(
-        -cost / gain, A_eq=(rows / scale).T, b_eq=-gradient / scale, bounds=(0.0, 1.0), method="highs-ds",
+        -cost / gain, A_eq=matrix, b_eq=wanted, bounds=(0.0, 1.0), method="highs-ds",
         options=_seconds(),
     )  # fmt: skip
     if result.status != 0:
