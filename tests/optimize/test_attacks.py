@@ -460,7 +460,7 @@ HUGE = {
 @pytest.mark.parametrize("kind", HUGE)
 @pytest.mark.parametrize("scale", [1e100, 1e160, 1e250, 1e307])
 def test_numbers_whose_products_overflow_are_no_exception(kind, scale, rng):
-    """Whatever method takes it, the bracket holds at points of its own and at zero, and no warning tells of overflow."""
+    """Whatever method takes it, the bracket holds at its own point and at zero, and no warning tells of overflow."""
     f = HUGE[kind](scale * rng.standard_normal((9, 3)), vo.Variable(3))
     form = composite(f)
     for name in ("auto", *(name for name, way in vo.solvers.METHODS.items() if not way.refusal(form))):

@@ -96,6 +96,7 @@ class _Run:
     problem: Composite
     proof: Contradiction | Ray | None = None
     lower: float = -math.inf  # the best bound of earlier rounds, which holds for any weights
+    ended: Status | None = None  # what has stopped it
 
     def __post_init__(self) -> None:
         self.state.unit = self.penalised.own.unit
@@ -266,6 +267,7 @@ class _Run:
         """The result, with weights just above the multipliers, for which a proof loses least."""
         if status in (Status.INFEASIBLE, Status.UNBOUNDED):
             return self._without_optimum(status)
+        self.ended = status if status in (Status.TIME_LIMIT, Status.INTERRUPTED) else None
         penalised, state = self.penalised, self.state
         multipliers = self._multipliers()
         weights = self._closest_weights(multipliers)
@@ -356,7 +358,7 @@ class _Run:
         violation = penalised.violation(x)
         if violation > 0.0 and not penalised.holds(x):
             upper = math.inf
-            status = Status.NOT_FOUND if status not in (Status.TIME_LIMIT, Status.INTERRUPTED) else status
+            status = self.ended or Status.NOT_FOUND  # of a run that was stopped it is not known what it would have found
         else:
             if violation > 0.0 or status is Status.GAP_OPEN:  # else it is that of F, which is f there
                 upper = self._upper(own, value, x, multipliers)
