@@ -104,6 +104,14 @@ def test_constraints(seed):
     assert not [f.text for f in report.findings if f.kind in ("gap open", "NOT PROVED")]
 
 
+@pytest.mark.parametrize("seed", [1210040009, 1220070000])
+def test_constraints_whose_parts_cancel_or_whose_norms_hide_multipliers(seed):
+    """A value that no point has, two above that at x; and multipliers of a point that another method had found."""
+    report = Report()
+    constraints(seed, report)
+    assert not report.findings, report.programs()
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_choices(seed):
     report = Report()
