@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from fuzz.problems import Block, Problem, dense_matrix
-from varopt.certificates import falls_for_ever
+from varopt.certificates import curves_down, falls_for_ever
 
 _FLOATING = 1e-12  # of the parts of a value, beyond which floating point can tell it from a bound
 ROUNDING = Fraction(1, 10**13)  # of a value: less is rounding of the last digits, which is counted apart
@@ -68,10 +68,15 @@ def complaints(problem: Problem, result: Any, tol: float, rng: np.random.Generat
 
 
 def _falls(problem: Problem) -> bool:
-    """Whether values, in fractions, fall in proportion along the direction that is said to: tiny slopes stop others."""
-    direction = falls_for_ever(problem.build())
-    if direction is None:
-        return False
+    """Whether values, in fractions, fall for ever along a direction that is said to: tiny slopes stop others.
+
+    They do in proportion, or, where rounding has bent a quadratic form down, by its square.
+    """
+    f = problem.build()
+    return any(_falls_along(problem, d) for d in (falls_for_ever(f), curves_down(f)) if d is not None)
+
+
+def _falls_along(problem: Problem, direction: Any) -> bool:
     near, far, farther = (
         problem.value([Fraction(10**k) * Fraction(float(d)) for d in direction])[0] for k in (30, 60, 90)
     )

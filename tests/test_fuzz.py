@@ -104,6 +104,14 @@ def test_constraints(seed):
     assert not [f.text for f in report.findings if f.kind in ("gap open", "NOT PROVED")]
 
 
+@pytest.mark.parametrize("seed", [1210040009, 1220070000])
+def test_constraints_whose_parts_cancel_or_whose_norms_hide_multipliers(seed):
+    """A value that no point has, two above that at x; and multipliers of a point that another method had found."""
+    report = Report()
+    constraints(seed, report)
+    assert not report.findings, report.programs()
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_choices(seed):
     report = Report()
@@ -146,3 +154,13 @@ def test_exact_objectives_of_estimators_see_a_false_bound():
     model.coef_ = model.coef_ * 1.001
     judged(model, X, y, None, False, lambda what, text: findings.append(what), Report())
     assert findings[0].startswith("fun")
+
+
+@pytest.mark.parametrize("seed", [900140007, 940010006])
+def test_forms_that_rounding_bends_down_are_unbounded_in_fractions(seed):
+    """A second solver stops where the quadratic form was convex before it was rounded; far out the values fall."""
+    problem = random_problem(np.random.default_rng(seed), extreme=True)
+    result = vo.minimize(problem.build(), time_limit=30.0)
+    assert result.status is vo.Status.UNBOUNDED
+    assert clarabel_point(problem)[0] == "Solved"
+    assert not [*complaints(problem, result, 1e-9, np.random.default_rng(seed), clarabel_point(problem))]

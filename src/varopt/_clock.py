@@ -16,9 +16,10 @@ from contextvars import ContextVar
 __all__ = ["TimeUp", "budget", "deadline", "left", "tick"]
 
 _RATE = 1e10  # operations in a second, at most: what is sure to end too late is not begun
-_LATE = 0.1  # seconds after the deadline that count as in time
+_LATE = 0.05  # seconds after the deadline that count as in time: the bracket that is left to prove takes some too
 
 _END: ContextVar[float] = ContextVar("when time is up", default=math.inf)
+_GRACE: ContextVar[float] = ContextVar("seconds that count as in time", default=_LATE)
 _SPENT: ContextVar[float] = ContextVar("when a budget of processor time is spent", default=math.inf)
 
 
@@ -27,13 +28,18 @@ class TimeUp(Exception):
 
 
 @contextmanager
-def deadline(seconds: float | None) -> Iterator[None]:
-    """Within it `tick` raises `TimeUp` once so many seconds have passed, or those of a deadline around it."""
+def deadline(seconds: float | None, late: float = _LATE) -> Iterator[None]:
+    """Within it `tick` raises `TimeUp` once so many seconds have passed, or those of a deadline around it.
+
+    What takes long is begun where it would end at most `late` seconds after it.
+    """
     token = _END.set(min(_END.get(), math.inf if seconds is None else time.perf_counter() + seconds))
+    grace = _GRACE.set(late)
     try:
         yield
     finally:
         _END.reset(token)
+        _GRACE.reset(grace)
 
 
 @contextmanager
@@ -59,7 +65,7 @@ def tick(operations: float = 0.0) -> None:
     ...     tick()
     """
     left = _END.get() - time.perf_counter()
-    if left < 0.0 or operations / _RATE > left + _LATE:
+    if left < 0.0 or operations / _RATE > left + _GRACE.get():
         raise TimeUp
     if (spent := _SPENT.get()) < math.inf and time.thread_time() > spent:
         raise TimeUp

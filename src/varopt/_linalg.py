@@ -11,6 +11,7 @@ import scipy.linalg
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from varopt._clock import TimeUp, tick
 from varopt._threads import all_threads
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
 Vector = NDArray[np.float64]
 
 _SHORT = 4096  # numbers up to which a call costs more than they do
+_LONG = 500  # rows beyond which a factor takes so long that the clock is asked first
 _BAND = 64  # widest band that is factorised as such
 _MARGIN = 1e-9  # eigenvalues of a matrix of unit diagonal that are known to be larger are safely positive
 
@@ -73,6 +75,8 @@ def factorised(matrix: Vector) -> Any:
 
 
 def _solve_dense(matrix: Vector, rhs: Vector, ridge: float) -> Vector:
+    if matrix.shape[0] > _LONG:
+        tick(float(matrix.shape[0]) ** 3 / 3.0)
     shifted = matrix if ridge == 0.0 else matrix + ridge * np.eye(matrix.shape[0])
     factor = cholesky(shifted)
     return np.asarray(scipy.linalg.cho_solve(factor, rhs, check_finite=False))
@@ -90,6 +94,7 @@ def factorised_sparse(matrix: Any) -> Callable[[Vector], Vector]:
         return lambda rhs: np.asarray(scipy.linalg.cho_solve_banded((factor, True), rhs, check_finite=False))
     from scipy.sparse.linalg import splu
 
+    _tick_before_factor(matrix)
     try:
         # In a symmetric order and without pivoting these are Cholesky's pivots: positive just if the matrix is.
         factors = splu(
@@ -100,6 +105,26 @@ def factorised_sparse(matrix: Any) -> Callable[[Vector], Vector]:
     if not (np.array_equal(factors.perm_r, factors.perm_c) and np.all(factors.U.diagonal() > 0.0)):
         raise np.linalg.LinAlgError("the matrix is not positive definite")
     return lambda rhs: np.asarray(factors.solve(rhs))
+
+
+def _tick_before_factor(matrix: Any) -> None:
+    """Look at the clock before what cannot look at it: were the factor full, and if that is too much, as it may be.
+
+    No order that a factorisation chooses is much worse than that of Cuthill and McKee, in which row i has at most
+    the entries from its first one on.
+    """
+    size = matrix.shape[0]
+    try:
+        tick(float(size) ** 3 / 6.0)
+    except TimeUp:
+        pattern = sp.csr_matrix(matrix)
+        tick(float(pattern.nnz))
+        order = np.empty(size, dtype=np.intp)
+        order[sp.csgraph.reverse_cuthill_mckee(pattern, symmetric_mode=True)] = np.arange(size)
+        entries = pattern.tocoo()
+        first = np.arange(size)
+        np.minimum.at(first, order[entries.row], order[entries.col])
+        tick(float(np.sum((np.arange(size) - first) ** 2.0)) / 2.0)
 
 
 def as_band(matrix: Any) -> Vector | None:
@@ -153,6 +178,7 @@ class InverseEnergy:
         scale = 1.0 / np.sqrt(self.diagonal[part])
         if sp.issparse(hessian):
             return _sparse_energy(sp.csr_array(sp.diags_array(scale) @ hessian @ sp.diags_array(scale)))
+        tick(float(part.size) ** 3 / 3.0)
         factor = factorised(scale[:, None] * hessian * scale)
         if factor is None:
             return None

@@ -169,3 +169,85 @@ def test_a_time_limit_is_shared_by_the_classes_and_kept(kind):
     spent = min(time.perf_counter() - started[0], time.process_time() - started[1])
     assert spent <= 0.6 + 0.12
     assert np.all(model.objective_ < 1.0 * len(y))
+
+
+# -- The fewest errors, by enumeration in whole numbers ----------------------------------------------------------------
+
+
+def fewest_on_a_line(v, right, wrong):
+    """Of thresholds between different numbers, either way round."""
+    order = np.argsort(v)
+    before = np.r_[0, np.cumsum(right[order])], np.r_[0, np.cumsum(wrong[order])]
+    ways = [a + (b[-1] - b) for a, b in (before, before[::-1])]
+    return min(int(way.min()) for way in ways)
+
+
+def fewest_in_a_plane(X, positive, negative):
+    """Of all lines, and of all lines where each row on them may count as right, which no line achieves.
+
+    A best line can be moved until it holds two points; those that it holds it may be turned about a little, which
+    separates them as thresholds along it do. Signs of determinants of small whole numbers are exact.
+    """
+    best = least = min(int(positive.sum()), int(negative.sum()))
+    for i, origin in enumerate(X):
+        d = X - origin
+        for j in range(i + 1, len(X)):
+            side = np.sign(d[:, 0] * d[j, 1] - d[:, 1] * d[j, 0])
+            on = side == 0
+            costs = [negative[side == s].sum() + positive[side == -s].sum() for s in (1, -1)]
+            along = X[on] @ np.array([1000, 1]) if d[j, 0] else X[on, 1]
+            least = min(least, int(min(costs)))
+            best = min(best, int(min(costs)) + fewest_on_a_line(along, positive[on], negative[on]))
+    return best, least
+
+
+def fewest_through_zero(X, y):
+    """Without an intercept, in the plane: directions between those at which a row is passed; rows of zeros are lost."""
+    zero = ~X.any(axis=1)
+    normals = [np.array([-v, u]) for u, v in X[~zero]]
+    best = len(y)
+    for normal in normals:
+        for turned in (normal, -normal):
+            for nudge in (1, -1):  # off the rows that lie on it, either way
+                score = X @ turned
+                score = np.where(score == 0, nudge * (X @ np.array([turned[1], -turned[0]])), score)
+                best = min(best, int(np.sum((score > 0) != (y == 1), where=~zero)) + int(zero.sum()))
+    return best
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_the_fewest_errors_of_rows_on_a_grid(seed):
+    """Rows given twice, with one label and with both, and many on one line: nothing is in general position."""
+    rng = np.random.default_rng(seed)
+    n, width = int(rng.integers(8, 40)), int(rng.integers(2, 7))
+    X, y = rng.integers(0, width, (n, 2)), rng.integers(0, 2, n)
+    y[:2] = 0, 1
+    distinct, where = np.unique(X, axis=0, return_inverse=True)
+    counts = [np.bincount(where.ravel(), y == label, len(distinct)).astype(int) for label in (1, 0)]
+    best, least = fewest_in_a_plane(distinct, *counts)
+    model = learn.ZeroOneClassifier().fit(X.astype(float), y)
+    assert least <= best == round(n * model.objective_)
+    assert n * model.lower_bound_ == pytest.approx(best, abs=1e-6)
+    assert np.all(model.decision_function(X) != 0.0)  # so that a row counts as predict says
+    assert np.sum(model.predict(X) != y) == best
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_fewest_errors_without_an_intercept(seed):
+    rng = np.random.default_rng([seed, 7])
+    X, y = rng.integers(-3, 4, (24, 2)), rng.integers(0, 2, 24)
+    X[0], y[:2] = (1, 2), (0, 1)
+    model = learn.ZeroOneClassifier(fit_intercept=False).fit(X.astype(float), y)
+    assert round(24 * model.objective_) == fewest_through_zero(X, y)
+    assert 24 * model.lower_bound_ == pytest.approx(24 * model.objective_, abs=1e-6)
+    zero = ~X.any(axis=1)  # an error whatever the class, though predict has to say something
+    assert np.sum((model.predict(X) != y)[~zero]) + zero.sum() == round(24 * model.objective_)
+
+
+def test_rows_on_the_hyperplane_are_not_right_by_themselves():
+    """Three rows of one label on a line among others: a count that takes them for right has fewer errors than exist."""
+    X = np.array([[0, 0], [1, 1], [2, 2], [3, 3], [0, 1], [1, 0]])
+    y = np.array([1, 0, 1, 0, 1, 0])
+    best, least = fewest_in_a_plane(X, y, 1 - y)
+    assert (best, least) == (1, 0)
+    assert round(6 * learn.ZeroOneClassifier().fit(X.astype(float), y).objective_) == 1

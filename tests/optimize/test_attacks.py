@@ -1,6 +1,7 @@
 """Attacks on brackets: steep terms that hide far optima, quadratics barely convex, and lines barely bounded."""
 
 import time
+import warnings
 from fractions import Fraction
 
 import mpmath
@@ -9,10 +10,11 @@ import pytest
 import scipy.sparse as sp
 
 import varopt as vo
-from varopt import Status
+from fuzz.problems import random_problem
+from varopt import Status, learn
 from varopt._clock import TimeUp, budget, deadline, tick  # limits by themselves
 from varopt.bounds import CompositeBound, RowNoise
-from varopt.certificates import falls_along
+from varopt.certificates import falls_along, falls_for_ever
 from varopt.composite import composite
 from varopt.solvers.descent._newton import descend  # a level by itself
 from varopt.solvers.interior_point._conjugate_gradients import ConjugateGradients  # an empty row by itself
@@ -402,3 +404,69 @@ def test_a_form_that_rounding_makes_curve_down_is_unbounded_where_a_slope_goes_w
     Q = np.outer(row, row)
     assert vo.minimize(1e-3 * vo.quad_form(w, Q) + np.array([-2e7, -1e7, 0.0, 0.0]) @ w).status is Status.UNBOUNDED
     assert vo.minimize(vo.quad_form(w, Q) + vo.norm1(w - 1.0)).status is Status.ASSUMED
+
+
+def test_a_steep_row_that_is_flat_on_one_side_does_not_hide_a_faint_slope():
+    """Along (1, 1) the square rests, both hinges are zero, and a slope of 1e-12 beside weights of 1e12 is all."""
+    w = vo.Variable(2)
+    f = 1e12 * vo.sum(vo.square(vo.diff(w))) + 1e9 * vo.sum(vo.hinge(w)) + np.array([-1.7e-12, 1.0e-12]) @ w
+    direction = falls_for_ever(f)
+    assert direction is not None
+    assert direction[0] == direction[1] > 0.0
+    assert vo.minimize(f).status is Status.UNBOUNDED
+    assert falls_for_ever(f + 1e-12 * vo.sum(vo.pos(w - 1e30))) is None
+
+
+@pytest.mark.parametrize("name", ["step", "zero_one", "ramp", "capped_abs", "mcp", "scad", "clip", "dead_zone"])
+@pytest.mark.parametrize("weights", [np.zeros(3), 0.0], ids=["of rows", "one"])
+def test_terms_of_no_weight_are_convex_whatever_they_are(name, weights):
+    w = vo.Variable(3)
+    nothing = vo.sum(weights * getattr(vo, name)(w))
+    assert vo.minimize(nothing).status is Status.OPTIMAL
+    r = vo.minimize(nothing + vo.sum_squares(w - 1.0) + vo.norm1(w))
+    assert r.status is Status.OPTIMAL
+    np.testing.assert_allclose(r.x, 0.5)
+
+
+def test_the_gap_of_a_row_without_a_weight_counts_for_nothing():
+    """It may be infinite: a scaled dual was NaN, and warned of it."""
+    problem = random_problem(np.random.default_rng(1110080016), extreme=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        r = vo.minimize(problem.build(), method="working-set", time_limit=10.0)
+    assert r.lower <= problem.value(r.x)[0]
+
+
+def test_data_without_squares_need_no_word_of_it():
+    """Folds of X * 1e200 with rows of zeros: the squares of the one times the weights of the others."""
+    rng = np.random.default_rng(1140050046)
+    X = rng.standard_normal((35, 3))
+    y = X @ rng.standard_normal(3) + rng.standard_t(2, 35)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        m = learn.QuantileRegressorCV(alphas=3, cv=2).fit(1e200 * np.round(X), np.round(y))
+    assert m.lower_bound_ <= m.objective_ <= m.lower_bound_ * (1.0 + 1e-9)
+
+
+HUGE = {
+    "squares": lambda X, w: vo.sum_squares(X @ w - 1.0) + vo.norm1(w - 1.0),
+    "squared hinges": lambda X, w: vo.sum(vo.squared_hinge(X @ w - 1.0)) + vo.norm1(w),
+    "absolute errors": lambda X, w: vo.norm1(X @ w - 1.0) + vo.sum_squares(w),
+    "huber": lambda X, w: vo.sum(vo.huber(X @ w - 1.0)) + vo.norm2(w),
+    "scad": lambda X, w: vo.sum(vo.scad(X @ w - 1.0)) + vo.norm1(w),
+}
+
+
+@pytest.mark.parametrize("kind", HUGE)
+@pytest.mark.parametrize("scale", [1e100, 1e160, 1e250, 1e307])
+def test_numbers_whose_products_overflow_are_no_exception(kind, scale, rng):
+    """Whatever method takes it, the bracket holds at its own point and at zero, and no warning tells of overflow."""
+    f = HUGE[kind](scale * rng.standard_normal((9, 3)), vo.Variable(3))
+    form = composite(f)
+    for name in ("auto", *(name for name, way in vo.solvers.METHODS.items() if not way.refusal(form))):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            r = vo.minimize(f, method=name, time_limit=0.2)
+        assert np.all(np.isfinite(r.x))
+        assert not r.lower > f(np.zeros(3))
+        assert r.lower <= r.upper

@@ -11,6 +11,9 @@ from scipy.optimize import linprog, lsq_linear, nnls
 from scipy.sparse.linalg import aslinearoperator
 
 import varopt as vo
+from fuzz.constraints import program, random_limits
+from fuzz.problems import random_problem
+from varopt import Status
 from varopt.optimize.constrained import Contradiction, Ray
 
 
@@ -454,3 +457,15 @@ def test_linear_programmes_of_many_held_variables_go_to_interior_points(rng):
         np.r_[np.ones(210), np.zeros(501)][None, :], [1.0], bounds,
     )  # fmt: skip
     assert r.fun == pytest.approx(whole.fun, rel=1e-7)
+
+
+@pytest.mark.parametrize("seed", [13, 19, 20])
+def test_a_run_that_was_stopped_at_once_says_so(seed):
+    """Not that no point was found: with too small weights of the constraints the penalised optimum breaks them."""
+    rng = np.random.default_rng(seed)
+    problem = random_problem(rng, extreme=False)
+    names = {}
+    exec(program(problem, random_limits(rng, problem, feasible=True)), names)  # our own text
+    r = vo.minimize(names["f"], subject_to=names["limits"], time_limit=1e-9)
+    assert r.status in (Status.TIME_LIMIT, Status.OPTIMAL)
+    assert r.lower <= r.upper

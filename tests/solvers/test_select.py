@@ -1,5 +1,6 @@
 """What `auto` takes, what goes on where a method ends without a proof, and what `Result.method` tells of it."""
 
+import warnings
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -10,7 +11,7 @@ import varopt as vo
 from varopt._clock import left  # a method that looks at the clock
 from varopt.composite import composite
 from varopt.optimize import Status
-from varopt.solvers import METHODS, Auto, BlockDescent, GaveUp, InteriorPoint, Method, Newton, Pivoting, State
+from varopt.solvers import METHODS, Auto, BlockDescent, GaveUp, InteriorPoint, Method, Newton, Pivoting, State, settle
 
 
 @pytest.fixture(autouse=True)
@@ -207,3 +208,15 @@ def test_exact_arithmetic_leaves_time_for_others(monkeypatch, rng):
     steep = 1e14 * vo.abs(np.ones(5) @ x[:5] - 1.0 / 3.0) + 1e-9 * vo.norm1(x)
     vo.minimize(vo.sum(vo.huber(matrix @ x - rng.normal(size=290), 1.0 / 3.0)) + steep, time_limit=2.0)
     assert 0.0 < given[0] <= 0.5
+
+
+@pytest.mark.parametrize("power", [14, 150, 160, 300])
+def test_a_run_that_was_stopped_far_out_is_settled_without_overflow(power):
+    """Along a path that falls for ever values overflow, to minus infinity even: no word of it, and no such bound."""
+    w = vo.Variable(2)
+    problem = composite(vo.quad_form(w, np.array([[0.1, 0.3], [0.3, 0.9]])) + vo.sum(vo.pos(w)) - w[0])
+    state = State(np.zeros(2), latest=10.0**power * np.array([3.1, -1.0]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        settle(problem, state)
+    assert not np.isneginf(state.upper)

@@ -134,7 +134,7 @@ def balanced(problem: Composite, x: Vector, dual: Sequence[Vector]) -> list[Vect
     """A dual point near the given one that balances: each row moves by a share of its distance from the ends."""
     dual, size = list(dual), _cancelling(problem, x)
     for _ in range(_CORRECTIONS):
-        tick(sum(r.count for r in problem.rows) * x.size**2)
+        tick((sum(r.count for r in problem.rows) + x.size) * float(x.size) ** 2)
         residual = _residual(problem, x, dual)
         if np.all(np.abs(residual) <= 0.1 * STATIONARY * size):
             break
@@ -256,14 +256,15 @@ def prove(problem: Composite, x: Vector, dual: Sequence[Vector]) -> tuple[Bracke
     value += sum(group.total(group.positions(x)) for group in problem.groups)
     pairs = []
     for r, u in zip(losses, dual, strict=True):
-        pairs.append((r, next(z for other, z in zip(problem.rows, positions, strict=True) if other is r), u))
+        position = next(z for other, z in zip(problem.rows, positions, strict=True) if other is r)
+        pairs.append((r, position, u, r.weights > 0.0))  # the gap of a row without a weight may be infinite
         gradient = gradient + r.linear.transpose_apply(r.weights * u)
     balanced, cost = gradient, 0.0
     if kinks.free.any():
         balanced, cost = _balanced(problem, gradient, np.flatnonzero(kinks.free))
 
     def scaled(scale: float) -> float:
-        gaps = sum((float(r.weights @ young(r, z, scale * u)) for r, z, u in pairs), cost)
+        gaps = sum((float(r.weights[live] @ young(r, z, scale * u)[live]) for r, z, u, live in pairs), cost)
         return (1.0 - scale) ** 2 * energy + gaps
 
     gap, residual, scale = scaled_gap(kinks, x, balanced, problem.vector, scaled)

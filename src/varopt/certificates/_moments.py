@@ -13,11 +13,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from varopt._clock import TimeUp, tick
 from varopt._verified import SLACK, TINY, UNIT, Ball, dot, down, gamma, smallest_eigenvalue_bound
 from varopt.certificates._direct import Caps, direct_lower, excess_of, is_own
 from varopt.certificates.enclosures import DualRows
@@ -62,11 +64,14 @@ class SquareMoments(NamedTuple):
 
     @property
     def least_curvature(self) -> float:
-        """A number that the Hessian's eigenvalues are not below; minus infinity where none is proved."""
+        """A number that the Hessian's eigenvalues are not below; minus infinity where none is proved, or in no time."""
         many = len(self.hessians)
         rounding = gamma(many) * float(self.diagonal.size.sum()) * SLACK if many > 1 else 0.0
-        whole = sum(self.hessians[1:], self.hessians[0])
-        return smallest_eigenvalue_bound(whole, _SHARES) - (self.distance + rounding) * SLACK
+        with suppress(TimeUp):
+            tick((len(_SHARES) + 1) * float(self.hessians[0].shape[0]) ** 3 / 3.0)
+            whole = sum(self.hessians[1:], self.hessians[0])
+            return smallest_eigenvalue_bound(whole, _SHARES) - (self.distance + rounding) * SLACK
+        return -math.inf
 
     def without(self, free: int) -> SquareMoments:
         """At the least along one variable, where its derivative is zero, exactly: as close as that is.

@@ -5,9 +5,9 @@ Far out a row rises with its steepest subgradient, so f falls along d just if it
     g'd + sum_k w_k max(low_k a_k'd, high_k a_k'd) + sum_g w_g |A_g d| < 0.                                         (1)
 
 A linear programme proposes d, norms being the largest of lines below them, of which it is given more as it goes on. It
-decides nothing: solvers drop entries that are small beside others. Rows whose sizes are many orders above others are
-held at rest first, one order after the other, so that steep terms do not hide what happens along the directions that
-they do not see. Whether (1) holds is then decided in rational arithmetic, with d moved to where what curves, or all
+decides nothing: solvers drop entries that are small beside others. Rows whose sizes are many orders above others may
+not rise at all, one order after the other, so that steep terms do not hide what happens along the directions that they
+do not see. Whether (1) holds is then decided in rational arithmetic, with d moved to where what curves, or all
 that is about at rest, is so exactly.
 """
 
@@ -215,7 +215,7 @@ def _stacked(linear: HStack) -> tuple[Vector, Vector, bool]:
 
 
 def _proposed(rays: _Rays) -> Iterator[Vector]:
-    """Directions of a linear programme, with no row held at rest, then the steepest ones, then more."""
+    """Directions of a linear programme that weighs all rows, then may not raise the steepest ones, then more."""
     steepest = np.maximum(np.abs(rays.low), np.abs(rays.high))
     sizes = np.where(np.isfinite(steepest), steepest, np.inf) * np.abs(rays.matrix).max(axis=1, initial=0.0)
     sizes = np.where(np.isnan(sizes), 0.0, sizes)
@@ -225,12 +225,19 @@ def _proposed(rays: _Rays) -> Iterator[Vector]:
     if finite.size and line > 0.0 and finite[-1] > _APART * line:
         cuts.append(0.0)
     for cut in cuts:
-        held = (np.isinf(rays.low) & np.isinf(rays.high)) | (np.isfinite(sizes) & (sizes > cut))
+        hard = _hardened(rays, np.isfinite(sizes) & (sizes > cut))
+        held = np.isinf(hard.low) & np.isinf(hard.high)
         basis = _null_space(rays.matrix[held])
-        if not basis.shape[1]:
-            return
-        for d in _steepest(rays, ~held, basis):
-            yield from _tidied(d)
+        if basis.shape[1]:
+            for d in _steepest(hard, ~held, basis):
+                yield from _tidied(d)
+
+
+def _hardened(rays: _Rays, steep: NDArray[np.bool_]) -> _Rays:
+    """The same with steep rows that may not rise at all; those that rise on both sides, or are norms, stay at rest."""
+    both = steep & ((rays.low > 0.0) | (rays.high < 0.0) | (rays.norm >= 0))
+    low = np.where(both | (steep & (rays.low < 0.0)), -np.inf, rays.low)
+    return rays._replace(low=low, high=np.where(both | (steep & (rays.high > 0.0)), np.inf, rays.high))
 
 
 def _null_space(matrix: Vector) -> Vector:

@@ -127,4 +127,6 @@ def rows_of(block: TermBlock, variables: Any) -> Rows:
     """The rows of a block, of the concatenated variables."""
     linear, offset = _affine(block, variables)
     weights = np.broadcast_to(np.asarray(block.weights, dtype=np.float64), offset.shape)
-    return Rows(linear, offset, block.term, weights)
+    # Without a weight they count as convex whatever the term: as one that has all that convex terms have.
+    term = block.term if block.term.curvature.is_convex or weights.any() else abs_()
+    return Rows(linear, offset, term, weights)

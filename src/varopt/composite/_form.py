@@ -137,7 +137,8 @@ class Rows:
         """For each variable, how large the gradients of the rows may be: the scale of what cancels at an optimum."""
         steepest = self.term.subgradient_range if self.term.is_continuous else (np.inf, np.inf)
         ends = [np.where(np.isfinite(end), np.abs(end), 1.0) for end in steepest]
-        return np.sqrt(self.count * self.linear.gram_diagonal((self.weights * np.maximum(*ends)) ** 2))
+        with np.errstate(over="ignore", invalid="ignore"):  # entries of 1e200 have no squares
+            return np.sqrt(self.count * self.linear.gram_diagonal((self.weights * np.maximum(*ends)) ** 2))
 
     @property
     def kinks(self) -> list[tuple[Any, Any]]:

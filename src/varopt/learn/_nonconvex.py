@@ -88,6 +88,11 @@ class ZeroOneClassifier(_Searched):
     The problem is NP-hard: `gap_` says how far from the fewest errors the fit can be, as far as that is known. Where it
     stays open, a `ConvergenceWarning` says so.
 
+    A row on the hyperplane is an error, whatever its class; with an intercept the fit leaves none there, so that
+    `predict` makes as many errors as the objective counts, while rows of zeros without one stay on it. Counts that take
+    rows on a hyperplane for right may be lower than any classifier's: where features are whole numbers it holds many,
+    and no small move has all of them on their sides. On Haberman's survival data that is 62; the fewest errors are 66.
+
     Examples
     --------
     >>> import numpy as np

@@ -67,6 +67,7 @@ _ROUNDED = 1e-10  # relative error of a value beyond which its bound is told in 
 _DOUBTFUL = 1e-3  # relative gap without an assumption beyond which one that closes it is not believed
 
 
+@np.errstate(over="ignore", invalid="ignore")  # numbers that are not finite prove nothing, and are no news to a user
 def minimize_composite(
     objective: Objective, *, tol: float = 1e-9, method: str | Way | Auto = "auto", x0: Any = None,
     resume: State | Result | None = None, callback: Callable[[Any], Any] | None = None, progress: bool = False,
@@ -91,7 +92,6 @@ def minimize_composite(
         watched(current)
 
     status: Status | None = None
-    left = _TO_SETTLE
     with threads(problem):
         try:
             if rests(problem, state.x):
@@ -108,11 +108,9 @@ def minimize_composite(
             state.falls = True
         except STOPPED as reason:
             status = stopped(reason)
-            left = _TO_SETTLE if time_limit is None else min(_TO_SETTLE, 0.04 + 0.08 * time_limit)
-            settle(problem, state, left)
-        if status is None and time_limit is not None:
-            left = max(time_limit - (state.elapsed - before), 0.0) + max(0.05, 0.1 * time_limit)
-        with deadline(None if status is None and time_limit is None else left):
+            settle(problem, state, min(_left(time_limit, state.elapsed - before), _TO_SETTLE))
+        left = _left(time_limit, state.elapsed - before)
+        with deadline(left if status is None else min(left, _TO_SETTLE), late=0.0):
             result = conclude(objective, problem, state, tol, status, " > ".join(state.ran) or "none", proved=proved)
         if line is not None:
             line.end(final_line(result))
@@ -133,6 +131,13 @@ def watch(
             raise TimeUp
 
     return check
+
+
+def _left(time_limit: float | None, elapsed: float) -> float:
+    """Seconds for the bracket of a run: what goes beyond them ends within a tenth of one, or a fifth, all the same."""
+    if time_limit is None:
+        return math.inf
+    return max(time_limit + max(0.04, 0.1 * time_limit) - elapsed, 0.0)
 
 
 def stopped(reason: BaseException) -> Status:

@@ -103,6 +103,8 @@ class Auto:
             few = is_small(problem) and goes_on(state.ran) and not any(name in _EXACT_METHODS for name in state.ran)
             if few and self._is_exact(problem, state, tol, check):
                 return
+        if not np.isfinite(state.upper) and np.all(np.isfinite(state.x)):
+            state.see(state.x, problem.value(state.x))
 
     def _is_exact(self, problem: Composite, state: State, tol: float, check: Check) -> bool:
         """Whether exact arithmetic finds the optimum of few variables: no other method is better then.
@@ -131,7 +133,7 @@ class Auto:
                 way.solve(problem, state, tol, check, Auto(but=tried).solve)
             elif isinstance(way, Method):
                 way.solve(problem, state, tol, check)
-        except GaveUp:
+        except (GaveUp, np.linalg.LinAlgError):  # products of the data may overflow that another method does without
             return False
         return state.proof is not SmoothingGap
 

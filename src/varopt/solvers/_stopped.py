@@ -19,6 +19,7 @@ __all__ = ["settle"]
 Vector = NDArray[np.float64]
 
 _QUICK = 1e6  # operations that no clock is needed for
+_ENTRY = 400.0  # operations that an entry of a matrix takes in memory that is new
 _SIGMAS = (1.0, 0.1, 0.01)  # relative dispersions whose derivatives are tried as the dual point
 
 
@@ -27,10 +28,15 @@ def settle(problem: Composite, state: State, seconds: float = 1.0) -> None:
     x = state.x if state.latest is None else state.latest
     if problem.not_convex or problem.not_quadratic or np.isfinite(state.lower) or not np.all(np.isfinite(x)):
         return
-    small = problem.row_count * problem.size**2 <= _QUICK
-    with deadline(None if small else seconds), suppress(TimeUp):
+    small = (problem.row_count + problem.size) * problem.size**2 <= _QUICK
+    # Far out, where a path that falls for ever was stopped, numbers overflow: they prove nothing, and need no word.
+    with deadline(None if small else seconds, late=0.0), suppress(TimeUp), np.errstate(all="ignore"):
+        if "hessian" not in problem.__dict__:
+            tick((sum(r.count for r in problem.squares) + _ENTRY) * float(problem.size) ** 2)
         lengths = typical_lengths(problem, x)
         for sigma in _SIGMAS:
             tick()
-            state.see(*bracket(CompositeBound(problem, x, RowNoise(sigma, lengths))))
+            found = bracket(CompositeBound(problem, x, RowNoise(sigma, lengths)))
+            if np.isfinite(found[1]):
+                state.see(*found)
     state.record()

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 
 import numpy as np
 import pytest
 import scipy.optimize
 
 import varopt as vo
+from fuzz.problems import random_problem
 from varopt import terms
 from varopt.certificates import Exhaustive, Relaxation
 from varopt.composite import composite
 from varopt.optimize import Status
 from varopt.solvers import Geometric, Graduated
+from varopt.solvers.nonconvex._envelope import enclosure  # flat directions
 from varopt.solvers.nonconvex._hyperplane_arrangement import arrangement  # all cells against enumeration
 from varopt.solvers.nonconvex._line_minimum import RowsOnLine, best_step  # minima along lines against a grid
 from varopt.solvers.nonconvex._relaxation import (  # majorants and minorants against the objective
@@ -393,3 +396,24 @@ def test_methods_for_convex_problems_say_why_they_refuse(robust):
 def test_bad_configurations_are_named(options, words):
     with pytest.raises(ValueError, match=words):
         Graduated(**options)
+
+
+def test_paths_that_lead_far_out_end_without_overflow():
+    """The shape of a bound that is flat may lead to where squares overflow: no word of it, and no value from there."""
+    problem = random_problem(np.random.default_rng(1100030003), extreme=False, convex=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        r = vo.minimize(problem.build(), time_limit=10.0)
+    assert np.isfinite(r.fun)
+    assert r.fun == pytest.approx(float(problem.value(r.x)[0]))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_rows_that_rounding_alone_moves_end_no_enclosure(seed):
+    """Nothing changes along the direction that no row sees; far out the rounding of its products looked like a cost."""
+    u, w = np.random.default_rng(seed).standard_normal((2, 3)), vo.Variable(3)
+    f = vo.sum(vo.square(u @ w)) + vo.sum(vo.abs(1e3 * u @ w)) + vo.ramp(u[0] @ w + 0.5)
+    problem = canonical(composite(f))
+    enclosed = enclosure(problem)
+    assert enclosed.opens
+    assert enclosed.below(np.zeros(3), 0.0, problem.constant + 0.05) is None

@@ -117,8 +117,10 @@ class GroupLassoCV(RegressorCV):
             return [[{"alpha": alpha} for alpha in checked(self.alphas, "alphas")]]
         gradient = np.abs(gradient_at_zero(X, y, weight, self.fit_intercept))
         members, factors = GroupLasso(groups=self.groups, group_weight=self.group_weight)._groups(X.shape[1])
-        penalised = [(gradient[group], factor) for group, factor in zip(members, factors, strict=True) if factor > 0.0]
-        largest = max((_leaves_nothing(part, factor, self.l1_ratio) for part, factor in penalised), default=0.0)
+        largest = 0.0
+        for group, factor in zip(members, factors, strict=True):
+            if factor > 0.0:
+                largest = _leaves_nothing(gradient[group], factor, self.l1_ratio, largest)
         return [[{"alpha": float(alpha)} for alpha in grid(largest, self.eps, int(self.alphas))]]
 
     def _report(self, paths: list[Path], table: Vector, chosen: dict[str, float], X: Any) -> None:
@@ -126,17 +128,19 @@ class GroupLassoCV(RegressorCV):
         self.alpha_ = chosen["alpha"]
 
 
-def _leaves_nothing(gradient: Vector, factor: float, l1_ratio: float) -> float:
-    """The strength from which on a group vanishes: the root of a falling function, by bisection."""
+def _leaves_nothing(gradient: Vector, factor: float, l1_ratio: float, known: float) -> float:
+    """The strength from which on a group vanishes, and others did: the root of a falling function, by bisection."""
     size = float(gradient.max())
     if size == 0.0:
-        return 0.0
-    share, low, high = gradient / size, 0.0, 1.0
+        return known
+    share, low, high = gradient / size, known / size, max(1.0, 2.0 * known / size)
 
     def left(strength: float) -> bool:
         beyond = np.linalg.norm(np.maximum(share - strength * l1_ratio, 0.0))
         return bool(beyond > strength * (1.0 - l1_ratio) * factor)
 
+    if known and not left(low):
+        return known
     while left(high):
         high *= 2.0
     for _ in range(60):

@@ -49,6 +49,7 @@ _NOISE = 1e-9  # subgradients of a proof that are as small are rounding
 _ROUGH = 1e-3  # share of the value that a point may lose by being moved onto its constraints, where weights suffice
 _TIDY = 1e-11  # share of the largest coordinate that counts as zero, where kinks are looked for
 _BALANCED = 1e-8  # share of gradients that multipliers at an optimum may leave
+_ROUNDED = 1e-10  # relative error of a value beyond which its bound is told in place of it
 _BOUND = 1e-6  # share of its weight within which a multiplier is at it
 
 
@@ -94,6 +95,7 @@ class _Run:
     problem: Composite
     proof: Contradiction | Ray | None = None
     lower: float = -math.inf  # the best bound of earlier rounds, which holds for any weights
+    ended: Status | None = None  # what has stopped it
 
     def __post_init__(self) -> None:
         self.state.unit = self.penalised.own.unit
@@ -266,6 +268,7 @@ class _Run:
         """The result, with weights just above the multipliers, for which a proof loses least."""
         if status in (Status.INFEASIBLE, Status.UNBOUNDED):
             return self._without_optimum(status)
+        self.ended = status if status in (Status.TIME_LIMIT, Status.INTERRUPTED) else None
         penalised, state = self.penalised, self.state
         multipliers = self._multipliers()
         weights = self._closest_weights(multipliers)
@@ -317,6 +320,7 @@ class _Run:
         upper = self._upper(own, value, x, multipliers, verifier)
         if not self._closes(lower, upper):
             return None
+        value = _of_a_point(value, lower, upper)
         bracket = DualGap(min(lower, value), max(upper, value))
         return replace(
             result, fun=value, certificate=bracket, status=Status.OPTIMAL, violation=penalised.violation(x),
@@ -338,9 +342,10 @@ class _Run:
         dual = self._dual()
         if dual is None and not self.problem.not_convex and np.all(np.isfinite(self.state.x)):
             try:
-                if is_small(self.problem) and not self.problem.groups:
-                    dual = balancing(self.problem, self.state.x).dual
-                else:
+                found = balancing(self.problem, self.state.x) if is_small(self.problem) else None
+                if found is not None and (not self.problem.groups or found.left <= _BALANCED):
+                    dual = found.dual
+                else:  # norms that rest may need more than the cube inside of their ball
                     dual = Verifier(self.penalised.objective(self.weights), self.state.x).subgradients(self.state.dual)
                 dual = dual[len(dual) - len(self.weights) :]
             except ValueError:  # pieces beyond degree two
@@ -356,10 +361,13 @@ class _Run:
         violation = penalised.violation(x)
         if violation > 0.0 and not penalised.holds(x):
             upper = math.inf
-            status = Status.NOT_FOUND if status not in (Status.TIME_LIMIT, Status.INTERRUPTED) else status
+            status = (
+                self.ended or Status.NOT_FOUND
+            )  # of a run that was stopped it is not known what it would have found
         else:
             if violation > 0.0 or status is Status.GAP_OPEN:  # else it is that of F, which is f there
                 upper = self._upper(own, value, x, multipliers)
+            value = value if result.certificate.assumption else _of_a_point(value, lower, upper)
             upper = max(upper, value)
             if status is Status.UNBOUNDED:  # of these weights only
                 status = Status.GAP_OPEN
@@ -411,3 +419,9 @@ class _Run:
             state.sigma, state.steps, state.elapsed, history, whole.slices, state.evaluations, state,
             penalised.violation(state.x), {}, self.proof,
         )  # fmt: skip
+
+
+def _of_a_point(value: float, lower: float, upper: float) -> float:
+    """A value that floating point gives, or where parts cancel so that no point has it, the upper end for it."""
+    known = math.isfinite(lower) and lower <= upper < math.inf
+    return upper if known and abs(value - upper) > _ROUNDED * abs(upper) and not lower <= value <= upper else value

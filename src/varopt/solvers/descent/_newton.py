@@ -18,7 +18,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from varopt._clock import tick
+from varopt._clock import left, tick
 from varopt._linalg import solve_definite
 from varopt.bounds import CompositeBound, RowNoise
 from varopt.certificates import Bracketed, DualGap, bracket, dual_gap
@@ -33,6 +33,7 @@ __all__ = ["Newton", "Program", "descend", "newton_level", "typical_lengths"]
 Vector = NDArray[np.float64]
 
 _QUICK = 1e6  # operations of a step that no clock is needed for
+_FIRST = 4  # steps of a level of such that are taken whatever the limit
 _FREEZING = 16.0  # standard deviations from a knot at which a row is frozen: its tail is below rounding at half of them
 ARMIJO = 1e-4  # share of the decrease that the gradient promises which a step has to bring [NW06, eq. 3.4]
 _NOISE = 64 * float(np.finfo(np.float64).eps)  # relative rounding of a sum over many rows
@@ -115,9 +116,11 @@ def descend(
     work = bound.problem.row_count * bound.mean.size**2
     if isinstance(bound.problem.hessian, np.ndarray):
         work += bound.mean.size**3 // 3  # for the factor, where rows are few or there are only squares
-    for count in range(1, most + 1):  # noqa: B007  (the number of steps taken is the answer)
-        if work > _QUICK:  # the level of a small problem is worth its time, whatever the limit
+    for count in range(1, most + 1):
+        if work > _QUICK:
             tick(work)
+        elif count > _FIRST and left() <= 0.0:  # the first steps of a small problem are worth their time in any case
+            break
         gradient = bound.mean_gradient
         matrix = bound.newton_matrix()
         step = solve_definite(matrix, -gradient) if box is None else box.step(matrix, gradient, bound.mean)

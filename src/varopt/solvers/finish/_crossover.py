@@ -20,6 +20,7 @@ Rows that passed a kink are added, and the solve is repeated.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -29,7 +30,7 @@ import scipy.linalg
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from varopt._clock import tick
+from varopt._clock import left, tick
 from varopt._linalg import factorised
 from varopt.certificates import dual_gap
 from varopt.composite import Composite
@@ -44,6 +45,8 @@ Vector = NDArray[np.float64]
 # regression and a support vector machine of 2,000 x 40.
 _RESTING = 1.0 / 3.0
 _CURVED = 1e-3  # share of the tolerance that is asked for where terms are curved
+_NEW = 400.0  # operations that an entry of a matrix takes in memory that is new
+_ENTRY = 2000.0  # operations that an entry of a linear programme takes before HiGHS looks at the clock
 
 Near = list[list[NDArray[np.bool_]]]  # for each block, for each of its kinks: the rows that may rest on it
 
@@ -184,11 +187,18 @@ def _linear(gradient: Vector, a: Vector, d: Vector, high: Vector, distance: Vect
         return found
     from scipy.optimize import linprog
 
+    tick(_ENTRY * a.size)
     rows, cost = a[live] * high[live, None], d[live] * high[live]
     columns = np.abs(rows).max(axis=0)
     scale = np.where(columns > 0, columns, 1.0)
     gain = max(float(np.abs(cost).max()), 1e-300)
-    result = linprog(-cost / gain, A_eq=(rows / scale).T, b_eq=-gradient / scale, bounds=(0.0, 1.0), method="highs-ds")
+    matrix, wanted = (rows / scale).T, -gradient / scale
+    if not (np.isfinite(gain) and np.all(np.isfinite(matrix)) and np.all(np.isfinite(wanted))):
+        return None
+    result = linprog(
+        -cost / gain, A_eq=matrix, b_eq=wanted, bounds=(0.0, 1.0), method="highs-ds",
+        options=_seconds(),
+    )  # fmt: skip
     if result.status != 0:
         return None
     v = np.clip(result.x, 0.0, 1.0)
@@ -202,6 +212,11 @@ def _linear(gradient: Vector, a: Vector, d: Vector, high: Vector, distance: Vect
     return np.asarray(result.eqlin.marginals) * gain / scale, u
 
 
+def _seconds() -> dict[str, float]:
+    """Those that HiGHS may take."""
+    return {"time_limit": max(left(), 1e-3)} if math.isfinite(left()) else {}
+
+
 def _quadratic(
     matrix: Any, gradient: Vector, a: Vector, d: Vector, high: Vector, sides: Vector
 ) -> tuple[Vector, Vector] | None:
@@ -210,6 +225,7 @@ def _quadratic(
     Multipliers are counted from the middle of their range, where large weights act in neither direction: counted from
     an end, what they leave of each other would be lost to rounding. The gradient g is that with all of them there.
     """
+    tick(float(gradient.size) ** 2 * (gradient.size / 3.0 + _NEW))
     hessian = matrix.toarray() if sp.issparse(matrix) else np.asarray(matrix)
     diagonal, columns = hessian.diagonal(), np.abs(a).max(axis=0, initial=0.0)
     flat = np.where(columns > 0, columns, 1.0)
@@ -217,7 +233,6 @@ def _quadratic(
     half = 0.5 * high
     rows, gradient = a * scale, scale * gradient
     scaled = scale[:, None] * hessian * scale
-    tick(float(gradient.size) ** 3 / 3.0)
     factor = factorised(scaled)
     if factor is not None:
         null = np.zeros((gradient.size, 0))
@@ -273,6 +288,7 @@ def _along(gradient: Vector, a: Vector, d: Vector, high: Vector) -> Vector | Non
         b_ub=-d,
         bounds=[(None, None)] * size + [(0.0, None)] * count,
         method="highs",
+        options=_seconds(),
     )
     return np.asarray(result.x[:size]) if result.status == 0 else None
 

@@ -27,6 +27,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from varopt._clock import tick
 from varopt._linalg import solve_definite
 from varopt.composite import Composite
 from varopt.solvers._method import Check, GaveUp, Method, State, convex
@@ -39,6 +40,7 @@ __all__ = ["Conic"]
 Vector = NDArray[np.float64]
 
 _LARGEST_PROGRAM = 400  # variables of the programme up to which `auto` takes it
+_MOST = 5_000  # and beyond which it is refused: matrices of gigabytes
 _BOUNDARY_SHARE = 0.99  # of the way to the boundary that a step may take
 _ZERO_CONIC_PRODUCTS = 1e-14  # share of the objective below which the products count as zero
 _STALLED = 6  # steps without progress after which the method gives up
@@ -69,12 +71,16 @@ class Conic(Method):
         """What else the problem lacks."""
         if not problem.groups:
             return "it has no group norms."
-        return "it has terms of a degree beyond 2." if any(r.term.degree > 2 for r in problem.rows) else ""
+        if any(r.term.degree > 2 for r in problem.rows):
+            return "it has terms of a degree beyond 2."
+        order = _order(problem)
+        return f"its programme has up to {order} variables, and {_MOST} at most are for dense matrices." * (
+            order > _MOST
+        )
 
     def suits(self, problem: Composite) -> bool:
         """Whether there are few rows and norms."""
-        kinks = sum(2 * r.count * len(r.term.knots) for r in problem.rows)
-        return problem.size + kinks + sum(group.sizes.size for group in problem.groups) <= _LARGEST_PROGRAM
+        return _order(problem) <= _LARGEST_PROGRAM
 
     def solve(self, problem: Composite, state: State, tol: float, check: Check) -> None:
         """Lower the bracket of `state`."""
@@ -97,10 +103,17 @@ class Conic(Method):
                 raise GaveUp
 
 
+def _order(problem: Composite) -> int:
+    """Variables of the programme, at most."""
+    kinks = sum(2 * r.count * len(r.term.knots) for r in problem.rows)
+    return problem.size + kinks + sum(group.sizes.size for group in problem.groups)
+
+
 class _Programme:
     """The programme of a problem, and a point with the slacks and multipliers of its constraints."""
 
     def __init__(self, problem: Composite) -> None:
+        tick(float(_order(problem)) ** 3)
         weighty = (group.take(group.weights > 0.0) for group in problem.groups if group.weights.any())
         self.problem = Composite(
             problem.hessian, problem.gradient_at_zero, problem.constant, problem.rows,
@@ -168,9 +181,15 @@ class _Programme:
 
     def _begin(self) -> None:
         """The least squares of the constraints, moved into the cones."""
+        tick(self._work)
         self.x = solve_definite(self.P + self.G.T @ self.G, self.G.T @ self.h - self.q)
         slack = self.h - self.G @ self.x
         self.s, self.z = self.cones.inside(slack), self.cones.inside(-slack)
+
+    @property
+    def _work(self) -> float:
+        """Operations of a step: a product of matrices, and two factors."""
+        return float(len(self.q)) ** 2 * (len(self.G) + len(self.q))
 
     @property
     def share(self) -> float:
@@ -193,6 +212,7 @@ class _Programme:
 
     def _step(self) -> bool:
         """Predict, correct and move; False where numbers end."""
+        tick(self._work)
         cones, G = self.cones, self.G
         scaling = cones.scaling(self.s, self.z)
         if scaling is None:

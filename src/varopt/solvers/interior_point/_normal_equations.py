@@ -17,6 +17,7 @@ import scipy.linalg
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from varopt._clock import tick
 from varopt._linalg import cholesky, factorised_sparse, row_bandwidth
 from varopt.composite import Composite
 from varopt.solvers.interior_point._augmented_system import Augmented
@@ -279,6 +280,7 @@ class _Factored(Normal):
         """A solver for the given d."""
 
     def factorise(self, weights: Sequence[Vector], ridge: float = 0.0) -> None:
+        tick()
         if self.augmented is None:
             self.solver = self._factor(weights, ridge)
         else:
@@ -312,6 +314,7 @@ class _Dense(_Factored):
         self.grams = [_few_entries(a) if sp.issparse(a) else None for a in rows]
 
     def _factor(self, weights: Sequence[Vector], ridge: float) -> Callable[[Vector], Vector]:
+        tick(float(self.matrix.shape[0]) ** 3 / 3.0)
         total = np.array(self.matrix, order="F")
         for a, gram, d in zip(self.rows, self.grams, weights, strict=False):
             if gram is not None:

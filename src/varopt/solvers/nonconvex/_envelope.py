@@ -42,6 +42,7 @@ class Enclosure:
     problem: Composite
     lengths: tuple[Vector, ...]  # of rows, in the metric of the inverse Hessian
     free: tuple[Vector, ...]  # products of rows with the direction without curvature; zeros where there is none
+    drift: tuple[Vector, ...]  # by which these products, and the direction, may be rounded
     opens: bool  # whether there is one
 
     def below(self, centre: Vector, radius: float, upper: float) -> Composite | None:
@@ -52,13 +53,14 @@ class Enclosure:
         if along is None:
             return None
         constant, rows = self.problem.constant, []
-        for r, z, width, free in zip(self.problem.rows, positions, reach, self.free, strict=True):
+        far = max(map(abs, along))
+        for r, z, width, free, drift in zip(self.problem.rows, positions, reach, self.free, self.drift, strict=True):
             if r.term.curvature.is_convex:
                 rows.append(r)
                 continue
             ends = free * along[0], free * along[1]
             low, high = z - width + np.minimum(*ends), z + width + np.maximum(*ends)
-            slack = _LOST * (1.0 + np.abs(z) + np.abs(r.offset))
+            slack = _LOST * (1.0 + np.abs(z) + np.abs(r.offset)) + far * drift
             for part, lost in _hulls(r, low - slack, high + slack):
                 rows.append(part)
                 constant -= lost
@@ -75,8 +77,10 @@ class Enclosure:
             def least(step: float, sign: float = sign) -> float:
                 """What rows cost at least from `step` on."""
                 return sum(
-                    float(r.weights @ _least_beyond(r.term, z, width, sign * free, step))
-                    for r, z, width, free in zip(self.problem.rows, positions, reach, self.free, strict=True)
+                    float(r.weights @ _least_beyond(r.term, z, width, sign * free, drift, step))
+                    for r, z, width, free, drift in zip(
+                        self.problem.rows, positions, reach, self.free, self.drift, strict=True
+                    )
                 )
 
             size = max(float(np.abs(free).max(initial=0.0)) for free in self.free) or 1.0
@@ -108,19 +112,25 @@ def enclosure(problem: Composite) -> Enclosure | None:
     scaled = vectors[:, ~flat] / np.sqrt(values[~flat])
     lengths = tuple(np.linalg.norm(row @ scaled, axis=1) for row in rows)
     free = tuple(row @ vectors[:, flat].sum(axis=1) for row in rows)
-    return Enclosure(problem, lengths, free, bool(flat.any()))
+    drift = tuple(_LOST * np.linalg.norm(row, axis=1) for row in rows)
+    return Enclosure(problem, lengths, free, drift, bool(flat.any()))
 
 
-def _least_beyond(term: PiecewisePolynomial, z: Vector, width: Vector, free: Vector, step: float) -> Vector:
-    """The least value that a term has, row by row, where its direction is followed by `step` or more."""
+def _least_beyond(
+    term: PiecewisePolynomial, z: Vector, width: Vector, free: Vector, drift: Vector, step: float
+) -> Vector:
+    """The least value that a term has, row by row, where its direction is followed by `step` or more.
+
+    A row that moves by no more than rounding may move either way, or not at all.
+    """
     ahead = free > 0.0
-    end = z + step * free + np.where(ahead, -width, width)
+    end = z + step * free + np.where(ahead, -width - step * drift, width + step * drift)
     least = np.array(term.value(end))
     for knot in term.knots:
         t = np.broadcast_to(np.asarray(knot, dtype=np.float64), z.shape)
         least = np.where(np.where(ahead, t > end, t < end), np.minimum(least, term.value(t)), least)
     first, last = (np.broadcast_to(np.asarray(p[1] if len(p) > 1 else 0.0), z.shape) for p in _outer(term))
-    falls = np.where(ahead, last < 0.0, first > 0.0) | (free == 0.0) | (term.degree > 1)
+    falls = np.where(ahead, last < 0.0, first > 0.0) | (np.abs(free) <= drift) | (term.degree > 1)
     return np.where(falls, np.broadcast_to(term.infimum, z.shape), least)
 
 

@@ -11,6 +11,8 @@ import math
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+import numpy as np
+
 from varopt.composite import Composite
 from varopt.solvers._method import Check, Method, State
 from varopt.solvers.descent import Geometric, Schedule
@@ -74,4 +76,5 @@ class Graduated(Method):
         """Lower the bracket of `state`."""
         from varopt.solvers.nonconvex._run import Run  # most objectives are convex, and wait for less without it
 
-        Run(problem, state, tol, check, self).solve()
+        with np.errstate(over="ignore", invalid="ignore"):  # paths along which it is flat may lead far out
+            Run(problem, state, tol, check, self).solve()

@@ -165,7 +165,7 @@ def arrangement(problem: Composite) -> HyperplaneArrangement | None:
     """The hyperplanes of a problem; None where it is not a sum of steps, or is lowest on a hyperplane itself."""
     if problem.hessian is not None or problem.gradient_at_zero.any() or not problem.rows:
         return None
-    normals, offsets, jumps, constant = [], [], [], problem.constant
+    normals, offsets, jumps, passed, constant = [], [], [], [], problem.constant
     for r in problem.rows:
         term = r.term
         if term.degree or not term.knots:
@@ -180,7 +180,13 @@ def arrangement(problem: Composite) -> HyperplaneArrangement | None:
             normals.append(dense)
             offsets.append(r.offset - knot)
             jumps.append(r.weights * jump[0])
+            passed.append(np.full(r.count, term.at_knot == "right"))
     normal, offset, positive = np.vstack(normals), np.concatenate(offsets), np.concatenate(jumps)
+    still = ~normal.any(axis=1) & (offset == 0.0)  # without coefficients, always on the knot
+    constant += float(positive[still & np.concatenate(passed)].sum())
+    normal, offset, positive = normal[~still], offset[~still], positive[~still]
+    if not len(normal):
+        return None
     lifted = bool(offset.any())
     if lifted:  # with a last hyperplane that nothing may be behind
         normal = np.vstack([np.column_stack([normal, offset]), np.eye(1, normal.shape[1] + 1, normal.shape[1])])
@@ -195,7 +201,7 @@ def _tidy(normal: Vector, positive: Vector, constant: float, lifted: bool) -> Hy
     scale = np.where(size > 0.0, size, 1.0)
     normal = normal / scale
     lengths = np.linalg.norm(normal, axis=1)
-    if not lengths.all():  # a row without coefficients, always on its knot
+    if not lengths.all():  # they underflow
         return None
     normal = normal / lengths[:, None]
     # In coordinates of equal spread, so that angles are as even as the data allow.

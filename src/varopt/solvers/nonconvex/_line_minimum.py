@@ -113,6 +113,8 @@ def _between(low: Vector, high: Vector, pieces: Vector, rng: np.random.Generator
     span = max(1.0, *(float(np.abs(end[np.isfinite(end)]).max(initial=0.0)) for end in (low, high)))
     wide = high - low > _SHORTEST_INTERVAL * span
     low, high, pieces = low[wide], high[wide], pieces[:, wide]
+    if not low.size:  # everything overflows
+        return Step(0.0, math.inf)
     while pieces.shape[0] > 1 and not pieces[-1].any():
         pieces = pieces[:-1]
     inner_low, inner_high = np.maximum(low, np.minimum(high, 0.0) - span), np.minimum(high, np.maximum(low, 0.0) + span)

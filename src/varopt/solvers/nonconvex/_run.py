@@ -149,7 +149,7 @@ class Run:
         return self.state.reached(self.tol) or self.state.falls
 
     def _see(self, x: Vector, value: float) -> None:
-        if value < self.state.upper:
+        if -math.inf < value < self.state.upper:  # not where a difference of what overflows is taken for a value
             self.state.see(x, value)
 
     def _inner(self, _: State) -> None:
