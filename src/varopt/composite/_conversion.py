@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from varopt._array import repeated
 from varopt._linalg import add
 from varopt.composite._form import Composite
 from varopt.composite._groups import Groups, groups_of
@@ -82,7 +83,7 @@ def composite(
                 groups.append(norms)
         else:
             raise NotComposite(f"{block.describe()} is no piecewise linear-quadratic term of an affine map.")
-    vector = vector if vector.any() else np.broadcast_to(0.0, (size,))  # zeros in no memory
+    vector = vector if vector.any() else repeated(0.0, (size,))  # zeros in no memory
     return Composite(
         matrix, vector, scalar, tuple(rows), not_convex, tuple(squares), indefinite, tuple(groups), tuple(forms)
     )
@@ -91,7 +92,7 @@ def composite(
 def _affine(block: Any, variables: Any) -> tuple[Map, Vector]:
     """The map and the offset of a block's argument."""
     linear = block.argument.stacked(variables)
-    return linear, np.broadcast_to(np.asarray(block.argument.offset, dtype=np.float64), (linear.shape[0],))
+    return linear, repeated(block.argument.offset, (linear.shape[0],))
 
 
 _SHARED: ContextVar[dict[int, tuple[TermBlock, Any, Rows]] | None] = ContextVar("rows shared by problems", default=None)
@@ -125,5 +126,4 @@ def _rows(block: TermBlock, variables: Any) -> Rows:
 def rows_of(block: TermBlock, variables: Any) -> Rows:
     """The rows of a block, of the concatenated variables."""
     linear, offset = _affine(block, variables)
-    weights = np.broadcast_to(np.asarray(block.weights, dtype=np.float64), offset.shape)
-    return Rows(linear, offset, block.term, weights)
+    return Rows(linear, offset, block.term, repeated(block.weights, offset.shape))
