@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from varopt.model.maps._base import Map
+from varopt.model.maps._columnwise import Columnwise
 from varopt.model.maps._combinations import Composition, HStack, Scaled, Sum
 from varopt.model.maps._dense import Matrix
 from varopt.places import DataPart, Stored, at
@@ -106,6 +107,8 @@ def _leaves(linear: Any) -> Iterator[Any]:
         yield from _leaves(linear.inner)
     elif isinstance(linear, Composition):
         yield from _leaves(linear.outer)
+        yield from _leaves(linear.inner)
+    elif isinstance(linear, Columnwise):
         yield from _leaves(linear.inner)
     elif isinstance(linear, Sum):
         for inner in linear.parts:

@@ -110,7 +110,7 @@ class _BlockSweep:
         value = total.enclosed(tally, spread, 2.0 * UNIT)
         if not math.isfinite(value.value):
             self._name_bad()
-        swept = Swept(value, lines.enclosed(self, rounding))
+        swept = Swept(value, lines.enclosed(self, rounding, spread))
         if bent is not None:
             bent.into(swept, self)
         if keep is not None:
@@ -233,11 +233,13 @@ class _BlockSweep:
             parts.append(xp.sum(pieces[:, 0, :], axis=0))
         features, norm = tally.add(reduce(operator.add, parts)), tally.add(xp.matmul(dual, dual))
         ones = self._sum(dual) if self.device.intercepts else None
+        there = self._sum(slopes * self.z) if self.request.scaled else None
         constant = self.device.block.argument.constant
         shifted = constant.number and constant.array is not None
         absolute = tally.add(xp.linalg.vector_norm(slopes, ord=1)) if shifted else None
         offsets = None if isinstance(d, float) and d == 0.0 else self._sum(slopes * d)
-        return _LineSums(features, norm, ones, offsets, absolute, None if below is None else self._sum(-below))
+        less = None if below is None else self._sum(-below)
+        return _LineSums(features, norm, ones, offsets, absolute, less, there)
 
     # -- What is kept -------------------------------------------------------------------------------------------------
 
@@ -312,9 +314,10 @@ class _LineSums(NamedTuple):
     offsets: _Pieced | None
     absolute: int | None  # of the slopes, where an offset is a number beside a vector
     less: _Pieced | None
+    there: _Pieced | None
 
-    def enclosed(self, sweep: _BlockSweep, rounding: float) -> Lines:
-        """All of them, with their rounding."""
+    def enclosed(self, sweep: _BlockSweep, rounding: float, spread: float) -> Lines:
+        """All of them, with their rounding; `spread` is what rounding has moved values by, and so their lines."""
         tally, offsets, less = sweep.tally, EnclosedSum.zeros(), EnclosedSum.zeros()
         gradient = self._gradient(sweep, rounding + (0.0 if isinstance(sweep.rows.t, float) else UNIT))
         if self.offsets is not None:
@@ -326,7 +329,9 @@ class _LineSums(NamedTuple):
             offsets = self.offsets.enclosed(tally, 0.0, share)
         if self.less is not None:
             less = self.less.enclosed(tally, 0.0, rounding + UNIT)
-        return Lines(gradient, offsets, less)
+        if self.there is None:
+            return Lines(gradient, offsets, less)
+        return Lines(gradient, offsets, less, self.there.enclosed(tally, spread, rounding + UNIT))
 
     def _gradient(self, sweep: _BlockSweep, rounding: float) -> EnclosedSum:
         """``A'v`` in all variables."""
