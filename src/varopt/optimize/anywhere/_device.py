@@ -155,6 +155,11 @@ class DeviceRows:
         slopes, below = (t if t is None else self.xp.asarray(t, device=self.table.device) for t in tables)
         return slopes, below
 
+    @property
+    def _is_kinked(self) -> bool:
+        """Whether rows are two lines that meet, and arrays can be written to."""
+        return self.term.kink is not None and not is_jax(self.X)
+
     def _there(self, value: Any, index: slice) -> Any:
         """A vector's rows on the device, in double precision, or a number."""
         xp = self.xp
@@ -170,7 +175,7 @@ class DeviceRows:
         """The rows, or one of so many, block by block."""
         count, width = self.X.shape[0], self.X.shape[1]
         double = self.X.dtype == self.xp.float64
-        vectors, room = (_VECTORS, _ROOM) if self.term.kink is None else (_VECTORS_OF_KINKS, _ROOM_OF_KINKS)
+        vectors, room = (_VECTORS_OF_KINKS, _ROOM_OF_KINKS) if self._is_kinked else (_VECTORS, _ROOM)
         vectors += sum(not isinstance(v, float) and np.ndim(v) > 0 for v in (self.factors[0], self.block.weights))
         share = vectors / width if double else 2.0 * (vectors / width + 1.0)  # a block in double precision as well
         room = room - 1.0 / width if double else _ROOM_OF_SINGLE - 2.0 / width
@@ -242,7 +247,7 @@ class DeviceRows:
 
     def _moments(self, rows: DeviceBlock, request: Moments) -> Moved:
         xp, tally = self.xp, Tally(self.xp)
-        way = self._pieces if self.term.kink is None or is_jax(rows.X) else self._kinked
+        way = self._kinked if self._is_kinked else self._pieces
         smoothed = way(rows, self.positions(rows, request.x), request.deviation, tally)
         dual = times(rows.t, smoothed.dual)
         features = tally.add(xp.matmul(xp.astype(dual, rows.X.dtype, copy=False), rows.X))
