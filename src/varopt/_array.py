@@ -14,7 +14,8 @@ import numpy as np
 from array_api_compat import array_namespace, is_numpy_array
 
 __all__ = [
-    "BLOCK", "Array", "as_float", "blocked", "constant", "is_jax", "is_torch", "is_traced", "namespace", "some",
+    "BLOCK", "Array", "as_float", "blocked", "constant", "is_jax", "is_torch", "is_traced", "namespace", "repeated",
+    "some",
 ]  # fmt: skip
 
 Array = Any  # an array of any backend; the standard has no common type to name
@@ -87,6 +88,19 @@ def as_float(*values: Array) -> tuple[Any, list[Array]]:
         else xp.astype(v, dtype, copy=False)
         for v in values
     ]
+
+
+def repeated(value: Any, shape: tuple[int, ...]) -> Any:
+    """An array of NumPy spread to a shape, for reading, in no more memory than it has.
+
+    `np.broadcast_to` does the same, and asks many times as long as there is to do.
+    """
+    array = np.asarray(value, dtype=np.float64)
+    if array.shape != shape and (array.ndim or len(shape) != 1):
+        return np.broadcast_to(array, shape)
+    spread: Any = array.view() if array.shape == shape else np.ndarray(shape, np.float64, array, 0, (0,))
+    spread.flags.writeable = False
+    return spread
 
 
 def blocked(

@@ -301,3 +301,16 @@ def exactly(term, z):
     coefficients = [Fraction(float(v)) for v in term.pieces[piece]]
     slope = sum((k * v * u ** (k - 1) for k, v in enumerate(coefficients) if k), Fraction(0))
     return sum((v * u**k for k, v in enumerate(coefficients)), Fraction(0)), slope
+
+
+@pytest.mark.parametrize("library", ["torch", "jax.numpy"])
+def test_matrices_of_variables_come_back_where_the_data_are(library):
+    xp = pytest.importorskip(library)
+    rng = np.random.default_rng(4)
+    X, Y, W = rng.standard_normal((60, 3)), rng.standard_normal((60, 2)), vo.Variable((3, 2))
+    there = xp.asarray(X)
+    near = vo.minimize(vo.sum_squares(Y - np.asarray(there) @ W))
+    for product in (there @ W, (W.T @ there.T).T):
+        found = vo.minimize(vo.sum_squares(Y - product))[W]
+        assert type(found) is type(there)
+        np.testing.assert_allclose(np.asarray(found), near[W], rtol=1e-6)

@@ -106,6 +106,12 @@ def test_frames_and_estimators(data):
         vo.rows(frame, y="z")
     with pytest.raises(ValueError, match="column 'b' must be numeric"):
         vo.rows(frame.assign(b="text"), y="y")
+    product = frame[["a", "b", "c"]].values @ w
+    assert vo.minimize(vo.sum(vo.abs(product - frame["y"]))).fun == pytest.approx(
+        vo.minimize(vo.sum(vo.abs(y - X @ w))).fun, rel=1e-11
+    )
+    with pytest.raises(ValueError, match="A series of Dask comes second"):
+        frame["y"] - product  # Dask asks nobody else
 
 
 def test_a_scale_is_estimated_on_the_workers(data):

@@ -211,3 +211,26 @@ def test_shapes_broadcast():
     rows = terms.pinball(np.array([0.25, 0.5, 0.75]))
     assert rows.expectation(np.zeros((2, 3)), 1.0).shape == (2, 3)
     assert_array_equal(rows.expectation(0.5, 1.0), [terms.pinball(v).expectation(0.5, 1.0) for v in (0.25, 0.5, 0.75)])
+
+
+@pytest.mark.parametrize("term", [drawn(declaration)[-1] for declaration in REGISTRY.values()], ids=label)
+@pytest.mark.parametrize("sigma", [1e-6, 1e-3, 0.1, 0.5, 3.0, 1e3])
+def test_short_vectors_have_what_long_ones_have(term, sigma, rng):
+    """In a handful of calls: to rounding, for one deviation and for one of each row, knots included."""
+    mean = np.concatenate([rng.normal(0.0, 3.0, 60), rng.normal(0.0, 3.0 * sigma, 20), *map(np.atleast_1d, term.knots)])
+    for s in (sigma, sigma * rng.uniform(0.1, 1.0, mean.size)):
+        general = term.derivatives(mean, s)
+        for ours, theirs in zip(term.derivatives_of_few(mean, s), general, strict=True):
+            assert_allclose(ours, theirs, rtol=1e-12, atol=4e-15 * np.abs(theirs).max())
+        assert_allclose(term.expectation_of_few(mean, s), general[0], rtol=1e-12, atol=4e-15 * np.abs(general[0]).max())
+
+
+def test_terms_of_the_same_numbers_are_one():
+    """So that what is known of them is found once; other kinds of numbers are checked as ever."""
+    assert terms.pinball(0.3) is terms.pinball(0.3) is not terms.pinball(0.4)
+    assert terms.pinball(level=0.3) is terms.pinball(level=0.3)
+    assert terms.pinball(np.array([0.3, 0.3])) is not terms.pinball(np.array([0.3, 0.3]))
+    with pytest.raises(ValueError, match="level"):
+        terms.pinball(1.5)
+    with pytest.raises(ValueError, match="level"):
+        terms.pinball(True)

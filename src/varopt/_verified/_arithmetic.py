@@ -6,6 +6,7 @@ Beside them: sums that are known to be exact, or known not to be, and linear sys
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,6 +43,7 @@ TINY = float(np.finfo(np.float64).tiny)  # below it products lose digits: charge
 # below this share of them.
 SLACK = 1.0 + 2.0**-20
 _LONG_UNIT = float(np.finfo(np.longdouble).eps) / 2.0  # where it is no longer than double, bounds are only wider
+_HANDFUL = 32  # numbers that Python adds up sooner
 _AT_ONCE = 1024  # numbers that are added up without blocks
 _MANY = 1 << 13  # numbers beyond which extended precision is spent only where digits cancel
 _FEW_DIGITS = 1e-12  # relative error of a sum in double precision that is good enough
@@ -127,6 +129,10 @@ def total(values: NDArray[np.floating[Any]], size: float | None = None) -> tuple
     count = values.size
     if count == 0:
         return 0.0, 0.0
+    if count <= _HANDFUL and values.dtype == np.float64:
+        with suppress(OverflowError, ValueError):  # of numbers that are not finite
+            rounded = math.fsum(values.tolist())  # exact, but for one rounding
+            return rounded, (UNIT * abs(rounded) + 5e-324) * SLACK
     size = float(np.abs(values).sum()) * SLACK if size is None else size
     if count > _MANY and values.dtype == np.float64:
         rounded, error = _by_blocks(values, size)

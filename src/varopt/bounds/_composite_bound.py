@@ -51,7 +51,7 @@ class SmoothedRows:
         """The weighted sum of the expectations."""
         if self.derivatives or "expectations" in self.__dict__:  # what the next step needs comes with the value
             return float(self.rows.weights @ self.expectations.value)
-        return float(self.rows.weights @ self.rows.term.expectation(self.z, self.deviation))
+        return float(self.rows.weights @ self.rows.term.expectation_of_few(self.z, self.deviation))
 
     @cached_property
     def added(self) -> float:

@@ -49,7 +49,7 @@ class Expectations(NamedTuple):
 
 def closed_form_rows(term: PiecewisePolynomial, mean: Vector, sigma: Vector) -> Expectations:
     """Gaussian rows, or a quadratic under any noise: only mean and variance matter then."""
-    return Expectations(*term.derivatives(mean, sigma))
+    return Expectations(*term.derivatives_of_few(mean, sigma))
 
 
 class BoundNoise(Protocol):

@@ -220,7 +220,10 @@ def rests(problem: Composite, x: Vector) -> bool:
         return False
     for r in (*problem.squares, *problem.rows):  # penalties are at their minimum more often than losses
         z, zero = r.positions(x), np.zeros(r.count)
-        if young(r, z, zero, slice(_FIRST)).any() or young(r, z, zero).any():  # a few rows often show that it is not
+        first = r.term.take(slice(_FIRST))
+        if np.count_nonzero((first.value(z[:_FIRST]) > first.infimum) & (r.weights[:_FIRST] != 0.0)):
+            return False  # which a few rows often show
+        if young(r, z, zero).any():
             return False
     return True
 
@@ -230,6 +233,10 @@ def floor(problem: Composite) -> float:
 
     It is the value of the dual point zero, and all that there is where rounding hides every other.
     """
+    return problem.structure(_floor)
+
+
+def _floor(problem: Composite) -> float:
     if problem.indefinite or problem.vector.any() or any(np.any(r.weights < 0.0) for r in problem.rows):
         return -np.inf
     with np.errstate(invalid="ignore"):  # 0 * -inf, where the weight alone decides

@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from varopt._array import repeated
 from varopt._verified import (
     SLACK,
     UNIT,
@@ -127,7 +128,7 @@ def with_dual(parts: ProofParts, x: Vector, dual: Sequence[Vector | None] | None
     for b, (r, u) in enumerate(zip(parts.rows, given_duals(parts, dual), strict=True)):
         if u is None and r.term.knots:
             unknown.append(b)
-        rows.append(replace(r, dual=r.term.derivative(r.linear.apply(x) + r.offset) if u is None else u))
+        rows.append(r.at(r.term.derivative(r.linear.apply(x) + r.offset) if u is None else u))
     return _settled(parts._replace(rows=rows), x, unknown, norms)
 
 
@@ -148,7 +149,7 @@ def _settled(parts: ProofParts, x: Vector, unknown: Sequence[int], norms: Norms)
         needed = np.divide(-residual[index], scale, out=np.zeros(index.size), where=scale != 0.0)
         u = np.clip(r.dual + needed, low, high)
         residual += r.linear.transpose_apply(r.weights * (u - r.dual))
-        rows[b] = replace(r, dual=u)
+        rows[b] = r.at(u)
     return parts
 
 
@@ -180,7 +181,7 @@ def without_norms(
     if not parts.groups:
         return parts
     residual = parts.residual(norms)
-    rows = [replace(r, dual=r.dual * (1.0 - inward)) for r in parts.rows] if inward else list(parts.rows)
+    rows = [r.at(r.dual * (1.0 - inward)) for r in parts.rows] if inward else list(parts.rows)
     vector, scalar, error = parts.vector, parts.scalar, parts.error
     for group, given in zip(parts.groups, dual, strict=True):
         if np.any(group.weights < 0.0) or np.any((group.weights > 0.0) & (group.weights < _FAINT)):
@@ -241,7 +242,7 @@ def _convex(r: Rows) -> DualRows:
     if not np.all(r.weights):  # rows that are not there see no column
         live = np.flatnonzero(r.weights)
         r = Rows(r.linear.rows(live), r.offset[live], r.term.take(live), r.weights[live])
-    zeros = np.broadcast_to(0.0, (r.count,))
+    zeros = repeated(0.0, (r.count,))
     if r.term.curvature.is_convex and np.all(r.weights >= 0.0):
         return DualRows(r.linear, r.offset, r.term, r.weights, zeros)
     if r.term.curvature.is_concave and np.all(r.weights <= 0.0):

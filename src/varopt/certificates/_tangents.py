@@ -8,7 +8,7 @@ line is the piece on which z lies, and nothing is lost as long as the row stays 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -78,6 +78,7 @@ class Lines:
     gradient: EnclosedSum
     offsets: EnclosedSum  # duals times the offsets of the rows
     conjugates: EnclosedSum  # what conjugates take away, below zero where they are above
+    there: EnclosedSum = field(default_factory=EnclosedSum.zeros)  # duals times positions, where these are enclosed
 
     @property
     def constant(self) -> EnclosedSum:
@@ -85,11 +86,17 @@ class Lines:
         return self.offsets + self.conjugates
 
     def __add__(self, other: Lines) -> Lines:
-        return Lines(self.gradient + other.gradient, self.offsets + other.offsets, self.conjugates + other.conjugates)
+        return Lines(
+            self.gradient + other.gradient,
+            self.offsets + other.offsets,
+            self.conjugates + other.conjugates,
+            self.there + other.there,
+        )
 
     def times(self, share: float) -> Lines:
         """A share of them, between zero and one: minorants too, of terms that are not negative."""
-        return Lines(self.gradient.times(share), self.offsets.times(share), self.conjugates.times(share))
+        parts = (self.gradient, self.offsets, self.conjugates, self.there)
+        return Lines(*(part.times(share) for part in parts))
 
 
 def positions(rows: Rows, x: Vector, norms: Norms) -> Ball:
@@ -131,8 +138,12 @@ def _size(term: PiecewisePolynomial) -> tuple[float, float]:
     return max(abs(float(piece[0])) for piece in term.pieces) + steepest * farthest, steepest
 
 
-def lines(rows: Rows, z: Vector, weights: Vector, norms: Norms) -> Lines:
-    """The minorants at positions z, added up; rows without a weight are left out."""
+def lines(rows: Rows, z: Vector, weights: Vector, norms: Norms, radius: Vector | None = None) -> Lines:
+    """The minorants at positions z, added up; rows without a weight are left out.
+
+    With the `radius` of the positions, duals times positions are added up as well: lines as they are at the point,
+    where targets far from zero have cancelled.
+    """
     term = rows.term
     if term.degree > 1 or term.rows is not None:
         with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
@@ -146,7 +157,13 @@ def lines(rows: Rows, z: Vector, weights: Vector, norms: Norms) -> Lines:
     spread = float(duals.radius @ np.abs(rows.offset)) * (1.0 + gamma(weights.size))
     offsets = EnclosedSum.over(duals.middle * rows.offset, spread, UNIT)
     below = EnclosedSum.over(-conjugates, 0.0, rounding) if np.any(conjugates) else EnclosedSum.zeros()
-    return Lines(EnclosedSum.of(gradient), offsets, below)
+    if radius is None:
+        return Lines(EnclosedSum.of(gradient), offsets, below)
+    spread = float(duals.radius @ np.abs(z) + (np.abs(duals.middle) + duals.radius) @ radius) * (
+        1.0 + gamma(weights.size)
+    )
+    there = EnclosedSum.over(duals.middle * z, spread * SLACK, UNIT)
+    return Lines(EnclosedSum.of(gradient), offsets, below, there)
 
 
 def piece_table(term: PiecewisePolynomial) -> tuple[Vector, Vector]:

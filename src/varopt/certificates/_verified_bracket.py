@@ -6,7 +6,6 @@ import itertools
 import math
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import cached_property, reduce
 from typing import NamedTuple
 
@@ -285,8 +284,7 @@ def _directly(parts: ProofParts, x: Vector, dual: Sequence[Vector | None] | None
     rows = []
     for r, u, mine in zip(parts.rows, given, own, strict=True):
         if not mine:
-            u = r.term.derivative(r.linear.apply(x) + r.offset) if u is None else u
-            r = replace(r, dual=u)
+            r = r.at(r.term.derivative(r.linear.apply(x) + r.offset) if u is None else u)
         rows.append(r)
     lower = direct_lower(rows, own, parts.vector, parts.scalar, norms, Caps.of(rows, own, x.size))
     return float(down(lower - parts.error * SLACK))

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from varopt._array import repeated
 from varopt._linalg import add
 from varopt.composite._form import Composite, Rows
 from varopt.composite._groups import Groups, groups_of
@@ -81,7 +82,7 @@ def composite(
                 groups.append(norms)
         else:
             raise NotComposite(f"{block.describe()} is no piecewise linear-quadratic term of an affine map.")
-    vector = vector if vector.any() else np.broadcast_to(0.0, (size,))  # zeros in no memory
+    vector = vector if vector.any() else repeated(0.0, (size,))  # zeros in no memory
     return Composite(
         matrix, vector, scalar, tuple(rows), not_convex, tuple(squares), indefinite, tuple(groups), tuple(forms)
     )
@@ -90,7 +91,7 @@ def composite(
 def _affine(block: Any, variables: Any) -> tuple[Map, Vector]:
     """The map and the offset of a block's argument."""
     linear = block.argument.stacked(variables)
-    return linear, np.broadcast_to(np.asarray(block.argument.offset, dtype=np.float64), (linear.shape[0],))
+    return linear, repeated(block.argument.offset, (linear.shape[0],))
 
 
 # Hidden state, since between who knows that problems have blocks in common (a path, a fit of several lines) and the
@@ -126,7 +127,7 @@ def _rows(block: TermBlock, variables: Any) -> Rows:
 def rows_of(block: TermBlock, variables: Any) -> Rows:
     """The rows of a block, of the concatenated variables."""
     linear, offset = _affine(block, variables)
-    weights = np.broadcast_to(np.asarray(block.weights, dtype=np.float64), offset.shape)
+    weights = repeated(block.weights, offset.shape)
     # Without a weight they count as convex whatever the term: as one that has all that convex terms have.
     term = block.term if block.term.curvature.is_convex or weights.any() else abs_()
     return Rows(linear, offset, term, weights)

@@ -60,7 +60,7 @@ class Rows:
 
     def positions(self, x: Vector) -> Vector:
         """``z = A x + d``."""
-        if not x.any():
+        if not np.count_nonzero(x):
             return self.offset.copy()
         return np.asarray(self.linear.apply(x) + self.offset, dtype=np.float64)
 

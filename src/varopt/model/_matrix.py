@@ -26,10 +26,11 @@ def _shape(other: Any) -> tuple[int, ...]:
 def _product(expression: Affine, other: Any, side: str) -> Affine | None:
     """``A @ W`` or ``W @ A`` of a matrix W, or with a vector; None where the shapes are of the entries in a row."""
     rows, columns = expression.dimensions
-    if isinstance(other, Stored):
-        raise ValueError(f"a matrix of variables needs its data in memory, and these are {other.where}.")
+    source = other  # an array of a library for devices, to which results go back
     if not (sp.issparse(other) or hasattr(other, "matvec")):
         other = as_real(f"the array {side} @", other)
+    if isinstance(other, Stored):
+        raise ValueError(f"a matrix of variables needs its data in memory, and these are {other.where}.")
     inside = rows if side == "before" else columns
     given = _shape(other)[-1] if side == "before" else _shape(other)[0] if _shape(other) else 0
     if len(_shape(other)) not in (1, 2) or given != inside:
@@ -40,8 +41,9 @@ def _product(expression: Affine, other: Any, side: str) -> Affine | None:
             return expression.transform(Columnwise(Matrix(vector[None, :], form="c @ {}"), columns), (columns,))
         return transposed(expression).transform(Columnwise(Matrix(vector[None, :], form="{} @ c"), rows), (rows,))
     if side == "after":
-        return transposed(_product(transposed(expression), other.T, "before"))  # type: ignore[arg-type]
-    outer = Columnwise(as_map("the matrix before @", other), columns)
+        turned = source.T if hasattr(source, "T") else other.T
+        return transposed(_product(transposed(expression), turned, "before"))  # type: ignore[arg-type]
+    outer = Columnwise(as_map("the matrix before @", source), columns)
     product = expression.transform(outer, (outer.shape[0],))
     return product.as_matrix((_shape(other)[0], columns))
 

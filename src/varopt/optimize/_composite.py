@@ -61,6 +61,7 @@ _MORE_ENTRIES = 400_000  # of all rows, up to which a direction is looked for wh
 _STEEP = 1e5  # ratio of gradients beyond which steep terms may hide what others do far away
 _SHARE = 2.0**-12  # of the sizes of parts that counts as their unit, here as at zero
 _SHARE_INSIDE = 2.0**-20  # of the sizes of what cancels in a part: room for its rounding, and for little more
+_LAST_DIGITS = 2.0**-51  # relative difference of values that rounding alone may make: then zeros are zeros
 _EXACT_OPEN = 2.0  # seconds at most for the exact optimum of few variables, where nothing else has closed the gap
 _EXACT_ASSUMED = 0.3, 12  # and where it is closed under an assumption: seconds, and variables
 _ROUNDED = 1e-10  # relative error of a value beyond which its bound is told in place of it
@@ -230,7 +231,7 @@ def conclude(
     # As the user's own objective gives it, not as the reduced problem does.
     value = float(objective.at(x)) if value is None else value
     tidy = np.where(np.abs(x) <= 1e-11 * np.abs(x).max(initial=0.0), 0.0, x)  # zeros that are zeros but for rounding
-    if not np.array_equal(x, tidy) and (tidied := float(objective.at(tidy))) <= value:
+    if not np.array_equal(x, tidy) and (tidied := float(objective.at(tidy))) <= value + _LAST_DIGITS * abs(value):
         x, value = tidy, tidied
     x = x + 0.0  # no zero is negative
     bracket = _bracket(objective, problem, state, x, value, tol) if proved else _claimed(problem, state, value)

@@ -19,6 +19,8 @@ _SMALL = 1 << 17  # entries up to which an array is brought here
 
 def is_device_array(value: Any) -> bool:
     """Whether it is an array of a library for devices."""
+    if isinstance(value, (np.ndarray, float, int)):
+        return False
     return bool(is_torch_array(value) or is_cupy_array(value) or is_jax_array(value))
 
 

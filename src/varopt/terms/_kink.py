@@ -21,11 +21,20 @@ from numpy.typing import NDArray
 from scipy.special import erf, erfc
 
 from varopt._array import is_torch
+from varopt.terms._tails import FAR, tails
 
 if TYPE_CHECKING:
     from varopt.terms._piecewise import PiecewisePolynomial
 
-__all__ = ["Kink", "kink_derivatives", "kink_steps", "weighted_sum"]
+__all__ = [
+    "Kink",
+    "is_short",
+    "kink_derivatives",
+    "kink_expectations",
+    "kink_slopes",
+    "kink_steps",
+    "weighted_sum",
+]
 
 Vector = NDArray[np.float64]
 Kink = tuple[float, float, float]  # knot, slope left and right of it
@@ -43,14 +52,7 @@ def kink_derivatives(
     None where the general formulas are to be used. With `out` they are written there, and warnings of overflow
     are the caller's.
     """
-    if type(mean) is not np.ndarray or mean.dtype != np.float64 or not 0 < mean.size <= _SHORT:
-        return None
-    if not isinstance(sigma, float):
-        if type(sigma) is not np.ndarray or sigma.shape != mean.shape or sigma.dtype != np.float64:
-            return None
-        if not np.minimum.reduce(sigma, axis=None) > 0.0:
-            return None
-    elif not sigma > 0.0:
+    if not is_short(mean, sigma):
         return None
     if weight != 1.0:
         kink = kink[0], weight * kink[1], weight * kink[2]
@@ -58,6 +60,48 @@ def kink_derivatives(
         return _derivatives(kink, mean, sigma, *out)
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         return _derivatives(kink, mean, sigma, np.empty_like(mean), np.empty_like(mean))
+
+
+def kink_slopes(kink: Kink, z: Vector) -> Vector | None:
+    """The derivative from the right; None where there is none, as of NaN."""
+    knot, left, right = kink
+    here = (z >= knot).astype(np.float64)
+    slopes = left * (1.0 - here) + right * here  # on data in no order far faster than `where`
+    return None if np.isnan(z).any() else slopes
+
+
+def kink_expectations(
+    term: PiecewisePolynomial, mean: Any, sigma: Any, derivatives: bool = True
+) -> tuple[Any, Any, Any] | None:
+    """Expectation and its derivatives in the mean; without `derivatives` the first alone. None where it is not short.
+
+    The expectation is the value at the mean and, beyond the knot, a tail to full relative accuracy.
+    """
+    kink = term.kink
+    if kink is None or not is_short(mean, sigma):
+        return None
+    knot, left, right = kink
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        u = (mean - knot if knot else mean) / sigma
+        value = tails(np, np.minimum(np.abs(u), FAR), 1)[2]
+        value *= (right - left) * sigma
+        value += term.value(mean)
+        if not np.isfinite(value).all():
+            return None  # as of infinite means
+        if not derivatives:
+            return value, None, None
+        return value, *_derivatives(kink, mean, sigma, np.empty_like(mean), np.empty_like(mean))
+
+
+def is_short(mean: Any, sigma: Any) -> bool:
+    """Whether these are a short vector of NumPy and deviations that are not zero."""
+    if type(mean) is not np.ndarray or mean.dtype != np.float64 or not 0 < mean.size <= _SHORT:
+        return False
+    if isinstance(sigma, float):
+        return sigma > 0.0
+    if type(sigma) is not np.ndarray or sigma.shape != mean.shape or sigma.dtype != np.float64:
+        return False
+    return bool(np.minimum.reduce(sigma, axis=None) > 0.0)
 
 
 def kink_steps(kink: Kink, distance: Any, sigma: float) -> tuple[Any, Any, Any] | None:

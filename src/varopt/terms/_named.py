@@ -52,6 +52,8 @@ class Declaration:
         return {name: float(v) if v.ndim == 0 else own(v) for name, v in checked.items()}
 
 
+_SHARED = 256  # terms of each name that are kept
+
 _REGISTRY: dict[str, Declaration] = {}
 REGISTRY: Mapping[str, Declaration] = MappingProxyType(_REGISTRY)
 
@@ -64,12 +66,12 @@ def declare(
     def register(build: Callable[..., PiecewisePolynomial]) -> Callable[..., PiecewisePolynomial]:
         defaults = {k: default for k, (default, _) in parameters.items()}
         domains = {k: domain for k, (_, domain) in parameters.items()}
-        shared: list[PiecewisePolynomial] = []  # the term of the defaults: immutable, and its facts are computed once
+        shared: dict[Any, PiecewisePolynomial] = {}  # terms of numbers: immutable, and their facts are computed once
 
         def construct(*args: Any, **kwargs: Any) -> PiecewisePolynomial:
-            plain = not args and not kwargs
-            if plain and shared:
-                return shared[0]
+            key = (args, *kwargs.items()) if all(type(v) is float for v in (*args, *kwargs.values())) else None
+            if key in shared:
+                return shared[key]
             twice = sorted(set(kwargs) & set(list(defaults)[: len(args)]))
             if len(args) > len(defaults) or twice:
                 accepted = ", ".join(defaults) or "no parameters"
@@ -86,8 +88,10 @@ def declare(
                 raise ValueError(f"{names} must give {name} finite knots and coefficients: {error}") from None
             object.__setattr__(term, "name", name)
             object.__setattr__(term, "parameters", values)
-            if plain:
-                shared.append(term)
+            if key is not None:
+                if len(shared) >= _SHARED:
+                    shared.clear()
+                shared[key] = term
             return term
 
         construct.__name__ = construct.__qualname__ = build.__name__

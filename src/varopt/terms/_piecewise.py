@@ -20,7 +20,8 @@ from varopt._array import Array, as_float, constant, namespace, some
 from varopt._domains import as_finite
 from varopt.terms import _gaussian
 from varopt.terms._curvature import Curvature
-from varopt.terms._kink import Kink, kink_derivatives, kink_steps, weighted_sum
+from varopt.terms._kink import Kink, kink_derivatives, kink_expectations, kink_slopes, kink_steps, weighted_sum
+from varopt.terms._short_vectors import Knots, expectations_at_knots, knots_of
 from varopt.terms._tails import MAX_ORDER
 from varopt.terms._worst_gap import worst_gap
 from varopt.terms.polynomials import (
@@ -30,6 +31,7 @@ from varopt.terms.polynomials import (
     evaluate,
     every,
     extremes,
+    horner,
     is_zero,
     shift,
     subtract,
@@ -61,6 +63,21 @@ def own(array: Array) -> Array:
 def _spread(xp: Any, value: Any, like: Array) -> Array:
     """A number as an array of no dimensions; an array as it is."""
     return constant(xp, value, like) if isinstance(value, float) else value
+
+
+_MODERATE = 1e150  # numbers from which and to which nothing overflows
+
+
+def _largest(lines: Sequence[tuple[float, float, float]], z: Array) -> Array:
+    """The largest of lines: on short vectors questions would cost more than numbers."""
+    best: Any = None
+    for centre, slope, level in lines:
+        line: Any = level
+        if slope != 0.0:
+            line = slope * (z if centre == 0.0 else z - centre)
+            line = line if level == 0.0 else line + level
+        best = line if best is None else np.maximum(best, line)
+    return best
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,7 +219,7 @@ class PiecewisePolynomial:
 
     # -- What the declaration says ------------------------------------------------------------------------------------
 
-    @property
+    @cached_property
     def degree(self) -> int:
         """Highest degree of any piece."""
         return max(map(len, self.pieces)) - 1
@@ -315,11 +332,10 @@ class PiecewisePolynomial:
 
     def _select(self, xp: Any, z: Array, derivative: int = 0, *, side: str | None = None) -> Array:
         """Value of a derivative of the piece each entry lies in."""
-        values = []
-        for polynomial, centre in zip(self.pieces, self.centres, strict=True):
-            for _ in range(derivative):
-                polynomial = differentiate(polynomial)
-            values.append(evaluate(polynomial, z if is_zero(centre) else z - centre))
+        values = [
+            polynomial[0] if len(polynomial) == 1 else horner(polynomial, z if is_zero(centre) else z - centre)
+            for polynomial, centre in zip(self._derived(derivative), self.centres, strict=True)
+        ]
         if derivative == 0 and self._is_largest_piece:
             return reduce(xp.maximum, [_spread(xp, v, z) for v in values])
         steps = all(isinstance(v, float) for v in values)
@@ -336,6 +352,24 @@ class PiecewisePolynomial:
         result = _spread(xp, result, z)
         return result if result.shape == z.shape else result + xp.zeros_like(z)
 
+    def _derived(self, derivative: int) -> list[Polynomial]:
+        """A derivative of every piece, without leading zeros."""
+        if derivative == 0:
+            return [trim(polynomial) for polynomial in self.pieces] if self.rows is not None else list(self.pieces)
+        known = self.__dict__.setdefault("_derivatives", {})
+        if derivative not in known:
+            known[derivative] = [trim(differentiate(polynomial)) for polynomial in self._derived(derivative - 1)]
+        return known[derivative]  # type: ignore[no-any-return]
+
+    @cached_property
+    def _lines(self) -> list[tuple[float, float, float]]:
+        """Centre, slope and constant of each piece where the value is the largest of lines that do not overflow."""
+        if not self._is_largest_piece or any(abs(c) > 1.0 for piece in self.pieces for c in piece):
+            return []
+        if any(abs(centre) > _MODERATE for centre in self.centres):
+            return []
+        return [(c, p[1] if len(p) > 1 else 0.0, p[0]) for c, p in zip(self.centres, self.pieces, strict=True)]
+
     @cached_property
     def _is_largest_piece(self) -> bool:
         """Whether the value is the largest that any piece has there: convex, of lines, and the same for all rows."""
@@ -343,6 +377,8 @@ class PiecewisePolynomial:
 
     def value(self, z: Array) -> Array:
         """The term at `z`, elementwise."""
+        if self._lines and type(z) is np.ndarray and z.dtype == np.float64:
+            return _largest(self._lines, z)
         xp, (z,) = as_float(z)
         with np.errstate(over="ignore", invalid="ignore"):  # a piece may overflow where it is not selected
             return self.on(xp, z)._select(xp, z)
@@ -351,6 +387,10 @@ class PiecewisePolynomial:
 
     def derivative(self, z: Array, order: int = 1) -> Array:
         """The derivative of the given order at `z`, from the right on a knot; jumps have none and are not counted."""
+        if order == 1 and self.kink is not None and type(z) is np.ndarray and z.dtype == np.float64 and z.ndim:
+            slopes = kink_slopes(self.kink, z)
+            if slopes is not None:
+                return slopes
         xp, (z,) = as_float(z)
         with np.errstate(over="ignore", invalid="ignore"):
             return self.on(xp, z)._select(xp, z, order, side="right")
@@ -436,6 +476,25 @@ class PiecewisePolynomial:
         """
         value, first, second = _gaussian.expectations(self, mean, sigma, (0, 1, 2))
         return value, first, second
+
+    def derivatives_of_few(self, mean: Array, sigma: Array) -> tuple[Array, Array, Array]:
+        """What `derivatives` returns; of short vectors in few calls, the last digits aside."""
+        short = self._short(mean, sigma, True)
+        return self.derivatives(mean, sigma) if short is None else short
+
+    def expectation_of_few(self, mean: Array, sigma: Array) -> Array:
+        """What `expectation` returns, likewise."""
+        short = self._short(mean, sigma, False)
+        return self.expectation(mean, sigma) if short is None else short[0]
+
+    def _short(self, mean: Array, sigma: Array, derivatives: bool) -> tuple[Array, Array, Array] | None:
+        if self.kink is not None:
+            return kink_expectations(self, mean, sigma, derivatives)
+        return None if self._at_knots is None else expectations_at_knots(self._at_knots, mean, sigma, derivatives)
+
+    @cached_property
+    def _at_knots(self) -> Knots | None:
+        return knots_of(self)
 
     def steps_around(self, distance: Array, sigma: float) -> tuple[Array, Array, Array]:
         """What smoothing adds to a kink at distances from it, and the derivatives; small values are rounded."""

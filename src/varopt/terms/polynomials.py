@@ -12,8 +12,8 @@ import numpy as np
 from varopt._array import Array, namespace
 
 __all__ = [
-    "Coefficient", "Polynomial", "differentiate", "evaluate", "every", "extremes", "is_zero", "real_roots", "shift",
-    "subtract", "trim",
+    "Coefficient", "Polynomial", "differentiate", "evaluate", "every", "extremes", "horner", "is_zero", "real_roots",
+    "shift", "subtract", "trim",
 ]  # fmt: skip
 
 Coefficient = Any  # a Python float shared by all rows, or an array with one entry per row
@@ -47,8 +47,15 @@ def differentiate(polynomial: Polynomial) -> Polynomial:
 
 def evaluate(polynomial: Polynomial, x: Array) -> Array:
     """Horner's rule."""
-    polynomial = trim(polynomial)
-    return reduce(lambda total, c: total * x if is_zero(c) else total * x + c, polynomial[-2::-1], polynomial[-1])
+    return horner(trim(polynomial), x)
+
+
+def horner(polynomial: Polynomial, x: Array) -> Array:
+    """The same, of a polynomial without leading zeros."""
+    total = polynomial[-1]
+    for c in polynomial[-2::-1]:
+        total = total * x if is_zero(c) else total * x + c
+    return total
 
 
 def shift(polynomial: Polynomial, offset: Coefficient) -> Polynomial:

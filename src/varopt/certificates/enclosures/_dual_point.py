@@ -5,13 +5,14 @@ Its value needs the conjugates of weighted terms, bounded from above: :math:`(c 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from varopt._array import repeated
 from varopt._verified import SLACK, TINY, UNIT, Ball
 from varopt.certificates.enclosures._enclosure import Norms, coordinates, entries, transposed
 from varopt.model.maps import Map
@@ -149,7 +150,15 @@ class DualRows:
         if weights.strides == (0,) and self.term.rows is None:  # one number for all
             weights = weights[:1]
         low, high = dual_interval(self.term, weights)
-        return np.broadcast_to(low, self.offset.shape), np.broadcast_to(high, self.offset.shape)
+        if low.shape == high.shape == (1,):
+            low, high = low[0], high[0]
+        return repeated(low, self.offset.shape), repeated(high, self.offset.shape)
+
+    def at(self, dual: Vector) -> DualRows:
+        """The rows with other subgradients; what is known of them for all is not computed again."""
+        rows = replace(self, dual=dual)
+        rows.__dict__.update((k, v) for k, v in self.__dict__.items() if k in ("ends", "single", "_latest"))
+        return rows
 
     def clipped(self, dual: Vector) -> Vector:
         """Subgradients of the weighted terms that are certainly inside."""

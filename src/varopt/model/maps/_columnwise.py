@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,9 @@ class Columnwise(Map):
         self.inner, self.count = inner, count
         self.shape = (inner.shape[0] * count, inner.shape[1] * count)
         self.storage = inner.storage
+
+    def leaves(self) -> Iterator[Any]:
+        yield from self.inner.leaves()
 
     def _each(self, entries: NDArray[Any]) -> NDArray[Any]:
         """The columns as vectors: (..., rows * count) to (..., count, rows)."""

@@ -123,7 +123,7 @@ class Matrix(Map):
         return np.asarray(self._product("apply", points, self._apply))
 
     def _apply(self, points: Vector) -> Vector:
-        if not points.any():  # where many runs begin, and some end
+        if not np.count_nonzero(points):  # where many runs begin, and some end
             dtype = np.result_type(points, self.array) if self._fits(points) else np.float64
             return np.zeros((*points.shape[:-1], self.shape[0]), dtype=dtype)
         if self._fits(points):

@@ -55,7 +55,9 @@ def as_vector(name: str, value: Any) -> NDArray[Any]:
     if array.ndim > 1:
         raise ValueError(f"{name} must be a number or a vector; got shape {array.shape}.")
     if array.size == 0:
-        raise ValueError(f"{name} must not be empty.")
+        # Dask answers for its own series, by what an empty one of pandas would do: nobody asks the model.
+        dask = " A series of Dask comes second, as in X @ w - y, or as y.values." if hasattr(value, "iloc") else ""
+        raise ValueError(f"{name} must not be empty.{dask}")
     if array.dtype.kind == "f":
         as_finite(name, array)
     return array

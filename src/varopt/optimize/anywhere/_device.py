@@ -5,7 +5,7 @@ near a knot is smoothed, multiplied out or brought to the host. Single precision
 (`Moments`), and in double precision, block by block, for the proof (`Sweep`).
 
 On a device a call costs the host as much as a million numbers cost the device, and whenever numbers come to the host
-both wait: calls are few, and the sums of a block come together (`Tally`).
+both wait: calls are few, and the sums of a block come together (`DeviceSums`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from varopt.model.maps import Composition, Map, Scaled, Selection, StoredMatrix
 from varopt.optimize.anywhere._sweep import Moments, Moved
 from varopt.places import DataColumn, Derived, DeviceColumn, OnDevice, to_host
 
-__all__ = ["SUM", "DeviceBlock", "DeviceRows", "Gram", "Tally", "put", "take", "times"]
+__all__ = ["SUM", "DeviceBlock", "DeviceRows", "DeviceSums", "Gram", "put", "take", "times"]
 
 Vector = NDArray[np.float64]
 
@@ -53,7 +53,7 @@ class DeviceBlock(NamedTuple):
     c: Any
 
 
-class Tally:
+class DeviceSums:
     """Sums on a device that come to the host together, when the first of them is asked for."""
 
     def __init__(self, xp: Any) -> None:
@@ -155,6 +155,11 @@ class DeviceRows:
         slopes, below = (t if t is None else self.xp.asarray(t, device=self.table.device) for t in tables)
         return slopes, below
 
+    @property
+    def _is_kinked(self) -> bool:
+        """Whether rows are two lines that meet, and arrays can be written to."""
+        return self.term.kink is not None and not is_jax(self.X)
+
     def _there(self, value: Any, index: slice) -> Any:
         """A vector's rows on the device, in double precision, or a number."""
         xp = self.xp
@@ -170,7 +175,7 @@ class DeviceRows:
         """The rows, or one of so many, block by block."""
         count, width = self.X.shape[0], self.X.shape[1]
         double = self.X.dtype == self.xp.float64
-        vectors, room = (_VECTORS, _ROOM) if self.term.kink is None else (_VECTORS_OF_KINKS, _ROOM_OF_KINKS)
+        vectors, room = (_VECTORS_OF_KINKS, _ROOM_OF_KINKS) if self._is_kinked else (_VECTORS, _ROOM)
         vectors += sum(not isinstance(v, float) and np.ndim(v) > 0 for v in (self.factors[0], self.block.weights))
         share = vectors / width if double else 2.0 * (vectors / width + 1.0)  # a block in double precision as well
         room = room - 1.0 / width if double else _ROOM_OF_SINGLE - 2.0 / width
@@ -241,8 +246,8 @@ class DeviceRows:
         return self._thin[1]
 
     def _moments(self, rows: DeviceBlock, request: Moments) -> Moved:
-        xp, tally = self.xp, Tally(self.xp)
-        way = self._pieces if self.term.kink is None or is_jax(rows.X) else self._kinked
+        xp, tally = self.xp, DeviceSums(self.xp)
+        way = self._kinked if self._is_kinked else self._pieces
         smoothed = way(rows, self.positions(rows, request.x), request.deviation, tally)
         dual = times(rows.t, smoothed.dual)
         features = tally.add(xp.matmul(xp.astype(dual, rows.X.dtype, copy=False), rows.X))
@@ -253,7 +258,7 @@ class DeviceRows:
         hessian = np.zeros((self.size, self.size)) if gram is None else self.framed(gram, tally)
         return Moved(value + added, gradient, hessian, added, int(near))
 
-    def _kinked(self, rows: DeviceBlock, z: Any, s: float, tally: Tally) -> _Smoothed:
+    def _kinked(self, rows: DeviceBlock, z: Any, s: float, tally: DeviceSums) -> _Smoothed:
         """Of two lines that meet: the value is that of the lines, their slopes times the distance from the knot."""
         xp, knot = self.xp, float(self.term.knots[0])
         number, c = (rows.c, 1.0) if isinstance(rows.c, float) else (1.0, rows.c)
@@ -273,7 +278,7 @@ class DeviceRows:
         close = tally.add(xp.sum(xp.abs(near) < 4.0 * s, dtype=xp.float64))
         return _Smoothed(put(first, index, slope), tally.add(value), tally.add(xp.sum(raised)), close, index, second)
 
-    def _pieces(self, rows: DeviceBlock, z: Any, s: float, tally: Tally) -> _Smoothed:
+    def _pieces(self, rows: DeviceBlock, z: Any, s: float, tally: DeviceSums) -> _Smoothed:
         """Of any term."""
         xp, term = self.xp, self.term
         value, first = tally.add(xp.sum(times(rows.c, term.value(z)))), term.derivative(z)
@@ -298,7 +303,7 @@ class DeviceRows:
         here = to_host(z)
         return tuple(self.xp.asarray(part) for part in self.term.derivatives(here, np.full_like(here, s)))
 
-    def gram(self, rows: DeviceBlock, index: Any, weights: Any, tally: Tally) -> Gram:
+    def gram(self, rows: DeviceBlock, index: Any, weights: Any, tally: DeviceSums) -> Gram:
         """``A' D A`` in all variables, of some rows."""
         xp, width = self.xp, rows.X.shape[1]
         if not isinstance(rows.t, float):
@@ -322,7 +327,7 @@ class DeviceRows:
             return Gram(whole, None, None)
         return Gram(whole, tally.add(reduce(operator.add, sides)), tally.add(xp.sum(weights)))
 
-    def framed(self, gram: Gram, tally: Tally) -> Vector:
+    def framed(self, gram: Gram, tally: DeviceSums) -> Vector:
         """``A' D A`` in all variables."""
         out = np.zeros((self.size, self.size))
         out[self.features, self.features] = self.alpha**2 * tally[gram.inner]

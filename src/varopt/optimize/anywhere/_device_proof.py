@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from varopt._verified import SLACK, TINY, UNIT, gamma
 from varopt.certificates import EnclosedSum, Lines
-from varopt.optimize.anywhere._device import SUM, DeviceBlock, DeviceRows, Gram, Tally, put, take, times
+from varopt.optimize.anywhere._device import SUM, DeviceBlock, DeviceRows, DeviceSums, Gram, put, take, times
 from varopt.optimize.anywhere._sweep import BadRow, Sweep, Swept, find_bad
 from varopt.places import DataPart, to_host
 
@@ -44,7 +44,7 @@ class _Pieced(NamedTuple):
     size: int | None  # of absolute values; none where no entry is negative
     rows: int
 
-    def enclosed(self, tally: Tally, spread: float, rounding: float) -> EnclosedSum:
+    def enclosed(self, tally: DeviceSums, spread: float, rounding: float) -> EnclosedSum:
         """The sum, of entries that are known up to `spread` in all and a share `rounding` of each."""
         parts = np.concatenate([tally[n].ravel() for n in self.pieces]).astype(np.longdouble)
         size = float(parts.sum() if self.size is None else tally[self.size]) * (1.0 + gamma(self.rows)) * SLACK
@@ -63,7 +63,7 @@ class _BlockSweep:
 
     def __init__(self, device: DeviceRows, rows: DeviceBlock, request: Sweep) -> None:
         xp = device.xp
-        self.device, self.request, self.xp, self.term, self.tally = device, request, xp, device.term, Tally(xp)
+        self.device, self.request, self.xp, self.term, self.tally = device, request, xp, device.term, DeviceSums(xp)
         # Of single precision a copy of this block alone.
         self.rows = rows._replace(X=xp.astype(rows.X, xp.float64, copy=False))
         self.count = int(rows.X.shape[0])
@@ -76,7 +76,7 @@ class _BlockSweep:
         self.z = device.positions(self.rows, request.x)
 
     def _constants(self) -> _Known:
-        xp, tally, (_, X, t, d, c) = self.xp, Tally(self.xp), self.rows
+        xp, tally, (_, X, t, d, c) = self.xp, DeviceSums(self.xp), self.rows
         norms = tally.add(xp.linalg.vector_norm(X, axis=0))
         scaled = times(c, xp.abs(t)) if not isinstance(t, float) else c
         parts = [c, scaled, scaled * scaled, times(c, abs(d) if isinstance(d, float) else xp.abs(d))]
@@ -110,7 +110,7 @@ class _BlockSweep:
         value = total.enclosed(tally, spread, 2.0 * UNIT)
         if not math.isfinite(value.value):
             self._name_bad()
-        swept = Swept(value, lines.enclosed(self, rounding))
+        swept = Swept(value, lines.enclosed(self, rounding, spread))
         if bent is not None:
             bent.into(swept, self)
         if keep is not None:
@@ -233,11 +233,13 @@ class _BlockSweep:
             parts.append(xp.sum(pieces[:, 0, :], axis=0))
         features, norm = tally.add(reduce(operator.add, parts)), tally.add(xp.matmul(dual, dual))
         ones = self._sum(dual) if self.device.intercepts else None
+        there = self._sum(slopes * self.z) if self.request.scaled else None
         constant = self.device.block.argument.constant
         shifted = constant.number and constant.array is not None
         absolute = tally.add(xp.linalg.vector_norm(slopes, ord=1)) if shifted else None
         offsets = None if isinstance(d, float) and d == 0.0 else self._sum(slopes * d)
-        return _LineSums(features, norm, ones, offsets, absolute, None if below is None else self._sum(-below))
+        less = None if below is None else self._sum(-below)
+        return _LineSums(features, norm, ones, offsets, absolute, less, there)
 
     # -- What is kept -------------------------------------------------------------------------------------------------
 
@@ -312,9 +314,10 @@ class _LineSums(NamedTuple):
     offsets: _Pieced | None
     absolute: int | None  # of the slopes, where an offset is a number beside a vector
     less: _Pieced | None
+    there: _Pieced | None
 
-    def enclosed(self, sweep: _BlockSweep, rounding: float) -> Lines:
-        """All of them, with their rounding."""
+    def enclosed(self, sweep: _BlockSweep, rounding: float, spread: float) -> Lines:
+        """All of them, with their rounding; `spread` is what rounding has moved values by, and so their lines."""
         tally, offsets, less = sweep.tally, EnclosedSum.zeros(), EnclosedSum.zeros()
         gradient = self._gradient(sweep, rounding + (0.0 if isinstance(sweep.rows.t, float) else UNIT))
         if self.offsets is not None:
@@ -326,7 +329,9 @@ class _LineSums(NamedTuple):
             offsets = self.offsets.enclosed(tally, 0.0, share)
         if self.less is not None:
             less = self.less.enclosed(tally, 0.0, rounding + UNIT)
-        return Lines(gradient, offsets, less)
+        if self.there is None:
+            return Lines(gradient, offsets, less)
+        return Lines(gradient, offsets, less, self.there.enclosed(tally, spread, rounding + UNIT))
 
     def _gradient(self, sweep: _BlockSweep, rounding: float) -> EnclosedSum:
         """``A'v`` in all variables."""

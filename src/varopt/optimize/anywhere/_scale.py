@@ -27,8 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import varopt.model as vo
-from varopt._verified import SLACK, UNIT, Ball, down
-from varopt.certificates import Lines, Verifier, lines
+from varopt._verified import SLACK, TINY, UNIT, Ball, down
+from varopt.certificates import Lines, Verifier, lines, positions
 from varopt.composite import Rows, rows_of
 from varopt.model import Affine, Objective, Variable
 from varopt.model.blocks import AffineBlock, Block, TermBlock
@@ -67,6 +67,7 @@ _NEARLY = 0.98  # and of what outliers may weigh, times epsilon^2, for a scale o
 _LED_ASTRAY = 0.05  # typical residual of least squares, as a share of the largest, where outliers may hide exact fits
 _MODERATE = 1e-8  # share of the largest target that is a scale close to zero, but for rounding
 _OF_TOLERANCE = 0.05  # share of the gap allowed that a scale may cost, where zero is the best
+_FAINT = 1e-9  # gap beyond which a bound is tried without the ridge, which is not negative
 _DIGITS = 24  # of a scale, so that its square is exact
 
 
@@ -105,6 +106,7 @@ class _Seen(NamedTuple):
     lines: Lines
     weight: Ball
     kept: Rows
+    positions: Ball  # of the rows kept
     related: Any
 
 
@@ -303,8 +305,9 @@ def _evaluated(
     if not swept.weight.ball().middle > 0.0:
         raise ValueError("weights must not be zero for every row.")
     kept = rows_of(replace(problem.blocks[0].at(joined(swept.kept)), term=huber(knot)), problem.variables)
-    z = kept.positions(x)
-    all_lines = swept.lines + lines(kept, z, kept.weights, {})
+    placed = positions(kept, x, {})
+    z = placed.middle
+    all_lines = swept.lines + lines(kept, z, kept.weights, {}, placed.radius)
     curvature = kept.weights * kept.term.derivative(z, 2)
     gram = kept.linear.gram(curvature)
     gram = gram.toarray() if hasattr(gram, "toarray") else gram
@@ -325,7 +328,9 @@ def _evaluated(
     middle = float(weight.middle) * half + float(losses.middle) + squares
     radius = float(weight.radius) * half + float(losses.radius) + charged + 16.0 * UNIT * middle
     upper = 2.0 * (middle + radius) / scale * (1.0 + 8.0 * UNIT)
-    return _Seen(x, scale, 2.0 * middle / scale, upper, gradient, hessian, all_lines, weight, kept, swept.related)
+    return _Seen(
+        x, scale, 2.0 * middle / scale, upper, gradient, hessian, all_lines, weight, kept, placed, swept.related
+    )
 
 
 def _see(problem: ScaledHuber, state: State, seen: _Seen, relations: Relations) -> None:
@@ -333,6 +338,9 @@ def _see(problem: ScaledHuber, state: State, seen: _Seen, relations: Relations) 
     if seen.upper < state.upper:
         state.x, state.upper, state.bound = np.append(seen.x, seen.scale), seen.upper, seen.value
     lower = max(0.0, *(_lower(problem, seen, relations, at_zero) for at_zero in (False, True)))
+    if problem.alpha > 0.0 and not lower >= (1.0 - _FAINT) * seen.value:
+        # A ridge that is faint in the units of the data takes up what rounding leaves at any price: better without it.
+        lower = max(lower, _lower(replace(problem, alpha=0.0), seen, relations, False))
     if lower > state.lower:
         state.lower, state.assumption = lower, ""
     state.record()
@@ -343,8 +351,7 @@ def _lower(problem: ScaledHuber, seen: _Seen, relations: Relations, at_zero: boo
 
     Where all that is multiplied by t is not negative, whatever room is taken, t may be zero: a proof for that case.
     """
-    knot, rows = problem.knot(seen.scale), seen.kept
-    z = rows.positions(seen.x)
+    knot, rows, z = problem.knot(seen.scale), seen.kept, seen.positions.middle
     most = 0.5 * (_INSIDE * knot - np.abs(z))  # by which a dual may move
     inside = np.flatnonzero((most > 1e-3 * knot) & (rows.weights > 0.0))
     if not inside.size:
@@ -362,7 +369,7 @@ def _lower(problem: ScaledHuber, seen: _Seen, relations: Relations, at_zero: boo
         return -math.inf
     room = taken_up * most
     t, half = Variable(name="t"), 0.5 * seen.scale * seen.scale
-    gradient, offsets, conjugates = (s.ball() for s in (seen.lines.gradient, seen.lines.offsets, seen.lines.conjugates))
+    gradient, there, conjugates = (s.ball() for s in (seen.lines.gradient, seen.lines.there, seen.lines.conjugates))
     gradient.middle[relations.spared] = gradient.radius[relations.spared] = 0.0
     taken = float(c @ (0.5 * room * room + 8.0 * UNIT * room * np.abs(h))) * (1.0 + 2.0**-30)
     taken += _CHARGED * knot * knot * float(seen.weight.middle)
@@ -371,30 +378,42 @@ def _lower(problem: ScaledHuber, seen: _Seen, relations: Relations, at_zero: boo
     about += 8.0 * UNIT * (float(seen.weight.middle) * half + abs(float(conjugates.middle)) + taken)
     if at_zero and not of_t - about * SLACK - float(c @ (room * np.abs(h))) * (1.0 + 2.0**-30) > 0.0:
         return -math.inf
+    # Coefficients are counted from the point, where targets have cancelled, and in units, powers of two, in which the
+    # scale and the columns are about one: nothing of it is rounded.
+    unit, columns = 2.0 ** round(math.log2(seen.scale)), _powers(np.abs(A).max(axis=0))
+    gradient = Ball(gradient.middle / unit / columns, gradient.radius / unit / columns)
+    square = unit * unit
     places = problem.objective.slices
     line: dict[Variable, Map] = {v: Matrix(gradient.middle[None, place]) for v, place in places.items()}
-    absolute: dict[Variable, Map] = {v: Matrix(A[:, place]) for v, place in places.items()}
+    absolute: dict[Variable, Map] = {v: Matrix((A / columns)[:, place]) for v, place in places.items()}
     if not at_zero:
-        line[t], absolute[t] = Matrix(np.array([[of_t]])), Matrix(-h[:, None])
+        line[t], absolute[t] = Matrix(np.array([[of_t / square]])), Matrix(-h[:, None] / unit)
     small = Objective([
-        AffineBlock(Affine(line, float(offsets.middle), ())),
-        TermBlock(abs_(), Affine(absolute, rows.offset[inside], (inside.size,)), room * c),
-        *_penalty(problem, seen.scale),
+        AffineBlock(Affine(line, float(there.middle) / square, ())),
+        TermBlock(abs_(), Affine(absolute, h / unit, (inside.size,)), room / unit * c),
+        *_penalty(problem, seen, unit, columns),
     ])  # fmt: skip
     point, radius = np.zeros(small.size), np.zeros(small.size)
-    x = relations.moved(seen.x)
     for v, place in places.items():
-        point[small.slices[v]], radius[small.slices[v]] = x[place], gradient.radius[place]
+        radius[small.slices[v]] = gradient.radius[place]
     if not at_zero:
-        point[small.slices[t]], radius[small.slices[t]] = 1.0, about * SLACK
-    proof = Verifier(small, point, radius, float(offsets.radius))
-    lower = proof.bracket([shares / taken_up], _AIMED_GAP * 0.5 * seen.scale * seen.value).lower
+        point[small.slices[t]], radius[small.slices[t]] = 1.0, about * SLACK / square
+    error = (float(there.radius) + float((c * room) @ seen.positions.radius[inside]) * (1.0 + 2.0**-30)) * SLACK
+    proof = Verifier(small, point, radius, error / square + TINY)
+    lower = proof.bracket([shares / taken_up], _AIMED_GAP * 0.5 * seen.scale * seen.value / square).lower * square
     return float(down(2.0 * lower / seen.scale * (1.0 - 8.0 * UNIT * np.sign(lower)))) if lower > -math.inf else lower
 
 
-def _penalty(problem: ScaledHuber, scale: float) -> tuple[Block, ...]:
-    """The ridge times half the scale, rounded downwards."""
+def _powers(sizes: Vector) -> Vector:
+    """Powers of two near sizes; one for zero."""
+    return np.where(sizes > 0.0, np.exp2(np.round(np.log2(np.where(sizes > 0.0, sizes, 1.0)))), 1.0)
+
+
+def _penalty(problem: ScaledHuber, seen: _Seen, unit: float, columns: Vector) -> tuple[Block, ...]:
+    """The ridge times half the scale, rounded downwards, of coefficients counted from the point in units of columns."""
     if problem.alpha == 0.0:
         return ()
-    strength = 0.5 * problem.alpha * scale * (1.0 - 4.0 * UNIT)
-    return Objective((strength * vo.sum_squares(problem.coefficients)).blocks).blocks
+    strength, place = 0.5 * problem.alpha * seen.scale * (1.0 - 4.0 * UNIT), problem.objective.slices
+    mine = place[problem.coefficients]
+    whole = (1.0 / columns[mine]) * problem.coefficients + seen.x[mine] / unit
+    return Objective((strength * vo.sum_squares(whole)).blocks).blocks

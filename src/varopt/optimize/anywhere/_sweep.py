@@ -108,7 +108,7 @@ class Sweep:
         near = self._near(rows, z.middle, part)
         weights = np.array(rows.weights, dtype=np.float64)
         weights[near] = 0.0
-        swept = Swept(total, lines(rows, z.middle, weights, norms))
+        swept = Swept(total, lines(rows, z.middle, weights, norms, z.radius if self.scaled else None))
         if self.curved and rows.term.degree > 1:
             bent = weights * rows.term.derivative(z.middle, 2)
             swept.hessian = rows.linear.gram(bent)

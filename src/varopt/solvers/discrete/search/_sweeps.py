@@ -306,7 +306,7 @@ def _turned(_: int, fields: Array, old: Array, noise: Array) -> Array:
     # E changes by g where a bit is set, and by -g where it is taken away.
     if fields.dtype.kind == "f":
         fields *= 1 - 2 * old
-        return np.abs(old - (fields < noise))
+        return np.asarray(np.abs(old - (fields < noise)))
     minus = -old  # in whole numbers -g is all of its binary digits turned, and one: no multiplication
     fields ^= minus
     fields -= minus
