@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from varopt._clock import tick
 from varopt.certificates import dual_gap
 from varopt.composite import Composite
-from varopt.solvers._method import Method
+from varopt.solvers._method import GaveUp, Method
 from varopt.solvers._needs import convex, piecewise_quadratic
 from varopt.solvers._state import Check, State
 from varopt.solvers.finish import cross_over
@@ -128,6 +128,8 @@ def _descend(iterate: _Iterate, state: State, tol: float, check: Check, most: in
     looks = [1e-3]  # shares of the objective at which the bracket is worth a look
     least = 0 if iterate.products else 3  # a quadratic takes a step, and singular ones two more
     for k in range(most):
+        if not np.isfinite(iterate.total):  # products overflow
+            raise GaveUp
         state.sigma, state.latest = iterate.total / first, iterate.x
         share = iterate.total / max(abs(state.upper), 1e-3 * first)  # the optimum may be zero
         due = iterate.total <= state.allowed(tol) and not state.reached(tol)
