@@ -296,7 +296,8 @@ def _data(seed: int, draw: np.random.Generator, n: int, p: int, extreme: bool) -
 
 
 _REFUSALS = (
-    "non-finite parameter values", "too large, and need to be rescaled", "not finite. The input data may contain large",
+    "non-finite parameter values", "too large, and need to be rescaled", "too large for a grid of strengths",
+    "not finite. The input data may contain large",
 )  # fmt: skip
 
 

@@ -470,3 +470,25 @@ def test_numbers_whose_products_overflow_are_no_exception(kind, scale, rng):
         assert np.all(np.isfinite(r.x))
         assert not r.lower > f(np.zeros(3))
         assert r.lower <= r.upper
+
+
+@pytest.mark.parametrize("weight", [5e-324, 1e-320, 1e-310])
+def test_denormal_weights_are_no_exception(weight):
+    """What is one over them overflows: interior points divided by zero."""
+    A = np.array(
+        [
+            [2.3, 0.0, -0.1, -0.1, 1.8, -0.1],
+            [0.2, -1.5, 0.9, 0.6, 0.4, 0.6],
+            [-1.5, -1.0, 1.6, 0.3, -0.2, 0.5],
+            [0.5, -1.1, 0.7, 0.0, -0.9, -1.1],
+            [-0.1, 0.3, 0.5, 0.8, 0.9, 0.0],
+            [-1.4, -0.8, 0.9, -1.1, 1.4, -0.5],
+        ]
+    )
+    w = vo.Variable(6)
+    f = 1e-6 * vo.sum(vo.pos(A @ w - [-0.8, 1.1, 0.8, -0.1, -1.2, 0.7]))
+    f = f + weight * vo.sum(vo.huber(np.array([[0.0, 0.0, 2.0, 0.0, 1.0, 1.0]]) @ w + 2.0, 0.7))
+    for method in ("auto", "interior-point"):
+        r = vo.minimize(f, method=method)
+        assert r.status is Status.OPTIMAL
+        assert r.lower <= 0.0 <= r.upper

@@ -92,3 +92,10 @@ def test_the_first_steps_of_a_small_level_are_taken_whatever_the_limit(rng):
     r = vo.minimize(vo.sum(vo.huber(X @ w - rng.standard_t(1, 60), 0.01)), method="newton", time_limit=1e-9)
     assert r.status is Status.TIME_LIMIT
     assert 1 <= r.state.steps <= 10
+
+
+def test_a_range_of_many_rows_is_refused():
+    """By name it made a matrix of 80 GB out of a signal."""
+    u = vo.Variable(100_000)
+    with pytest.raises(ValueError, match=r"range.*rows"):
+        vo.minimize(vo.sum_squares(u - 1.0) + vo.norm1(vo.diff(u)), method="range")

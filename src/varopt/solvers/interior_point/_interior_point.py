@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from varopt._clock import tick
 from varopt.certificates import dual_gap
 from varopt.composite import Composite
-from varopt.solvers._method import Check, Method, State, convex, piecewise_quadratic
+from varopt.solvers._method import Check, GaveUp, Method, State, convex, piecewise_quadratic
 from varopt.solvers.finish import cross_over
 from varopt.solvers.interior_point._active_manifold import onto_active_manifold
 from varopt.solvers.interior_point._linear_quadratic_terms import (
@@ -129,6 +129,8 @@ def _descend(iterate: _Iterate, state: State, tol: float, check: Check, most: in
     looks = [1e-3]  # shares of the objective at which the bracket is worth a look
     least = 0 if iterate.products else 3  # a quadratic takes a step, and singular ones two more
     for k in range(most):
+        if not np.isfinite(iterate.total):  # products overflow
+            raise GaveUp
         state.sigma, state.latest = iterate.total / first, iterate.x
         share = iterate.total / max(abs(state.upper), 1e-3 * first)  # the optimum may be zero
         due = iterate.total <= state.allowed(tol) and not state.reached(tol)

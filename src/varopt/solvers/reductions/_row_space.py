@@ -17,6 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from varopt._clock import tick
 from varopt.certificates import dual_gap
 from varopt.composite import Composite, Rows, ridge_form
 from varopt.model.maps import Matrix
@@ -36,6 +37,7 @@ _WIDE = 2  # variables for each row beyond which it pays,
 _WIDE_SPARSE = 10  # and the same where sparse methods apply
 _STRICTLY_INSIDE = 1e-6  # share of a kink by which a subgradient has to be inside it for the row to rest
 _PLENTY = 10.0  # times what is called for
+_MOST_ENTRIES = 2e8  # of a matrix of rows by rows, beyond which it is refused
 _EIGENVALUE_ROUNDING = 1e-14  # share of the largest eigenvalue below which one is rounding
 
 
@@ -61,6 +63,14 @@ class Range(Reduction[Coordinates]):
 
     name: ClassVar[str] = "range"
     needs = (piecewise_quadratic, convex, ridge)
+
+    def lacks(self, problem: Composite) -> str:
+        """What else the problem lacks: a matrix of rows by rows, or by variables where these are fewer, in memory."""
+        rows = problem.row_count + sum(r.count for r in problem.squares)
+        entries = float(rows) * (rows if problem.is_sparse else min(rows, problem.size))
+        return (
+            f"it has {rows} rows, and matrices of {_MOST_ENTRIES:g} entries at most." if entries > _MOST_ENTRIES else ""
+        )
 
     def suits(self, problem: Composite) -> bool:
         """Whether there are many more variables with a ridge than rows."""
@@ -109,6 +119,7 @@ def _reduced(whole: Composite) -> tuple[Composite, Expand]:
     line = whole.vector[None, curved]
     if all(sp.issparse(part) for part in parts):
         stacked = sp.vstack([*parts, sp.csr_array(line)], format="csr") @ sp.diags_array(1.0 / root)
+        tick(10.0 * float(stacked.shape[0]) ** 3)
         values, vectors = np.linalg.eigh((stacked @ stacked.T).toarray())
         kept = values > _EIGENVALUE_ROUNDING * max(float(values[-1]), 1e-300)
         lower = vectors[:, kept] * np.sqrt(values[kept])
