@@ -104,9 +104,12 @@ def test_processes_are_not_led_to_the_same_corner():
         for _ in range(3)
     ]
     for _ in range(10):
-        trials = [study.ask() for study in studies]  # nobody knows yet where the others are
-        for study, trial in zip(studies, trials, strict=True):
-            study.tell(trial, trial.suggest_float("x", -5, 5) + trial.suggest_float("y", -5, 5))
+        under_way = []
+        for study in studies:
+            trial = study.ask()
+            under_way.append((study, trial, trial.suggest_float("x", -5, 5) + trial.suggest_float("y", -5, 5)))
+        for study, trial, value in under_way:
+            study.tell(trial, value)
     points = [tuple(trial.params.values()) for trial in studies[0].trials]
     assert (-5.0, -5.0) in points
     assert len(set(points)) == 30
