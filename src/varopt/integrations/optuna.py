@@ -70,7 +70,7 @@ class VariationalSampler(BaseSampler):
         self._constraints_func = constraints_func
         self._options: dict[str, Any] = {"method": method, "seed": seed, "population": population, "budget": budget}
         self._independent = independent_sampler
-        self._entropy = np.random.SeedSequence(seed).entropy
+        self._entropy: Any = np.random.SeedSequence(seed).entropy
         self._by_trial: dict[int, BaseSampler] = {}  # each with random numbers of its own
         self._intersection = IntersectionSearchSpace(include_pruned=True)
         self._lock = threading.RLock()
