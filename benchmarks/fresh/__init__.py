@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks._registry import Config, Row, benchmark
 from benchmarks.fresh import _bbob, _noisy, _ranks
-from benchmarks.fresh._kept import gathered
+from benchmarks.fresh._kept import RIVALS, gathered
 
 FIRST_INSTANCE = 501  # of BBOB, and seeds of shifts and splits: nothing before saw them
 
@@ -42,7 +42,8 @@ def few_evaluations(config: Config) -> Iterator[Row]:
         yield from missing
         return
     few = [(solver, "Branin", FIRST_INSTANCE, 30) for solver in _ranks.RANKED]
-    done = gathered(_ranks.run, config.pick(list(_ranks.jobs(_ranks.RANKED, seeds(10))), few), _minutes())
+    jobs = config.pick(list(_ranks.jobs(_ranks.RANKED, seeds(10))), few)
+    done = gathered(_ranks.run, jobs, _minutes(), known=config.pick(RIVALS, None))
     for budget in _ranks.BUDGETS:
         if not (found := _ranks.mean_ranks(done, budget)):
             continue

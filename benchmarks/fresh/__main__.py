@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.fresh import _bbob, _ranks, seeds
-from benchmarks.fresh._kept import gathered
+from benchmarks.fresh._kept import RIVALS, gathered
 
 
 def _bold(text: str, lost: bool) -> str:
@@ -74,7 +74,7 @@ def main() -> int:
     keep: Path | None = options.keep
     beside = None if keep is None else keep.with_name(f"{keep.stem}-bbob{keep.suffix}")
     jobs = _ranks.jobs(tuple(options.solvers.split(",")), seeds(options.seeds))
-    _show_ranks(gathered(_ranks.run, jobs, options.minutes, keep))
+    _show_ranks(gathered(_ranks.run, jobs, options.minutes, keep, RIVALS))
     done = gathered(_bbob.run, _bbob.jobs(seeds(options.seeds)), options.minutes, beside)
     _show_evaluations(done)
     _show_targets(done)

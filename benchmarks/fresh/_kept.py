@@ -8,18 +8,22 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["gathered"]
+__all__ = ["RIVALS", "gathered"]
 
+# Ranks of others, which do not change with our code: Optuna 5.0, nevergrad 1.0.12, pycma 4.5, scikit-learn 1.9.
+RIVALS = Path(__file__).with_name("rivals.jsonl")
 Job = tuple[Any, ...]
 
 
 def gathered(
-    run: Callable[[Any], list[float]], jobs: Iterable[Job], minutes: float, path: Path | None = None
-) -> dict[Any, list[float]]:
-    """What every job came to, as far as the time allows; those in the file are not run again."""
+    run: Callable[[Any], list[float]], jobs: Iterable[Job], minutes: float, path: Path | None = None,
+    known: Path | None = None,
+) -> dict[Any, list[float]]:  # fmt: skip
+    """What every job came to, as far as the time allows; those in one of the files are not run again."""
     done: dict[Any, list[float]] = {}
-    if path is not None and path.exists():
-        done = {tuple(job): found for job, found, *_ in map(json.loads, path.read_text().splitlines())}
+    for file in (known, path):
+        if file is not None and file.exists():
+            done |= {tuple(job): found for job, found, *_ in map(json.loads, file.read_text().splitlines())}
     deadline = time.monotonic() + 60.0 * minutes
     for job in jobs:
         if time.monotonic() > deadline:
@@ -28,6 +32,6 @@ def gathered(
             continue
         done[job] = run(job)
         if path is not None:
-            with path.open("a") as file:
-                file.write(json.dumps([job, done[job]]) + "\n")
+            with path.open("a") as kept:
+                kept.write(json.dumps([job, done[job]]) + "\n")
     return done

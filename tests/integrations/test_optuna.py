@@ -1,5 +1,6 @@
 """Optuna's own cases for samplers, and what a user of Optuna would try."""
 
+import math
 import pickle
 import statistics
 
@@ -86,15 +87,52 @@ def test_processes_with_one_seed_propose_different_points():
         )
         for _ in range(3)
     ]
-    for study in studies:  # the first trial of each is independent, and makes the space known
-        study.optimize(mixed, n_trials=2)
-    for _ in range(38):
+    for _ in range(40):  # the first trial of each is independent, and makes the space known
         trials = [study.ask() for study in studies]
         for study, trial in zip(studies, trials, strict=True):
             study.tell(trial, mixed(trial))
     points = [tuple(trial.params.values()) for trial in studies[0].trials]
     assert len(points) == 120
     assert len(set(points)) == 120
+
+
+def test_processes_are_not_led_to_the_same_corner():
+    """A plane is lowest there, and everybody knows."""
+    storage = optuna.storages.InMemoryStorage()
+    studies = [
+        optuna.create_study(study_name="s", storage=storage, sampler=VariationalSampler(seed=3), load_if_exists=True)
+        for _ in range(3)
+    ]
+    for _ in range(10):
+        under_way = []
+        for study in studies:
+            trial = study.ask()
+            under_way.append((study, trial, trial.suggest_float("x", -5, 5) + trial.suggest_float("y", -5, 5)))
+        for study, trial, value in under_way:
+            study.tell(trial, value)
+    points = [tuple(trial.params.values()) for trial in studies[0].trials]
+    assert (-5.0, -5.0) in points
+    assert len(set(points)) == 30
+
+
+def test_what_only_some_trials_have_is_searched_too():
+    """Parameters under a condition, beside chance for these."""
+
+    def tuned(trial):
+        if trial.suggest_categorical("model", ["svm", "forest"]) == "forest":
+            return 0.3 + abs(trial.suggest_int("trees", 1, 100) - 50) / 50
+        cost = abs(math.log10(trial.suggest_float("C", 1e-3, 1e3, log=True) / 20))
+        return 0.1 * cost + 0.1 * abs(math.log10(trial.suggest_float("gamma", 1e-4, 10, log=True) / 0.01))
+
+    def found(**options):
+        best = []
+        for seed in range(6):
+            study = optuna.create_study(sampler=VariationalSampler(seed=seed, **options))
+            study.optimize(tuned, n_trials=40)
+            best.append(study.best_value)
+        return statistics.median(best)
+
+    assert found() < 0.7 * found(independent_sampler=optuna.samplers.RandomSampler(seed=0))
 
 
 def test_study_in_a_database_goes_on(tmp_path):

@@ -7,8 +7,9 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
-from optuna.samplers import BaseSampler, RandomSampler
+from optuna.samplers import BaseSampler, TPESampler
 from optuna.search_space import IntersectionSearchSpace
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
@@ -18,6 +19,8 @@ from varopt.search import Box, Choice, Dimension, Integer, Search, Space
 __all__ = ["VariationalSampler"]
 
 CONSTRAINTS = "constraints"  # Optuna's name for them
+AGAIN = 5  # proposals for a trial, until one is not another's that is under way
+NEXT_TO = 1e-3  # of a range: how far from a bound a trial is moved that may not be the only one there
 _FINISHED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
 
 
@@ -34,7 +37,7 @@ class VariationalSampler(BaseSampler):
     population : int, optional
         Trials of a generation; chosen by the method by default.
     independent_sampler : BaseSampler, optional
-        For parameters that not all trials have, and for the first trial; random by default.
+        For parameters that not all trials have, and for the first trial; Optuna's `TPESampler` by default.
     budget : int, optional
         About how many trials there will be: up to 500, the first of them are proposed by a model of the objective.
     constraints_func : callable, optional
@@ -66,7 +69,9 @@ class VariationalSampler(BaseSampler):
     ) -> None:  # fmt: skip
         self._constraints_func = constraints_func
         self._options: dict[str, Any] = {"method": method, "seed": seed, "population": population, "budget": budget}
-        self._independent = RandomSampler(seed=seed) if independent_sampler is None else independent_sampler
+        self._independent = independent_sampler
+        self._entropy: Any = np.random.SeedSequence(seed).entropy
+        self._by_trial: dict[int, BaseSampler] = {}  # each with random numbers of its own
         self._intersection = IntersectionSearchSpace(include_pruned=True)
         self._lock = threading.RLock()
         self._space: dict[str, BaseDistribution] = {}
@@ -76,14 +81,15 @@ class VariationalSampler(BaseSampler):
 
     def __getstate__(self) -> dict[str, Any]:
         """What a copy in another process needs: it learns the rest from the study."""
-        return {**self.__dict__, "_lock": None, "_search": None, "_told": set()}
+        return {**self.__dict__, "_lock": None, "_search": None, "_told": set(), "_by_trial": {}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _lock=threading.RLock())
 
     def reseed_rng(self) -> None:
         """Make the random numbers of this copy its own."""
-        self._independent.reseed_rng()
+        if self._independent is not None:
+            self._independent.reseed_rng()
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         """The parameters that all trials so far have, with more than one value."""
@@ -109,14 +115,37 @@ class VariationalSampler(BaseSampler):
                 self._space, self._about, self._told = dict(space), about, set()
             self._learn(study)
             self._search.reseed(self._search.seed, trial.number)
-            (point,) = self._search.ask(1)
-        return {name: _external(distribution, point[name]) for name, distribution in space.items()}
+            return self._proposal(study, trial, self._search)
+
+    def _proposal(self, study: Study, trial: FrozenTrial, search: Search) -> dict[str, Any]:
+        """What the search asks for next, unless another trial is there now.
+
+        Other processes know what this one knows, and may have been led to the same corner. Of those that have begun
+        a trial and not said where, the first goes there, and the others next to it.
+        """
+        for _ in range(AGAIN):
+            (point,) = search.ask(1)
+            values = {name: _external(distribution, point[name]) for name, distribution in self._space.items()}
+            now = study.get_trials(deepcopy=False)  # proposals take a while, and other trials begin and end meanwhile
+            others = [other for other in now if other.number != trial.number and other.number not in self._told]
+            if not any(values.items() <= other.params.items() for other in others):
+                break
+        silent = [other.number for other in others if not self._space.keys() <= other.params.keys()]
+        if min(silent, default=trial.number) < trial.number:
+            rng = np.random.default_rng((search.seed, trial.number))
+            values = {name: _off_bounds(self._space[name], value, rng) for name, value in values.items()}
+        return values
 
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
         """A value for a parameter that not all trials have."""
-        return self._independent.sample_independent(study, trial, param_name, param_distribution)
+        sampler = self._independent
+        if sampler is None:
+            with self._lock:
+                seed = int(np.random.SeedSequence((self._entropy, trial.number)).generate_state(1)[0])
+                sampler = self._by_trial.setdefault(trial.number, TPESampler(seed=seed))
+        return sampler.sample_independent(study, trial, param_name, param_distribution)
 
     def after_trial(self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None) -> None:
         """Ask for the constraints of a trial, and keep them where Optuna looks for them."""
@@ -129,7 +158,9 @@ class VariationalSampler(BaseSampler):
                     raise ValueError("constraints_func must not give NaN.")
             finally:
                 study._storage.set_trial_system_attr(trial._trial_id, CONSTRAINTS, found)
-        self._independent.after_trial(study, trial, state, values)
+        self._by_trial.pop(trial.number, None)
+        if self._independent is not None:
+            self._independent.after_trial(study, trial, state, values)
 
     def _count(self, study: Study) -> int:
         """How many constraints trials have."""
@@ -200,6 +231,18 @@ def _external(distribution: Any, value: Any) -> Any:
         return distribution.choices[value]
     step = _grid(distribution)
     return value if step is None else min(distribution.low + step * value, distribution.high)
+
+
+def _off_bounds(distribution: Any, value: Any, rng: np.random.Generator) -> Any:
+    """A real on a bound, moved inside by up to a thousandth of the range."""
+    if not isinstance(distribution, FloatDistribution) or distribution.step is not None:
+        return value
+    low, high, near = distribution.low, distribution.high, 1e-12 * (distribution.high - distribution.low)
+    if low + near < value < high - near:
+        return value
+    share = NEXT_TO * rng.random()
+    other = high if value <= low + near else low
+    return value * (other / value) ** share if distribution.log else value + share * (other - value)
 
 
 def _internal(space: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, Any] | None:
