@@ -66,8 +66,11 @@ def coverage_of_intervals(config: Config) -> Iterator[Row]:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
                     way, _, kind = method.partition(", ")
-                    option = {"kernel": "bandwidth", "bootstrap": "kind"}.get(way)
-                    known = inference(model, X, y, method=way, refits=refits, **({option: kind} if option else {}))
+                    known = inference(
+                        model, X, y, method=way, refits=refits,
+                        bandwidth=kind if way == "kernel" else "hall-sheather",
+                        kind=kind if way == "bootstrap" else "pairs",
+                    )  # fmt: skip
                 found.append((known.lower[0] <= truth) & (truth <= known.upper[0]))
         for method, found in hits.items():
             covered = np.mean(found, axis=0)
