@@ -10,6 +10,7 @@ from sklearn import linear_model
 
 from varopt.learn import HuberRegressor, LADRegressor, Lasso, QuantileRegressor, inference
 from varopt.learn._inference import _bootstrap  # its fall-back has no door
+from varopt.learn._inference._sandwich import bandwidth  # its rules, by those of statsmodels
 from varopt.solvers.quantile import Centre, nearby
 
 LEVELS = (0.25, 0.5, 0.75)
@@ -249,6 +250,30 @@ def test_bad_input_gets_a_sentence(changes, message):
     arguments = bad(**changes)
     with pytest.raises(ValueError, match=message):
         inference(arguments.pop("model"), arguments.pop("X"), arguments.pop("y"), **arguments)
+
+
+def test_bandwidths_are_those_of_statsmodels():
+    theirs = pytest.importorskip("statsmodels.regression.quantile_regression")
+    rules = {"hall-sheather": theirs.hall_sheather, "bofinger": theirs.bofinger, "chamberlain": theirs.chamberlain}
+    for rule, reference in rules.items():
+        for level, count in ((0.5, 400), (0.2, 60), (0.9, 5000)):
+            if rule == "bofinger" and level != 0.5:  # theirs doubles a quantile that R does not
+                continue
+            assert bandwidth(level, count, rule, shrink=False) == pytest.approx(reference(count, level), rel=1e-12)
+
+
+def test_the_wider_the_bandwidth_the_larger_the_errors_of_a_kernel(rng):
+    X, y = heteroscedastic(rng)
+    model = QuantileRegressor(quantile=0.5, alpha=0.0).fit(X, y)
+    narrow, middle, wide = (
+        inference(model, X, y, method="kernel", bandwidth=rule).error[0]
+        for rule in ("chamberlain", "hall-sheather", "bofinger")
+    )
+    assert np.all(narrow < middle)
+    assert np.all(middle < wide)
+    np.testing.assert_array_equal(middle, inference(model, X, y, method="kernel").error[0])
+    with pytest.raises(ValueError, match="bandwidth must be one of"):
+        inference(model, X, y, bandwidth="silverman")
 
 
 def test_what_has_no_inference_is_refused(rng):

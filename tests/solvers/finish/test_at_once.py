@@ -126,7 +126,7 @@ def test_where_rows_are_few_every_kink_is_taken_on_from_anywhere(data):
         best = vo.minimize(f, method="interior-point")
         assert exact is not None
         assert exact.value == pytest.approx(best.fun, rel=1e-7)
-        assert vo.minimize(f).state.steps == 0
+        assert vo.minimize(f).state.steps <= 1
 
 
 @pytest.mark.parametrize("scale", [1e-150, 1e-8, 1e8, 1e150])

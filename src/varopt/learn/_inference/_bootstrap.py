@@ -13,7 +13,7 @@ from varopt.learn._huber import HuberRegressor
 from varopt.learn._inference._design import Design
 from varopt.learn._inference._sandwich import hessians
 from varopt.learn._quantile import QuantileRegressor
-from varopt.solvers.quantile import Centre, nearby
+from varopt.solvers.quantile import Centre, nearby, reaches
 
 __all__ = ["KINDS", "bootstrap"]
 
@@ -79,7 +79,9 @@ def _quantile_refits(
     out = np.empty((size, made.levels.size, X.shape[1]))
     for k, (coef, level) in enumerate(zip(made.coef, made.levels, strict=True)):
         residual = y - X @ coef
-        weights, targets = (shared, None) if shared is not None else _wild(residual, level, signs[groups])
+        weights, targets = (
+            (shared, None) if shared is not None else _wild(X, residual, level, curvature[k], signs[groups])
+        )
         moves = nearby(Centre(X, residual, float(level), curvature[k]), weights, targets)
         for b in np.flatnonzero(np.isnan(moves).any(axis=1)):
             again = y if targets is None else targets[:, b] + X @ coef
@@ -89,10 +91,19 @@ def _quantile_refits(
     return out
 
 
-def _wild(residual: Vector, level: float, uniform: Matrix) -> tuple[Matrix, Matrix]:
-    """Residuals of either sign whose quantile is zero [FengHeHu11]: 2 (1 - q) with probability 1 - q, else -2 q."""
+def _wild(X: Any, residual: Vector, level: float, curvature: Matrix, uniform: Matrix) -> tuple[Matrix, Matrix]:
+    """Residuals of either sign whose quantile is zero [FengHeHu11]: 2 (1 - q) with probability 1 - q, else -2 q.
+
+    The plane is drawn towards its rows, so that residuals are too small: by how much the row itself has moved it, its
+    subgradient times its leverage, is given back, as quantreg does.
+    """
+    try:
+        leverage = reaches(X, curvature) ** 2
+    except np.linalg.LinAlgError:  # columns that are made of others
+        leverage = np.zeros_like(residual)
+    given_back = np.abs(residual + leverage * (level - (residual < 0.0)))
     factor = np.where(uniform < 1.0 - level, 2.0 * (1.0 - level), -2.0 * level)
-    return np.ones_like(factor), factor * np.abs(residual)[:, None]
+    return np.ones_like(factor), factor * given_back[:, None]
 
 
 def _huber_refits(

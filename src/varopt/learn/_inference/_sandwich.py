@@ -2,8 +2,8 @@
 
 For quantiles (Koenker and Bassett 1978; Hendricks and Koenker 1992; Powell 1991) the covariance between levels q and s
 is ``(min(q, s) - q s) H_q^{-1} J H_s^{-1}`` with ``J = X'X`` and ``H_q = X' diag(f) X``, f the density of each
-target at its quantile; how f is estimated is the method. Bandwidths are those of Hall and Sheather (1988) and constants
-those of `quantreg`, so that numbers can be compared.
+target at its quantile; how f is estimated is the method. Bandwidths are those of Hall and Sheather (1988), Bofinger
+(1975) or Chamberlain (1994) and constants those of `quantreg`, so that numbers can be compared.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from scipy.stats import norm
 
 from varopt.learn._inference._design import Design, fitted_quantiles, gram
 
-__all__ = ["bandwidth", "hessians", "huber_covariance", "quantile_covariance"]
+__all__ = ["RULES", "bandwidth", "hessians", "huber_covariance", "quantile_covariance"]
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -26,19 +26,37 @@ Matrix = NDArray[np.float64]
 _EPS = math.sqrt(np.finfo(np.float64).eps)  # residuals below it rest; added to differences of quantiles, as in quantreg
 
 
-def bandwidth(level: float, count: int, shrink: bool = True) -> float:
-    """Hall and Sheather's bandwidth of levels for an interval of 95 %, halved until it stays within (0, 1)."""
-    x = norm.ppf(level)
-    h = count ** (-1 / 3) * norm.ppf(0.975) ** (2 / 3) * (1.5 * norm.pdf(x) ** 2 / (2.0 * x**2 + 1.0)) ** (1 / 3)
+def bandwidth(level: float, count: int, rule: str = "hall-sheather", shrink: bool = True) -> float:
+    """The bandwidth of levels by a rule, for an interval of 95 %, halved until it stays within (0, 1)."""
+    h = float(_RULES[rule](level, count))
     while shrink and (level - h < 0.0 or level + h > 1.0):
         h /= 2.0
-    return float(h)
+    return h
 
 
-def quantile_covariance(made: Design, method: str) -> Matrix:
+def _hall_sheather(level: float, count: int) -> float:
+    x = norm.ppf(level)
+    spread = 1.5 * norm.pdf(x) ** 2 / (2.0 * x**2 + 1.0)
+    return float(count ** (-1 / 3) * norm.ppf(0.975) ** (2 / 3) * spread ** (1 / 3))
+
+
+def _bofinger(level: float, count: int) -> float:
+    x = norm.ppf(level)
+    return float(count ** (-1 / 5) * (4.5 * norm.pdf(x) ** 4 / (2.0 * x**2 + 1.0) ** 2) ** (1 / 5))
+
+
+def _chamberlain(level: float, count: int) -> float:
+    return float(norm.ppf(0.975) * math.sqrt(level * (1.0 - level) / count))
+
+
+_RULES = {"hall-sheather": _hall_sheather, "bofinger": _bofinger, "chamberlain": _chamberlain}
+RULES = tuple(_RULES)
+
+
+def quantile_covariance(made: Design, method: str, rule: str) -> Matrix:
     """The covariance of all coefficients, levels in turn."""
     X = made.scaled()[0]
-    inverses = [_inverse(H, method) for H in hessians(made, method)]
+    inverses = [_inverse(H, method) for H in hessians(made, method, rule)]
     J, levels = gram(X, np.ones(X.shape[0])), made.levels
     common = np.minimum.outer(levels, levels) - np.outer(levels, levels)
     pairs = range(levels.size)
@@ -57,21 +75,21 @@ def _inverse(hessian: Matrix, method: str) -> Matrix:
     )
 
 
-def hessians(made: Design, method: str) -> list[Matrix]:
+def hessians(made: Design, method: str, rule: str = "hall-sheather") -> list[Matrix]:
     """``X' diag(f) X`` at each level, with the rows times their weights."""
     X, y = made.scaled()
-    densities = _DENSITIES[method](X, y, made.coef, made.levels)
+    densities = _DENSITIES[method](X, y, made.coef, made.levels, rule)
     return [gram(X, f) for f in densities]
 
 
-def _iid(X: Any, y: Vector, coef: Matrix, levels: Vector) -> list[Vector]:
+def _iid(X: Any, y: Vector, coef: Matrix, levels: Vector, rule: str) -> list[Vector]:
     """One density for all rows: the inverse of the slope of the residuals' quantiles near the level."""
     n, p = X.shape
     densities = []
     for b, level in zip(coef, levels, strict=True):
         residual = y - X @ b
         resting = int(np.sum(np.abs(residual) < _EPS * max(1.0, float(np.median(np.abs(y))))))
-        h = max(p + 1, math.ceil(n * bandwidth(level, n, shrink=False)))
+        h = max(p + 1, math.ceil(n * bandwidth(level, n, rule, shrink=False)))
         ranks = np.arange(resting + 1, min(h + resting + 1, n) + 1)
         ordered = np.sort(residual[np.argsort(np.abs(residual), kind="stable")][ranks - 1])
         line = np.column_stack([np.ones(ranks.size), ranks / (n - p)])
@@ -80,9 +98,9 @@ def _iid(X: Any, y: Vector, coef: Matrix, levels: Vector) -> list[Vector]:
     return densities
 
 
-def _nid(X: Any, y: Vector, coef: Matrix, levels: Vector) -> list[Vector]:
+def _nid(X: Any, y: Vector, coef: Matrix, levels: Vector, rule: str) -> list[Vector]:
     """A density for each row: the difference quotient of its fitted quantiles."""
-    widths = np.array([bandwidth(level, X.shape[0]) for level in levels])
+    widths = np.array([bandwidth(level, X.shape[0], rule) for level in levels])
     high, low = fitted_quantiles(X, y, levels + widths), fitted_quantiles(X, y, levels - widths)
     densities = []
     for h, above, below, level in zip(widths, high, low, levels, strict=True):
@@ -98,11 +116,11 @@ def _nid(X: Any, y: Vector, coef: Matrix, levels: Vector) -> list[Vector]:
     return densities
 
 
-def _kernel(X: Any, y: Vector, coef: Matrix, levels: Vector) -> list[Vector]:
+def _kernel(X: Any, y: Vector, coef: Matrix, levels: Vector, rule: str) -> list[Vector]:
     """Powell's: a normal kernel around the quantile."""
     densities = []
     for b, level in zip(coef, levels, strict=True):
-        residual, h = y - X @ b, bandwidth(level, X.shape[0])
+        residual, h = y - X @ b, bandwidth(level, X.shape[0], rule)
         spread = np.subtract(*np.quantile(residual, [0.75, 0.25])) / 1.34
         width = (norm.ppf(level + h) - norm.ppf(level - h)) * min(float(residual.std(ddof=1)), float(spread))
         densities.append(norm.pdf(residual / width) / width)
