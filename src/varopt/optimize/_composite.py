@@ -378,8 +378,10 @@ def _status(
         return Status.ASSUMED if assumed else Status.OPTIMAL
     if problem.not_convex:
         return Status.LOCAL
-    # A lower bound that assumes nothing settles it, as do parts that each have a least value.
-    bounded = (math.isfinite(bracket.lower) and not bracket.assumption) or floor(problem) > -math.inf
+    # A lower bound that assumes nothing settles it, as do parts that each have a least value; a quadratic form that was
+    # taken for convex, and may not be, has none for sure.
+    least = not objective.assumption and floor(problem) > -math.inf
+    bounded = (math.isfinite(bracket.lower) and not bracket.assumption) or least
     return Status.UNBOUNDED if not bounded and _falls(objective, state.x) else Status.GAP_OPEN
 
 

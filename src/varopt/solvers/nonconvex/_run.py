@@ -30,6 +30,7 @@ _WHITEN = 1000  # variables up to which C is a full matrix
 _REACH = 4.0  # standard deviations that the mean may move at one sigma: where f ignores the scale of x, x stays bounded
 _EXACT_MOVES_FROM = 1e-4  # share of the first sigma at which exact moves take over
 _FARTHEST = 6.6  # halvings of the unit within which random starts begin
+_KEPT_ROWS = 5000  # up to which positions along all paths are kept, to see where two meet
 _MEETING = 0.3  # deviations of each row within which two paths are one: of a smaller size the bound has no features
 _SETTLED = 0.1  # share of it from which on a path is left where exact moves would end at a known point, twice in turn
 _ITERATIONS = 40  # of L-BFGS at one sigma
@@ -95,8 +96,11 @@ class Run:
             self._polish(end)
 
     def _meets(self, path: Path) -> bool:
-        """Whether an earlier path was here at this sigma, so that the rest would be the same."""
-        here = [z / length for z, length in zip(self.problem.positions(path.x), self.noise.lengths, strict=True)]
+        """Whether an earlier path was here at this sigma, so that the rest would be the same; asked of few rows."""
+        if self.problem.row_count > _KEPT_ROWS:
+            return False
+        rows = zip(self.problem.positions(path.x), self.noise.lengths, strict=True)
+        here = [np.divide(z, length, out=np.zeros_like(z), where=length > 0.0) for z, length in rows]  # 0: never moved
         earlier = self.trails.setdefault(path.sigma, [])
         close = _MEETING * path.sigma
         met = any(all(np.abs(a - b).max() <= close for a, b in zip(here, there, strict=True)) for there in earlier)
