@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from varopt.terms._piecewise import PiecewisePolynomial, scalar_or_row
-from varopt.terms.polynomials import Coefficient, Polynomial, every, shift
+from varopt.terms._piecewise import PiecewisePolynomial
+from varopt.terms.polynomials import Coefficient, Polynomial, every, scalar_or_row, shift
 
 __all__ = ["piecewise"]
 

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from varopt._domains import POSITIVE, REAL, Domain
-from varopt.terms._piecewise import PiecewisePolynomial, own
+from varopt.terms._piecewise import PiecewisePolynomial
+from varopt.terms.polynomials import own
 
 __all__ = [
     "REGISTRY", "Declaration", "abs_", "capped_abs", "clip", "dead_zone", "epsilon_insensitive", "hinge", "huber",

@@ -17,11 +17,10 @@ from typing import Any, Literal
 import numpy as np
 
 from varopt._array import Array, as_float, constant, namespace, some
-from varopt._domains import as_finite
 from varopt.terms import _gaussian
 from varopt.terms._curvature import Curvature
 from varopt.terms._kink import Kink, kink_derivatives, kink_expectations, kink_slopes, kink_steps, weighted_sum
-from varopt.terms._short_vectors import Knots, expectations_at_knots, knots_of
+from varopt.terms._short_vectors import KnotTable, Lines, expectations_at_knots, knots_of, largest_line, lines_of
 from varopt.terms._tails import MAX_ORDER
 from varopt.terms._worst_gap import worst_gap
 from varopt.terms.polynomials import (
@@ -33,51 +32,14 @@ from varopt.terms.polynomials import (
     extremes,
     horner,
     is_zero,
+    scalar_or_row,
     shift,
+    spread,
     subtract,
     trim,
 )
 
 __all__ = ["PiecewisePolynomial"]
-
-
-def scalar_or_row(name: str, value: Any) -> Coefficient:
-    """A number where all rows have the same, else an array of their own; or a `ValueError` that names it."""
-    array = as_finite(name, value)
-    if array.ndim > 1 or array.size == 0:
-        raise ValueError(
-            f"{name} must be a number or a one-dimensional array, one entry per row; got shape {array.shape}."
-        )
-    if np.all(array == array.flat[0]):
-        return float(array.flat[0])
-    return own(array.astype(np.float64, copy=False))
-
-
-def own(array: Array) -> Array:
-    """A copy that nobody can change: terms are immutable."""
-    copy = np.array(array)
-    copy.flags.writeable = False
-    return copy
-
-
-def _spread(xp: Any, value: Any, like: Array) -> Array:
-    """A number as an array of no dimensions; an array as it is."""
-    return constant(xp, value, like) if isinstance(value, float) else value
-
-
-_MODERATE = 1e150  # numbers from which and to which nothing overflows
-
-
-def _largest(lines: Sequence[tuple[float, float, float]], z: Array) -> Array:
-    """The largest of lines: on short vectors questions would cost more than numbers."""
-    best: Any = None
-    for centre, slope, level in lines:
-        line: Any = level
-        if slope != 0.0:
-            line = slope * (z if centre == 0.0 else z - centre)
-            line = line if level == 0.0 else line + level
-        best = line if best is None else np.maximum(best, line)
-    return best
 
 
 @dataclass(frozen=True, eq=False)
@@ -337,7 +299,7 @@ class PiecewisePolynomial:
             for polynomial, centre in zip(self._derived(derivative), self.centres, strict=True)
         ]
         if derivative == 0 and self._is_largest_piece:
-            return reduce(xp.maximum, [_spread(xp, v, z) for v in values])
+            return reduce(xp.maximum, [spread(xp, v, z) for v in values])
         steps = all(isinstance(v, float) for v in values)
         result, knots = values[0], () if steps and len(set(values)) == 1 else self.knots
         for knot, value in zip(knots, values[1:], strict=False):
@@ -346,10 +308,10 @@ class PiecewisePolynomial:
                 here = xp.astype(right, z.dtype)
                 result = result * (1.0 - here) + value * here
             else:
-                result = xp.where(right, *(_spread(xp, v, z) for v in (value, result)))
+                result = xp.where(right, *(spread(xp, v, z) for v in (value, result)))
         if self.knots and len(self.pieces[0]) <= derivative + 1 and some(xp, nan := xp.isnan(z)):
             result = xp.where(nan, z, result)  # NaN is right of no knot, and a constant would hide it
-        result = _spread(xp, result, z)
+        result = spread(xp, result, z)
         return result if result.shape == z.shape else result + xp.zeros_like(z)
 
     def _derived(self, derivative: int) -> list[Polynomial]:
@@ -362,13 +324,8 @@ class PiecewisePolynomial:
         return known[derivative]  # type: ignore[no-any-return]
 
     @cached_property
-    def _lines(self) -> list[tuple[float, float, float]]:
-        """Centre, slope and constant of each piece where the value is the largest of lines that do not overflow."""
-        if not self._is_largest_piece or any(abs(c) > 1.0 for piece in self.pieces for c in piece):
-            return []
-        if any(abs(centre) > _MODERATE for centre in self.centres):
-            return []
-        return [(c, p[1] if len(p) > 1 else 0.0, p[0]) for c, p in zip(self.centres, self.pieces, strict=True)]
+    def _lines(self) -> Lines:
+        return lines_of(self) if self._is_largest_piece else []
 
     @cached_property
     def _is_largest_piece(self) -> bool:
@@ -378,7 +335,7 @@ class PiecewisePolynomial:
     def value(self, z: Array) -> Array:
         """The term at `z`, elementwise."""
         if self._lines and type(z) is np.ndarray and z.dtype == np.float64:
-            return _largest(self._lines, z)
+            return largest_line(self._lines, z)
         xp, (z,) = as_float(z)
         with np.errstate(over="ignore", invalid="ignore"):  # a piece may overflow where it is not selected
             return self.on(xp, z)._select(xp, z)
@@ -493,7 +450,7 @@ class PiecewisePolynomial:
         return None if self._at_knots is None else expectations_at_knots(self._at_knots, mean, sigma, derivatives)
 
     @cached_property
-    def _at_knots(self) -> Knots | None:
+    def _at_knots(self) -> KnotTable | None:
         return knots_of(self)
 
     def steps_around(self, distance: Array, sigma: float) -> tuple[Array, Array, Array]:

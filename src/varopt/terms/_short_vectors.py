@@ -22,15 +22,18 @@ from varopt.terms._tails import FAR, tails
 if TYPE_CHECKING:
     from varopt.terms._piecewise import PiecewisePolynomial
 
-__all__ = ["Knots", "expectations_at_knots", "knots_of"]
+__all__ = ["KnotTable", "Lines", "expectations_at_knots", "knots_of", "largest_line", "lines_of"]
 
 Vector = NDArray[np.float64]
 
+Lines = list[tuple[float, float, float]]  # centre, slope and constant of each
+
+_MODERATE = 1e150  # numbers from which and to which nothing overflows
 _APART = 1.0  # deviations that knots are apart at the least, as in the general formulas
 
 
-class Knots(NamedTuple):
-    """Knots, jumps of slope and of half the curvature there, and for each piece its coefficients and its centre."""
+class KnotTable(NamedTuple):
+    """KnotTable, jumps of slope and of half the curvature there, and for each piece its coefficients and its centre."""
 
     knots: Vector
     kinks: Vector
@@ -40,7 +43,7 @@ class Knots(NamedTuple):
     apart: float  # the least distance of two knots
 
 
-def knots_of(term: PiecewisePolynomial) -> Knots | None:
+def knots_of(term: PiecewisePolynomial) -> KnotTable | None:
     """The numbers of a term that is continuous, of degree at most two, and the same for all rows."""
     if term.rows is not None or not term.knots or term.degree > 2 or not term.is_continuous:
         return None
@@ -50,10 +53,12 @@ def knots_of(term: PiecewisePolynomial) -> Knots | None:
     pieces = np.array([[*piece, 0.0, 0.0][:3] for piece in term.pieces], dtype=np.float64)
     knots = np.array(term.knots, dtype=np.float64)
     apart = float(np.diff(knots).min(initial=np.inf))
-    return Knots(knots, jumps[:, 0].copy(), jumps[:, 1].copy(), pieces.T.copy(), np.array(term.centres), apart)
+    return KnotTable(knots, jumps[:, 0].copy(), jumps[:, 1].copy(), pieces.T.copy(), np.array(term.centres), apart)
 
 
-def expectations_at_knots(term: Knots, mean: Any, sigma: Any, derivatives: bool = True) -> tuple[Any, Any, Any] | None:
+def expectations_at_knots(
+    term: KnotTable, mean: Any, sigma: Any, derivatives: bool = True
+) -> tuple[Any, Any, Any] | None:
     """Expectation and its derivatives in the mean; without `derivatives` the first alone; None of long vectors."""
     knots, kinks, curves, pieces, centres, apart = term
     if not is_short(mean, sigma) or mean.ndim != 1 or not np.max(sigma) * _APART <= apart:
@@ -74,3 +79,24 @@ def expectations_at_knots(term: Knots, mean: Any, sigma: Any, derivatives: bool 
         upper *= sign
         gradient = 2.0 * (half * x) + slope + kinks @ upper + 2.0 * (sigma * (curves @ first))
         return value, gradient, 2.0 * (half + curves @ upper) + kinks @ phi / sigma
+
+
+def lines_of(term: PiecewisePolynomial) -> Lines:
+    """The pieces of a term that is the largest of its lines, where these do not overflow; else none."""
+    if any(abs(c) > 1.0 for piece in term.pieces for c in piece):
+        return []
+    if any(abs(centre) > _MODERATE for centre in term.centres):
+        return []
+    return [(c, p[1] if len(p) > 1 else 0.0, p[0]) for c, p in zip(term.centres, term.pieces, strict=True)]
+
+
+def largest_line(lines: Lines, z: Vector) -> Any:
+    """The largest of lines: on short vectors questions would cost more than numbers."""
+    best: Any = None
+    for centre, slope, level in lines:
+        line: Any = level
+        if slope != 0.0:
+            line = slope * (z if centre == 0.0 else z - centre)
+            line = line if level == 0.0 else line + level
+        best = line if best is None else np.maximum(best, line)
+    return best

@@ -9,17 +9,42 @@ from typing import Any
 
 import numpy as np
 
-from varopt._array import Array, namespace
+from varopt._array import Array, constant, namespace
+from varopt._domains import as_finite
 
 __all__ = [
-    "Coefficient", "Polynomial", "differentiate", "evaluate", "every", "extremes", "horner", "is_zero", "real_roots",
-    "shift", "subtract", "trim",
+    "Coefficient", "Polynomial", "differentiate", "evaluate", "every", "extremes", "horner", "is_zero", "own",
+    "real_roots", "scalar_or_row", "shift", "spread", "subtract", "trim",
 ]  # fmt: skip
 
 Coefficient = Any  # a Python float shared by all rows, or an array with one entry per row
 Polynomial = tuple[Coefficient, ...]  # by increasing degree
 
 _CANCELLED = 16 * float(np.finfo(np.float64).eps)  # share of what is added below which a sum is rounding of zero
+
+
+def scalar_or_row(name: str, value: Any) -> Coefficient:
+    """A number where all rows have the same, else an array of their own; or a `ValueError` that names it."""
+    array = as_finite(name, value)
+    if array.ndim > 1 or array.size == 0:
+        raise ValueError(
+            f"{name} must be a number or a one-dimensional array, one entry per row; got shape {array.shape}."
+        )
+    if np.all(array == array.flat[0]):
+        return float(array.flat[0])
+    return own(array.astype(np.float64, copy=False))
+
+
+def own(array: Array) -> Array:
+    """A copy that nobody can change: terms are immutable."""
+    copy = np.array(array)
+    copy.flags.writeable = False
+    return copy
+
+
+def spread(xp: Any, value: Any, like: Array) -> Array:
+    """A number as an array of no dimensions; an array as it is."""
+    return constant(xp, value, like) if isinstance(value, float) else value
 
 
 def is_zero(value: Coefficient) -> bool:
