@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -89,37 +88,6 @@ def quantile_process(config: Config) -> Iterator[Row]:
         config.pick(20.0, math.inf), timing=timed.candidate, baseline=timed.baseline,
         objective=process.objective_[worst], lower=process.lower_bound_[worst], gap=process.gap_[worst],
         status="ok" if process.gap_[worst] <= 1e-9 * process.objective_[worst] else "a gap is above 1e-9",
-    )  # fmt: skip
-
-
-@benchmark
-def estimator_checks(config: Config) -> Iterator[Row]:
-    """scikit-learn's checks of all estimators with default settings: together under two minutes of processor time."""
-    from sklearn.utils._testing import SkipTest
-    from sklearn.utils.estimator_checks import estimator_checks_generator
-
-    from varopt import learn
-
-    names = [name for name in learn.__all__ if hasattr(getattr(learn, name), "fit")]
-    spent, failed = {}, []
-    for name in config.pick(names, ["Lasso"]):
-        started = time.process_time()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            for estimator, check in estimator_checks_generator(getattr(learn, name)()):
-                try:
-                    check(estimator)
-                except SkipTest:
-                    pass
-                except Exception as error:
-                    failed.append(f"{name}: {error!r:.60}")
-        spent[name] = time.process_time() - started
-    slowest = sorted(spent, key=lambda name: -spent[name])[:4]
-    total = sum(spent.values())
-    yield Row(
-        "scikit-learn's checks, all estimators, default settings", "varopt.learn", "processor seconds / 120",
-        total / 120.0, config.pick(1.0, math.inf), status="; ".join(failed) or "ok",
-        note=f"{total:.0f} s; " + ", ".join(f"{name} {spent[name]:.0f} s" for name in slowest),
     )  # fmt: skip
 
 
