@@ -290,3 +290,19 @@ def test_what_has_no_inference_is_refused(rng):
     exact = np.zeros(60)
     with pytest.raises(ValueError, match="exact"):
         inference(QuantileRegressor(alpha=0.0).fit(X, exact), X, exact, method="rank")
+
+
+@pytest.mark.parametrize("kind", ["pairs", "wild", "bayesian"])
+def test_a_bootstrap_needs_no_density(kind):
+    """All quartiles of the residuals are zero: refits are made afresh."""
+    X, y = np.arange(6.0)[:, None], np.array([0.0, 0.0, 0.0, 0.0, 1.0, 0.0])
+    model = QuantileRegressor(alpha=0.0).fit(X, y)
+    made = inference(model, X, y, method="bootstrap", kind=kind, refits=20, random_state=0)
+    assert np.all(np.isfinite(made.error))
+
+
+def test_rows_that_all_rest_have_no_density():
+    X = np.arange(6.0)[:, None]
+    model = QuantileRegressor(alpha=0.0).fit(X, X[:, 0])
+    with pytest.raises(ValueError, match='"iid" finds no density'):
+        inference(model, X, X[:, 0], method="iid")

@@ -469,3 +469,13 @@ def test_a_run_that_was_stopped_at_once_says_so(seed):
     r = vo.minimize(names["f"], subject_to=names["limits"], time_limit=1e-9)
     assert r.status in (Status.TIME_LIMIT, Status.OPTIMAL)
     assert r.lower <= r.upper
+
+
+@pytest.mark.parametrize("shift", [0.0, 1e3])
+def test_zeros_but_for_rounding_are_not_made_zeros_against_a_constraint(shift):
+    """Coordinates far below the largest are set to zero where f hardly rises: not where a constraint rests on them."""
+    w = vo.Variable(2)
+    f = shift + vo.abs(w[0] - 1.0) + 0.01 * vo.abs(w[1] - 5e-12)
+    r = vo.minimize(f, subject_to=[w[1] - 5e-12 * w[0] >= 0])
+    assert r.status is Status.OPTIMAL
+    assert r.violation <= 1e-18

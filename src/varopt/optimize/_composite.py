@@ -222,7 +222,7 @@ class Descent:
 
 def conclude(
     objective: Objective, problem: Composite, state: State, tol: float, status: Status | None, method: str, *,
-    proved: bool = True, value: float | None = None,
+    proved: bool = True, value: float | None = None, violation: Callable[[Vector], float] = lambda _: 0.0,
 ) -> Result:  # fmt: skip
     """The result of a run; without `proved` the bracket is what the method claims. `value`: at x, where it is known."""
     x = state.x
@@ -231,8 +231,9 @@ def conclude(
     # As the user's own objective gives it, not as the reduced problem does.
     value = float(objective.at(x)) if value is None else value
     tidy = np.where(np.abs(x) <= 1e-11 * np.abs(x).max(initial=0.0), 0.0, x)  # zeros that are zeros but for rounding
-    if not np.array_equal(x, tidy) and (tidied := float(objective.at(tidy))) <= value + _LAST_DIGITS * abs(value):
-        x, value = tidy, tidied
+    if not np.array_equal(x, tidy) and violation(tidy) <= violation(x):
+        tidied = float(objective.at(tidy))
+        x, value = (tidy, tidied) if tidied <= value + _LAST_DIGITS * abs(value) else (x, value)
     x = x + 0.0  # no zero is negative
     bracket = _bracket(objective, problem, state, x, value, tol) if proved else _claimed(problem, state, value)
     hidden = objective.assumption

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -97,10 +98,10 @@ def _wild(X: Any, residual: Vector, level: float, curvature: Matrix, uniform: Ma
     The plane is drawn towards its rows, so that residuals are too small: by how much the row itself has moved it, its
     subgradient times its leverage, is given back, as quantreg does.
     """
-    try:
-        leverage = reaches(X, curvature) ** 2
-    except np.linalg.LinAlgError:  # columns that are made of others
-        leverage = np.zeros_like(residual)
+    leverage = np.zeros_like(residual)
+    if np.all(np.isfinite(curvature)):
+        with suppress(np.linalg.LinAlgError):  # columns that are made of others
+            leverage = reaches(X, curvature) ** 2
     given_back = np.abs(residual + leverage * (level - (residual < 0.0)))
     factor = np.where(uniform < 1.0 - level, 2.0 * (1.0 - level), -2.0 * level)
     return np.ones_like(factor), factor * given_back[:, None]

@@ -91,6 +91,9 @@ def _iid(X: Any, y: Vector, coef: Matrix, levels: Vector, rule: str) -> list[Vec
         resting = int(np.sum(np.abs(residual) < _EPS * max(1.0, float(np.median(np.abs(y))))))
         h = max(p + 1, math.ceil(n * bandwidth(level, n, rule, shrink=False)))
         ranks = np.arange(resting + 1, min(h + resting + 1, n) + 1)
+        if ranks.size < 2:  # nearly all rows rest on the plane
+            densities.append(np.full(n, np.nan))
+            continue
         ordered = np.sort(residual[np.argsort(np.abs(residual), kind="stable")][ranks - 1])
         line = np.column_stack([np.ones(ranks.size), ranks / (n - p)])
         sparsity = fitted_quantiles(line, ordered, np.array([0.5]))[0, 1]
@@ -123,7 +126,8 @@ def _kernel(X: Any, y: Vector, coef: Matrix, levels: Vector, rule: str) -> list[
         residual, h = y - X @ b, bandwidth(level, X.shape[0], rule)
         spread = np.subtract(*np.quantile(residual, [0.75, 0.25])) / 1.34
         width = (norm.ppf(level + h) - norm.ppf(level - h)) * min(float(residual.std(ddof=1)), float(spread))
-        densities.append(norm.pdf(residual / width) / width)
+        # Without a width there is no density, which who needs one says.
+        densities.append(norm.pdf(residual / width) / width if width > 0.0 else np.full_like(residual, np.nan))
     return densities
 
 

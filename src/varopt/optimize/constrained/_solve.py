@@ -282,7 +282,8 @@ class _Run:
             state.upper = math.inf
         elif any(e.any() for e in penalised.excesses(state.x)):  # else it is that of f, whatever the weights
             state.upper = problem.value(state.x)
-        ended = partial(conclude, objective, problem, state, self.tol, method=" > ".join(state.ran) or "none")
+        method = " > ".join(state.ran) or "none"
+        ended = partial(conclude, objective, problem, state, self.tol, method=method, violation=penalised.violation)
         if status is None and dual is not None and math.isfinite(state.upper) and not problem.not_convex:
             claimed = ended(Status.OPTIMAL, proved=False, value=state.upper)
             if (proved := self._proved_apart(claimed, objective, dual, multipliers)) is not None:

@@ -97,6 +97,8 @@ def nearby(centre: Centre, weights: Matrix, residuals: Matrix | None = None) -> 
     are variables, O(p^2) each. Memory: a few MB beside what is given.
     """
     X, k = centre.X, weights.shape[1]
+    if not np.all(np.isfinite(centre.hessian)):  # residuals so many of which are equal that they have no density
+        return np.full((k, X.shape[1]), np.nan)
     try:
         reach, factor = reaches(X, centre.hessian), scipy.linalg.cho_factor(centre.hessian)
     except np.linalg.LinAlgError:  # columns that are, but for rounding, made of others
