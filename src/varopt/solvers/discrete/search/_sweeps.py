@@ -6,7 +6,8 @@ with the mean instead of the sample it is mean field; at T = 0 it is local searc
 rounding by conditional expectations.
 
 Of a bit both rules leave the same distribution as it is, and that of Metropolis turns it more often, for every field:
-no other has smaller variances [Peskun73]. An anneal ends about as low as one by the heat bath with twice the sweeps.
+no other has smaller variances [Peskun73]. Of graphs of 5,000 nodes an anneal of 500 sweeps ends as low as one by the
+heat bath with some 700 (random), 1,200 (tori) and more than 1,500 (planar).
 
 FEM: Z.-S. Shen et al., *Free-energy machine for combinatorial optimization*, Nature Computational Science 5, 2025.
 Peskun73: P. H. Peskun, *Optimum Monte-Carlo sampling using Markov chains*, Biometrika 60, 1973.
