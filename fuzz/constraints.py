@@ -6,6 +6,7 @@ conditions of Karush, Kuhn and Tucker; proofs that there is no point by the comb
 
 from __future__ import annotations
 
+import math
 import time
 import traceback
 import warnings
@@ -18,8 +19,8 @@ import numpy as np
 import scipy.sparse as sp
 
 import varopt as vo
-from fuzz.oracle import ROUNDING, _programme
-from fuzz.problems import Problem, random_problem
+from fuzz.oracle import ROUNDING, _programme, onto
+from fuzz.problems import Problem, is_convex, random_problem
 from fuzz.report import Finding, Report
 from fuzz.run import TOL, Hang, watched
 
@@ -176,7 +177,7 @@ def exact_point(limits: Sequence[Limit], x: Any) -> list[Fraction] | None:
                 size = sum(abs(a * v) for a, v in zip(exact, point, strict=True)) + abs(Fraction(float(bound)))
                 if limit.equal or excess > -size * Fraction(1, 10**9):
                     equations.append([*exact, Fraction(float(bound))])
-        solved = _onto(equations, point)
+        solved = onto(equations, point)
         if solved is None:
             return None
         point = solved
@@ -195,29 +196,6 @@ def _satisfied(limit: Limit, point: Sequence[Fraction]) -> bool:
         if excess > 0 or (limit.equal and excess):
             return False
     return True
-
-
-def _onto(equations: list[list[Fraction]], point: list[Fraction]) -> list[Fraction] | None:
-    """A solution of equations that agrees with the point but in as many entries as they determine."""
-    reduced: list[tuple[int, list[Fraction]]] = []
-    for equation in equations:
-        row = equation
-        for pivot, other in reduced:
-            if row[pivot]:
-                row = [a - row[pivot] * b for a, b in zip(row, other, strict=True)]
-        largest = max((abs(a) for a in row[:-1]), default=Fraction(0))
-        if not largest:
-            if row[-1]:
-                return None
-            continue
-        pivot = next(j for j, a in enumerate(row[:-1]) if abs(a) == largest)
-        row = [a / row[pivot] for a in row]
-        reduced = [(j, [a - other[pivot] * b for a, b in zip(other, row, strict=True)]) for j, other in reduced]
-        reduced.append((pivot, row))
-    moved, pivots = list(point), {pivot for pivot, _ in reduced}
-    for pivot, row in reduced:
-        moved[pivot] = row[-1] - sum((row[j] * point[j] for j in range(len(point)) if j not in pivots), Fraction(0))
-    return moved
 
 
 # -- What is wrong with a result --------------------------------------------------------------------------------------
@@ -255,15 +233,19 @@ def complaints(
         yield f"FALSE VIOLATION: {result.violation:.3g} is stated, {missed:.3g} found"
     if name in ("NOT_FOUND", "GAP_OPEN", "TIME_LIMIT"):
         if status == "Solved":
-            yield f"gap open: {name}, gap {result.gap:.2g} at {result.fun:.6g}, violation {result.violation:.2g}"
+            kind = "gap open" if is_convex(problem) else "curved down by rounding"
+            yield f"{kind}: {name}, gap {result.gap:.2g} at {result.fun:.6g}, violation {result.violation:.2g}"
         return
     value, size = problem.value(x)
-    if value > Fraction(result.upper) and value - Fraction(result.upper) > ROUNDING * abs(value):
-        yield f"FALSE UPPER BOUND: {result.upper!r} below f(x) = {float(value)!r}"
+    if value > Fraction(result.upper):
+        within = " within rounding" if value - Fraction(result.upper) <= ROUNDING * abs(value) else ""
+        yield f"FALSE UPPER BOUND{within}: {result.upper!r} below f(x) = {float(value)!r}"
     if missed > 1e-9 * max(1.0, float(np.abs(x).max())):
         yield f"FALSE {name}: constraints are missed by {missed:.3g}"
     if not result.upper - result.lower <= TOL * max(result.state.unit, abs(result.upper)) * 1.001:
         yield f"FALSE {name}: a gap of {result.gap:.3g}"
+    if name == "OPTIMAL" and all(b.term != "square" for b in problem.blocks) and not is_convex(problem, summed=True):
+        yield "UNSOUND: OPTIMAL, and quadratic forms curve down, which nothing beside them makes good"
     for candidate in (x, theirs if status == "Solved" else x):
         exact = exact_point(limits, candidate)
         if exact is not None and problem.value(exact)[0] < Fraction(result.lower):
@@ -273,12 +255,18 @@ def complaints(
             yield f"{kind}{assumed}: lower {result.lower!r}, and a point that is allowed has less by {float(below):.3g}"
     scale = float(size) + abs(result.fun) + float(problem.value(np.zeros(problem.dimension))[1])
     if status == "Solved":
-        rival = float(problem.value(theirs)[0])
-        if result.fun > rival + AGREES * max(scale, 1e-9) and all(
-            np.all(_missed(limit, theirs) <= 1e-10) for limit in limits
-        ):
+        allowed = exact_point(limits, theirs)
+        # By what is added up at that point too: a form that rounding makes curve down cancels to less than zero.
+        rival, there = (math.inf, 0.0) if allowed is None else map(float, problem.value(allowed))
+        if result.fun > rival + AGREES * max(scale, there, result.state.unit):
             yield f"FALSE OPTIMUM: {result.fun!r}, and a second solver has {rival!r}"
-    yield from _kkt(result, constraints, f, scale)
+    # What rounding leaves of multipliers that balance, as of the rows that are added up; and a point may be above the
+    # optimum, and its Lagrangian above the least, by the gap that is stated.
+    left = sum(
+        float(np.abs(np.atleast_1d(result.multipliers[c])) @ (np.abs(limit.matrix) @ np.abs(x) + np.abs(limit.bound)))
+        for limit, c in zip(limits, constraints, strict=True)
+    )
+    yield from _kkt(result, constraints, f, 1e-6 * max(scale, 1e-9) + 8.0 * 2.0**-52 * left + result.gap)
 
 
 def _missed(limit: Limit, x: Any) -> Any:
@@ -302,7 +290,7 @@ def _contradiction(limits: Sequence[Limit], proof: Any, constraints: Sequence[An
         yield f"FALSE PROOF: the combination is {value:.3g}, and {proof.least:.3g} is claimed"
 
 
-def _kkt(result: Any, constraints: Sequence[Any], f: Any, scale: float) -> Iterator[str]:
+def _kkt(result: Any, constraints: Sequence[Any], f: Any, within: float) -> Iterator[str]:
     """Multipliers of the right sign, zero where there is slack, and a Lagrangian that is least at the point."""
     rng = np.random.default_rng(0)
     variables = tuple(result.slices)
@@ -318,13 +306,13 @@ def _kkt(result: Any, constraints: Sequence[Any], f: Any, scale: float) -> Itera
         y, g = np.atleast_1d(result.multipliers[c]), c.normal.values(here)
         if not c.is_equality and np.any(y < 0.0):
             yield "FALSE MULTIPLIERS: one of an inequality is negative"
-        if np.any(np.abs(y * g) > 1e-6 * max(scale, 1e-9)):
+        if np.any(np.abs(y * g) > within):
             yield f"FALSE MULTIPLIERS: {y} where there is slack {g}"
     least = lagrangian(here)
     for spread in (1e-4, 1e-2, 1.0):
         for _ in range(4):
             point = {v: x + spread * rng.standard_normal(x.size) for v, x in here.items()}
-            if lagrangian(point) < least - 1e-6 * max(scale, 1e-9):
+            if lagrangian(point) < least - within:
                 yield f"FALSE MULTIPLIERS: the Lagrangian falls by {least - lagrangian(point):.3g}"
                 return
 

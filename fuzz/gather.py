@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
@@ -37,8 +39,14 @@ CHUNK = 5.0  # seconds that a worker runs before it tells what it has found
 _PER_CHUNK = 10_000  # seeds that are set aside for a chunk
 
 
-def gathered(shares: dict[str, float], seed: int, seconds: float, workers: int) -> Report:
-    """What all parts find in so many seconds: chunks of a few, those of the part that is most behind next."""
+def gathered(
+    shares: dict[str, float], seed: int, seconds: float, workers: int, count: float = math.inf,
+    seen: Callable[[Report], object] = lambda _: None,
+) -> Report:  # fmt: skip
+    """What all parts find in so many seconds: chunks of a few, those of the part that is most behind next.
+
+    One process ends a part after `count` problems; `seen` is called with what is known after every chunk.
+    """
     report, end, spent, taken = Report(), time.perf_counter() + seconds, Counter[str](), Counter[str]()
 
     def chunk() -> tuple[str, int, float]:
@@ -51,8 +59,11 @@ def gathered(shares: dict[str, float], seed: int, seconds: float, workers: int) 
 
     if workers == 1:
         while True:
-            report.add(drawn(*chunk(), report.known))
-            if time.perf_counter() >= end:
+            part, first, length = chunk()
+            report.add(drawn(part, first, length, report.known, count - report.problems[part]))
+            seen(report)
+            shares = {name: share for name, share in shares.items() if report.problems[name] < count}
+            if time.perf_counter() >= end or not shares:
                 return report
     pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
     running: dict[Future[Report], tuple[str, int]] = {}
@@ -69,6 +80,7 @@ def gathered(shares: dict[str, float], seed: int, seconds: float, workers: int) 
             part, first = running.pop(future)
             try:
                 report.add(future.result())
+                seen(report)
             except BrokenProcessPool:
                 report.findings.append(Finding("died", "", "a worker died, one of these", first, "", part))
                 pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
@@ -78,10 +90,10 @@ def gathered(shares: dict[str, float], seed: int, seconds: float, workers: int) 
     return report
 
 
-def drawn(part: str, first: int, seconds: float, known: set[tuple[str, str]]) -> Report:
-    """One part from a seed on, for so long, and one problem at least."""
+def drawn(part: str, first: int, seconds: float, known: set[tuple[str, str]], most: float = math.inf) -> Report:
+    """One part from a seed on, for so long or `most` problems, and one at least."""
     report, end, count = Report(known=set(known)), time.perf_counter() + seconds, 0
-    while count == 0 or (time.perf_counter() < end and count < _PER_CHUNK):
+    while count == 0 or (time.perf_counter() < end and count < min(most, _PER_CHUNK)):
         before, started = len(report.findings), time.process_time()
         PARTS[part](first + count, report)
         report.problems[part] += 1

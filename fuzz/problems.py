@@ -208,9 +208,10 @@ def _exact_rows(block: Block, w: list[Fraction], rest: list[Fraction]) -> list[F
 
 
 def _root(value: Fraction) -> Fraction:
-    """A square root to 60 digits, from above."""
-    if value == 0:
-        return Fraction(0)
+    """A square root, of squares exactly and else to 60 digits, from above."""
+    root = Fraction(math.isqrt(value.numerator), math.isqrt(value.denominator))
+    if root * root == value:
+        return root
     shift = max(0, 420 - value.numerator.bit_length() + value.denominator.bit_length())
     shift += shift % 2
     return Fraction(math.isqrt((value.numerator << shift) // value.denominator) + 1, 1 << (shift // 2))
@@ -315,15 +316,19 @@ def _random_block(rng: np.random.Generator, size: int, extreme: bool, convex: bo
     return Block(term, weight, where, matrix, intercept, scale, offset if offset.any() else 0.0, parameters)
 
 
-def is_convex(problem: Problem) -> bool:
-    """Whether no quadratic form is negative anywhere, in exact arithmetic: products that were rounded may be."""
+def is_convex(problem: Problem, *, summed: bool = False) -> bool:
+    """Whether no quadratic form, or not their sum, is negative anywhere, exactly: products that were rounded may be."""
+    forms = []
     for block in problem.blocks:
         if block.term == "quad_form":
-            matrix = np.asarray(block.parameters).reshape(problem.size, problem.size)
-            if not _is_semidefinite([[Fraction(a) + Fraction(b) for a, b in zip(*rows, strict=True)]
-                                     for rows in zip(matrix.tolist(), matrix.T.tolist(), strict=True)]):  # fmt: skip
-                return False
-    return True
+            matrix, c = np.asarray(block.parameters).reshape(problem.size, problem.size), Fraction(float(block.weight))
+            forms.append([[c * (Fraction(a) + Fraction(b)) for a, b in zip(*rows, strict=True)]
+                          for rows in zip(matrix.tolist(), matrix.T.tolist(), strict=True)])  # fmt: skip
+    if summed and forms:
+        forms = [
+            [[sum(entries, Fraction(0)) for entries in zip(*rows, strict=True)] for rows in zip(*forms, strict=True)]
+        ]
+    return all(map(_is_semidefinite, forms))
 
 
 def _is_semidefinite(rows: list[list[Fraction]]) -> bool:

@@ -19,11 +19,10 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "exceptions": ("exception", "warning", "died"),
     "late": ("late", "hang"),
     "gap open": ("gap open:", "time limit", "not proved"),
-    "fixed steps": ("fixed steps",),
     "not convex": ("curved down",),
 }  # fmt: skip
 #: Columns that are failures, whatever else there is.
-SERIOUS = ("unsound", "wrong status", "exceptions", "late")
+SERIOUS = ("unsound", "by rounding", "wrong status", "exceptions", "late")
 
 
 @dataclass

@@ -23,7 +23,6 @@ from varopt.composite import composite as convert
 TOL = 1e-9
 LIMIT = 1.0  # seconds of a run
 SLOW = ("lbfgs", "diagonal-newton", "graduated")  # methods that mostly use them up, and are run less often
-PAPER = ("lbfgs", "diagonal-newton")  # the paper's two, after which nothing goes on
 BY_NAME, SLOW_SHARE = 0.3, 0.1  # shares of problems that a method by name is run on, and of these where it may be slow
 
 
@@ -96,7 +95,6 @@ def check(problem: Problem, method: str, seed: int, rival: Any = _UNKNOWN) -> tu
         found.append((text.split(":")[0].split(" with ")[0].split(",")[0], text))
     if result.status.name in ("GAP_OPEN", "TIME_LIMIT"):
         kind = "gap open" if result.status.name == "GAP_OPEN" else "time limit"
-        kind = kind if method not in PAPER else "fixed steps"
         kind = kind if is_convex(problem) else "curved down by rounding"
         found.append((kind, f"gap {result.gap:.2g} at {result.fun:.6g}"))
     return found, result.status.name

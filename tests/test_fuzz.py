@@ -164,3 +164,21 @@ def test_forms_that_rounding_bends_down_are_unbounded_in_fractions(seed):
     assert result.status is vo.Status.UNBOUNDED
     assert clarabel_point(problem)[0] == "Solved"
     assert not [*complaints(problem, result, 1e-9, np.random.default_rng(seed), clarabel_point(problem))]
+
+
+@pytest.mark.parametrize("seed", [117182, 1220030020, 1230070020, 91050074, 92140049])
+def test_results_under_constraints_that_are_right_are_not_called_wrong(seed):
+    """Optima of zero, and multipliers that balance but for rounding: the harness was stricter than its own digits."""
+    report = Report()
+    constraints(seed, report)
+    assert not shown(report)
+
+
+def test_a_run_ends_after_so_many_problems_and_tells_of_each_chunk(monkeypatch):
+    monkeypatch.setattr("fuzz.gather.CHUNK", 0.0)  # one problem each
+    told = []
+    report = gathered(
+        {"bits": 0.5, "constraints": 0.5}, 0, 600.0, 1, 3, lambda r: told.append(sum(r.problems.values()))
+    )
+    assert report.problems == {"bits": 3, "constraints": 3}
+    assert told == [1, 2, 3, 4, 5, 6]
