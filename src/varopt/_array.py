@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from array_api_compat import array_namespace, is_numpy_array
+from array_api_compat import array_namespace
 
 __all__ = [
     "BLOCK", "Array", "as_float", "blocked", "constant", "is_jax", "is_torch", "is_traced", "namespace", "repeated",
@@ -19,14 +19,14 @@ __all__ = [
 ]  # fmt: skip
 
 Array = Any  # an array of any backend; the standard has no common type to name
-_NUMPY = array_namespace(np.empty(0))
+_NUMPY = np  # since version 2 it has the names of the standard
 BLOCK = 32768  # 256 KiB of float64: the two operands of a pass fit in the second-level cache, and calls are few
 
 
 def namespace(*arrays: Array) -> Any:
     """The array API namespace of the arrays among the arguments; NumPy where there are only Python numbers."""
     found = [a for a in arrays if not isinstance(a, (bool, int, float, np.generic))]
-    return array_namespace(*found) if found else _NUMPY
+    return _NUMPY if all(isinstance(a, np.ndarray) for a in found) else array_namespace(*found)
 
 
 def is_torch(array: Array) -> bool:
@@ -113,7 +113,8 @@ def blocked(
 
     Arguments of length one are broadcast: they are handed to every block whole.
     """
-    shape = np.broadcast_shapes(*(np.shape(a) for a in arrays)) if all(map(is_numpy_array, arrays)) else ()
+    here = all(isinstance(a, np.ndarray) for a in arrays)
+    shape = np.broadcast_shapes(*(np.shape(a) for a in arrays)) if here else ()
     if len(shape) != 1 or shape[0] <= 2 * block:
         return function(None, None, *arrays)
     results = tuple(np.empty(shape, dtype=np.result_type(*arrays)) for _ in range(outputs))

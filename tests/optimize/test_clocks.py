@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy.optimize import linprog
 from sklearn.exceptions import ConvergenceWarning
 
 import varopt as vo
@@ -21,19 +22,23 @@ def wide(scale=1.0):
     return scale * X, X[:, :5] @ np.arange(1.0, 6.0) + rng.standard_t(2, 72)
 
 
-@pytest.mark.parametrize("name", ["FusedLasso", "FusedLassoCV", "HuberRegressor", "LinearSVR", "GroupLassoCV"])
+WIDE = ["FusedLasso", "FusedLassoCV", "HuberRegressor", "LinearSVR", "GroupLassoCV", "CompositeRegressor"]
+
+
+@pytest.mark.parametrize("limit", [0.05, 0.1])
+@pytest.mark.parametrize("name", WIDE)
 @pytest.mark.parametrize("scale", [1.0, 1e150])
-def test_wide_data_keep_to_small_limits(name, scale):
-    """Of 0.1 s, 0.2 are allowed: the least of a few, on the clock or of a processor, since others may be at work."""
+def test_wide_data_keep_to_small_limits(name, scale, limit):
+    """A tenth of a second late is in time: the least of a few, on the clock or of a processor, as others may work."""
     X, y = wide(scale)
-    model, spent = getattr(learn, name)(time_limit=0.1), []
+    model, spent = getattr(learn, name)(time_limit=limit), []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for _ in range(4):
             started, cpu = time.perf_counter(), time.process_time()
             model.fit(X, y)
             spent += [time.perf_counter() - started, time.process_time() - cpu]  # two threads count twice
-    assert min(spent) <= 0.2
+    assert min(spent) <= limit + 0.1
     assert np.isfinite(model.objective_)
 
 
@@ -99,3 +104,48 @@ def test_a_range_of_many_rows_is_refused():
     u = vo.Variable(100_000)
     with pytest.raises(ValueError, match=r"range.*rows"):
         vo.minimize(vo.sum_squares(u - 1.0) + vo.norm1(vo.diff(u)), method="range")
+
+
+def test_a_polynomial_that_is_solved_exactly_at_last_keeps_to_its_limit(rng):
+    t = np.linspace(0.0, 1.0, 400)
+    f = vo.sum(
+        vo.pinball(t[:, None] ** np.arange(15) @ vo.Variable(15) - np.sin(6.0 * t) - rng.standard_normal(400), 0.5)
+    )
+    spent = []
+    for _ in range(4):
+        started, cpu = time.perf_counter(), time.process_time()
+        r = vo.minimize(f, time_limit=0.3)
+        spent += [time.perf_counter() - started, time.process_time() - cpu]
+        assert r.lower <= r.upper
+    assert min(spent) <= 0.4
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_small_problems_that_fall_for_ever_need_no_method(seed):
+    """One linear programme, here HiGHS's, tells whether they do; ours is asked before anything else is tried."""
+    rng = np.random.default_rng(seed)
+    n, p = int(rng.integers(2, 12)), int(rng.integers(1, 6))
+    X, line, w = np.rint(2.0 * rng.standard_normal((n, p))), rng.standard_normal(p), vo.Variable(p)
+    weight = 10.0 ** rng.uniform(-1.5, 0.5)
+    r = vo.minimize(weight * vo.sum(vo.pos(X @ w - 1.0)) + line @ w)
+    # min c't + g'w with t >= Xw, t >= 0: unbounded, or zero at zero.
+    cost, above = np.r_[weight * np.ones(n), line], np.c_[-np.eye(n), X]
+    falls = linprog(cost, A_ub=above, b_ub=np.zeros(n), bounds=[(0, None)] * n + [(None, None)] * p).status == 3
+    assert (r.status is Status.UNBOUNDED) is falls
+    assert not falls or r.method == "none"
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_small_problems_with_norms_are_solved_in_time(seed):
+    rng = np.random.default_rng(seed)
+    n, p = int(rng.integers(3, 12)), 2 * int(rng.integers(1, 4))
+    X, w = np.rint(2.0 * rng.standard_normal((n, p))), vo.Variable(p)
+    loss = (vo.abs, vo.huber, vo.hinge)[seed % 3]
+    r = vo.minimize(vo.sum(loss(X @ w - rng.standard_normal(n))) + 0.5 * vo.norm2(w, groups=2), time_limit=10.0)
+    assert r.status in (Status.OPTIMAL, Status.ASSUMED)
+
+
+def test_low_rank_without_a_matrix_is_refused_in_a_sentence(rng):
+    f = vo.norm1(rng.standard_normal((30, 4)) @ vo.Variable(4) - 1.0)
+    with pytest.raises(ValueError, match="'low-rank' does not take this objective: its quadratic is not given"):
+        vo.minimize(f, method="low-rank")

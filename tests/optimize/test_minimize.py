@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import pickle
 import weakref
 
@@ -14,7 +15,7 @@ from scipy.sparse.linalg import aslinearoperator
 
 import varopt as vo
 from tests.solvers.explicit import explicit_optimum
-from varopt.certificates import dual_gap
+from varopt.certificates import Verifier, dual_gap
 from varopt.composite import composite
 from varopt.optimize import Status
 
@@ -403,3 +404,25 @@ def test_data_go_with_the_objective():
         assert kept() is None
     finally:
         gc.enable()
+
+
+def test_a_proof_is_asked_for_no_more_than_the_dual_has(monkeypatch):
+    """A gap between half of what is allowed and all of it: the first way to prove it will do."""
+    asked, whole = [], Verifier.bracket
+
+    def bracket(self, dual=None, gap=math.inf):
+        found = whole(self, dual, gap)
+        asked.append((gap, found.upper - found.lower))
+        return found
+
+    monkeypatch.setattr(Verifier, "bracket", bracket)
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        X = sp.random_array((400, 300), density=0.05, rng=rng, format="csr")
+        t = np.where(X @ rng.standard_normal(300) + 0.3 * rng.standard_normal(400) > 0.0, 1.0, -1.0)
+        for tol in (1e-1, 1e-2, 1e-3):
+            w = vo.Variable(300)
+            f = 0.5 * vo.sum_squares(w) + vo.sum(vo.hinge(t * (X @ w)))
+            assert vo.minimize(f, tol=tol, method="multipliers").status is Status.OPTIMAL
+    assert len(asked) == 12
+    assert all(found <= gap for gap, found in asked)

@@ -103,8 +103,34 @@ def test_every_method_begins_its_path_where_the_first_began(deviations, monkeypa
     assert begun == [(False, None, np.inf, *np.zeros(5)), (True, None, np.inf, *np.ones(5))]
 
 
-def test_the_paper_s_methods_are_not_followed_by_others(deviations):
-    assert vo.minimize(deviations, method="lbfgs").method == "lbfgs"
+@pytest.mark.parametrize("name", ["diagonal-newton", "lbfgs"])
+def test_others_go_on_after_the_paper_s_methods(name, deviations, monkeypatch):
+    """What `auto` would take, and what comes after it; exact arithmetic first where variables are few."""
+    monkeypatch.setattr(type(METHODS[name]), "solve", lambda self, problem, state, tol, check: None)
+    r = vo.minimize(deviations, method=name)
+    assert (r.method, r.status) == (f"{name} > rational", Status.OPTIMAL)
+    monkeypatch.setattr("varopt.solvers._select.is_small", lambda problem: False)
+    r = vo.minimize(deviations, method=name)
+    assert (r.method, r.status) == (f"{name} > newton", Status.OPTIMAL)
+
+
+@pytest.mark.parametrize("name", ["diagonal-newton", "lbfgs"])
+def test_the_paper_s_methods_close_the_gap_that_their_steps_leave(name):
+    """The objective is flat in neither variable, but single steps of each do not lead to its vertex."""
+    w = vo.Variable(2)
+    A = np.array([[1.0, 1.0], [1.0, 1.1], [1.0, -0.9], [2.0, 1.7]])
+    f = vo.norm1(A @ w - np.array([1.0, 0.2, -0.7, 0.4]))
+    r = vo.minimize(f, method=name)
+    assert r.status is Status.OPTIMAL
+    assert r.fun == pytest.approx(vo.minimize(f).fun, rel=1e-9)
+    alone = vo.minimize(f, method=type(METHODS[name])(most=5))
+    assert (alone.method, alone.status) == (name, Status.GAP_OPEN)
+
+
+def test_a_number_of_steps_is_all_there_is(deviations):
+    """Who says how many steps to take has these, as the paper's figures need them."""
+    r = vo.minimize(deviations, method=vo.solvers.DiagonalNewton(most=7))
+    assert (r.method, r.nit, r.status) == ("diagonal-newton", 7, Status.GAP_OPEN)
 
 
 def test_a_method_by_name_is_followed_by_others_too(lasso, monkeypatch):

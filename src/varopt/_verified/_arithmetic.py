@@ -71,6 +71,8 @@ class Ball(NamedTuple):
 
     def plus(self, other: Ball) -> Ball:
         """The sum."""
+        if not (self.middle.any() or self.radius.any()):
+            return other
         middle = self.middle + other.middle
         lost = unit_of(middle) * np.abs(middle) * ((self.middle != 0.0) & (other.middle != 0.0))  # zero adds nothing
         return Ball(middle, np.asarray(self.radius + other.radius + lost) * SLACK)
@@ -131,8 +133,9 @@ def total(values: NDArray[np.floating[Any]], size: float | None = None) -> tuple
         return 0.0, 0.0
     if count <= _HANDFUL and values.dtype == np.float64:
         with suppress(OverflowError, ValueError):  # of numbers that are not finite
-            rounded = math.fsum(values.tolist())  # exact, but for one rounding
-            return rounded, (UNIT * abs(rounded) + 5e-324) * SLACK
+            numbers = values.tolist()
+            rounded = math.fsum(numbers)  # exact, but for one rounding, which is what is left: of whole numbers nothing
+            return rounded, abs(math.fsum([*numbers, -rounded])) * SLACK
     size = float(np.abs(values).sum()) * SLACK if size is None else size
     if count > _MANY and values.dtype == np.float64:
         rounded, error = _by_blocks(values, size)
@@ -215,10 +218,14 @@ def _few_columns(matrix: Vector, weights: Ball) -> Ball:
     return Ball(np.array([value for value, _ in sums]), np.array([error for _, error in sums]) + spread)
 
 
-def column_norms(matrix: Vector) -> Vector:
-    """Bounds of the lengths of the columns; infinite where their squares overflow."""
+def column_norms(matrix: Vector, squares: Vector | None = None) -> Vector:
+    """Bounds of the lengths of the columns; infinite where their squares overflow.
+
+    `squares` are the sums of squares as computed in whatever order, where they are known.
+    """
     with np.errstate(over="ignore", invalid="ignore"):
-        squares = np.einsum("ij,ij->j", matrix, matrix) * (1.0 + gamma(matrix.shape[0]))
+        squares = np.einsum("ij,ij->j", matrix, matrix) if squares is None else squares
+        squares = squares * (1.0 + gamma(matrix.shape[0]))
     return np.asarray(np.sqrt(squares + matrix.shape[0] * TINY) * SLACK)
 
 

@@ -72,7 +72,7 @@ class BoundNoise(Protocol):
         ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RowNoise:
     """Gaussian noise of every row, independent of x: deviation ``sigma * lengths[b]`` in block b."""
 
@@ -105,7 +105,7 @@ class RowNoise:
         return closed_form_rows(rows.term, z, s)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PointNoise(RowNoise):
     """``x ~ N(mean, sigma^2 C C')`` [SB12]; `spread` is ``tr(H C C')`` of the quadratic."""
 

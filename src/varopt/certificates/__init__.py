@@ -29,6 +29,7 @@ from varopt.certificates._duality import (
     rests,
     young,
 )
+from varopt.certificates._proof_parts import enclosed_at
 from varopt.certificates._recession import curves_down, falls_along, falls_for_ever
 from varopt.certificates._verified_bracket import ROUNDING, Verified, Verifier, verified
 from varopt.certificates.enclosures import DualQuadratic, DualRows, annihilates, enclosed_value
@@ -78,6 +79,7 @@ __all__ = [
     "contradiction",
     "curves_down",
     "dual_gap",
+    "enclosed_at",
     "enclosed_value",
     "falls_along",
     "falls_for_ever",

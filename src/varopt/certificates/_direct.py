@@ -19,29 +19,21 @@ from varopt._verified import EXTENDED, SLACK, TINY, UNIT, Ball, down, total
 from varopt.certificates.enclosures import DualRows, Norms, conjugate_above, entries
 from varopt.terms import PiecewisePolynomial
 
-__all__ = ["Caps", "direct_lower", "excess_of", "has_own_rows", "is_own"]
+__all__ = ["Caps", "direct_lower", "excess_of", "has_own_rows", "lower_at_hand"]
 
 Vector = NDArray[np.float64]
 
 # Shares by which subgradients are made smaller first, where kinks have to take what they leave: of few numbers, many.
 _INWARD_OF_FEW, _INWARD, _INWARD_ROUGH = 2.0**-44, 2.0**-38, 2.0**-35
+_STRETCH = 1 << 14  # rows at a time of what needs a dozen numbers of each, which the cache should hold
 _MANY, _DEAR = 1 << 13, 1e-12  # numbers whose sum in double precision will do where it is as close as that
-
-
-def is_own(r: DualRows) -> bool:
-    """Whether each row is a variable of its own, or its negative, plus a number."""
-    if r.single is None:
-        return False
-    index, factor = r.single
-    one = np.abs(factor.middle) == 1.0
-    return bool(one.all()) and not factor.radius.any() and int(np.bincount(index).max(initial=0)) <= 1
 
 
 def has_own_rows(rows: Sequence[DualRows], size: int) -> list[bool] | None:
     """Which rows are variables of their own, where together they are all of them but one; else None."""
-    if sum(r.offset.size for r in rows if r.single is not None) < size - 1:
+    own = [r.is_own for r in rows]
+    if sum(r.offset.size for r, mine in zip(rows, own, strict=True) if mine) < size - 1:
         return None
-    own = [is_own(r) for r in rows]
     return own if np.count_nonzero(_owned(rows, own, size)) >= size - 1 else None
 
 
@@ -81,6 +73,9 @@ class Caps(NamedTuple):
         return 1.0 - self.inward if self.bounded else 1.0
 
 
+Start = tuple[list[Vector], list[Ball]]  # weighted duals of rows, and their gradients
+
+
 def direct_lower(
     rows: Sequence[DualRows], own: Sequence[bool], fixed: Ball, scalar: float, norms: Norms, caps: Caps
 ) -> float:
@@ -89,25 +84,66 @@ def direct_lower(
     The duals of rows that are variables of their own are of no account.
     """
     others = [r for r, mine in zip(rows, own, strict=True) if not mine]
+    duals = [np.clip(caps.scale * r.weights * r.dual, *r.ends) for r in others]
+    gradients = [r.gradient(v, norms) for r, v in zip(others, duals, strict=True)]
+    return _lower(rows, own, (duals, gradients), fixed, scalar, norms, caps)
+
+
+def lower_at_hand(
+    rows: Sequence[DualRows], own: Sequence[bool], fixed: Ball, scalar: float, norms: Norms, caps: Caps
+) -> float:
+    """The same from products that the run has at hand; minus infinity where one is missing."""
+    others = [r for r, mine in zip(rows, own, strict=True) if not mine]
+    duals, gradients = [np.clip(r.weights * r.dual, *r.ends) for r in others], []
+    for r, v in zip(others, duals, strict=True):
+        if (gradient := r.gradient_at_hand(v, norms)) is None:
+            return -math.inf
+        gradients.append(gradient)
+    return _lower(rows, own, (duals, gradients), fixed, scalar, norms, caps)
+
+
+def _lower(
+    rows: Sequence[DualRows], own: Sequence[bool], start: Start, fixed: Ball, scalar: float, norms: Norms, caps: Caps
+) -> float:
+    """The bound of given duals, or of a share of them."""
+    duals, gradients = start
+    others = [r for r, mine in zip(rows, own, strict=True) if not mine]
     mine = [r for r, is_mine in zip(rows, own, strict=True) if is_mine]
     # Those that take any number come last: what is left then is theirs.
     mine.sort(key=lambda r: bool(np.isinf(r.ends[1][:1]).any()))
     free = np.flatnonzero(~caps.owned)
-    scale = caps.scale
-    for _ in range(2):
-        duals = [np.clip(scale * r.weights * r.dual, *r.ends) for r in others]
-        left = fixed
-        for r, v in zip(others, duals, strict=True):
-            left = left.plus(r.gradient(v, norms))
-        moved = None
+    for room in (1.0, 8.0, None):  # as a share has roundings of its own
+        left, moved = fixed, None
+        for gradient in gradients:
+            left = left.plus(gradient)
         if free.size and (left.middle[free[0]] != 0.0 or left.radius[free[0]] != 0.0):
             moved, left = _moved(others, duals, left, int(free[0]), norms)
             if moved is None:
                 return -math.inf
         if (excess := excess_of(left, caps)) <= 1.0:
-            return _value(others, duals, moved, mine, Ball(-left.middle, left.radius), scalar)
-        scale *= (1.0 - caps.inward) / excess
+            needed = None if _are_norms(mine, caps) else Ball(-left.middle, left.radius)
+            return _value(others, duals, moved, mine, needed, scalar)
+        if room is None or not others:
+            break
+        duals, gradients = _shrunk(others, duals, gradients, (1.0 - room * caps.inward) / excess, norms)
     return -math.inf
+
+
+def _shrunk(
+    others: Sequence[DualRows], duals: Sequence[Vector], gradients: Sequence[Ball], share: float, norms: Norms
+) -> Start:
+    shrunk = [r.shrunk(v, g, share, norms) for r, v, g in zip(others, duals, gradients, strict=True)]
+    return [v for v, _ in shrunk], [g for _, g in shrunk]
+
+
+def _are_norms(mine: Sequence[DualRows], caps: Caps) -> bool:
+    """Whether the rows are weighted sizes of the variables: what these take, within their caps, costs nothing."""
+    if len(mine) != 1 or not caps.bounded or mine[0].offset.size != np.count_nonzero(caps.owned):
+        return False
+    term, offset = mine[0].term, mine[0].offset
+    if term.rows is not None or term.kink is None or any(term.centres) or any(piece[0] for piece in term.pieces):
+        return False
+    return term.knots[0] == 0.0 and not (offset[:1] if offset.strides == (0,) else offset).any()
 
 
 def _is_finite(values: Vector) -> bool:
@@ -182,59 +218,126 @@ def _excess(needed: Ball, low: Vector, high: Vector) -> float:
 
 
 def _value(
-    others: Sequence[DualRows], duals: Sequence[Vector], moved: _Move | None, mine: Sequence[DualRows], needed: Ball,
-    scalar: float,
+    others: Sequence[DualRows], duals: Sequence[Vector], moved: _Move | None, mine: Sequence[DualRows],
+    needed: Ball | None, scalar: float,
 ) -> float:  # fmt: skip
-    """The value of the dual point: ``v d`` minus conjugates; of many in double precision, where that will do."""
-    many = needed.middle.size + sum(v.size for v in duals) > _MANY
+    """The value of the dual point: ``v d`` minus conjugates; of many in double precision, where that will do.
+
+    Without what is `needed` of rows of single variables, these add nothing.
+    """
+    many = (0 if needed is None else needed.middle.size) + sum(v.size for v in duals) > _MANY
     lower, lost = _summed(others, duals, moved, mine, needed, scalar, np.float64 if many else np.longdouble)
     if many and not lost <= _DEAR * abs(lower):
         lower, _ = _summed(others, duals, moved, mine, needed, scalar, np.longdouble)
     return float(down(lower)) if math.isfinite(lower) else -math.inf
 
 
+class _Own(NamedTuple):
+    """Rows of single variables: of which, or of their negatives, and what they take."""
+
+    term: PiecewisePolynomial
+    weights: Vector
+    offset: Vector
+    ends: tuple[Vector, Vector]
+    places: NDArray[np.intp]
+    sign: Vector
+
+    @classmethod
+    def of(cls, r: DualRows) -> _Own:
+        return cls(r.term, np.asarray(r.weights, dtype=np.float64), r.offset, r.ends, *_signs(r))
+
+    def is_in_order(self, stretches: Sequence[slice]) -> bool:
+        """Whether there is a row of every variable, in their order."""
+        if self.places.size != stretches[-1].stop:
+            return False
+        first = np.arange(_STRETCH)
+        return all(np.array_equal(self.places[s] - s.start, first[: s.stop - s.start]) for s in stretches)
+
+    def part(self, part: slice) -> _Own:
+        """A stretch of rows, each of the variable in its place."""
+        ends = self.ends[0][part], self.ends[1][part]
+        return _Own(
+            self.term.take(part), self.weights[part], self.offset[part], ends, self.places[part] - part.start,
+            self.sign[part],
+        )  # fmt: skip
+
+
+class _Sum:
+    """A sum of many numbers, added up a stretch at a time, with a bound of its error."""
+
+    def __init__(self, scalar: float, precision: Any) -> None:
+        self.precision, self.unit = precision, 4.0 * float(np.finfo(precision).eps)
+        self.values, self.lost = [scalar], self.unit * abs(scalar)
+
+    def add(self, part: NDArray[Any], size: float, lost: float = 0.0) -> None:
+        """Add numbers, the sizes of whose products add up to `size`."""
+        value, rounding = total(part, size * SLACK)
+        self.values.append(value)
+        self.lost += rounding + self.unit * size * SLACK + lost + TINY * part.size
+
+    def below(self) -> tuple[float, float]:
+        """A number that the sum is not below, and what rounding has taken of it."""
+        value, rounding = total(np.array(self.values))
+        lost = (self.lost + rounding) * SLACK
+        return value - lost, lost
+
+
 def _summed(
-    others: Sequence[DualRows], duals: Sequence[Vector], moved: _Move | None, mine: Sequence[DualRows], needed: Ball,
-    scalar: float, precision: Any,
+    others: Sequence[DualRows], duals: Sequence[Vector], moved: _Move | None, mine: Sequence[DualRows],
+    needed: Ball | None, scalar: float, precision: Any,
 ) -> tuple[float, float]:  # fmt: skip
     """A number that the value is not below, and what rounding takes of it, where products are of so many digits."""
-    parts: list[NDArray[Any]] = [np.array([scalar], dtype=precision)]
-    sizes, lost = abs(scalar), 0.0
+    whole = _Sum(scalar, precision)
     for b, (r, v) in enumerate(zip(others, duals, strict=True)):
-        above = conjugate_above(r.term, np.asarray(r.weights, dtype=np.float64), v)
-        here = moved is not None and b == moved.block
-        if not (here or r.offset.any() or above.any()):
+        _add_dual(whole, r, v, moved if moved is not None and b == moved.block else None)
+    if needed is None:
+        return whole.below()
+    own, size = [_Own.of(r) for r in mine], needed.middle.size
+    stretches = _stretches(size)
+    if len(stretches) > 1 and not all(r.is_in_order(stretches) for r in own):
+        stretches = [slice(0, size)]
+    for part in stretches:
+        rest = Ball(needed.middle[part], needed.radius[part])
+        for rows in own:
+            here = rows if len(stretches) == 1 else rows.part(part)
+            taken, rest = _taken(here, rest)
+            least = _least_within(here, taken)
+            whole.add(least.astype(precision, copy=False), float(np.abs(least).sum()), TINY * least.size)
+        if rest.middle.any() or rest.radius.any():
+            return -math.inf, 0.0
+    return whole.below()
+
+
+def _stretches(count: int) -> list[slice]:
+    return [slice(start, min(start + _STRETCH, count)) for start in range(0, count, _STRETCH)]
+
+
+def _add_dual(whole: _Sum, r: DualRows, v: Vector, moved: _Move | None) -> None:
+    """Add ``v d`` minus conjugates of rows; of one that has moved, the least of its interval."""
+    weights = np.asarray(r.weights, dtype=np.float64)
+    for part in _stretches(v.size):
+        offset, above = r.offset[part], conjugate_above(r.term.take(part), weights[part], v[part])
+        here = moved is not None and part.start <= moved.row < part.stop
+        if not (here or offset.any() or above.any()):
             continue  # nothing, and exactly so
-        product = v.astype(precision) * r.offset
-        part = product - above
-        sizes += float(np.abs(product).sum() + np.abs(above).sum()) * SLACK
+        product = v[part].astype(whole.precision) * offset
+        size = float(np.abs(product).sum() + np.abs(above).sum())
+        product -= above
         if moved is not None and here:
             index = np.array([moved.row, moved.row])
-            least = _least(r.term.take(index), r.weights[index], r.offset[index], moved.ends)
-            part[moved.row] = least.min()
-            sizes += float(np.abs(least).sum()) * SLACK
-        parts.append(part)
-    rest = needed
-    for r in mine:
-        taken, rest = _taken(r, rest)
-        least = _least_within(r, taken)
-        parts.append(least.astype(precision, copy=False))
-        sizes += float(np.abs(least).sum()) * SLACK
-        lost += TINY * least.size
-    if rest.middle.any() or rest.radius.any():
-        return -math.inf, 0.0
-    whole = np.concatenate(parts)
-    value, rounding = total(whole, sizes)
-    lost = (rounding + 4.0 * float(np.finfo(precision).eps) * sizes + lost + TINY * whole.size) * SLACK
-    return value - lost, lost
+            least = _least(r.term.take(index), weights[index], r.offset[index], moved.ends)
+            product[moved.row - part.start] = least.min()
+            size += float(np.abs(least).sum())
+        whole.add(product, size)
 
 
-def _least_within(r: DualRows, taken: Ball) -> Vector:
+def _least_within(r: _Own, taken: Ball) -> Vector:
     """`_least` for all subgradients within a radius: it is concave, and least at an end."""
-    weights, radius = np.asarray(r.weights, dtype=np.float64), taken.radius
-    if not radius.any():
-        return _least(r.term, weights, r.offset, taken.middle)
-    return np.minimum(*(_least(r.term, weights, r.offset, taken.middle + side * radius) for side in (-1.0, 1.0)))
+    if not taken.radius.any():
+        return _least(r.term, r.weights, r.offset, taken.middle)
+    return np.minimum(
+        *(_least(r.term, r.weights, r.offset, taken.middle + side * taken.radius) for side in (-1.0, 1.0))
+    )
 
 
 def _least(term: PiecewisePolynomial, weights: Vector, offset: Vector, v: Vector) -> Vector:
@@ -243,11 +346,10 @@ def _least(term: PiecewisePolynomial, weights: Vector, offset: Vector, v: Vector
     return np.asarray(product - above - 4.0 * UNIT * (np.abs(product) + np.abs(above)))
 
 
-def _taken(r: DualRows, rest: Ball) -> tuple[Ball, Ball]:
+def _taken(r: _Own, rest: Ball) -> tuple[Ball, Ball]:
     """The subgradients that rows of variables take, and what they leave."""
-    index, sign = _signs(r)
+    index, sign, (low, high) = r.places, r.sign, r.ends
     wanted, radius = sign * rest.middle[index], _wide(rest.middle[index], rest.radius[index])
-    low, high = r.ends
     inside = (wanted - radius >= low) & (wanted + radius <= high)
     if inside.all() and index.size == rest.middle.size:
         return Ball(wanted, radius), Ball(np.zeros(index.size), np.zeros(index.size))

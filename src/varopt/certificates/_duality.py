@@ -6,6 +6,7 @@ Where variables have kinks, a dual point is scaled until it is feasible for all 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -195,7 +196,11 @@ def balancing(problem: Composite, x: Vector) -> Balanced:
     live = matrix.any(axis=1) & (high > low)
     found = np.zeros(low.size)
     if live.any():
-        found[live] = lsq_linear(matrix[live].T, -gradient, bounds=(low[live], high[live]), tol=1e-14).x
+        solve = partial(lsq_linear, matrix[live].T, -gradient, bounds=(low[live], high[live]), tol=1e-14)
+        answer = solve(method="bvls")  # active sets leave nothing but rounding where they end,
+        if not answer.success:  # and where they do not, interior points come near
+            answer = min(answer, solve(method="trf"), key=lambda one: one.cost)
+        found[live] = np.clip(answer.x, low[live], high[live])
     for (k, free), part in zip(places, np.split(found, np.cumsum([f.size for _, f in places])), strict=False):
         dual[k][free] = part
     left = float(np.abs(gradient + matrix.T @ found).max(initial=0.0))
@@ -237,11 +242,18 @@ def floor(problem: Composite) -> float:
 
 
 def _floor(problem: Composite) -> float:
-    if problem.indefinite or problem.vector.any() or any(np.any(r.weights < 0.0) for r in problem.rows):
+    if problem.indefinite or problem.vector.any() or any(np.any(r.distinct_weights < 0.0) for r in problem.rows):
         return -np.inf
+    return problem.scalar + sum(_least(r) for r in (*problem.squares, *problem.rows))
+
+
+def _least(r: Rows) -> float:
+    """The sum of the least values of the terms of rows, each with its weight."""
+    weights = r.distinct_weights
+    if weights.size == 1 and r.term.rows is None:
+        return float(r.count * weights[0] * r.term.infimum) if weights[0] > 0.0 else 0.0
     with np.errstate(invalid="ignore"):  # 0 * -inf, where the weight alone decides
-        least = [np.where(r.weights > 0.0, r.weights * r.term.infimum, 0.0) for r in (*problem.squares, *problem.rows)]
-    return problem.scalar + float(sum(values.sum() for values in least))
+        return float(np.where(r.weights > 0.0, r.weights * r.term.infimum, 0.0).sum())
 
 
 def prove(problem: Composite, x: Vector, dual: Sequence[Vector]) -> tuple[Bracketed, Vector]:

@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 
 from varopt._clock import TimeUp, tick
 from varopt._verified import SLACK, TINY, UNIT, Ball, dot, down, gamma, smallest_eigenvalue_bound
-from varopt.certificates._direct import Caps, direct_lower, excess_of, is_own
-from varopt.certificates.enclosures import DualRows
+from varopt.certificates._direct import Caps, direct_lower, excess_of
+from varopt.certificates.enclosures import DualRows, Norms
 from varopt.composite import Rows
 from varopt.model.maps import Composition, HStack, Map, Matrix, Scaled, Selection, additions
 
-__all__ = ["SquareMoments", "lower_by_moments", "moments_at"]
+__all__ = ["SquareMoments", "add_lengths", "lower_by_moments", "moments_at"]
 
 Vector = NDArray[np.float64]
 
@@ -88,27 +88,65 @@ class SquareMoments(NamedTuple):
         )
 
 
-def moments_at(given: Rows, squares: Sequence[Rows], x: Vector) -> SquareMoments | None:
-    """The moments of rows at x, where a method has multiplied out the very same and nothing of it may be amiss."""
+class _Multiplied(NamedTuple):
+    """Rows of squares that a method has multiplied out, the matrix and the ones beside it, and their curvature."""
+
+    rows: Rows
+    matrix: _Leaf
+    intercept: _Leaf | None
+    curvature: float
+
+    @property
+    def share(self) -> float:
+        """The relative error of an entry of the Hessian, but for underflow."""
+        return gamma(additions(self.rows.count, self.matrix.array.shape[1]) + _OTHERS)
+
+    @property
+    def underflow(self) -> float:
+        return self.rows.count * TINY * (1.0 + self.curvature) * SLACK
+
+    def spread(self, diagonal: Vector) -> Vector:
+        """A bound of the error of the diagonal."""
+        return np.asarray((self.share * diagonal + self.underflow) / (1.0 - self.share) * SLACK)
+
+
+def _multiplied(given: Rows, squares: Sequence[Rows]) -> _Multiplied | None:
+    """The squares that are the very same as given rows, where they are multiplied out and nothing may be amiss."""
     r = next((r for r in squares if "hessian" in r.__dict__ and _are_same(r, given)), None)
     leaves = None if r is None or not r.count else _leaves(r.linear)
-    if r is None or leaves is None or np.ptp(r.weights) > 0.0:
+    if r is None or leaves is None or np.ptp(r.distinct_weights) > 0.0:
         return None
     if not isinstance(r.hessian, np.ndarray) or r.hessian.flags.writeable or r.gradient_at_zero.flags.writeable:
         return None
-    matrix, intercept = leaves
     curvature = float(r.curvature[0])
     if not (_LEAST <= curvature <= _MOST and float(np.abs(r.hessian.diagonal()).max(initial=0.0)) <= _MOST):
         return None
-    underflow = r.count * TINY * (1.0 + curvature) * SLACK
-    share = gamma(additions(r.count, matrix.array.shape[1]) + _OTHERS)
+    return _Multiplied(r, *leaves, curvature)
+
+
+def add_lengths(given: Rows, squares: Sequence[Rows], norms: Norms) -> None:
+    """Add the lengths of the columns of rows to `norms`, where the diagonal of their Hessian tells them."""
+    if (known := _multiplied(given, squares)) is not None and id(known.matrix.array) not in norms:
+        matrix = known.matrix
+        diagonal = known.rows.hessian.diagonal()[matrix.column : matrix.column + matrix.array.shape[1]]
+        lengths = np.sqrt((diagonal + known.spread(diagonal)) / known.curvature) * SLACK
+        norms[id(matrix.array)] = (matrix.array, lengths * SLACK)
+
+
+def moments_at(given: Rows, squares: Sequence[Rows], x: Vector) -> SquareMoments | None:
+    """The moments of rows at x, where a method has multiplied out the very same and nothing of it may be amiss."""
+    known = _multiplied(given, squares)
+    if known is None:
+        return None
+    r, _, intercept, curvature = known
+    share, underflow = known.share, known.underflow
     hessian, g, wrong = r.hessian, r.gradient_at_zero, np.zeros(x.size)
     if intercept is not None:  # sums that are not by blocks: these are cheap to do again
         hessian, g, j = hessian.copy(), g.copy(), intercept.column
         hessian[j, j] = r.count * curvature * intercept.scale**2
         g[j], wrong[j] = dot(np.broadcast_to(curvature * intercept.scale, r.offset.shape), r.offset)
     diagonal = np.asarray(hessian.diagonal())
-    spread = (share * diagonal + underflow) / (1.0 - share) * SLACK
+    spread = known.spread(diagonal)
     sizes = np.sqrt(diagonal + spread) * SLACK
     constant, lost = dot(0.5 * r.curvature * r.offset, r.offset)
     lost = (lost + 4.0 * UNIT * (abs(constant) + lost) + underflow) * SLACK
@@ -146,7 +184,10 @@ def _are_same(r: Rows, given: Rows) -> bool:
         return False
     if r.term.knots or r.term.degree != 2 or r.term.centres[0] != 0.0 or any(r.term.pieces[0][:2]):
         return False
-    ours, theirs = _leaves(r.linear), _leaves(given.linear)
+    ours = _leaves(r.linear)
+    if r is given:
+        return ours is not None
+    theirs = _leaves(given.linear)
     if ours is None or theirs is None or any(a != b for a, b in zip(*map(_known, (ours, theirs)), strict=True)):
         return False
     return np.array_equal(r.weights, given.weights) and np.array_equal(r.offset, given.offset)
@@ -192,7 +233,7 @@ def lower_by_moments(squares: SquareMoments, own: Sequence[DualRows], fixed: Bal
     :math:`q(y) \ge (2 t - t^2) q(x) + t \nabla q(x)'(y - x)`; t is what the rows of their own can take.
     """
     mine = [True] * len(own)
-    if not all(is_own(r) for r in own):
+    if not all(r.is_own for r in own):
         return -math.inf
     caps = Caps.of(own, mine, x.size, rough=True)
     free = np.flatnonzero(~caps.owned)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -16,9 +17,11 @@ from varopt._verified import (
     UNIT,
     Ball,
     dot,
+    down,
     exact_sum,
     is_double,
     total,
+    up,
 )
 from varopt.certificates.enclosures import (
     DualQuadratic,
@@ -28,10 +31,11 @@ from varopt.certificates.enclosures import (
     applied,
     coordinates,
     enclosed_terms,
+    enclosed_value,
     entries,
     transposed,
 )
-from varopt.composite import Groups, QuadraticForm, Rows, composite
+from varopt.composite import Composite, Groups, QuadraticForm, Rows, composite, unmultiplied
 from varopt.model import Objective
 from varopt.model.blocks import AffineBlock, Block, TermBlock
 from varopt.model.maps import Matrix
@@ -40,10 +44,12 @@ from varopt.terms import PiecewisePolynomial, abs_
 __all__ = [
     "FEW_ENTRIES",
     "ProofParts",
+    "enclosed_at",
     "enclosed_norms",
     "given_duals",
     "norm_dual",
     "parts_of",
+    "value_at",
     "with_dual",
     "without_norms",
 ]
@@ -86,9 +92,34 @@ class ProofParts(NamedTuple):
         return residual
 
 
-def parts_of(objective: Objective, x: Vector) -> ProofParts:
-    """The objective with a dual of zeros, and the points of quadratic parts at x."""
-    form = composite(objective, multiplied=False)
+def enclosed_at(objective: Objective, x: Vector) -> tuple[float, float]:
+    """Numbers around the exact value at x, of an objective that is convex or not; infinite where none are known."""
+    with np.errstate(all="ignore"):
+        try:
+            value, error = value_at(parts_of(objective, x, any_shape=True), x, {}, 0.0)
+        except NotEnclosed:
+            return -math.inf, math.inf
+        low, high = (float(down(value - error)), float(up(value + error))) if error > 0.0 else (value, value)
+    return (low, high) if math.isfinite(low) and math.isfinite(high) else (-math.inf, math.inf)
+
+
+def value_at(parts: ProofParts, x: Vector, norms: Norms, allowed: float) -> tuple[float, float]:
+    """The value, and what its rounding is below; of many rows an error that is `allowed` will do."""
+    value, spread = enclosed_value(parts.rows, parts.vector, parts.scalar, x, parts.quadratics, norms, allowed)
+    for group in parts.groups:
+        more, error = enclosed_norms(group, x)
+        value, spread = value + more, spread + error + 2.0 * UNIT * (abs(value) + abs(more))
+    return value, (spread + parts.error) * SLACK
+
+
+def parts_of(
+    objective: Objective, x: Vector, problem: Composite | None = None, *, any_shape: bool = False
+) -> ProofParts:
+    """The objective with a dual of zeros, and the points of quadratic parts at x; convex, if not of `any_shape`.
+
+    `problem` is its canonical form, where that is known.
+    """
+    form = composite(objective, multiplied=False) if problem is None else unmultiplied(objective, problem)
     vector, scalar, error = Ball.exact(np.zeros(objective.size)), [0.0], 0.0
     for block in objective.blocks:
         if not block.variables:
@@ -104,7 +135,7 @@ def parts_of(objective: Objective, x: Vector) -> ProofParts:
         error += spread
     whole, rounding = total(np.array(scalar))
     quadratics = [_quadratic(q, x) for q in form.forms]
-    rows = [_convex(_plain(r)) for r in form.rows]
+    rows = [_with_zeros(_plain(r), any_shape=any_shape) for r in form.rows]
     return ProofParts(rows, quadratics, form.groups, vector, whole, error + rounding, form.rows)
 
 
@@ -218,7 +249,7 @@ def enclosed_norms(group: Groups, x: Vector) -> tuple[float, float]:
     norms, radius = group.norms(z.middle), group.norms(z.radius)
     spread = radius + (8.0 + group.sizes) * UNIT * (norms + radius)
     value, error = dot(group.weights, norms)
-    return value, (error + float(group.weights @ spread)) * SLACK
+    return value, (error + float(np.abs(group.weights) @ spread)) * SLACK
 
 
 def _has_dual(r: Rows) -> bool:
@@ -235,18 +266,22 @@ def _fits(rows: Sequence[Rows], dual: Sequence[Vector | None] | None) -> bool:
     return all(u is None or (np.size(u) == n and np.all(np.isfinite(u))) for u, n in zip(given, counts, strict=True))
 
 
-def _convex(r: Rows) -> DualRows:
-    """Rows with weights that are not negative, and a dual of zeros."""
-    if r.term.degree > 2:
+def _with_zeros(r: Rows, *, any_shape: bool) -> DualRows:
+    """Rows with weights that are not negative, if not of `any_shape`, and a dual of zeros."""
+    if r.term.degree > 2 and not any_shape:
         raise NotEnclosed(f"{r.term.name} has pieces of degree {r.term.degree}.")
-    if not np.all(r.weights):  # rows that are not there see no column
+    weights = r.distinct_weights
+    if not np.all(weights):  # rows that are not there see no column
         live = np.flatnonzero(r.weights)
         r = Rows(r.linear.rows(live), r.offset[live], r.term.take(live), r.weights[live])
+        weights = r.weights
     zeros = repeated(0.0, (r.count,))
-    if r.term.curvature.is_convex and np.all(r.weights >= 0.0):
+    if r.term.curvature.is_convex and np.all(weights >= 0.0):
         return DualRows(r.linear, r.offset, r.term, r.weights, zeros)
-    if r.term.curvature.is_concave and np.all(r.weights <= 0.0):
+    if r.term.curvature.is_concave and np.all(weights <= 0.0):
         return DualRows(r.linear, r.offset, _negated(r.term), -r.weights, zeros)
+    if any_shape:
+        return DualRows(r.linear, r.offset, r.term, r.weights, zeros)
     raise NotEnclosed(f"{r.term.name} is not convex for certain.")
 
 

@@ -21,17 +21,17 @@ from varopt._verified import (
     down,
     up,
 )
-from varopt.certificates._direct import Caps, direct_lower, has_own_rows, is_own
+from varopt.certificates._direct import Caps, direct_lower, has_own_rows, lower_at_hand
 from varopt.certificates._dual_value import Proof, lower_near, lower_of_squares, verified_lower
 from varopt.certificates._lent_ridge import with_lent_ridge
-from varopt.certificates._moments import SquareMoments, lower_by_moments, moments_at
+from varopt.certificates._moments import SquareMoments, add_lengths, lower_by_moments, moments_at
 from varopt.certificates._proof_parts import (
     FEW_ENTRIES,
     ProofParts,
-    enclosed_norms,
     given_duals,
     norm_dual,
     parts_of,
+    value_at,
     with_dual,
     without_norms,
 )
@@ -41,8 +41,9 @@ from varopt.certificates.enclosures import (
     NotEnclosed,
     enclosed_value,
 )
-from varopt.composite import Rows
+from varopt.composite import Composite, Rows
 from varopt.model import Objective
+from varopt.model.maps import products_at_hand
 
 __all__ = ["ROUNDING", "Verified", "Verifier", "verified"]
 
@@ -79,22 +80,25 @@ class Verifier:
         By how much the linear part and the constant may be off: what is proved holds for all that are within.
     squares : sequence of Rows
         Rows of squares that a method has multiplied out: where these are the objective's own, they are not read again.
+    problem : Composite, optional
+        The objective's own canonical form, whose rows then are not made again; its squares are those above.
     other : Verifier, optional
         Of the same data: what it knows of them is not computed again.
     """
 
     def __init__(
         self, objective: Objective, x: Vector, radius: Vector | None = None, error: float = 0.0,
-        squares: Sequence[Rows] = (), other: Verifier | None = None,
+        squares: Sequence[Rows] = (), problem: Composite | None = None, other: Verifier | None = None,
     ) -> None:  # fmt: skip
-        self.objective, self.x, self.squares = objective, x, squares
+        self.objective, self.x, self.problem = objective, x, problem
+        self.squares = squares if problem is None else problem.squares
         self._radius, self._error = radius, error
         self._norms: Norms = {} if other is None else other._norms
         self._allowed = 0.0  # error of the value that does not matter
 
     @cached_property
     def _parts(self) -> ProofParts:
-        parts = parts_of(self.objective, self.x)
+        parts = parts_of(self.objective, self.x, self.problem)
         if self._radius is None:
             return parts
         line = Ball(parts.vector.middle, (parts.vector.radius + self._radius) * SLACK)
@@ -136,7 +140,7 @@ class Verifier:
         """The value at x, and what its rounding is below; infinite where that is not known."""
         with np.errstate(all="ignore"):
             try:
-                return _value(self._parts, self.x, self._norms, self._allowed)
+                return value_at(self._parts, self.x, self._norms, self._allowed)
             except NotEnclosed:
                 return math.nan, math.inf
 
@@ -191,7 +195,7 @@ class Verifier:
         self._allowed = gap / 16.0 if math.isfinite(gap) else 0.0
         with np.errstate(all="ignore"):
             try:
-                if (known := self._by_moments(gap)) is not None:
+                if (known := self._cheaply(dual, gap)) is not None:
                     return known
                 lower, why = _directly(self._parts, self.x, dual, self._norms), ""
                 parts = None if lower > -math.inf else with_dual(self._below, self.x, dual, self._norms)
@@ -211,22 +215,48 @@ class Verifier:
         upper = float(up(value + error)) if math.isfinite(error) else math.inf
         return Verified(lower, upper, why or ("" if upper < math.inf else "numbers overflow."))
 
+    def _cheaply(self, dual: Sequence[Vector | None] | None, gap: float) -> Verified | None:
+        """A bracket that is no wider than a gap without a pass over the data: first by the shorter of two ways."""
+        rows = max((r.linear.shape[0] for r in self._parts.rows), default=0)
+        if rows >= self.x.size**2:  # passes over rows take longer than the moments
+            return self._by_moments(gap) or self._at_hand(dual, gap)
+        return self._at_hand(dual, gap) or self._by_moments(gap)
+
+    def _at_hand(self, dual: Sequence[Vector | None] | None, gap: float) -> Verified | None:
+        """A bracket that is no wider than a gap from products that the run has at hand."""
+        if not products_at_hand() or not math.isfinite(gap) or self._is_small:
+            return None
+        for r, given in zip(self._parts.rows, self._parts.given, strict=True):
+            if self.squares and not r.is_own:
+                add_lengths(given, self.squares, self._norms)
+        lower = _directly(self._parts, self.x, dual, self._norms, at_hand=True)
+        if lower == -math.inf:
+            return None
+        value, error = self.value
+        upper = float(up(value + error))
+        return Verified(lower, upper) if upper - lower <= gap else None
+
     def _by_moments(self, gap: float) -> Verified | None:
         """A bracket that is no wider than a gap without a look at the data, where squares are multiplied out."""
         if not self.squares or not math.isfinite(gap) or self._is_small or self._parts.quadratics or self._parts.groups:
             return None
         own: list[DualRows] = []
+        others: list[DualRows] = []
         found: SquareMoments | None = None
         for r, given in zip(self._parts.rows, self._parts.given, strict=True):
-            if is_own(r):
+            if r.is_own:
                 own.append(r)
             elif (part := moments_at(given, self.squares, self.x)) is None:
                 return None
             else:
+                others.append(r)
                 found = part if found is None else found.plus(part)
-        if found is None:
-            return None
+        if found is None or float(found.gradient.radius @ np.abs(self.x)) > gap:
+            return None  # as what rounding may have changed in the gradient costs about that
         line, scalar = self._parts.vector, self._parts.scalar
+        if found.error > self._allowed:  # little is left of large numbers: the positions tell the value closer
+            value, error = enclosed_value(others, np.zeros(self.x.size), 0.0, self.x, (), self._norms, self._allowed)
+            found = found._replace(value=value, error=error) if error < found.error else found
         rest, error = enclosed_value(own, line, scalar, self.x, (), self._norms, self._allowed)
         value = found.value + rest
         error = (found.error + error + self._parts.error + 2.0 * UNIT * abs(value)) * SLACK
@@ -254,14 +284,6 @@ def verified(objective: Objective, x: Vector, dual: Sequence[Vector | None] | No
     return Verifier(objective, x).bracket(dual)
 
 
-def _value(parts: ProofParts, x: Vector, norms: Norms, allowed: float) -> tuple[float, float]:
-    value, spread = enclosed_value(parts.rows, parts.vector, parts.scalar, x, parts.quadratics, norms, allowed)
-    for group in parts.groups:
-        more, error = enclosed_norms(group, x)
-        value, spread = value + more, spread + error + 2.0 * UNIT * (abs(value) + more)
-    return value, (spread + parts.error) * SLACK
-
-
 def _lower(parts: ProofParts, x: Vector, dual: Sequence[Vector | None] | None, norms: Norms, enough: float) -> Proof:
     """The best that is proved with a dual of norms, that given or that of x, as it is and moved inwards for room."""
     best = Proof(-math.inf)
@@ -276,7 +298,9 @@ def _lower(parts: ProofParts, x: Vector, dual: Sequence[Vector | None] | None, n
     return best
 
 
-def _directly(parts: ProofParts, x: Vector, dual: Sequence[Vector | None] | None, norms: Norms) -> float:
+def _directly(
+    parts: ProofParts, x: Vector, dual: Sequence[Vector | None] | None, norms: Norms, *, at_hand: bool = False
+) -> float:
     """What is proved without a correction, where every variable has a row of its own."""
     if parts.groups or parts.quadratics or (own := has_own_rows(parts.rows, x.size)) is None:
         return -math.inf
@@ -286,5 +310,6 @@ def _directly(parts: ProofParts, x: Vector, dual: Sequence[Vector | None] | None
         if not mine:
             r = r.at(r.term.derivative(r.linear.apply(x) + r.offset) if u is None else u)
         rows.append(r)
-    lower = direct_lower(rows, own, parts.vector, parts.scalar, norms, Caps.of(rows, own, x.size))
+    prove = lower_at_hand if at_hand else direct_lower
+    lower = prove(rows, own, parts.vector, parts.scalar, norms, Caps.of(rows, own, x.size))
     return float(down(lower - parts.error * SLACK))

@@ -2,7 +2,7 @@
 
 from varopt.composite._box import Bounds, bounded
 from varopt.composite._congruence import Congruence, as_dense, columns_of, gram, pick, squared_norms
-from varopt.composite._conversion import NotComposite, composite, rows_of, shared_rows, sharing
+from varopt.composite._conversion import NotComposite, composite, rows_of, shared_rows, sharing, unmultiplied
 from varopt.composite._form import Composite, Rows, single_variables
 from varopt.composite._groups import Groups
 from varopt.composite._quadratic_form import QuadraticForm
@@ -38,4 +38,5 @@ __all__ = [
     "sharing",
     "single_variables",
     "squared_norms",
+    "unmultiplied",
 ]

@@ -20,7 +20,7 @@ Vector = NDArray[np.float64]
 _EXCHANGES = 12  # in which variables on the wrong side of their bounds, or held there in vain, change
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Bounds:
     """``low <= x <= high``, and the problem without the rows that say so."""
 

@@ -47,7 +47,7 @@ def squared_norms(linear: Map) -> Vector:
     return np.asarray(linear.row_variance(1.0), dtype=np.float64)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Congruence:
     """``factor A' H A``: A a map of some coordinates, H a diagonal (a vector) or a square array, sparse array or map.
 

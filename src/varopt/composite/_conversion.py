@@ -20,7 +20,7 @@ from varopt.model.blocks import AffineBlock, Block, NormBlock, QuadraticBlock, T
 from varopt.model.maps import Map, products_are_kept
 from varopt.terms import abs_
 
-__all__ = ["NotComposite", "composite", "rows_of", "shared_rows", "sharing"]
+__all__ = ["NotComposite", "composite", "rows_of", "shared_rows", "sharing", "unmultiplied"]
 
 Vector = NDArray[np.float64]
 
@@ -86,6 +86,25 @@ def composite(
     return Composite(
         matrix, vector, scalar, tuple(rows), not_convex, tuple(squares), indefinite, tuple(groups), tuple(forms)
     )
+
+
+def unmultiplied(objective: Objective, problem: Composite) -> Composite:
+    """What `composite` makes of an objective without `multiplied`, of the rows that its canonical form has already."""
+    rows, squares = iter(problem.rows), iter(problem.squares)
+    if len(problem.rows) + len(problem.squares) == len(objective.blocks) and not problem.groups:
+        kept = [next(rows if _stays_rows(block) else squares, None) for block in objective.blocks]
+        known = [
+            r for r, block in zip(kept, objective.blocks, strict=True)
+            if r is not None and isinstance(block, TermBlock) and r.term is block.term
+        ]  # fmt: skip
+        if len(known) == len(kept):
+            return Composite(None, repeated(0.0, (objective.size,)), 0.0, tuple(known))
+    return composite(objective, multiplied=False)
+
+
+def _stays_rows(block: Block) -> bool:
+    """Whether the canonical form has it as rows, and not as squares."""
+    return isinstance(block, TermBlock) and (bool(block.term.knots) or block.term.degree > 2)
 
 
 def _affine(block: Any, variables: Any) -> tuple[Map, Vector]:

@@ -21,6 +21,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from varopt._array import repeated
 from varopt._linalg import InverseEnergy, add
 from varopt.composite._groups import Groups
 from varopt.composite._quadratic_form import QuadraticForm
@@ -38,7 +39,7 @@ _NO_UNIT = 1e-280  # beside which all that is left of a value of zero is roundin
 _DENSE = 300  # variables up to which a sparse problem is solved as a dense one
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Rows:
     """One term applied to the rows of an affine map."""
 
@@ -130,15 +131,27 @@ class Rows:
     @cached_property
     def size_at_zero(self) -> float:
         """The sum of the sizes of the terms at zero."""
-        return float(np.abs(self.weights) @ np.abs(self.term.value(self.offset)))
+        if self.weights.strides != (0,) or self.term.rows is not None:
+            return float(np.abs(self.weights) @ np.abs(self.term.value(self.offset)))
+        offset = self.offset[:1] if self.offset.strides == (0,) else self.offset
+        values = self.term.value(offset)
+        return float(abs(self.weights[0]) * np.abs(values).sum() * (self.count / offset.size)) if self.count else 0.0
 
     @cached_property
     def largest_gradient(self) -> Vector:
         """For each variable, how large the gradients of the rows may be: the scale of what cancels at an optimum."""
         steepest = self.term.subgradient_range if self.term.is_continuous else (np.inf, np.inf)
         ends = [np.where(np.isfinite(end), np.abs(end), 1.0) for end in steepest]
+        weights = self.weights if self.term.rows is not None else self.distinct_weights
         with np.errstate(over="ignore", invalid="ignore"):  # entries of 1e200 have no squares
-            return np.sqrt(self.count * self.linear.gram_diagonal((self.weights * np.maximum(*ends)) ** 2))
+            steep = (weights * np.maximum(*ends)) ** 2
+            squares = steep if steep.size == self.count else repeated(steep[0], (self.count,))
+            return np.sqrt(self.count * self.linear.gram_diagonal(squares))
+
+    @property
+    def distinct_weights(self) -> Vector:
+        """The weights, or where one number stands for all of them that one alone."""
+        return self.weights[:1] if self.weights.strides == (0,) else self.weights
 
     @property
     def kinks(self) -> list[tuple[Any, Any]]:
@@ -206,7 +219,7 @@ def _gathered(linear: Map, index: NDArray[np.intp]) -> Map:
     return Matrix(out)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Composite:
     """A quadratic and rows. The quadratic is ``1/2 x'Mx + v'x + s`` and the rows of squares."""
 

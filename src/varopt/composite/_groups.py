@@ -20,7 +20,7 @@ Vector = NDArray[np.float64]
 _WORTH_SPARSE = 1 << 16  # entries up to which a sparse matrix is not worth its overhead
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Groups:
     """Norms of groups of rows; the rows of a group follow one another, and overlapping groups repeat them."""
 

@@ -19,7 +19,7 @@ Vector = NDArray[np.float64]
 _COMPARED = 256  # rows and columns of a matrix that are compared at once, in the cache
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class QuadraticForm:
     """``weight z'Qz`` of ``z = A x + d``; Q is held by reference, and only its symmetric part matters."""
 

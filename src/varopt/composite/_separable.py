@@ -25,7 +25,7 @@ Vector = NDArray[np.float64]
 _LAST_DIGITS = 1e-15  # relative width at which a scale is found
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Balls:
     """Norms of groups of variables, each of one group at most: their subgradients at rest are balls."""
 
@@ -54,7 +54,7 @@ class Balls:
         return np.divide(self.radius, norms, out=np.ones_like(norms), where=norms > self.radius)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Kinks:
     """At most one kink for each variable, and one norm; low and high are equal where there is no kink."""
 
@@ -123,6 +123,11 @@ def separable_kinks(problem: Composite) -> tuple[Kinks, tuple[Rows, ...]]:
             for v in (r.term.knots[0], *r.term.subgradient_range)
         )
         at = (knot - r.offset[live]) / factor
+        ends = factor * r.weights[live] * np.stack([left, right])
+        if rest is nothing and index.size == problem.size and np.array_equal(index, np.arange(problem.size)):
+            rest, low, high = at, ends.min(axis=0), ends.max(axis=0)  # of every variable one, in their order
+            taken[:] = True
+            continue
         candidate = rest.copy()
         candidate[index] = np.where(taken[index], rest[index], at)
         if not np.array_equal(candidate[index], at):  # two kinks of one variable
@@ -132,7 +137,6 @@ def separable_kinks(problem: Composite) -> tuple[Kinks, tuple[Rows, ...]]:
             low, high = np.zeros((2, problem.size))
         rest = candidate
         taken[index] = True
-        ends = factor * r.weights[live] * np.stack([left, right])
         np.add.at(low, index, ends.min(axis=0))
         np.add.at(high, index, ends.max(axis=0))
     balls, rest = _balls(problem, rest, taken)
@@ -193,8 +197,12 @@ def scaled_gap(
 def _scale(kinks: Kinks, gradient: Vector, linear: Vector) -> float | None:
     """The number closest to one with ``low <= -(scale gradient + linear) <= high`` on every kink, norms added."""
     kinked = ~kinks.free if kinks.balls is None else ~(kinks.free | kinks.balls.members)
-    up, down = (kinks.high + linear)[kinked], (kinks.low + linear)[kinked]
-    v = -gradient[kinked]  # down <= scale v <= up
+    up, down, v = kinks.high + linear, kinks.low + linear, -gradient  # down <= scale v <= up
+    if not kinked.all():
+        up, down, v = up[kinked], down[kinked], v[kinked]
+    if kinks.balls is None and np.all(up >= 0.0) and np.all(down <= 0.0):  # as zero is feasible: what is beyond decides
+        over, under = v > up, v < down
+        return float(min((up[over] / v[over]).min(initial=1.0), (down[under] / v[under]).min(initial=1.0)))
     with np.errstate(divide="ignore", invalid="ignore"):
         ends = np.stack([up / v, down / v])
     most = np.min(ends.max(axis=0), initial=np.inf, where=v != 0.0)

@@ -117,7 +117,7 @@ def _less(left: Affine, right: Affine) -> Affine:
     return difference if right.constant.is_zero else difference - right.offset
 
 
-@generic.compare.register
+@generic.compare.register(Expression)
 def _compare(left: Expression, right: Any, sense: str) -> Any:
     """A comparison as a constraint, or an error that says why it is none."""
     if sense in _ADVICE:

@@ -22,7 +22,7 @@ def _shape(other: Any) -> tuple[int, ...]:
     return tuple(getattr(other, "shape", ()))
 
 
-@generic.matrix_product.register
+@generic.matrix_product.register(Affine)
 def _product(expression: Affine, other: Any, side: str) -> Affine | None:
     """``A @ W`` or ``W @ A`` of a matrix W, or with a vector; None where the shapes are of the entries in a row."""
     rows, columns = expression.dimensions
@@ -48,7 +48,7 @@ def _product(expression: Affine, other: Any, side: str) -> Affine | None:
     return product.as_matrix((_shape(other)[0], columns))
 
 
-@generic.transposed.register
+@generic.transposed.register(Affine)
 def transposed(expression: Affine) -> Affine:
     """The columns as rows."""
     if len(expression.dimensions) < 2:
@@ -58,7 +58,7 @@ def transposed(expression: Affine) -> Affine:
     return expression.transform(Selection(order, order.size), (order.size,)).as_matrix((columns, rows))
 
 
-@generic.spread.register
+@generic.spread.register(Affine)
 def _spread(expression: Affine, dimensions: tuple[int, ...]) -> Affine:
     """A vector as every row of a matrix, as NumPy does."""
     rows, columns = dimensions

@@ -239,7 +239,7 @@ class Objective(Expression):
         return card(str(self), rows, fold("its parts", table(columns)), fold("why", plain(self.explain())))
 
 
-@generic.total.register
+@generic.total.register(Affine)
 def _(expression: Affine) -> Objective:
     return Objective([AffineBlock(expression.summed())])
 

@@ -213,23 +213,23 @@ def _from_block(block: PolynomialBlock) -> Polynomial:
     return Polynomial(block.used, monomials, (), block.weights * block.lowest if block.weights > 0.0 else -np.inf)
 
 
-@as_polynomial.register
+@as_polynomial.register(Polynomial)
 def _(expression: Polynomial) -> Polynomial:
     return expression
 
 
-@as_polynomial.register
+@as_polynomial.register(Affine)
 def _(expression: Affine) -> Polynomial | None:
     return Polynomial.from_affine(expression) if _is_discrete(expression) else None
 
 
-@as_polynomial.register
+@as_polynomial.register(Elementwise)
 def _(expression: Elementwise) -> Polynomial | None:
     rest = () if expression.rest is None else (as_polynomial(expression.rest),)
     return _sum([*map(_block_entries, expression.parts), *rest], expression.shape)
 
 
-@as_polynomial.register
+@as_polynomial.register(Objective)
 def _(expression: Objective) -> Polynomial | None:
     return _sum([*map(_block_total, expression.blocks)], ())
 

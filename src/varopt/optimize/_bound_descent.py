@@ -267,7 +267,8 @@ class _Run:
             self.callback = None
             self.report()
         method = f"bound descent ({'adam' if self.sampled else 'lbfgs'})"
-        state.runs([method])  # after which no other method goes on: the point is that of the family
+        state.runs([method])
+        state.alone = True  # the point is that of the family
         result = _certified(bound, self.problem, state, self.tol, status) or self._seen(bound, status)
         fields = {**result.__dict__, "method": method}
         return BoundResult(**fields, family=bound.family, bound=bound)

@@ -25,6 +25,7 @@ from varopt.certificates import (
     NoCertificate,
     Verifier,
     curves_down,
+    enclosed_at,
     falls_along,
     falls_for_ever,
     floor,
@@ -32,8 +33,9 @@ from varopt.certificates import (
 )
 from varopt.composite import Composite, NotComposite, composite
 from varopt.model import Objective, split
+from varopt.model.maps import latest_products
 from varopt.optimize._result import Result, Status, final_line, progress_line
-from varopt.solvers import METHODS, Auto, State, Way, exact_minimum, goes_on, is_small, settle
+from varopt.solvers import METHODS, Auto, State, Way, exact_minimum, is_small, settle
 
 __all__ = [
     "STOPPED",
@@ -93,7 +95,7 @@ def minimize_composite(
         watched(current)
 
     status: Status | None = None
-    with threads(problem):
+    with threads(problem), latest_products():
         try:
             if rests(problem, state.x):
                 state.see(state.x, float(objective(state.x)), 0.0)
@@ -240,7 +242,7 @@ def conclude(
     if hidden and not problem.not_convex and Verifier(objective, x).is_convex:
         hidden = ""  # of the sum it is known
     is_open = proved and (hidden or bracket.assumption or not bracket.within(tol))
-    if is_open and not state.falls and goes_on(state.ran) and is_small(problem):
+    if is_open and not state.falls and not state.alone and is_small(problem):
         seconds, most = _EXACT_ASSUMED if bracket.within(tol) else (_EXACT_OPEN, problem.size)
         exact = _exact(objective, x, value, bracket, seconds) if problem.size <= most else None
         if exact is not None:
@@ -278,11 +280,15 @@ class _Bracket(NamedTuple):
 def _bracket(objective: Objective, problem: Composite, state: State, x: Vector, value: float, tol: float) -> _Bracket:
     """What is proved where that is enough, or all there is; else what the method claims, with its assumption."""
     claimed = _claimed(problem, state, value)
-    if problem.not_convex or not math.isfinite(value):
+    if not math.isfinite(value):
         return claimed
-    verifier = Verifier(objective, x, squares=problem.squares)
-    # Where the method has closed its own gap, it is worth while to try more than one way to prove that.
-    gap = 0.5 * tol * max(state.unit, abs(value)) if claimed.within(tol) else math.inf
+    if problem.not_convex:
+        return _with_rounding(objective, x, claimed, floor(problem))
+    verifier = Verifier(objective, x, problem=problem)
+    # Where the method has closed its own gap, it is worth while to try more than one way to prove that; none of them
+    # proves more than its dual has.
+    allowed, own = tol * max(state.unit, abs(value)), claimed.upper - claimed.lower
+    gap = 0.5 * (allowed + min(max(own, 0.0), allowed)) if claimed.within(tol) else math.inf
     proved = _proved(verifier, state, value, state.dual, gap)
     if proved.within(tol):
         return proved
@@ -310,6 +316,17 @@ def _bracket(objective: Objective, problem: Composite, state: State, x: Vector, 
     # The bound is the rounded value less a gap: what rounding may have added to the one is in the other.
     lower = claimed.lower - error if math.isfinite(error := verifier.value[1]) else claimed.lower
     return claimed._replace(lower=lower, upper=upper, assumption=claimed.assumption or ROUNDING)
+
+
+def _with_rounding(objective: Objective, x: Vector, claimed: _Bracket, least: float) -> _Bracket:
+    """What is claimed of an objective that is not convex, with the rounding of its value, and of the gap, charged."""
+    low, high = enclosed_at(objective, x)
+    if not math.isfinite(high):
+        return claimed
+    lower, upper = claimed.lower, max(claimed.upper, high)
+    if lower < claimed.upper:  # the value less a gap, which is the value less the bound
+        lower = max(lower - _LAST_DIGITS * (abs(lower) + abs(claimed.upper)), least)
+    return claimed._replace(lower=min(lower, low), upper=upper)
 
 
 def _exact(

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from varopt._lazy import on_first_use
 from varopt.solvers._method import Check, GaveUp, Method, Nested, Solver, State, Way
-from varopt.solvers._select import METHODS, Auto, goes_on
+from varopt.solvers._select import METHODS, Auto
 from varopt.solvers._stopped import settle
 from varopt.solvers.augmented_lagrangian import Multipliers
 from varopt.solvers.descent import (
@@ -67,7 +67,6 @@ __all__ = [
     "Way",
     "WorkingSet",
     "exact_minimum",
-    "goes_on",
     "interior_along",
     "is_small",
     "pivoted_along",

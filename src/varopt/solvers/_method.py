@@ -65,6 +65,7 @@ class State:
     dual: Sequence[Vector | None] | None = None  # of rows, then norms, that proves the lower bound, where it is known
     bound: float = np.nan  # the value of the bound at this sigma, where the method looks at it
     falls: bool = False  # whether the objective was seen to fall for ever
+    alone: bool = False  # whether nothing goes on after the method, a proof or not
     exact: bool = True  # whether the point should be exact, where a method can make it so, and not only its bracket
     unit: float = 1.0  # values below it count as this much where a gap is relative
     ran: list[str] = field(default_factory=list)  # the names of the methods, in the order in which they began
@@ -81,6 +82,7 @@ class State:
             upper=self.upper if same else np.inf,
             lower=self.lower if same else -np.inf,
             falls=self.falls and same,
+            alone=False,
             started=time.perf_counter() - self.spent,
             ran=[],
             history=list(self.history),
@@ -253,6 +255,11 @@ class Way(ABC):
 
     name: ClassVar[str]
     needs: ClassVar[tuple[Need, ...]] = ()  # in the order in which they are told
+
+    @property
+    def alone(self) -> bool:
+        """Whether nothing goes on after it, a proof or not, as where it was told how many steps to take."""
+        return False
 
     def refusal(self, problem: Composite) -> str:
         """What the problem lacks for this method, as a sentence; empty where it fits."""

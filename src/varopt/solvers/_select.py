@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +21,7 @@ from varopt.solvers.nonconvex import Graduated
 from varopt.solvers.reductions import LowRank, Orthogonal, Range, WorkingSet
 from varopt.solvers.signals import Knots, TautString
 
-__all__ = ["METHODS", "Auto", "goes_on"]
+__all__ = ["METHODS", "Auto"]
 
 # In order: the first that suits the problem and does not refuse it is taken.
 _ORDER: tuple[Way, ...] = (
@@ -30,7 +31,8 @@ _ORDER: tuple[Way, ...] = (
 METHODS: dict[str, Way] = {way.name: way for way in (*_ORDER, DiagonalNewton(), LBFGS())}
 
 # What goes on where a method has ended without a proof, those that refuse left out. After a method that is not named
-# here comes the next one that suits, and what goes on after that; after the paper's two and a user's own, nothing.
+# here comes the next one that suits (after the paper's two the first), and what goes on after that; after a user's own
+# method, and one that was told how many steps to take, nothing.
 _AT_LAST = (InteriorPoint(), Newton(thorough=True))
 _AFTER: dict[str, tuple[Way, ...]] = {
     "taut-string": (InteriorPoint(),),
@@ -52,11 +54,6 @@ _EXACT_METHODS = (
 _EXACT_SECONDS, _EXACT_SHARE = 0.5, 0.25  # after which others go on, and of the time that is left
 _DENSE = 1000  # variables of a sparse problem up to which dense methods go on after interior points
 _FORMED = 5000  # variables up to which what goes on after another may form their matrix, if it is dense
-
-
-def goes_on(ran: Iterable[str]) -> bool:
-    """Whether something goes on after methods: after the paper's two and a user's own, nothing does."""
-    return all(name in _EXACT_METHODS or any(name == way.name for way in _ORDER) for name in ran)
 
 
 @dataclass(frozen=True)
@@ -92,15 +89,16 @@ class Auto:
         Each has the best point so far, and begins its path where the first began: at what another has found, the
         lengths of the path would be those of its errors.
         """
+        state.alone = self.first is not None and (self.first.name not in METHODS or self.first.alone)
         began = state.latest, state.sigma
         tried = list(self.but)
-        for way in self._chain(problem):
+        for way in itertools.islice(self._chain(problem), 1 if state.alone else None):
             state.latest, state.sigma = began
             state.runs([way.name])
             tried += [way.name] if way.name in METHODS else []
             if self._ends(way, problem, state, tol, check, tuple(tried)) and state.reached(tol):
                 return
-            few = is_small(problem) and goes_on(state.ran) and not any(name in _EXACT_METHODS for name in state.ran)
+            few = is_small(problem) and not state.alone and not any(name in _EXACT_METHODS for name in state.ran)
             if few and self._is_exact(problem, state, tol, check):
                 return
         if not np.isfinite(state.upper) and np.all(np.isfinite(state.x)):
@@ -145,8 +143,8 @@ class Auto:
         yield way
         small = problem.size <= _FORMED or problem.is_sparse
         order = [other.name for other in _ORDER]
-        while way.name in order and way.name not in _AFTER:
-            behind = _ORDER[order.index(way.name) + 1 :]
+        while way.name not in _AFTER:
+            behind = _ORDER[order.index(way.name) + 1 if way.name in order else 0 :]
             behind = behind if small else tuple(other for other in behind if isinstance(other, Nested))
             way = next(self._suitable(problem, behind), None)
             if way is None:

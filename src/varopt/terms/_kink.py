@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,9 +30,9 @@ __all__ = [
     "is_short",
     "kink_derivatives",
     "kink_expectations",
+    "kink_gradient",
     "kink_slopes",
     "kink_steps",
-    "weighted_sum",
 ]
 
 Vector = NDArray[np.float64]
@@ -122,54 +121,16 @@ def kink_steps(kink: Kink, distance: Any, sigma: float) -> tuple[Any, Any, Any] 
     return added, first, second
 
 
-def weighted_sum(term: PiecewisePolynomial, sigma: Any, weights: Vector) -> Callable[[Vector], tuple[float, Vector]]:
-    """``sum_n w_n <rho(z_n)>`` and its gradient, as a function of the positions z."""
-
-    def general(z: Vector) -> tuple[float, Vector]:
-        value, first, _ = term.derivatives(z, sigma)
-        return float(weights @ value), weights * first
-
-    if term.kink is None or not np.min(sigma, initial=math.inf) > 0.0:
-        return general
-    short = _Sum(term.kink, float(term.value(np.asarray(term.knots[0]))), sigma, weights)
-
-    def checked(z: Vector) -> tuple[float, Vector]:
-        found = short(z)
-        return found if math.isfinite(found[0]) else general(z)  # zero times infinity, below the smallest sigmas
-
-    return checked
-
-
-class _Sum:
-    """That of a kink: what the deviations decide is computed once, and so are the arrays."""
-
-    def __init__(self, kink: Kink, at_knot: float, sigma: Any, weights: Vector) -> None:
-        knot, left, right = kink
-        self._kink, self._knot, self._weights = kink, knot, weights
-        self._constant = at_knot * float(weights.sum())
-        self._rate = 1.0 / (_ROOT_TWO * sigma)
-        self._density = weights * ((right - left) * _DENSITY * sigma)
-        self._distance, self._u, self._first = (np.empty(weights.shape) for _ in range(3))
-
-    def __call__(self, z: Vector) -> tuple[float, Vector]:
-        """Value and gradient: ``w (rho(t) + (z - t) E' + s^2 E'')`` and ``w E'``."""
-        distance, u, first = self._distance, self._u, self._first
-        np.multiply(np.subtract(z, self._knot, distance), self._rate, u)
-        np.multiply(_slopes(self._kink, u, first), self._weights, first)
-        np.exp(np.negative(np.square(u, u), u), u)
-        return self._constant + float(distance.dot(first) + self._density.dot(u)), first
-
-
 def _derivatives(kink: Kink, mean: Vector, sigma: Any, first: Vector, second: Vector) -> tuple[Vector, Vector]:
     """The two, in arrays of their own; u is their argument over the square root of two."""
     knot, left, right = kink
     u = np.divide(mean - knot if knot else mean, _ROOT_TWO * sigma, first)
     np.exp(np.negative(np.square(u, second), second), second)
     np.multiply(second, (right - left) * _DENSITY / sigma, second)
-    return _slopes(kink, u, first), second
+    return kink_gradient(kink, u, first), second
 
 
-def _slopes(kink: Kink, u: Vector, out: Vector) -> Any:
+def kink_gradient(kink: Kink, u: Vector, out: Vector) -> Any:
     """E' at u, which may be the array that it is written to."""
     _, left, right = kink
     if left == -right:  # it passes through zero on the knot, and keeps its digits there

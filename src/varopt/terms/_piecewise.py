@@ -19,8 +19,9 @@ import numpy as np
 from varopt._array import Array, as_float, constant, namespace, some
 from varopt.terms import _gaussian
 from varopt.terms._curvature import Curvature
-from varopt.terms._kink import Kink, kink_derivatives, kink_expectations, kink_slopes, kink_steps, weighted_sum
+from varopt.terms._kink import Kink, kink_derivatives, kink_expectations, kink_slopes, kink_steps
 from varopt.terms._short_vectors import KnotTable, Lines, expectations_at_knots, knots_of, largest_line, lines_of
+from varopt.terms._sums import weighted_sum
 from varopt.terms._tails import MAX_ORDER
 from varopt.terms._worst_gap import worst_gap
 from varopt.terms.polynomials import (
@@ -328,14 +329,25 @@ class PiecewisePolynomial:
         return lines_of(self) if self._is_largest_piece else []
 
     @cached_property
+    def _square(self) -> float | None:
+        """The number that squares are multiplied by, where there is nothing else; short vectors then take one line."""
+        if self.rows is not None or self.knots or len(self.pieces[0]) != 3 or not is_zero(self.centres[0]):
+            return None
+        return None if any(self.pieces[0][:2]) else float(self.pieces[0][2])
+
+    @cached_property
     def _is_largest_piece(self) -> bool:
         """Whether the value is the largest that any piece has there: convex, of lines, and the same for all rows."""
         return bool(self.knots) and self.degree == 1 and self.rows is None and self.curvature.is_convex
 
     def value(self, z: Array) -> Array:
         """The term at `z`, elementwise."""
-        if self._lines and type(z) is np.ndarray and z.dtype == np.float64:
-            return largest_line(self._lines, z)
+        if type(z) is np.ndarray and z.dtype == np.float64:
+            if self._lines:
+                return largest_line(self._lines, z)
+            if self._square is not None:
+                with np.errstate(over="ignore"):
+                    return self._square * z * z
         xp, (z,) = as_float(z)
         with np.errstate(over="ignore", invalid="ignore"):  # a piece may overflow where it is not selected
             return self.on(xp, z)._select(xp, z)

@@ -43,7 +43,7 @@ def as_printed(X, y, penalty):
 def test_diagonal_newton_is_the_papers_loop(rng):
     X, y, penalty, f = lasso(rng, 20)
     expected, count = as_printed(X, y, penalty)
-    r = vo.minimize(f, method="diagonal-newton")
+    r = vo.minimize(f, method=DiagonalNewton(most=10_000))
     assert r.method == "diagonal-newton"
     np.testing.assert_allclose(r.state.latest, expected, rtol=1e-9, atol=1e-12)
     assert abs(r.nit - count) <= 5  # the last digits decide when a change of 1e-15 is reached

@@ -6,10 +6,12 @@ from varopt.certificates.enclosures._enclosure import (
     Norms,
     NotEnclosed,
     annihilates,
+    column_lengths,
     coordinates,
     entries,
     entries_times,
     transposed,
+    transposed_at_hand,
 )
 from varopt.certificates.enclosures._value import applied, enclosed_terms, enclosed_value
 
@@ -21,6 +23,7 @@ __all__ = [
     "NotEnclosed",
     "annihilates",
     "applied",
+    "column_lengths",
     "conjugate_above",
     "coordinates",
     "dual_interval",
@@ -29,4 +32,5 @@ __all__ = [
     "entries",
     "entries_times",
     "transposed",
+    "transposed_at_hand",
 ]

@@ -5,7 +5,8 @@ Its value needs the conjugates of weighted terms, bounded from above: :math:`(c 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import math
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -13,9 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from varopt._array import repeated
-from varopt._verified import SLACK, TINY, UNIT, Ball
-from varopt.certificates.enclosures._enclosure import Norms, coordinates, entries, transposed
-from varopt.model.maps import Map
+from varopt._verified import EXTENDED, SLACK, TINY, UNIT, Ball, length
+from varopt.certificates.enclosures._enclosure import (
+    Norms,
+    column_lengths,
+    coordinates,
+    entries,
+    transposed,
+    transposed_at_hand,
+)
+from varopt.model.maps import Map, Scaled, Selection
 from varopt.terms import PiecewisePolynomial
 
 __all__ = ["DualQuadratic", "DualRows", "conjugate_above", "dual_interval"]
@@ -27,6 +35,8 @@ Index = NDArray[np.intp]
 def dual_interval(term: PiecewisePolynomial, weights: Vector) -> tuple[Vector, Vector]:
     """The closed interval of the subgradients of weighted terms, rounded inwards: smallest and largest."""
     low, high = (np.asarray(end, dtype=np.float64) for end in term.subgradient_range)
+    if weights.size == low.size == high.size == 1 and term.rows is None:
+        return _one_interval(float(low), float(high), float(weights[0]))
     with np.errstate(invalid="ignore"):  # 0 * inf, where the weight decides
         ends = [np.where(weights == 0.0, 0.0, weights * end) for end in (low, high)]
     exact = np.abs(np.frexp(weights)[0]) == 0.5  # a power of two
@@ -36,6 +46,16 @@ def dual_interval(term: PiecewisePolynomial, weights: Vector) -> tuple[Vector, V
         for end, moved, given in zip(ends, inside, (low, high), strict=True)
     ]
     return kept[0], kept[1]
+
+
+def _one_interval(low: float, high: float, weight: float) -> tuple[Vector, Vector]:
+    """The same for all rows at once, where one number is all there is."""
+    ends = []
+    for given, towards in ((low, math.inf), (high, -math.inf)):
+        end = 0.0 if weight == 0.0 else weight * given
+        exact = end == 0.0 or not math.isfinite(end) or abs(given) == 1.0 or abs(math.frexp(weight)[0]) == 0.5
+        ends.append(np.array([end if exact else math.nextafter(end, towards)]))
+    return ends[0], ends[1]
 
 
 def conjugate_above(term: PiecewisePolynomial, weights: Any, v: Vector) -> Vector:
@@ -119,7 +139,7 @@ def _flat(weights: Any, p0: Any, p1: Any, centre: Any, v: Vector) -> Vector:
     return np.where(v == weights * p1, reached + 4.0 * UNIT * (np.abs(v * centre) + np.abs(weights * p0)), -np.inf)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class DualRows:
     """Weighted convex terms of the rows of an affine map, and a dual of each: a subgradient u of ``rho`` itself.
 
@@ -156,8 +176,8 @@ class DualRows:
 
     def at(self, dual: Vector) -> DualRows:
         """The rows with other subgradients; what is known of them for all is not computed again."""
-        rows = replace(self, dual=dual)
-        rows.__dict__.update((k, v) for k, v in self.__dict__.items() if k in ("ends", "single", "_latest"))
+        rows = DualRows(self.linear, self.offset, self.term, self.weights, dual, self.interior)
+        rows.__dict__.update((k, v) for k, v in self.__dict__.items() if k in ("ends", "single", "is_own", "_latest"))
         return rows
 
     def clipped(self, dual: Vector) -> Vector:
@@ -168,12 +188,25 @@ class DualRows:
         """How far weighted duals are from the ends of their intervals; where there are none, about their own size."""
         low, high = (end[index] for end in self.ends)
         room = np.minimum(v[index] - low, high - v[index])
+        if self._width is not None:
+            return np.asarray(room)
         return np.asarray(np.where(np.isinf(room), 1.0 + np.abs(v[index]), room))
 
     def width(self, v: Vector) -> Vector:
         """What room is measured by: the width of the interval, or about the dual's own size where it has none."""
+        if self._width is not None:
+            return np.asarray(repeated(self._width, v.shape))
         width = self.ends[1] - self.ends[0]
         return np.where(np.isfinite(width) & (width > 0.0), width, 1.0 + np.abs(v))
+
+    @property
+    def _width(self) -> float | None:
+        """The width of all intervals, where it is one number that is finite and positive; else None."""
+        low, high = self.ends
+        if not low.size or low.strides != (0,) or high.strides != (0,):
+            return None
+        width = float(high[0] - low[0])
+        return width if 0.0 < width < math.inf else None
 
     def snapped(self, v: Vector) -> Vector:
         """Weighted duals with those that are close to an end of their interval, or to zero, on it."""
@@ -187,12 +220,40 @@ class DualRows:
         """The coordinates where every row is of one, and their factors."""
         return coordinates(self.linear)
 
+    @cached_property
+    def is_own(self) -> bool:
+        """Whether each row is a variable of its own, or its negative, plus a number."""
+        linear = self.linear
+        while isinstance(linear, Scaled) and np.ndim(linear.scale) == 0 and abs(linear.scale) == 1.0:
+            linear = linear.inner
+        if isinstance(linear, Selection) and linear.index is None:
+            return True
+        if self.single is None:
+            return False
+        index, factor = self.single
+        one = np.abs(factor.middle) == 1.0
+        return bool(one.all()) and not factor.radius.any() and int(np.bincount(index).max(initial=0)) <= 1
+
     def gradient(self, v: Vector, norms: Norms) -> Ball:
         """``A'v``, enclosed; the latest is kept."""
         known = self.__dict__.get("_latest")
         if known is None or not np.array_equal(known[0], v):
             known = self.__dict__["_latest"] = (v, transposed(self.linear, Ball.exact(v), norms))
         return Ball(*known[1])
+
+    def gradient_at_hand(self, v: Vector, norms: Norms) -> Ball | None:
+        """The same, of as many digits as it takes, where the run has multiplied these duals already; else None."""
+        return transposed_at_hand(self.linear, v, norms)
+
+    def shrunk(self, v: Vector, gradient: Ball, share: float, norms: Norms) -> tuple[Vector, Ball]:
+        """A share of weighted duals, below one, and of their gradient: without a product where lengths are known."""
+        less, (count, size) = np.clip(share * v, *self.ends), self.linear.shape
+        lengths = column_lengths(self.linear, norms) if count * size > EXTENDED and share > 0.0 else None
+        if lengths is None or np.any(self.ends[0] > 0.0) or np.any(self.ends[1] < 0.0):  # clipped, it is no share
+            return less, self.gradient(less, norms)
+        lost = lengths * (2.0 * UNIT * length(less) + math.sqrt(v.size) * TINY)  # as every product is rounded
+        part = gradient.scaled(share)
+        return less, Ball(part.middle, (part.radius + lost) * SLACK)
 
     def dense(self, index: Index, columns: Index, norms: Norms) -> Ball:
         """Some columns of rows of the matrix, enclosed."""
@@ -204,7 +265,7 @@ class DualRows:
         return entries(self.linear.rows(index).columns(columns), norms)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class DualQuadratic:
     """``c/2 z'S z`` of an affine z, S symmetric and positive semidefinite, and a point p of the space of z."""
 

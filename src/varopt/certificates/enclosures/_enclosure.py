@@ -19,12 +19,23 @@ from varopt._verified import (
     gamma,
     is_double,
     is_exact_product,
+    length,
     total,
     weighted_columns,
 )
 from varopt.model.maps import Columnwise, Composition, Difference, HStack, Map, Matrix, Scaled, Selection, Sparse, Sum
 
-__all__ = ["AT_ONCE", "Norms", "NotEnclosed", "annihilates", "coordinates", "entries", "entries_times", "transposed"]
+__all__ = [
+    "AT_ONCE",
+    "Norms",
+    "NotEnclosed",
+    "annihilates",
+    "column_lengths",
+    "coordinates",
+    "entries",
+    "entries_times",
+    "transposed",
+]
 
 Vector = NDArray[np.float64]
 Norms = dict[int, tuple[Any, Vector]]
@@ -43,17 +54,13 @@ def transposed(linear: Map, values: Ball, norms: Norms) -> Ball:
     raise NotEnclosed(f"the entries of {linear} are not known.")
 
 
-@transposed.register
+@transposed.register(Matrix)
 def _(linear: Matrix, values: Ball, norms: Norms) -> Ball:
     array = linear.array
     if not is_double(array):
         raise NotEnclosed(f"entries of dtype {array.dtype} are not those of double precision.")
     if values.middle.ndim == 1:
-        if id(array) not in norms:
-            if array.dtype != np.float64:
-                array = array.astype(np.float64)
-            norms[id(linear.array)] = (array, column_norms(array))  # which keeps its id taken
-        dense, lengths = norms[id(linear.array)]
+        dense, lengths = _with_lengths(linear, norms)
         return weighted_columns(dense, values, lengths)
     dense = array.astype(np.float64, copy=False)
     middle, size = values.middle @ dense, np.abs(dense)
@@ -61,7 +68,37 @@ def _(linear: Matrix, values: Ball, norms: Norms) -> Ball:
     return Ball(middle, (error + 2.0 * dense.shape[0] * TINY) * SLACK)
 
 
-@transposed.register
+def _with_lengths(linear: Matrix, norms: Norms) -> tuple[Any, Vector]:
+    """A dense array in double precision, and the lengths of its columns, which are kept."""
+    array = linear.array
+    if id(array) not in norms:
+        squares = np.asarray(linear.column_squares, dtype=np.float64) if array.dtype == np.float64 else None
+        dense = array if squares is not None else array.astype(np.float64)
+        norms[id(array)] = (dense, column_norms(dense, squares))  # which keeps its id taken
+    return norms[id(array)]
+
+
+def transposed_at_hand(linear: Map, v: Vector, norms: Norms) -> Ball | None:
+    """``A'v``, enclosed, where the run has multiplied the same numbers already; else None."""
+    if isinstance(linear, Matrix):
+        known = linear.known_transposed(v)
+        if known is None:
+            return None
+        radius = _with_lengths(linear, norms)[1] * (gamma(known[1] + 1) * length(v)) + 2.0 * v.size * TINY
+        return Ball(np.asarray(known[0], dtype=np.float64), radius * SLACK)
+    if isinstance(linear, Scaled) and np.all(np.abs(linear.scale) == 1.0):
+        return transposed_at_hand(linear.inner, linear.scale * v, norms)
+    if not isinstance(linear, HStack):
+        return transposed(linear, Ball.exact(v), norms) if linear.shape[1] == 1 else None  # an intercept
+    middle, radius = np.zeros(linear.shape[1]), np.zeros(linear.shape[1])
+    for part, inner in linear.live():
+        if (known_part := transposed_at_hand(inner, v, norms)) is None:
+            return None
+        middle[part], radius[part] = known_part
+    return Ball(middle, radius)
+
+
+@transposed.register(Sparse)
 def _(linear: Sparse, values: Ball, norms: Norms) -> Ball:
     array = linear.array
     if not is_double(array):
@@ -78,19 +115,22 @@ def _by_rows(matrix: Any, values: Vector) -> Vector:
     return np.asarray(matrix @ values if values.ndim == 1 else (matrix @ values.T).T)
 
 
-@transposed.register
+@transposed.register(Difference)
 def _(linear: Difference, values: Ball, norms: Norms) -> Ball:
     if values.middle.ndim > 1:
         return transposed(Sparse(linear.array), values, norms)
     middle = np.asarray(linear.transpose_apply(values.middle), dtype=np.float64)
-    count, sizes = gamma(linear.row.size + 1), np.abs(values.middle)
+    sizes = np.abs(values.middle)
+    sizes *= gamma(linear.row.size + 1) * SLACK
+    if values.radius.any():
+        sizes += values.radius * SLACK
     error = np.zeros(middle.size)
     for start, entry in enumerate(linear.row):
-        error[start : start + sizes.size] += abs(float(entry)) * (count * sizes + values.radius)
-    return Ball(middle, error * SLACK)
+        error[start : start + sizes.size] += sizes if abs(entry) == 1.0 else abs(float(entry)) * sizes
+    return Ball(middle, error)
 
 
-@transposed.register
+@transposed.register(Selection)
 def _(linear: Selection, values: Ball, norms: Norms) -> Ball:
     if linear.index is None:
         return values
@@ -108,17 +148,17 @@ def _(linear: Selection, values: Ball, norms: Norms) -> Ball:
     return Ball(middle, (gamma(counts - 1) * sizes + radius) * SLACK)  # sums only
 
 
-@transposed.register
+@transposed.register(Scaled)
 def _(linear: Scaled, values: Ball, norms: Norms) -> Ball:
     return transposed(linear.inner, values.scaled(np.asarray(linear.scale, dtype=np.float64)), norms)
 
 
-@transposed.register
+@transposed.register(Composition)
 def _(linear: Composition, values: Ball, norms: Norms) -> Ball:
     return transposed(linear.inner, transposed(linear.outer, values, norms), norms)
 
 
-@transposed.register
+@transposed.register(Columnwise)
 def _(linear: Columnwise, values: Ball, norms: Norms) -> Ball:
     shape = (*values.middle.shape[:-1], linear.shape[1])
     middle, radius = np.zeros(shape), np.zeros(shape)
@@ -128,7 +168,7 @@ def _(linear: Columnwise, values: Ball, norms: Norms) -> Ball:
     return Ball(middle, radius)
 
 
-@transposed.register
+@transposed.register(Sum)
 def _(linear: Sum, values: Ball, norms: Norms) -> Ball:
     first, *others = (transposed(part, values, norms) for part in linear.parts)
     for other in others:
@@ -136,7 +176,7 @@ def _(linear: Sum, values: Ball, norms: Norms) -> Ball:
     return first
 
 
-@transposed.register
+@transposed.register(HStack)
 def _(linear: HStack, values: Ball, norms: Norms) -> Ball:
     shape = (*values.middle.shape[:-1], linear.shape[1])
     middle, radius = np.zeros(shape), np.zeros(shape)
@@ -210,6 +250,37 @@ def coordinates(linear: Map) -> tuple[NDArray[np.intp], Ball] | None:
     elif len(scales) == 1:
         factor = Ball.exact(np.broadcast_to(scales[0], index.size))
     return start + index, factor
+
+
+def column_lengths(linear: Map, norms: Norms) -> Vector | None:
+    """Bounds of the lengths of the columns, where those of its matrices are known in `norms`; else None.
+
+    Rows of products with such a map are sums of products of the entries of its matrices with at most three roundings
+    beside those of a sum: signs do not round, a number does, and so does each sum with the columns beside.
+    """
+    if isinstance(linear, Matrix):
+        known = norms.get(id(linear.array))
+        return None if known is None or linear.array.dtype != np.float64 else known[1]
+    if isinstance(linear, Scaled):
+        scale, inner = np.asarray(linear.scale, dtype=np.float64), column_lengths(linear.inner, norms)
+        signs = bool(np.all(np.abs(scale) == 1.0))
+        if inner is None or not (signs or (scale.ndim == 0 and isinstance(linear.inner, Matrix))):
+            return None
+        return inner if signs else np.asarray(inner * (abs(float(scale)) * SLACK))
+    if isinstance(linear, HStack):
+        parts = [(part, column_lengths(inner, norms)) for part, inner in linear.live()]
+        lengths = np.zeros(linear.shape[1])
+        for part, inner_lengths in parts:
+            if inner_lengths is None:
+                return None
+            lengths[part] = inner_lengths
+        return lengths
+    if isinstance(linear, Composition) and linear.inner.shape == (1, 1) and isinstance(linear.outer, Selection):
+        inner = column_lengths(linear.inner, norms)
+        return None if inner is None else inner * (math.sqrt(linear.shape[0]) * SLACK)
+    if isinstance(linear, Selection) and linear.shape[1] == 1:
+        return np.array([math.sqrt(linear.shape[0]) * SLACK])
+    return None
 
 
 def annihilates(linear: Map, relation: Vector) -> bool:

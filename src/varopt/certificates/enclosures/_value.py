@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import singledispatch
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from varopt._verified import SLACK, TINY, UNIT, Ball, dot, gamma, is_double, length, total, unit_of
+from varopt._verified import EXTENDED, SLACK, TINY, UNIT, Ball, dot, gamma, is_double, length, total, unit_of
 from varopt.certificates.enclosures._dual_point import DualQuadratic, DualRows
-from varopt.certificates.enclosures._enclosure import Norms, NotEnclosed
+from varopt.certificates.enclosures._enclosure import Norms, NotEnclosed, column_lengths
 from varopt.model.maps import (
     Columnwise,
     Composition,
@@ -37,6 +38,8 @@ _AT_MOST = 1 << 22  # the same where the error would be more than this share of 
 _DEAR = 1e-11
 _MANY, _CLOSE_SUM = 1 << 13, 1e-14  # rows up to which the error of a sum of terms should be as small as that
 _SHARE = 1.0 / 16.0  # of the error that is allowed, for one block of rows
+_WHOLE = 2.0**52  # up to which sums of whole numbers are not rounded
+_FAINT = 1e-290  # radii below it may be those of underflow alone
 _CHUNK = 1 << 16  # entries that are converted at once
 
 
@@ -73,7 +76,12 @@ def _enclosed_value(
     value, error = dot(g.middle, x) if g.middle.any() else (0.0, 0.0)
     parts, errors = [scalar, value], [error, float(g.radius @ np.abs(x))]
     for r in rows:
+        if (known := _by_lengths(r, x, norms, _SHARE * allowed)) is not None:
+            parts.append(known[0])
+            errors.append(known[1])
+            continue
         z = applied(r.linear, _point(r.linear, x, extended), norms).shifted(r.offset).rounded()
+        z = z if r.term.curvature.is_convex else _exact_where_zero(r.linear, x, z)
         value, error = enclosed_terms(r.term, np.asarray(r.weights, dtype=np.float64), z, _SHARE * allowed)
         parts.append(value)
         errors.append(error)
@@ -85,6 +93,44 @@ def _enclosed_value(
     return value, (error + sum(errors)) * SLACK
 
 
+def _by_lengths(r: DualRows, x: Vector, norms: Norms, allowed: float) -> tuple[float, float] | None:
+    r"""The same of one large block where lengths of columns are known and an error that is `allowed` is not exceeded.
+
+    With :math:`h_j` the lengths, rounding moves all positions together by a length of at most
+    :math:`\gamma \sum_j h_j |x_j|`, and the value, by Cauchy and Schwarz, by that times the length of all derivatives:
+    far less than if each row were off by as much.
+    """
+    if r.linear.shape[0] * r.linear.shape[1] <= EXTENDED or (off := _off(r.linear, x, norms)) is None:
+        return None
+    z = r.linear.apply(x) + r.offset
+    if (kind := _kind(r.term)) is None or z.dtype != np.float64:
+        return None
+    far, count = length(z), z.size
+    off += UNIT * far
+    weights = np.asarray(r.weights, dtype=np.float64)
+    most = float(np.abs(weights[:1] if weights.strides == (0,) else weights).max(initial=0.0))
+    value, error = dot(weights, np.asarray(r.term.value(z)))
+    if kind.is_square:
+        error += kind.steepest * most * off * (far + off) + 8.0 * _SMALLEST * most * count
+    else:
+        error += kind.steepest * most * math.sqrt(count) * off
+    error = (error + 8.0 * UNIT * (abs(value) + error) + TINY * count) * SLACK
+    return (value, error) if error <= max(_DEAR * abs(value), allowed) else None
+
+
+def _off(linear: Map, x: Vector, norms: Norms) -> float | None:
+    """A bound of the length of what rounding changes in ``A x``, where it is known without a look at the data."""
+    if isinstance(linear, Selection) and linear.index is None:
+        return 0.0
+    if isinstance(linear, Difference):  # whose rows have entries that add up to two to the power of its order
+        return gamma(linear.order) * 2.0**linear.order * length(x)
+    if isinstance(linear, Scaled) and np.ndim(linear.scale) == 0 and abs(float(linear.scale)) == 1.0:
+        return _off(linear.inner, x, norms)
+    if (lengths := column_lengths(linear, norms)) is None:
+        return None
+    return (gamma(x.size + 4) * float(lengths @ np.abs(x)) + math.sqrt(linear.shape[0]) * (x.size + 4) * TINY) * SLACK
+
+
 def _point(linear: Map, x: Vector, extended: int = _EXTENDED) -> Ball:
     """The point, in extended precision where the map is small: near a knot, positions are small differences."""
     if linear.storage == "operator" or linear.shape[0] * linear.shape[1] > extended:
@@ -92,8 +138,20 @@ def _point(linear: Map, x: Vector, extended: int = _EXTENDED) -> Ball:
     return Ball(x.astype(np.longdouble), np.zeros(x.size))
 
 
+def _exact_where_zero(linear: Map, x: Vector, z: Ball) -> Ball:
+    """Positions of rows that see zeros alone are their offsets: what might have underflowed in them did not."""
+    faint = np.flatnonzero((z.radius > 0.0) & (z.radius < _FAINT))
+    if not faint.size or linear.storage == "operator":
+        return z
+    radius = z.radius.copy()
+    radius[faint[~np.asarray(linear.rows(faint).dense())[:, x != 0.0].any(axis=1)]] = 0.0
+    return Ball(z.middle, radius)
+
+
 def enclosed_terms(term: PiecewisePolynomial, weights: Vector, z: Ball, allowed: float = 0.0) -> tuple[float, float]:
-    """The weighted sum of convex terms at positions that are enclosed; of many an error that is `allowed` will do."""
+    """The weighted sum of terms at positions that are enclosed; of many an error that is `allowed` will do."""
+    if not term.curvature.is_convex or term.degree > 2:
+        return _piece_by_piece(term, weights, z)
     values = np.asarray(term.value(z.middle))
     # Squares that underflow, by no more than the smallest number there is, may be something times a weight.
     faint = (
@@ -101,7 +159,8 @@ def enclosed_terms(term: PiecewisePolynomial, weights: Vector, z: Ball, allowed:
         if term.degree > 1 and (z.middle.any() or z.radius.any())
         else 0.0
     )
-    if (steepest := _simple(term, z)) is not None:
+    if (kind := _kind(term)) is not None:
+        steepest = (np.abs(z.middle) + z.radius) * kind.steepest if kind.is_square else kind.steepest
         value, error = dot(weights, values) if values.any() else (0.0, 0.0)
         error += faint
         # A row off its knot by |t| has slope times |t| as its value: of that, rounding is relative.
@@ -115,8 +174,61 @@ def enclosed_terms(term: PiecewisePolynomial, weights: Vector, z: Ball, allowed:
     return value, (error + faint + float(np.abs(weights) @ spread)) * SLACK
 
 
-def _simple(term: PiecewisePolynomial, z: Ball) -> Any:
-    """The largest derivative of two lines that meet in zero, or of a square; None of other terms.
+def _piece_by_piece(term: PiecewisePolynomial, weights: Vector, z: Ball) -> tuple[float, float]:
+    """The same of terms of any shape: the hull of what all pieces make of a position that may lie in them."""
+    low, high = np.full(z.middle.shape, np.inf), np.full(z.middle.shape, -np.inf)
+    crossed = np.zeros(z.middle.shape, dtype=int)
+    for i, (piece, centre) in enumerate(zip(term.pieces, term.centres, strict=True)):
+        t = z.middle - centre
+        size = sum(np.abs(c) * np.abs(t) ** m for m, c in enumerate(piece))
+        steepest = sum(m * np.abs(c) * (np.abs(t) + z.radius) ** (m - 1) for m, c in enumerate(piece) if m)
+        # Horner's scheme rounds twice a degree, and the position relative to the centre once.
+        spread = z.radius * steepest + (4.0 * UNIT * len(piece) * size + TINY) * (len(piece) > 1)
+        at_middle = np.zeros(t.shape)
+        for c in reversed(piece):
+            at_middle = at_middle * t + c
+        inside = _is_inside(term, i, z)
+        low = np.where(inside, np.minimum(low, at_middle - spread), low)
+        high = np.where(inside, np.maximum(high, at_middle + spread), high)
+        crossed += inside
+    if np.any(crossed > 1) and any(np.any(np.asarray(jump[0]) != 0.0) for jump in term.jumps):
+        raise NotEnclosed(f"{term.name} jumps at a position that is rounded.")
+    middle = 0.5 * (low + high)
+    rounding = 4.0 * UNIT * np.where(low < high, np.abs(low) + np.abs(high), 0.0)
+    value, error = _counted(weights, middle) or dot(weights, middle)
+    return value, (error + float(np.abs(weights) @ (0.5 * (high - low) + rounding))) * SLACK
+
+
+def _counted(weights: Vector, values: Vector) -> tuple[float, float] | None:
+    """A sum of products of whole numbers, as of errors that are counted: it is exact where it is not too large."""
+    whole = np.array_equal(weights, np.rint(weights)) and np.array_equal(values, np.rint(values))
+    if not whole or not float(np.abs(weights) @ np.abs(values)) < _WHOLE:
+        return None
+    return float(weights @ values), 0.0
+
+
+def _is_inside(term: PiecewisePolynomial, i: int, z: Ball) -> Any:
+    """Which positions may lie in a piece; those that are exact lie in one."""
+    exact, inside = z.radius == 0.0, np.ones(z.middle.shape, dtype=bool)
+    belongs = term.at_knot == "right"  # of a knot, to the piece that it begins
+    if i > 0:
+        knot = term.knots[i - 1]
+        inside &= np.where(exact & (not belongs), z.middle > knot, z.middle + z.radius >= knot)
+    if i < len(term.knots):
+        knot = term.knots[i]
+        inside &= np.where(exact & belongs, z.middle < knot, z.middle - z.radius <= knot)
+    return inside
+
+
+class _Kind(NamedTuple):
+    """Two lines that meet in zero, with their largest derivative, or a square, with its curvature."""
+
+    steepest: float
+    is_square: bool
+
+
+def _kind(term: PiecewisePolynomial) -> _Kind | None:
+    """Which of the two a term is; None of others.
 
     Their values are not negative and nothing cancels in them: rounding is a few units of what they are.
     """
@@ -124,10 +236,9 @@ def _simple(term: PiecewisePolynomial, z: Ball) -> Any:
         return None
     if term.kink is not None and all(centre == term.knots[0] for centre in term.centres):
         low, high = term.kink[1:]
-        return max(abs(low), abs(high)) if low <= 0.0 <= high else None
+        return _Kind(float(max(abs(low), abs(high))), False) if low <= 0.0 <= high else None
     if not term.knots and term.degree == 2 and term.pieces[0][1] == 0.0 and term.centres[0] == 0.0:
-        curvature = 2.0 * abs(float(term.pieces[0][2]))
-        return (np.abs(z.middle) + z.radius) * curvature
+        return _Kind(2.0 * abs(float(term.pieces[0][2])), True)
     return None
 
 
@@ -166,7 +277,7 @@ def applied(linear: Map, point: Ball, norms: Norms) -> Ball:
     raise NotEnclosed(f"the entries of {linear} are not known.")
 
 
-@applied.register
+@applied.register(Matrix)
 def _(linear: Matrix, point: Ball, norms: Norms) -> Ball:
     array = linear.array
     if not is_double(array):
@@ -194,7 +305,7 @@ def _(linear: Matrix, point: Ball, norms: Norms) -> Ball:
     return Ball(middle, (rows * reach + dense.shape[1] * TINY) * SLACK)
 
 
-@applied.register
+@applied.register(Sparse)
 def _(linear: Sparse, point: Ball, norms: Norms) -> Ball:
     if not is_double(linear.array):
         raise NotEnclosed(f"entries of dtype {linear.array.dtype} are not those of double precision.")
@@ -205,7 +316,7 @@ def _(linear: Sparse, point: Ball, norms: Norms) -> Ball:
     return Ball(middle, (error + longest * TINY) * SLACK)
 
 
-@applied.register
+@applied.register(Difference)
 def _(linear: Difference, point: Ball, norms: Norms) -> Ball:
     middle: Any = linear.apply(point.middle)  # entries are whole numbers, and each pass of differences rounds once
     count, sizes = gamma(linear.order, unit_of(middle)), np.abs(point.middle)
@@ -216,22 +327,22 @@ def _(linear: Difference, point: Ball, norms: Norms) -> Ball:
     return Ball(middle, error * SLACK)
 
 
-@applied.register
+@applied.register(Selection)
 def _(linear: Selection, point: Ball, norms: Norms) -> Ball:
     return point if linear.index is None else Ball(point.middle[linear.index], point.radius[linear.index])
 
 
-@applied.register
+@applied.register(Scaled)
 def _(linear: Scaled, point: Ball, norms: Norms) -> Ball:
     return applied(linear.inner, point, norms).scaled(np.asarray(linear.scale, dtype=np.float64))
 
 
-@applied.register
+@applied.register(Composition)
 def _(linear: Composition, point: Ball, norms: Norms) -> Ball:
     return applied(linear.outer, applied(linear.inner, point, norms), norms)
 
 
-@applied.register
+@applied.register(Columnwise)
 def _(linear: Columnwise, point: Ball, norms: Norms) -> Ball:
     middle = np.empty(linear.shape[0], dtype=point.middle.dtype)
     radius = np.empty(linear.shape[0])
@@ -241,7 +352,7 @@ def _(linear: Columnwise, point: Ball, norms: Norms) -> Ball:
     return Ball(middle, radius)
 
 
-@applied.register
+@applied.register(Sum)
 def _(linear: Sum, point: Ball, norms: Norms) -> Ball:
     first, *others = (applied(part, point, norms) for part in linear.parts)
     for other in others:
@@ -249,7 +360,7 @@ def _(linear: Sum, point: Ball, norms: Norms) -> Ball:
     return first
 
 
-@applied.register
+@applied.register(HStack)
 def _(linear: HStack, point: Ball, norms: Norms) -> Ball:
     result = Ball.exact(np.zeros(linear.shape[0]))
     for part, inner in linear.live():

@@ -3,7 +3,14 @@
 from varopt.model.maps._base import Map
 from varopt.model.maps._columnwise import Columnwise
 from varopt.model.maps._combinations import Composition, HStack, Scaled, Sum
-from varopt.model.maps._dense import Matrix, additions, kept_products, products_are_kept
+from varopt.model.maps._dense import (
+    Matrix,
+    additions,
+    kept_products,
+    latest_products,
+    products_are_kept,
+    products_at_hand,
+)
 from varopt.model.maps._operator import Operator
 from varopt.model.maps._reading import as_map, as_real, as_vector
 from varopt.model.maps._sparse import Difference, Selection, Sparse
@@ -28,8 +35,10 @@ __all__ = [
     "as_real",
     "as_vector",
     "kept_products",
+    "latest_products",
     "map_at",
     "products_are_kept",
+    "products_at_hand",
     "signed_sum",
     "times",
 ]

@@ -69,6 +69,8 @@ class Scaled(Map):
         return self.inner.gram(self._squared * weights)
 
     def gram_diagonal(self, weights: Vector) -> Vector:
+        if np.ndim(self.scale) == 0:
+            return np.asarray(self._squared * self.inner.gram_diagonal(weights))
         return self.inner.gram_diagonal(self._squared * weights)
 
     def leaves(self) -> Iterator[Any]:
@@ -116,6 +118,11 @@ class Composition(Map):
         if used.size < outer.shape[1]:
             outer, inner = outer.tocsc()[:, used], inner.rows(used)
         return outer @ inner.explicit()
+
+    def gram_diagonal(self, weights: Vector) -> Vector:
+        if self.inner.shape == (1, 1):  # an intercept, once for each row
+            return self.inner.gram_diagonal(self.outer.gram_diagonal(weights))
+        return super().gram_diagonal(weights)
 
     def check(self, name: str) -> None:
         self.outer.check(name)

@@ -7,6 +7,7 @@ argument of ours passes. A context variable, unlike a global one, is not seen by
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -20,7 +21,15 @@ from varopt._threads import FETCH, all_threads
 from varopt.model.maps._base import Map, is_finite, slices
 from varopt.model.maps._text import formatted
 
-__all__ = ["KeptProducts", "Matrix", "additions", "kept_products", "products_are_kept", "products_of"]
+__all__ = [
+    "KeptProducts",
+    "Matrix",
+    "additions",
+    "kept_products",
+    "latest_products",
+    "products_are_kept",
+    "products_of",
+]
 
 Vector = NDArray[np.floating[Any]]
 
@@ -81,6 +90,62 @@ def products_of(array: NDArray[Any]) -> KeptProducts | None:
     return kept[id(array)]
 
 
+class _Latest:
+    """What one run knows of an array: its latest products, and the squares of the lengths of its columns."""
+
+    def __init__(self, array: NDArray[Any]) -> None:
+        self.array = weakref.ref(array)  # a copy of some rows is not to outlive its use
+        self.product: tuple[Vector, Vector] | None = None
+        self.transposed: tuple[Vector, Vector] | None = None
+        self.squares: Vector | None = None
+
+
+# Hidden state as well, and for one run only, since arrays may change between runs: the method's last look, the value of
+# the objective and its proof multiply with the same point, and between them stand blocks, maps and methods.
+_LATEST: ContextVar[dict[int, _Latest] | None] = ContextVar("latest products", default=None)
+_LATEST_ARRAYS = 4  # of which that is known at a time
+_WORTH_KEEPING = 1 << 12  # entries of an array whose products are
+# Columns from which on a copy of what the transpose was multiplied with costs little beside the product, or entries up
+# to which it costs little anyway.
+_WIDE, _CACHED = 64, 1 << 20
+
+
+@contextmanager
+def latest_products() -> Iterator[None]:
+    """Within it a product with the latest point, and lengths of columns, are computed once; these are for reading."""
+    if _LATEST.get() is not None:
+        yield
+        return
+    token = _LATEST.set({})
+    try:
+        yield
+    finally:
+        _LATEST.reset(token)
+
+
+def products_at_hand() -> bool:
+    """Whether the run has kept a product with the transpose of an array."""
+    return any(latest.transposed is not None for latest in (_LATEST.get() or {}).values())
+
+
+def _latest_of(array: NDArray[Any]) -> _Latest | None:
+    known = _LATEST.get()
+    if known is None or array.size < _WORTH_KEEPING:
+        return None
+    latest = known.get(id(array))
+    if latest is None or latest.array() is not array:
+        known.pop(id(array), None)
+        while len(known) >= _LATEST_ARRAYS:
+            known.pop(next(iter(known)))
+        latest = known[id(array)] = _Latest(array)
+    return latest
+
+
+def _column_squares(array: NDArray[Any]) -> Vector:
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.asarray(np.einsum("ij,ij->j", array, array))
+
+
 _NARROW, _FEW_ROWS, _ROWS = 128, 1 << 10, 1 << 12  # rows at a time of sums over rows, of up to so many columns, or more
 
 
@@ -120,7 +185,14 @@ class Matrix(Map):
         return compute(vector) if kept is None else kept.get(name, vector, compute)
 
     def apply(self, points: Vector) -> Vector:
-        return np.asarray(self._product("apply", points, self._apply))
+        latest = _latest_of(self.array) if points.ndim == 1 and points.dtype == np.float64 else None
+        if latest is None:
+            return np.asarray(self._product("apply", points, self._apply))
+        if latest.product is None or not np.array_equal(latest.product[0], points):
+            product = np.asarray(self._product("apply", points, self._apply))
+            product.flags.writeable = False
+            latest.product = points.copy(), product
+        return latest.product[1]
 
     def _apply(self, points: Vector) -> Vector:
         if not np.count_nonzero(points):  # where many runs begin, and some end
@@ -135,7 +207,26 @@ class Matrix(Map):
         return out
 
     def transpose_apply(self, values: Vector) -> Vector:
-        return np.asarray(self._product("transpose_apply", values, self._transpose_apply))
+        product = np.asarray(self._product("transpose_apply", values, self._transpose_apply))
+        if (
+            (self.shape[1] >= _WIDE or self.array.size <= _CACHED)
+            and values.ndim == 1
+            and values.dtype == self.array.dtype == np.float64
+        ):
+            latest = _latest_of(self.array)
+            if latest is not None:
+                kept = product.copy()
+                kept.flags.writeable = False
+                latest.transposed = values.copy(), kept
+        return product
+
+    def known_transposed(self, values: Vector) -> tuple[Vector, int] | None:
+        """``A'y`` where it is the run's latest such product, and the additions that none of its numbers exceeds."""
+        latest = _latest_of(self.array)
+        if latest is None or latest.transposed is None or not np.array_equal(latest.transposed[0], values):
+            return None
+        count = additions(*self.shape) if self.array.flags.c_contiguous else self.shape[0]
+        return latest.transposed[1], count
 
     def _transpose_apply(self, values: Vector) -> Vector:
         if self._fits(values):
@@ -166,14 +257,30 @@ class Matrix(Map):
         if self.array.dtype != np.float64 or np.ptp(weights) > 0.0:
             return super().gram(weights)
         with all_threads("numpy", self.shape[0] * self.shape[1] ** 2):
-            total = None
-            for part in slices(self.shape[0], _at_a_time(self.shape[1])):
+            total, few = None, _at_a_time(self.shape[1])
+            for part in slices(self.shape[0], few if self.shape[0] > 2 * few else self.shape[0]):
                 block = self.array[part]
                 product = block.T @ block  # equal weights: nothing is copied
                 total = product if total is None else np.add(total, product, out=total)
         total = np.zeros((self.shape[1],) * 2) if total is None else total
         total *= weights[0]
         return total
+
+    @property
+    def column_squares(self) -> Vector:
+        """The squares of the lengths of its columns, of double precision, added up in any order."""
+        latest = _latest_of(self.array)
+        if latest is None:
+            return _column_squares(self.array)
+        if latest.squares is None:
+            latest.squares = _column_squares(self.array)
+        return latest.squares
+
+    def gram_diagonal(self, weights: Vector) -> Vector:
+        equal = weights.size and (weights.strides == (0,) or np.ptp(weights) == 0.0)
+        if self.array.dtype != np.float64 or not equal:
+            return super().gram_diagonal(weights)
+        return np.asarray(weights[0] * self.column_squares)
 
     def explicit(self) -> Any:
         return self.array if self.array.dtype.kind == "f" else self.array.astype(np.float64)

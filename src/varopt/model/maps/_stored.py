@@ -58,27 +58,27 @@ def map_at(linear: Map, part: DataPart) -> Map:
     return linear.rows(part.index)
 
 
-@map_at.register
+@map_at.register(StoredMatrix)
 def _(linear: StoredMatrix, part: DataPart) -> Map:
     return Matrix(as_double(linear.stored, part))
 
 
-@map_at.register
+@map_at.register(Scaled)
 def _(linear: Scaled, part: DataPart) -> Map:
     return Scaled(at(linear.scale, part), map_at(linear.inner, part))
 
 
-@map_at.register
+@map_at.register(Composition)
 def _(linear: Composition, part: DataPart) -> Map:
     return Composition(map_at(linear.outer, part), linear.inner)
 
 
-@map_at.register
+@map_at.register(Sum)
 def _(linear: Sum, part: DataPart) -> Map:
     return Sum([map_at(inner, part) for inner in linear.parts])
 
 
-@map_at.register
+@map_at.register(HStack)
 def _(linear: HStack, part: DataPart) -> Map:
     parts = [(None if inner is None else map_at(inner, part), columns) for inner, columns in linear.parts]
     return HStack(part.count, parts)

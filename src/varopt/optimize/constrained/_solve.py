@@ -21,6 +21,7 @@ from varopt.certificates import (
     Verifier,
     balancing,
     contradiction,
+    enclosed_at,
     falls_for_ever,
     floor,
     rests,
@@ -30,7 +31,7 @@ from varopt.composite import Composite, NotComposite
 from varopt.model import Constraint, Objective, flattened, unflatten
 from varopt.optimize._composite import STOPPED, Refused, chosen, conclude, start, stopped, threads, watch
 from varopt.optimize._result import Result, Status, final_line
-from varopt.optimize.constrained._penalty import Penalised
+from varopt.optimize.constrained._penalty import Penalised, spread
 from varopt.optimize.constrained._proofs import Contradiction, Ray
 from varopt.optimize.constrained._repair import repaired
 from varopt.solvers import Auto, State, Way, is_small, settle
@@ -50,6 +51,7 @@ _ROUGH = 1e-3  # share of the value that a point may lose by being moved onto it
 _TIDY = 1e-11  # share of the largest coordinate that counts as zero, where kinks are looked for
 _BALANCED = 1e-8  # share of gradients that multipliers at an optimum may leave
 _ROUNDED = 1e-10  # relative error of a value beyond which its bound is told in place of it
+_CANCELLED = 2.0**-20  # share of the sizes of what cancels that counts as their unit: room for its rounding
 _BOUND = 1e-6  # share of its weight within which a multiplier is at it
 
 
@@ -249,13 +251,30 @@ class _Run:
             np.where(np.abs(u) > _NOISE, u, 0.0) for u in Verifier(missing, state.x).subgradients(state.dual)
         ]
         multipliers = [w * u for w, u in zip(weights, subgradients, strict=True)]
-        exact = contradiction(penalised.rows, [c.is_equality for c in penalised.constraints], multipliers)
+        exact = self._exact_proof(multipliers)
+        if exact is None and is_small(problem) and (others := self._programmed_proof()) is not None:
+            exact = self._exact_proof(others)  # small subgradients of heavy rows are no rounding
         if exact is None:
             roomy = Objective(penalised.penalties([_ROOM * w for w in weights]))  # any weights prove it
             exact = multipliers, verified(roomy, state.x, [u / _ROOM for u in subgradients]).lower
         if not exact[1] > 0.0:
             return None, nearest
         return Contradiction(self._by_constraint(exact[0]), exact[1]), nearest
+
+    def _exact_proof(self, multipliers: list[Vector]) -> tuple[list[Vector], float] | None:
+        return contradiction(self.penalised.rows, [c.is_equality for c in self.penalised.constraints], multipliers)
+
+    def _programmed_proof(self) -> list[Vector] | None:
+        """Multipliers y with ``A'y = 0`` and the largest ``d'y`` of those up to one, by a linear programme [Farkas]."""
+        from scipy.optimize import linprog  # slow to load, and seldom needed
+
+        rows = self.penalised.rows
+        matrix = np.vstack([np.asarray(r.linear.dense(), dtype=np.float64) for r in rows])
+        bounds = [(-float(c.is_equality), 1.0) for c, r in zip(self.penalised.constraints, rows, strict=True)
+                  for _ in range(r.count)]  # fmt: skip
+        offset = np.concatenate([r.offset for r in rows])
+        found = linprog(-offset, A_eq=matrix.T, b_eq=np.zeros(matrix.shape[1]), bounds=bounds)
+        return None if found.x is None else np.split(found.x, np.cumsum([r.count for r in rows])[:-1])
 
     def _by_constraint(self, values: Sequence[Vector]) -> dict[Constraint, Any]:
         """Vectors in the shapes of their constraints."""
@@ -289,9 +308,20 @@ class _Run:
             if (proved := self._proved_apart(claimed, objective, dual, multipliers)) is not None:
                 return proved
         result = ended(status)
+        if result.status is Status.GAP_OPEN and np.all(np.isfinite(result.x)):
+            self.state.unit = state.unit = max(state.unit, _CANCELLED * _reach(penalised.own, result.x))
         if not self._closes(state.lower, state.upper) and self._closes(result.lower, result.upper):
             multipliers = self._found_apart(result.x, multipliers)
-        return self._finished(result, multipliers, partial(verified, objective, state.x, dual))
+        finished = self._finished(result, multipliers, partial(verified, objective, state.x, dual))
+        hides = finished.status is Status.GAP_OPEN and finished.violation > 0.0 and self.ended is None
+        return (self._contradicted() if hides else None) or finished
+
+    def _contradicted(self) -> Result | None:
+        """INFEASIBLE where that is proved near zero: far out, where f falls, rounding hides what constraints miss."""
+        x, self.state.x = self.state.x, np.zeros_like(self.state.x)
+        self.proof, nearest = self._contradiction()
+        self.state.x = x if self.proof is None else nearest
+        return None if self.proof is None else self._without_optimum(Status.INFEASIBLE)
 
     def _found_apart(self, x: Vector, multipliers: list[Vector]) -> list[Vector]:
         """Multipliers at an optimum that was proved without those of the method; NaN where none are found."""
@@ -380,8 +410,8 @@ class _Run:
                 if self._closes(least := proof().lower, apart):
                     lower, upper, status = least, apart, Status.OPTIMAL
                     result = replace(result, certificate=DualGap(lower, upper))
-        least = floor(penalised.own)  # parts at their least values may prove it
-        if math.isfinite(upper) and self._closes(least, upper):
+        least = floor(penalised.own)  # parts at their least values may prove it, if they have such for certain
+        if math.isfinite(upper) and self._closes(least, upper) and not penalised.f.assumption:
             lower, status = least, Status.OPTIMAL if status in (Status.GAP_OPEN, Status.ASSUMED) else status
             result = replace(result, certificate=DualGap(lower, upper))
         lower = min(lower, value)
@@ -404,7 +434,8 @@ class _Run:
         missed = sum(
             float(np.abs(y) @ e) for y, e in zip(multipliers, self.penalised.excesses(x), strict=True) if np.any(e)
         )
-        rounded = inside + error if math.isfinite(error) else value
+        rounded = inside + error if math.isfinite(error) else enclosed_at(self.penalised.f, own)[1]
+        rounded = rounded if math.isfinite(rounded) else value
         return max(value, rounded) + (_ROOM * missed if math.isfinite(missed) else 0.0)
 
     def _without_optimum(self, status: Status) -> Result:
@@ -420,6 +451,19 @@ class _Run:
             state.sigma, state.steps, state.elapsed, history, whole.slices, state.evaluations, state,
             penalised.violation(state.x), {}, self.proof,
         )  # fmt: skip
+
+
+def _reach(problem: Composite, x: Vector) -> float:
+    """The sizes of all that is added up in an objective at x, if nothing of it cancelled."""
+    size = float(np.abs(problem.vector) @ np.abs(x))
+    for r in (*problem.rows, *problem.squares):
+        z = spread(r.linear, np.abs(x)) + np.abs(r.offset)
+        size += float(np.abs(r.weights) @ np.maximum(np.abs(r.term.value(z)), np.abs(r.term.value(-z))))
+    if problem.matrix is not None:
+        size += 0.5 * float(np.abs(x) @ (abs(problem.matrix) @ np.abs(x)))
+    for group in problem.groups:
+        size += float(np.abs(group.weights) @ group.norms(spread(group.linear, np.abs(x)) + np.abs(group.offset)))
+    return size
 
 
 def _of_a_point(value: float, lower: float, upper: float) -> float:

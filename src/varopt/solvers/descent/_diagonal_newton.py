@@ -20,6 +20,7 @@ from varopt.solvers.descent._path import Geometric, Path, Schedule, follow
 __all__ = ["DiagonalNewton"]
 
 _FIRST_LOOK = 64  # iterations before the first look at the bracket; the next are twice as far each
+_MOST = 10_000  # iterations, where nobody says how many
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,9 @@ class DiagonalNewton(Method):
         How sigma falls, the standard deviation of every variable.
     change : float
         Relative mean absolute change of the point below which to stop.
-    most : int
-        Most iterations.
+    most : int, optional
+        Most iterations, after which the run ends, whatever its gap. By default 10,000, after which
+        other methods go on.
 
     Notes
     -----
@@ -48,17 +50,22 @@ class DiagonalNewton(Method):
     step: float = 0.1
     schedule: Schedule = field(default_factory=lambda: Geometric(math.sqrt(0.1), math.sqrt(0.9)))
     change: float = 1e-15
-    most: int = 10_000
+    most: int | None = None
 
     name: ClassVar[str] = "diagonal-newton"
     needs = (piecewise_quadratic, convex)
+
+    @property
+    def alone(self) -> bool:
+        """Whether it was told how many steps to take: these, and no other method after them."""
+        return self.most is not None
 
     def solve(self, problem: Composite, state: State, tol: float, check: Check) -> None:
         """Lower the bracket of `state`."""
 
         def stop(path: Path) -> bool:
             state.sigma, state.latest, state.steps = path.sigma, path.x, state.steps + 1
-            done = path.moved < self.change or path.steps >= self.most
+            done = path.moved < self.change or path.steps >= most
             if done or (tol > 0.0 and path.steps >= _FIRST_LOOK and path.steps.bit_count() == 1):
                 state.see(*bracket(path.whole()))
             state.record()
@@ -67,6 +74,7 @@ class DiagonalNewton(Method):
 
         if sum(r.count for r in problem.squares) > problem.size:
             _ = problem.hessian  # multiplied out once: an iteration is then one product with it
+        most = _MOST if self.most is None else self.most
         x, sigma = state.begin(self.schedule.start)
         noise = PointNoise.of(problem, sigma)
         bound = MovingBound(problem, noise)

@@ -21,6 +21,7 @@ Vector = NDArray[np.float64]
 
 _TRIALS = 100  # of one line search: just after a cut of sigma the first step is far too long
 _LAST_SHARE = 1e-12  # share of the first sigma below which nothing more is to be gained
+_MOST = 50_000  # iterations, where nobody says how many
 
 
 @dataclass(frozen=True)
@@ -38,8 +39,9 @@ class LBFGS(Method):
         Most iterations at one sigma.
     memory : int
         Pairs that L-BFGS remembers.
-    most : int
-        Most iterations in all.
+    most : int, optional
+        Most iterations in all, after which the run ends, whatever its gap. By default 50,000, after which
+        other methods go on.
 
     Notes
     -----
@@ -51,10 +53,15 @@ class LBFGS(Method):
     schedule: Schedule = field(default_factory=lambda: Geometric(math.sqrt(1e-3), math.sqrt(0.1)))
     iterations: int = 250
     memory: int = 10
-    most: int = 50_000
+    most: int | None = None
 
     name: ClassVar[str] = "lbfgs"
     needs = (piecewise_quadratic, convex)
+
+    @property
+    def alone(self) -> bool:
+        """Whether it was told how many steps to take: these, and no other method after them."""
+        return self.most is not None
 
     def solve(self, problem: Composite, state: State, tol: float, check: Check) -> None:
         """Lower the bracket of `state`."""
@@ -76,7 +83,7 @@ class LBFGS(Method):
 
         def stop(path: Path) -> bool:
             state.latest = path.x
-            ends = path.steps >= self.most or path.sigma < _LAST_SHARE * self.schedule.start
+            ends = path.steps >= most or path.sigma < _LAST_SHARE * self.schedule.start
             if ends or tol > 0.0:  # to prove a gap costs as much as many steps; one of zero is not waited for
                 state.see(*bracket(path.whole()))
             else:
@@ -85,6 +92,7 @@ class LBFGS(Method):
             check(state)
             return ends or state.reached(tol)
 
+        most = _MOST if self.most is None else self.most
         x, sigma = state.begin(self.schedule.start)
         noise = PointNoise.of(problem, sigma)
         bound = MovingBound(problem, noise)

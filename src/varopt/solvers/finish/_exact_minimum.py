@@ -20,6 +20,7 @@ __all__ = ["exact_minimum", "is_small"]
 # Variables, smooth rows, and entries of all rows, up to which it is done.
 _VARIABLES, _SMOOTH_ROWS, _ENTRIES = 16, 300, 1 << 19
 
+_WIDE = 1e-12  # share of the value by which the bounds of an optimum may be apart without another look for it
 _SECONDS = 0.1  # for rational numbers, whose digits may grow without end
 
 
@@ -47,6 +48,16 @@ def exact_minimum(objective: Objective, x: NDArray[np.float64]) -> RationalMinim
     >>> found.x.tolist(), found.upper - found.lower < 1e-15
     ([1.0, 2.0], True)
     """
+    found = _from(objective, x)
+    if found is not None and found.upper - found.lower > _WIDE * abs(found.upper) and x.any():
+        # Far out along directions that nothing sees, as of columns that are equal, no number is near the optimum.
+        other = _from(objective, np.zeros(x.size))
+        if other is not None and other.upper < found.upper:
+            return other._replace(lower=max(found.lower, other.lower))
+    return found
+
+
+def _from(objective: Objective, x: NDArray[np.float64]) -> RationalMinimum | None:
     # Rational and decimal numbers take as long to load as a small problem to solve, and few problems need them.
     from varopt.solvers.finish._exact_problem import ExactProblem, Inexact
     from varopt.solvers.finish._many_digits import minimum_in_many_digits

@@ -28,6 +28,7 @@ AtScale = Callable[[float, Vector | None], Vector]
 
 _PERFECT = 1e-12  # a scale below this share of that of the targets is an exact fit
 _VANISHING = 1e-3  # and below this one the best scale may be zero
+_STRIDE = 5.0  # most by which the logarithm of a scale moves at a time
 _ON_KINK = 1e-9  # share of the targets within which a residual of a fit without a scale vanishes
 _MOST_FEATURES = 1000  # features up to which coefficients and scale go together, where there are more rows
 _ALIKE = 0.2  # logarithms of scales this close have much the same fit
@@ -113,7 +114,7 @@ def _together(problem: HuberProblem, state: State, check: Check) -> bool:
 def _one_by_one(problem: HuberProblem, state: State, check: Check, at_scale: AtScale, vanishes: bool) -> None:
     """The fits at one scale after the other, until the derivative in the scale is zero.
 
-    The fit without a scale is tried once: at once where the scale `vanishes`, or where it has become small.
+    The fit without a scale is tried once: at once where the scale `vanishes`, or where it becomes small.
     """
     start: Vector | None = state.x[:-1] if np.any(state.x[:-1]) else None
     if vanishes and _without_scale(problem, state, at_scale):
@@ -124,7 +125,7 @@ def _one_by_one(problem: HuberProblem, state: State, check: Check, at_scale: AtS
         start, before = at_scale(scale, start if near else None), scale
         state.latest = np.append(start, scale)
         search.tell(problem.residual(state.latest))
-        if search.falls and not vanishes and scale < _VANISHING * problem.typical:
+        if search.falls and not vanishes and (search.plunges or scale < _VANISHING * problem.typical):
             vanishes = True
             if _without_scale(problem, state, at_scale):
                 return
@@ -158,7 +159,7 @@ class _ScaleSearch:
         self.low, self.high = -math.inf, math.inf  # logarithms of scales, between which the best lies
         self.log_scale = math.log(problem.best_scale(problem.y) or problem.typical)
         self.before: tuple[float, float] | None = None
-        self.ended = False
+        self.ended = self.plunges = False
 
     def __iter__(self) -> Iterator[float]:
         for _ in range(_MOST_SCALES):
@@ -190,13 +191,14 @@ class _ScaleSearch:
         if not self.low < new < self.high:
             # The best scale for these residuals is nearer to the optimum, though not much.
             better = p.best_scale(residual)
-            new = math.log(better) if better > 0.0 else x - 5.0
+            new = math.log(better) if better > 0.0 else x - _STRIDE
             if not self.low < new < self.high:
                 new = 0.5 * (max(self.low, x - 4.0) + min(self.high, x + 4.0))
         self.before = x, self.derivative
         perfect = x < math.log(_PERFECT * p.typical)
         self.ended = abs(self.derivative) < 1e-10 or abs(new - x) < 1e-12 or perfect
-        self._next = min(max(new, x - 5.0), x + 5.0)
+        self.plunges = new <= x - _STRIDE  # residuals all but vanish beside the scale
+        self._next = min(max(new, x - _STRIDE), x + _STRIDE)
 
 
 def _without_scale(problem: HuberProblem, state: State, at_scale: AtScale) -> bool:

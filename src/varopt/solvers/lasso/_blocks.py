@@ -55,7 +55,7 @@ class Blocks:
         ridge = problem.structure(ridge_form)
         self.diagonal, self.vector = np.asarray(ridge.matrix.diagonal()), ridge.vector
         squares = [r for r in problem.squares if r.single is None]
-        self.images = [np.asarray(r.linear.apply(x), dtype=np.float64) for r in squares]
+        self.images = [np.array(r.linear.apply(x), dtype=np.float64) for r in squares]
         self.gradients = [r.weights * r.term.derivative(r.positions(x)) for r in squares]
         self.curvatures = [r.curvature for r in squares]
         parts = [slice(k, min(k + size, x.size)) for k in range(0, x.size, size)]

@@ -25,6 +25,7 @@ __all__ = ["canonical", "convex_part", "floor", "majorant", "relaxation", "restr
 
 Vector = NDArray[np.float64]
 
+_FEW = 1 << 16  # entries of a matrix up to which a product with it takes less than asking maps and zeros
 _EIGENVALUES = 1500  # variables up to which those of a quadratic are computed
 
 
@@ -32,7 +33,9 @@ def canonical(problem: Composite) -> Composite:
     """The same problem with explicit matrices and every negative weight moved into its term."""
     rows = []
     for r in problem.rows:
-        if not r.is_direct:
+        if r.count * problem.size <= _FEW:
+            r = replace(r, linear=Matrix(np.ascontiguousarray(r.linear.dense(), dtype=np.float64)))
+        elif not r.is_direct:
             r = r.take(np.arange(r.count))
         negative = r.weights < 0.0
         if negative.any():
@@ -43,7 +46,12 @@ def canonical(problem: Composite) -> Composite:
             r = above
         if r.count:
             rows.append(r)
-    return replace(problem, rows=tuple(rows))
+    whole = replace(problem, rows=tuple(rows))
+    if problem.size**2 > _FEW or problem.forms or any(r.offset.any() for r in problem.squares):
+        return whole
+    # Sums of squares of x itself lose no digits as a matrix.
+    hessian = whole.hessian.toarray() if sp.issparse(whole.hessian) else whole.hessian
+    return replace(whole, matrix=hessian, vector=whole.gradient_at_zero, scalar=whole.constant, squares=())
 
 
 def convex_part(term: PiecewisePolynomial) -> PiecewisePolynomial | None:
@@ -72,14 +80,18 @@ def convex_part(term: PiecewisePolynomial) -> PiecewisePolynomial | None:
     )
 
 
+def convex_parts(problem: Composite) -> list[PiecewisePolynomial | None]:
+    """Of the terms of all blocks; of convex ones themselves."""
+    return [r.term if r.term.curvature.is_convex else convex_part(r.term) for r in problem.rows]
+
+
 def majorant(problem: Composite, x: Vector, positions: Sequence[Vector]) -> Composite | None:
     """A convex problem above this one that touches it at x; None where a term has no convex part to split off.
 
     Weights must be positive. An indefinite quadratic is split by its eigenvalues: O(p^3) for p variables.
     """
     gradient, constant, rows = problem.gradient_at_zero.copy(), problem.constant, []
-    for r, z in zip(problem.rows, positions, strict=True):
-        convex = r.term if r.term.curvature.is_convex else convex_part(r.term)
+    for r, z, convex in zip(problem.rows, positions, problem.structure(convex_parts), strict=True):
         if convex is None or convex.degree > 2:
             return None
         if convex is not r.term:

@@ -11,7 +11,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from varopt._clock import tick
-from varopt.bounds import PointNoise
+from varopt.bounds import MovingBound, PointNoise
 from varopt.certificates import ConvexEnvelope, ConvexRelaxation, EveryCell
 from varopt.composite import Composite
 from varopt.solvers._method import Check, State
@@ -37,7 +37,8 @@ _ITERATIONS = 40  # of L-BFGS at one sigma
 _TURNS = 64  # most variables for which moves along knots are tried
 _OVERHEAD = 1000  # rows that a line search could visit in the time that it takes beside that
 _BATCH = 10  # how many times cheaper a row is in an exhaustive search, which sorts many lines at once
-_FLIPS = 20  # rows that are tried on the other side of their kink, at most
+_FLIPS = 20  # rows that are tried on the other side of their kink, at most,
+_FLIPPED = 4  # and one of so many
 _LOOK = 20  # moves between two looks at the clock
 _MORE = 0.5  # effort of a turn of moves, where a run has no end of its own; it takes about as long
 _CHUNKS = 2  # as so many chunks of cells
@@ -56,10 +57,12 @@ class Run:
         self.rng = np.random.default_rng([config.seed, state.steps])
         self.factor = _spread(problem)
         self.noise = PointNoise.of(problem, 1.0, self.factor)  # x ~ N(mu, sigma^2 C C')
+        self.bound = MovingBound(problem, self.noise)
         self.walk = ExactDescent(problem, state.x)
         self.trails: dict[float, list[list[Vector]]] = {}  # where paths were, by sigma: positions in deviations of rows
         self.ends: set[bytes] = set()  # majorants at whose optima no coordinate gains either
-        self.relaxed: State | None = None
+        self.relaxed: State | None = None  # of the latest convex problem below this one,
+        self.enclosed = -math.inf  # and the best value known when points as good as that were last enclosed
         self.jumps = any(not r.term.is_continuous for r in problem.rows)
 
     def solve(self) -> None:
@@ -84,6 +87,8 @@ class Run:
                 x, share = self._around(self.state.x if k % 2 else x, unit)
             self._start(x, share, unit)
         self._flip()
+        if self.state.upper < self.enclosed and not self._done() and self._enclose(points):
+            return
         self._search(self.config.usual_effort)
         if self.config.effort == math.inf:
             self._go_on(unit)
@@ -118,7 +123,8 @@ class Run:
         if self.jumps:
             return
         walk.put(self.state.x)
-        while not self._done() and walk.flip(_FLIPS, self._inner):
+        most = min(_FLIPS, -(-self.problem.row_count // _FLIPPED))
+        while not self._done() and walk.flip(most, self._inner):
             self._polish(walk.x)
             walk.put(self.state.x)
 
@@ -179,7 +185,7 @@ class Run:
     def _enclose(self, points: list[Vector]) -> bool:
         """Raise the bound by envelopes over shrinking enclosures; whether that closes the gap.
 
-        Where it does not, their last optimum is a start beside others.
+        Where it does not, their last optimum is a start beside others. A better point encloses less: once more, then.
         """
         state, inner, known = self.state, self.relaxed, enclosure(self.problem)
         if known is None or inner is None:
@@ -194,6 +200,7 @@ class Run:
             Newton(thorough=True).solve(convex, inner, min(1e-9, self.tol), self._inner)
             if not np.all(np.isfinite(inner.x)):
                 return False
+            self.relaxed, self.enclosed = inner, state.upper
             lower = min(inner.lower, enough)
             state.see(state.x, state.upper, state.upper - lower, inner.assumption, proof=ConvexEnvelope)
             self._polish(inner.x)
@@ -230,9 +237,8 @@ class Run:
 
             def value_and_gradient(y: Vector) -> tuple[float, Vector]:
                 tick()
-                bound = path.at(origin + self._scaled(y))
-                gradient = bound.mean_gradient
-                return bound.value, transpose * gradient if transpose.ndim == 1 else transpose @ gradient
+                value, gradient = self.bound.value_and_gradient(origin + self._scaled(y), path.sigma)
+                return value, transpose * gradient if transpose.ndim == 1 else transpose @ gradient
 
             def seen(_: Vector) -> None:
                 state.steps += 1

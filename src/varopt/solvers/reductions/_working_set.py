@@ -105,7 +105,8 @@ class WorkingSet(Reduction[Restricted]):
             most = max(self.first, int(np.count_nonzero(inside)))
         else:
             most = max(self.first_of_groups, int(np.count_nonzero(inside & (x != kinks.rest))))
-        joining = _whole_groups(kinks, np.union1d(joining, moved[np.argsort(-excess[moved], kind="stable")[:most]]))
+        first = np.sort(moved[np.argsort(-excess[moved], kind="stable")[:most]])
+        joining = _whole_groups(kinks, np.union1d(joining, first) if joining.size else first)
         tries += not joining.size
         if tries > _TRIES or not (joining.size or inside.any()):
             return None

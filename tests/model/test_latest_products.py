@@ -1,0 +1,92 @@
+"""What a run keeps of the products of its arrays: the same numbers, never those of other data."""
+
+import gc
+import weakref
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import varopt as vo
+from varopt.model.maps import Composition, Difference, HStack, Matrix, Scaled, Selection, latest_products
+
+
+def test_a_product_with_the_latest_point_is_computed_once_and_for_reading(rng):
+    matrix, x, y = Matrix(rng.standard_normal((300, 70))), rng.standard_normal(70), rng.standard_normal(70)
+    with latest_products():
+        first = matrix.apply(x)
+        assert matrix.apply(x.copy()) is first
+        assert not first.flags.writeable
+        assert np.array_equal(matrix.apply(y), matrix.array @ y)
+        assert np.array_equal(matrix.apply(x), first)
+    assert matrix.apply(x) is not matrix.apply(x)
+
+
+def test_the_point_may_change_afterwards(rng):
+    matrix, x = Matrix(rng.standard_normal((300, 70))), rng.standard_normal(70)
+    with latest_products():
+        before = matrix.apply(x).copy()
+        x[0] += 1.0
+        assert np.array_equal(matrix.apply(x), matrix.array @ x)
+        assert not np.array_equal(matrix.apply(x), before)
+
+
+def test_products_with_the_transpose_are_known_of_the_same_numbers_alone(rng):
+    matrix, v = Matrix(rng.standard_normal((300, 70))), rng.standard_normal(300)
+    assert matrix.known_transposed(v) is None
+    with latest_products():
+        assert matrix.known_transposed(v) is None
+        product = matrix.transpose_apply(v)
+        known, additions = matrix.known_transposed(v.copy())
+        assert np.array_equal(known, product)
+        assert additions >= 300
+        product[0] += 1.0  # which is the caller's
+        assert np.array_equal(matrix.known_transposed(v)[0], v @ matrix.array)
+        v[0] += 1.0
+        assert matrix.known_transposed(v) is None
+    assert matrix.known_transposed(v) is None
+
+
+def test_an_array_does_not_outlive_its_use(rng):
+    with latest_products():
+        matrix = Matrix(rng.standard_normal((300, 70)))
+        matrix.apply(np.ones(70))
+        array = weakref.ref(matrix.array)
+        del matrix
+        gc.collect()
+        assert array() is None
+        other = Matrix(rng.standard_normal((300, 70)))  # perhaps in the same place
+        assert np.array_equal(other.apply(np.ones(70)), other.array @ np.ones(70))
+
+
+@pytest.mark.parametrize("scale", [2.0, -0.5])
+def test_data_that_change_between_runs_are_seen(rng, scale):
+    X, y, w = rng.standard_normal((400, 30)), rng.standard_normal(400), vo.Variable(30)
+    f = vo.sum_squares(y - X @ w) + 5.0 * vo.norm1(w)
+    vo.minimize(f)
+    X *= scale
+    again, new = vo.minimize(f), vo.minimize(vo.sum_squares(y - X.copy() @ w) + 5.0 * vo.norm1(w))
+    assert again.fun == pytest.approx(new.fun, rel=1e-12)
+    assert again.status is vo.Status.OPTIMAL
+    assert f(again.x) == again.fun
+
+
+def _maps(rng):
+    X, labels = rng.standard_normal((80, 6)), rng.choice([-1.0, 1.0], 80)
+    one = Composition(Selection.repeat(80), Scaled(-3.0, Selection(None, 1)))
+    return [
+        Matrix(X), Scaled(-2.0, Matrix(X)), Scaled(labels, Matrix(X)), one, HStack(80, [(Matrix(X), 6), (one, 1)]),
+        Matrix(X.astype(np.float32)), Difference(80, 2), Matrix(np.asfortranarray(X)),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("equal", [True, False])
+def test_diagonals_of_gram_matrices_are_those_of_the_whole(rng, equal):
+    for linear in _maps(rng):
+        count = linear.shape[0]
+        weights = np.broadcast_to(0.7, count) if equal else rng.random(count)
+        whole = linear.gram(weights)
+        whole = whole.toarray() if sp.issparse(whole) else whole
+        with latest_products():
+            assert np.allclose(linear.gram_diagonal(weights), np.diagonal(whole), rtol=1e-12)
+            assert np.allclose(linear.gram_diagonal(np.array(weights)), np.diagonal(whole), rtol=1e-12)
