@@ -1,9 +1,11 @@
 """What once went wrong silently: tolerances that were absolute, contradictions that were proved."""
 
 import itertools
+from fractions import Fraction
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import varopt as vo
 from varopt.discrete import ising, max_cut, max_sat, qubo
@@ -77,3 +79,13 @@ def test_hard_clauses_that_can_be_satisfied(scale):
 def test_a_tolerance_is_a_number_that_is_not_negative(solve, tol):
     with pytest.raises(ValueError, match="tol must be a number >= 0"):
         solve(tol)
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+def test_what_both_sides_of_a_diagonal_add_up_to_is_charged_with_its_rounding(form):
+    """-0.1 and -0.4 make -0.5, and in fractions less."""
+    Q = np.zeros((4, 4))
+    Q[1, 2], Q[2, 1] = -0.1, -0.4
+    r = qubo(form(Q))
+    assert Fraction(r.lower) <= Fraction(-0.1) + Fraction(-0.4) <= Fraction(r.upper)
+    assert r.gap <= 1e-15

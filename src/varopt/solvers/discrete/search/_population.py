@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
+from itertools import cycle
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,9 +32,7 @@ Vector = NDArray[np.float64]
 
 # The one default setting, for every problem. What it gives on G-set, graphs made afresh, Beasley's QUBOs, rudy graphs,
 # MaxSAT and LABS is measured by the suite `discrete`.
-_ENTRIES = (
-    1 << 17
-)  # replicas times coordinates that cost little more than one replica; fewer replicas of large problems
+_ENTRIES = 1 << 17  # replicas times coordinates that cost little more than one; fewer replicas of large problems
 _REPLICAS = {np.int8: (32, 128), np.int16: (16, 64), None: (8, 64)}  # within these limits, by the type of the fields
 _FEWEST = 8  # where the time is too short for the sweeps of more,
 _ENTRY_SECONDS = 2.5e-9, 1.3e-10  # by what an entry of the matrix takes in a sweep, and in one of its replicas,
@@ -45,7 +44,9 @@ _FIRST_SWEEPS = 64  # sweeps of the first epoch; each epoch has at least twice t
 # From where the mean energy is about that of local minima (0.29 of the typical field on planar graphs, 0.40 to 0.44 on
 # random ones and tori): hotter is wasted.
 _COLD = GeometricTemperature(0.4, 0.05)
-_WARM = GeometricTemperature(0.2, 0.05)  # after a recombination
+# After recombinations, in turns: from the lower one replicas keep what they are made of, from the higher one they stay
+# different from each other. On planar graphs of 5,000 nodes the higher alone forgets, on 800 the lower alone converges.
+_WARM = GeometricTemperature(0.12, 0.04), GeometricTemperature(0.2, 0.05)
 _STALE = 2  # rounds without improvement that end an epoch
 _MIXES = 3  # recombinations between two anneals
 _MIXING_SHARE = 0.3  # of the time of the anneals that recombinations may take, where time is limited;
@@ -88,7 +89,9 @@ def population_search(
     progress in [0, 1], every anneal follows it instead of the temperatures that are set here.
     """
     population = _Population(energy, rng, expired, device, left())
-    cold, warm = (_COLD, _WARM) if beta is None else (temperatures_of(beta, population.unit),) * 2
+    given = None if beta is None else temperatures_of(beta, population.unit)
+    cold: Temperatures = given or _COLD
+    warm: Iterator[Temperatures] = cycle((given,) if given else _WARM)
     elites = np.empty((energy.size, 0)) if start is None else start[:, None].astype(np.float64)
     epoch, sweeps = 0, _FIRST_SWEEPS
     x, value = population.descended(None)
@@ -101,7 +104,7 @@ def population_search(
             sweeps = max(sweeps, int(min(_LONGEST, capacity / anneals)))
         seconds = _PILOT_SHARE * left() if pilot else left()
         if start is not None and pilot:
-            x, value = population.annealed(np.repeat(elites, population.replicas, axis=1), warm, sweeps, seconds)
+            x, value = population.annealed(np.repeat(elites, population.replicas, axis=1), next(warm), sweeps, seconds)
         else:
             x, value = population.annealed(None, cold, sweeps, seconds)
         best, stale = np.inf, 0
@@ -118,7 +121,7 @@ def population_search(
             yield population.found(x, value, epoch)
             if pilot:
                 break
-            fresh, score = population.annealed(x, warm, sweeps, left())
+            fresh, score = population.annealed(x, next(warm), sweeps, left())
             worse = score > value
             x, value = np.where(worse, x, fresh), np.where(worse, value, score)
         if elites.shape[1]:
@@ -236,14 +239,20 @@ def _sweeper(energy: Energy, rng: np.random.Generator, device: str | None, secon
         return TorchSweeper(energy, int(np.clip(_ENTRIES_ON_DEVICE // size, *_ON_DEVICE)), rng, device)
     if is_crowded(energy):
         most = int(np.clip(_ENTRIES // size, *_CROWDED_REPLICAS))
-        return DenseSweeper(energy, min(most, _affordable(size**2, seconds, *_CROWDED_SECONDS)), rng)
+        return DenseSweeper(energy, _whole(min(most, _affordable(size**2, seconds, *_CROWDED_SECONDS))), rng)
     kind = whole_number_type(energy)
-    most = int(np.clip(_ENTRIES // size // 16 * 16, *_REPLICAS[kind]))
+    most = int(np.clip(_ENTRIES // size, *_REPLICAS[kind]))
     entries = max(1, count_nonzero(energy.quadratic) + sum(p.codes.size for p in energy.products) + energy.size)
-    return Sweeper(energy, min(most, _affordable(entries, seconds, *_ENTRY_SECONDS)), rng, kind or np.float32)
+    replicas = _whole(min(most, _affordable(entries, seconds, *_ENTRY_SECONDS)))
+    return Sweeper(energy, replicas, rng, kind or np.float32)
 
 
 def _affordable(entries: int, seconds: float, shared: float, own: float) -> int:
     """As many replicas as leave enough sweeps for each in the time: long anneals are better than many short ones."""
     replicas = (_SWEEPING_SHARE * seconds / (_SHORT * entries) - shared) / own
-    return int(np.clip(min(replicas, 1e6) // 8 * 8, _FEWEST, 1e6))
+    return int(np.clip(min(replicas, 1e6), _FEWEST, 1e6))
+
+
+def _whole(replicas: int) -> int:
+    """A power of two, at most as many: columns of other numbers are slow to gather (24 cost more than 32)."""
+    return 1 << (replicas.bit_length() - 1)
