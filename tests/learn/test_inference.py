@@ -6,6 +6,7 @@ import subprocess
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy.stats import t as student
 from sklearn import linear_model
 
 from varopt.learn import HuberRegressor, LADRegressor, Lasso, QuantileRegressor, inference
@@ -30,12 +31,10 @@ def heteroscedastic(rng, n=300, p=3):
     return X, 1.0 + X @ np.arange(1.0, p + 1.0) + (0.5 + X[:, 0]) * rng.standard_normal(n)
 
 
-@pytest.fixture(scope="module")
-def quantreg():
-    """Data, and what R's quantreg prints of them, in one run of R, where Rscript finds it."""
+def printed_by_r(X, y):
+    """What R's quantreg prints of data, in one run of R, where Rscript finds it."""
     if shutil.which("Rscript") is None:
         pytest.skip("Rscript is not installed")
-    X, y = heteroscedastic(np.random.default_rng(5), n=301)
     data = "\n".join(",".join(repr(float(v)) for v in row) for row in np.column_stack([y, X]))
     program = f"""
         suppressMessages(library(quantreg)); d <- as.matrix(read.csv(file('stdin'), header=FALSE))
@@ -48,7 +47,21 @@ def quantreg():
     if run.returncode:
         pytest.skip("R has no quantreg")
     lines = [line.split() for line in run.stdout.splitlines()]
-    return X, y, {(words[0], float(words[1])): np.array(words[2:], dtype=float) for words in lines if words}
+    return {(words[0], float(words[1])): np.array(words[2:], dtype=float) for words in lines if words}
+
+
+@pytest.fixture(scope="module")
+def quantreg():
+    """Generated data, and what R prints of them."""
+    X, y = heteroscedastic(np.random.default_rng(5), n=301)
+    return X, y, printed_by_r(X, y)
+
+
+@pytest.fixture(scope="module")
+def engel():
+    """Engel's 235 households as statsmodels has them, income and expenditure for food."""
+    data = pytest.importorskip("statsmodels.datasets").engel.load_pandas().data
+    return data[["income"]].to_numpy(), data["foodexp"].to_numpy()
 
 
 @pytest.mark.filterwarnings(
@@ -57,9 +70,13 @@ def quantreg():
 @pytest.mark.parametrize("level", LEVELS)
 def test_numbers_are_those_of_quantreg(level, quantreg):
     X, y, printed = quantreg
-    model = QuantileRegressor(quantile=level, alpha=0.0).fit(X, y)
+    assert_as_in_r(QuantileRegressor(quantile=level, alpha=0.0).fit(X, y), X, y, level, printed)
+
+
+def assert_as_in_r(model, X, y, level, printed):
     for ours, theirs in (("iid", "iid"), ("nid", "nid"), ("kernel", "ker")):
-        known, (coef, error, _, pvalue) = inference(model, X, y, method=ours), printed[theirs, level].reshape(4, -1)
+        known = inference(model, X, y, method=ours, bandwidth="hall-sheather")
+        coef, error, _, pvalue = printed[theirs, level].reshape(4, -1)
         np.testing.assert_allclose(known.coef[0], coef, rtol=1e-8)
         np.testing.assert_allclose(known.error[0], error, rtol=1e-7)
         np.testing.assert_allclose(known.pvalue[0], pvalue, rtol=1e-6, atol=1e-12)
@@ -67,6 +84,64 @@ def test_numbers_are_those_of_quantreg(level, quantreg):
     _, lower, upper = printed["rank", level].reshape(3, -1)
     np.testing.assert_allclose(rank.lower[0], lower, rtol=1e-6)
     np.testing.assert_allclose(rank.upper[0], upper, rtol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:At . of 23. rows the quantiles beside:UserWarning")
+def test_engel_is_as_quantreg_has_it(engel):
+    """Three households are there twice: ties."""
+    X, y = engel
+    once = np.unique(np.column_stack([X, y]), axis=0)[1:]
+    for data, targets in ((X, y), (once[:, :1], once[:, 1])):
+        printed = printed_by_r(data, targets)
+        for level in LEVELS:
+            model = QuantileRegressor(quantile=level, alpha=0.0).fit(data, targets)
+            assert_as_in_r(model, data, targets, level, printed)
+
+
+def ends_by_definition(x, y, level, cutoff):
+    """Of the slope beside an intercept: scores are one for the largest (1 - q) n of y - b x, a whole number of them.
+
+    T steps where two of these change places. It is interpolated between its steps.
+    """
+    n, above = y.size, round((1.0 - level) * y.size)
+    i, j = np.triu_indices(n, 1)
+    places = np.unique((y[i] - y[j]) / (x[i] - x[j]))
+    between = np.r_[places[0] - 1.0, 0.5 * (places[1:] + places[:-1]), places[-1] + 1.0]
+    largest = [np.argsort(y - b * x)[n - above :] for b in between]
+    scale = np.sqrt(level * (1.0 - level) * np.sum((x - x.mean()) ** 2))
+    statistic = np.array([x[rows].sum() - (1.0 - level) * x.sum() for rows in largest]) / scale
+    stepped = np.abs(np.diff(statistic)) > 1e-9
+    places, statistic = places[stepped], np.r_[statistic[:-1][stepped], statistic[-1]]
+    low, high = np.searchsorted(-statistic, [-cutoff, cutoff])  # it falls: the first value within, and beyond
+    ends = []
+    for k, bound in ((low, cutoff), (high, -cutoff)):
+        left, right = (places[k - 1], places[k]) if k == low else (places[k - 2], places[k - 1])
+        before, after = statistic[k - 1], statistic[k]
+        ends.append(left + (right - left) * (before - bound) / (before - after))
+    return ends
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("n", [20, 40])
+def test_rank_intervals_where_scores_are_whole(level, n, rng):
+    """Rows then meet the plane without a step, where R may end too far out."""
+    x = rng.uniform(0.0, 2.0, n)
+    y = 1.0 + x + (0.5 + x) * rng.standard_normal(n)
+    known = inference(QuantileRegressor(quantile=level, alpha=0.0).fit(x[:, None], y), x[:, None], y, method="rank")
+    ends = ends_by_definition(x, y, level, student.ppf(0.975, n - 2))
+    np.testing.assert_allclose([known.lower[0, 1], known.upper[0, 1]], ends, rtol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:Convergence cycle detected")
+@pytest.mark.parametrize("level", LEVELS)
+def test_engel_is_as_statsmodels_has_it(level, engel):
+    """Coefficients to the digits of its reweighting; its errors have another estimate of the density, and one digit."""
+    X, y = engel
+    theirs = pytest.importorskip("statsmodels.api").QuantReg(y, np.column_stack([np.ones(len(y)), X]))
+    fit = theirs.fit(q=level, p_tol=1e-10, max_iter=5000)
+    known = inference(QuantileRegressor(quantile=level, alpha=0.0).fit(X, y), X, y, method="iid")
+    np.testing.assert_allclose(known.coef[0], fit.params, rtol=1e-6)
+    np.testing.assert_allclose(known.error[0], fit.bse, rtol=0.3)
 
 
 @pytest.mark.filterwarnings("ignore:At . of 301 rows the quantiles beside:UserWarning")
@@ -86,7 +161,8 @@ def test_recorded_figures_of_quantreg():
     X, y = ENGEL[:, :1], ENGEL[:, 1]
     model = QuantileRegressor(quantile=0.43, alpha=0.0).fit(X, y)
     for method, errors in recorded.items():
-        np.testing.assert_allclose(inference(model, X, y, method=method).error[0], errors, rtol=1e-6)
+        known = inference(model, X, y, method=method, bandwidth="hall-sheather")
+        np.testing.assert_allclose(known.error[0], errors, rtol=1e-6)
     rank = inference(model, X, y, method="rank")
     np.testing.assert_allclose(rank.lower[0], [-44.949709850428, 0.437487072041], rtol=1e-6)
     np.testing.assert_allclose(rank.upper[0], [182.068414013148, 0.753432921912], rtol=1e-6)
@@ -271,7 +347,9 @@ def test_the_wider_the_bandwidth_the_larger_the_errors_of_a_kernel(rng):
     )
     assert np.all(narrow < middle)
     assert np.all(middle < wide)
-    np.testing.assert_array_equal(middle, inference(model, X, y, method="kernel").error[0])
+    np.testing.assert_array_equal(narrow, inference(model, X, y, method="kernel").error[0])
+    first, default = (inference(model, X, y, bandwidth=rule).error for rule in ("hall-sheather", None))
+    np.testing.assert_array_equal(first, default)
     with pytest.raises(ValueError, match="bandwidth must be one of"):
         inference(model, X, y, bandwidth="silverman")
 

@@ -206,3 +206,14 @@ def test_a_factorisation_that_would_end_too_late_is_not_begun(model, rng):
     model.fit(X, y > 0.0 if isinstance(model, SVC) else y)
     assert time.process_time() - began < 1.0  # several seconds where all samples rest on a kink
     assert model.lower_bound_ <= model.objective_
+
+
+def test_a_gap_of_targets_far_from_zero_is_told():
+    """It is measured by the objective, not by what targets without an intercept would cost."""
+    rng = np.random.default_rng(3020020038)
+    X = rng.standard_normal((34, 4))
+    y = X @ rng.standard_normal(4) + rng.standard_t(2, 34)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        model = SVR(C=0.01).fit(X + 1e4, y + 1e8)
+    assert bool(told) == (model.gap_ > model.tol * model.objective_)

@@ -231,3 +231,17 @@ def test_features_far_from_zero_are_fitted_as_if_they_were_not(shape, offset):
         np.testing.assert_allclose(far.objective_, near.objective_, rtol=1e-6, atol=1e-9)
         again = learn.Lasso(alpha=0.01, warm_start=True).fit(X + offset, y).fit(X + offset, y)
         np.testing.assert_allclose(again.predict(X + offset), far.predict(X + offset), atol=1e-5)
+
+
+def test_a_scale_that_vanishes_is_looked_for_as_soon_as_residuals_say_so(monkeypatch):
+    """Rows that can be fitted exactly: one fit at a scale tells, and the fit without one is the optimum."""
+    rng = np.random.default_rng(0)
+    X, y, fits = rng.standard_normal((8, 12)), rng.standard_normal(8), []
+    whole = learn.HuberRegressor._fit_problem
+    monkeypatch.setattr(
+        learn.HuberRegressor, "_fit_problem", lambda *args, **kw: fits.append(kw["scale"]) or whole(*args, **kw)
+    )
+    model = learn.HuberRegressor(alpha=1e-4).fit(X, y)
+    assert fits[1:] == [0.0]
+    assert model.gap_ <= 1e-9 * model.objective_
+    assert model.scale_ <= 1e-12

@@ -229,9 +229,9 @@ class _Finished(Declared, BaseLibSVM):
             tick()
 
         p = machine.problem
-        null = float(p.weights @ p.term.value(p.positions(np.zeros(p.size), 0.0)))  # the objective without a model
-        unit = min(1.0, SMALLEST_SHARE * null) if null > 0.0 else 1.0
-        state = State(np.append(machine.beta, machine.b), unit=unit)
+        # The objective without a model, but with an intercept: of targets far from zero that is far less.
+        null = min(float(p.weights @ p.term.value(p.positions(np.zeros(p.size), b))) for b in (0.0, machine.b))
+        state = State(np.append(machine.beta, machine.b), unit=SMALLEST_SHARE * null if null > 0.0 else 1.0)
         if self.kernel != "sigmoid":  # not positive semidefinite: LIBSVM's stationary point is all there is
             left = None if self.time_limit is None else self.time_limit - (time.perf_counter() - self._started)
             with contextlib.suppress(TimeUp, KeyboardInterrupt), deadline(left):

@@ -92,6 +92,7 @@ class ZeroOneClassifier(_Searched):
     `predict` makes as many errors as the objective counts, while rows of zeros without one stay on it. Counts that take
     rows on a hyperplane for right may be lower than any classifier's: where features are whole numbers it holds many,
     and no small move has all of them on their sides. On Haberman's survival data that is 62; the fewest errors are 66.
+    Of the 748 donors of the blood transfusion data (Yeh 2008) 151 errors are the fewest, which takes 20 s to prove.
 
     Examples
     --------

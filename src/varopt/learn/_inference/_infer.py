@@ -27,7 +27,7 @@ def inference(
     *,
     method: str = "nid",
     level: float = 0.95,
-    bandwidth: str = "hall-sheather",
+    bandwidth: str | None = None,
     kind: str = "pairs",
     refits: int = 1000,
     clusters: Any = None,
@@ -49,10 +49,10 @@ def inference(
         ``"bootstrap"``: refits. For Huber's regression ``"iid"`` (Huber 1981), ``"nid"`` and ``"bootstrap"``.
     level : float, default=0.95
         The confidence of the intervals.
-    bandwidth : {"hall-sheather", "bofinger", "chamberlain"}, default="hall-sheather"
+    bandwidth : {"hall-sheather", "bofinger", "chamberlain"}, optional
         Over which levels the densities of ``"iid"``, ``"nid"`` and ``"kernel"`` are averaged. The first two are those
-        of R's `quantreg` (``hs=TRUE`` and ``hs=FALSE``), all three those of statsmodels. With ``"kernel"``, intervals
-        by the first two are too wide; by ``"chamberlain"`` they cover as often as they say.
+        of R's `quantreg` (``hs=TRUE`` and ``hs=FALSE``), all three those of statsmodels. By default the first, and with
+        ``"kernel"`` the last: its intervals then cover as often as they say, while those of the others are too wide.
     kind : {"pairs", "bayesian", "wild"}, default="pairs"
         What a bootstrap draws: rows with replacement, exponential weights, or signs of residuals (Feng, He, Hu 2011).
     refits : int, default=1000
@@ -71,8 +71,9 @@ def inference(
     Notes
     -----
     Intervals and p-values take Student's distribution with ``n - p`` degrees of freedom. Numbers agree with those of
-    R's `quantreg`, whose ``ker`` is ``"kernel"`` and ``xy`` is ``"pairs"``. A bootstrap of quantiles needs the memory
-    of some ten chunks of 16 MB, and the time of a few products with X and a small linear programme for each refit.
+    R's `quantreg`, whose ``ker`` is ``"kernel"`` with ``bandwidth="hall-sheather"`` and ``xy`` is ``"pairs"``. A
+    bootstrap of quantiles needs the memory of some ten chunks of 16 MB, and the time of a few products with X and a
+    small linear programme for each refit.
 
     Examples
     --------
@@ -88,6 +89,8 @@ def inference(
     True
     """
     _check_options(method, level, kind, refits, clusters)
+    if bandwidth is None:
+        bandwidth = "chamberlain" if method == "kernel" else "hall-sheather"
     if bandwidth not in RULES:
         raise ValueError(f"bandwidth must be one of {', '.join(RULES)}; got {bandwidth!r}.")
     made = design(model, X, y, sample_weight)

@@ -18,7 +18,8 @@ __all__ = ["rank_intervals"]
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
-_JITTER = 1e-9  # of the typical residual: what ties are broken by
+_JITTER = 1e-9  # of the typical residual: what ties are broken by,
+_TIE = 1e-7  # and what they are told by
 
 
 def rank_intervals(made: Design, confidence: float, seed: Any) -> tuple[Matrix, Matrix, Matrix]:
@@ -36,7 +37,8 @@ def rank_intervals(made: Design, confidence: float, seed: Any) -> tuple[Matrix, 
         centre = Centre(X, residual, float(level), gram(X, np.full(y.size, 0.4 / typical)))  # as if they were normal
         residual, basis, move = _vertex(centre, typical, seed)
         scales = np.sqrt(level * (1.0 - level) * left)
-        reach = [rank_interval(X, basis, residual, level, j, scales[j], cutoff) for j in range(X.shape[1])]
+        tie = _TIE * typical
+        reach = [rank_interval(X, basis, residual, level, j, scales[j], cutoff, tie) for j in range(X.shape[1])]
         ends.append([(b - below, b + above) for b, (below, above) in zip(coef + move, reach, strict=True)])
         statistics = np.array([_statistic(X, y, j, float(level), seed) for j in range(X.shape[1])]) / scales
         values.append(2.0 * student.sf(np.abs(statistics), made.freedom))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
 from scipy.sparse.linalg import spsolve_triangular
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -33,6 +34,7 @@ _ORDER = Rule(
 )
 _LASSO = 300  # rows up to which one feature, too, is a lasso: that is exact at any spacing of the positions
 
+_BANDED = 500  # knots from which on a band is worth keeping
 _MOST_ENTRIES = 1 << 21  # of a matrix of rows by divided differences for which a path is made at once
 _TREND_ROUNDING = (
     1e-11  # share of the objective without a model that bounds of rounding come to with a thousand differences
@@ -271,11 +273,17 @@ class _Function:
         if degree:
             self.parts.append((self.polynomials, vo.Variable(degree, name="polynomial")))
         if differences is not None:
-            units = np.eye(size)[:, degree + 1 :]
-            self.parts.append(
-                (spsolve_triangular(self._fixed, units), vo.Variable(size - degree - 1, name="differences"))
-            )
+            self.parts.append((self._splines(differences), vo.Variable(size - degree - 1, name="differences")))
             self.roughness = vo.norm1(self.parts[-1][1])
+
+    def _splines(self, differences: Any) -> Vector:
+        """The values of functions with one difference each that is not zero, and nothing else."""
+        units = np.eye(self.knots.size)[:, self.degree + 1 :]
+        if self.knots.size > _BANDED:
+            return np.asarray(spsolve_triangular(self._fixed, units))
+        fixed = np.eye(self.knots.size)
+        fixed[self.degree + 1 :] = differences.toarray()
+        return np.asarray(solve_triangular(fixed, units, lower=True, check_finite=False))
 
     @property
     def _fixed(self) -> Any:

@@ -29,6 +29,8 @@ __all__ = ["rank_interval", "rank_statistic"]
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
+_STEP = 1e-9  # share of what is refused below which a step is rounding
+
 
 @dataclass
 class _Walk:
@@ -68,8 +70,9 @@ def rank_statistic(X: Matrix, resting: NDArray[np.intp], residual: Vector, x: Ve
 
 
 def rank_interval(
-    X: Matrix, basis: NDArray[np.intp], residual: Vector, level: float, column: int, scale: float, cutoff: float
-) -> tuple[float, float]:
+    X: Matrix, basis: NDArray[np.intp], residual: Vector, level: float, column: int, scale: float, cutoff: float,
+    tie: float = 0.0,
+) -> tuple[float, float]:  # fmt: skip
     """By how much coefficient `column` may be less and more before the rank test refuses it.
 
     Parameters
@@ -85,6 +88,8 @@ def rank_interval(
         ``sqrt(q (1 - q) Q_j)``.
     cutoff : float
         The absolute value of T beyond which b is refused. T is interpolated between its steps, as `quantreg` does.
+    tie : float
+        Rows that are so near to the plane when another row meets it meet it there too: their steps are one.
 
     Returns
     -------
@@ -96,7 +101,7 @@ def rank_interval(
     O(n p + p^3) for a step, of which there are about sqrt(n) in all.
     """
     scores = _scores(X, basis, residual, level)
-    below, above = (_end(X, basis, residual, scores, column, scale, cutoff, side) for side in (-1.0, 1.0))
+    below, above = (_end(X, basis, residual, scores, column, cutoff * scale, tie, side) for side in (-1.0, 1.0))
     return below, above
 
 
@@ -114,8 +119,8 @@ def _end(
     residual: Vector,
     scores: Vector,
     column: int,
-    scale: float,
-    cutoff: float,
+    most: float,
+    tie: float,
     side: float,
 ) -> float:
     walk = _Walk(X, residual.copy(), scores.copy(), basis.copy(), column)
@@ -125,12 +130,9 @@ def _end(
         return math.inf
     walk.residual[basis] = 0.0
     walk.basis[place] = -1
-    moved, before, statistic = 0.0, 0.0, step
-    start = 0.0
+    moved, statistic = 0.0, step
+    start, before = 0.0, 0.0  # of the step before
     for _ in range(10 * X.shape[0]):  # many times more than there are, should equal rows go round in a circle
-        if statistic > cutoff * scale:
-            share = (cutoff * scale - before) / (statistic - before)
-            return start + (moved - start) * share
         direction = np.linalg.solve(walk.matrix(), np.where(walk.basis < 0, side, 0.0))  # (2)
         rates = X @ direction
         rates[walk.basis[walk.basis >= 0]] = 0.0
@@ -138,11 +140,16 @@ def _end(
         with np.errstate(divide="ignore", invalid="ignore"):
             time = np.where(above * rates > 0.0, np.maximum(above * walk.residual, 0.0) / np.abs(rates), np.inf)
         entering = int(np.argmin(time))
-        if not math.isfinite(time[entering]):
+        length = float(time[entering])
+        if length == math.inf or length * abs(rates[entering]) > tie:  # what steps here has done so
+            if statistic > most:
+                return start + (moved - start) * (most - before) / (statistic - before)
+            if statistic - before > _STEP * most:  # where n q is whole, rows may meet the plane and change nothing
+                start, before = moved, statistic
+        if length == math.inf:
             return math.inf
-        start, before = moved, statistic
-        moved += float(time[entering])
-        walk.residual -= time[entering] * rates
+        moved += length
+        walk.residual -= length * rates
         statistic += side * _enter(walk, entering)
     return math.inf
 
