@@ -3,4 +3,4 @@
 Each module holds the benchmarks of one kind; importing them registers these.
 """
 
-from benchmarks.learn import _checks, _fits, _inference, _intervals, _paths, _peers  # noqa: F401
+from benchmarks.learn import _checks, _coverage, _fits, _inference, _intervals, _paths, _peers  # noqa: F401

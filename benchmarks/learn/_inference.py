@@ -1,4 +1,4 @@
-"""Whether confidence intervals cover as often as they say, and what a bootstrap costs."""
+"""What the refits of a bootstrap cost."""
 
 from __future__ import annotations
 
@@ -8,80 +8,17 @@ import subprocess
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit
 
 from benchmarks._measure import Timing, seconds
 from benchmarks._registry import Config, Row, benchmark
 from benchmarks.composite import _data
 
 Vector = NDArray[np.float64]
-
-_LEVEL = 0.5
-Design = Callable[[np.random.Generator, int], tuple[Vector, Vector, Vector]]
-
-
-def _alike(rng: np.random.Generator, n: int) -> tuple[Vector, Vector, Vector]:
-    X = rng.standard_normal((n, 2))
-    return X, 1.0 + X @ [1.0, -0.5] + rng.standard_normal(n), np.array([1.0, 1.0, -0.5])
-
-
-def _spreading(rng: np.random.Generator, n: int) -> tuple[Vector, Vector, Vector]:
-    X = rng.uniform(0.0, 2.0, (n, 2))
-    return X, 1.0 + X @ [1.0, -0.5] + (0.5 + X[:, 0]) * rng.standard_normal(n), np.array([1.0, 1.0, -0.5])
-
-
-def _heavy(rng: np.random.Generator, n: int) -> tuple[Vector, Vector, Vector]:
-    X = rng.standard_normal((n, 2))
-    shift = float(stdtrit(3.0, _LEVEL))
-    return X, 1.0 + X @ [1.0, -0.5] + rng.standard_t(3, n) - shift, np.array([1.0, 1.0, -0.5])
-
-
-_KERNELS = tuple(f"kernel, {rule}" for rule in ("hall-sheather", "chamberlain"))
-_BOOTSTRAPS = tuple(f"bootstrap, {kind}" for kind in ("pairs", "bayesian", "wild"))
-# Errors of one distribution are not what the second design has: neither "iid" nor "rank" is for it.
-_DESIGNS: dict[str, tuple[Design, tuple[str, ...]]] = {
-    "normal noise": (_alike, ("iid", "nid", *_KERNELS, "rank", *_BOOTSTRAPS)),
-    "noise that spreads": (_spreading, ("nid", *_KERNELS, *_BOOTSTRAPS)),
-    "t3 noise": (_heavy, ("iid", "nid", *_KERNELS, "rank", *_BOOTSTRAPS)),
-}
-
-
-@benchmark
-def coverage_of_intervals(config: Config) -> Iterator[Row]:
-    """Simulations of three designs: the coverage of 95 % intervals of each coefficient is between 93 and 97 %."""
-    from varopt.learn import QuantileRegressor, inference
-
-    n, repeats, refits = 400, config.pick(2000, 10), config.pick(200, 20)
-    for name, (design, methods) in _DESIGNS.items():
-        rng, hits = np.random.default_rng(0), {method: list[Vector]() for method in methods}
-        for _ in range(repeats):
-            X, y, truth = design(rng, n)
-            model = QuantileRegressor(quantile=_LEVEL, alpha=0.0).fit(X, y)
-            for method, found in hits.items():
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")
-                    way, _, kind = method.partition(", ")
-                    known = inference(
-                        model, X, y, method=way, refits=refits,
-                        bandwidth=kind if way == "kernel" else "hall-sheather",
-                        kind=kind if way == "bootstrap" else "pairs",
-                    )  # fmt: skip
-                found.append((known.lower[0] <= truth) & (truth <= known.upper[0]))
-        for method, found in hits.items():
-            covered = np.mean(found, axis=0)
-            # Powell's kernel with R's usual width is too wide at this size, R's as ours: said, and no target.
-            yield Row(
-                f"95 % intervals, {name}, {method}", "varopt.learn", "largest distance from 95 % / 2 %",
-                float(np.max(np.abs(covered - 0.95))) / 0.02,
-                math.inf if method == "kernel, hall-sheather" else config.pick(1.0, math.inf),
-                note=f"{repeats} simulations of {n} x 2, median: " + ", ".join(f"{c:.3f}" for c in covered),
-            )  # fmt: skip
-
 
 _BOOT = """
 suppressMessages(library(quantreg)); d <- as.matrix(read.csv("{path}")); X <- d[, -1]; y <- d[, 1]
