@@ -16,6 +16,7 @@ from varopt.discrete import ising, max_cut, max_sat, qubo
 SECONDS = 1.0  # that so few bits may take
 NOWHERE = Fraction(10) ** 400  # the value of a state that hard clauses forbid
 MATRIX = {"qubo": qubo, "max_cut": max_cut, "ising": ising}
+TENTHS = np.arange(-9, 10) / 10.0  # of which sums may look whole, and in fractions are not
 
 
 def bits(seed: int, report: Report) -> None:
@@ -27,15 +28,29 @@ def bits(seed: int, report: Report) -> None:
         _clauses(seed, rng, scale, report)
         return
     n = int(rng.integers(2, 10))
-    matrix = rng.standard_normal((n, n)) * (rng.random((n, n)) < rng.choice([0.3, 1.0]))
-    matrix = (np.round(matrix * 3) if rng.random() < 0.5 else matrix) * scale
+    numbers = str(rng.choice(["real", "whole", "tenths"]))
+
+    def drawn(*shape: int) -> Any:
+        values = rng.choice(TENTHS, shape) if numbers == "tenths" else rng.standard_normal(shape)
+        values = values * (rng.random(shape) < rng.choice([0.3, 1.0]))
+        return (np.round(3.0 * values) if numbers == "whole" else values) * (1.0 if numbers == "tenths" else scale)
+
+    scale = 1.0 if numbers == "tenths" else scale
+    matrix = drawn(n, n)
+    linear = drawn(n) if kind != "max_cut" and rng.random() < 0.5 else np.zeros(n)
     if kind != "qubo":
         matrix = np.triu(matrix, 1)
         matrix = matrix + matrix.T
+    extra = f", np.array({linear.tolist()})" if kind != "max_cut" else ""
     program = (
-        f"import numpy as np\nfrom varopt.discrete import {kind}\nr = {kind}(np.array({matrix.tolist()}))\nprint(r)\n"
+        f"import numpy as np\nfrom varopt.discrete import {kind}\n"
+        f"r = {kind}(np.array({matrix.tolist()}){extra})\nprint(r)\n"
     )
-    _judge(seed, report, kind, lambda: MATRIX[kind](matrix), lambda x: _values(kind, matrix, x), n, program, scale)
+
+    def solve() -> Any:
+        return max_cut(matrix) if kind == "max_cut" else MATRIX[kind](matrix, linear)
+
+    _judge(seed, report, kind, solve, lambda x: _values(kind, matrix, linear, x), n, program, scale)
 
 
 def _whole(numbers: Any) -> tuple[Any, int]:
@@ -46,12 +61,13 @@ def _whole(numbers: Any) -> tuple[Any, int]:
     return whole, unit
 
 
-def _values(kind: str, matrix: Any, states: Any) -> list[Fraction]:
+def _values(kind: str, matrix: Any, linear: Any, states: Any) -> list[Fraction]:
     """What is minimised at states of zeros and ones, exactly; of cuts, minus the cut."""
-    whole, unit = _whole(matrix)
+    everything, unit = _whole(np.vstack([matrix, linear]))
+    whole, fields = everything[:-1], everything[-1]
     signs = (states if kind == "qubo" else 2 * states - 1).astype(object)
     upper = whole if kind == "qubo" else np.triu(whole, 1)
-    sums = ((signs @ upper) * signs).sum(axis=1)
+    sums = ((signs @ upper) * signs).sum(axis=1) + signs @ fields
     if kind == "max_cut":  # what is on the same side less what is cut, which together is all
         return [Fraction(int(v - upper.sum()), 2 * unit) for v in sums]
     return [Fraction(int(v), unit) for v in sums]
@@ -107,7 +123,9 @@ def _judge(seed: int, report: Report, kind: str, solve: Any, values: Any, n: int
     report.statuses[f"bits: {kind}: {r.status.name}"] += 1
     best = min(values(np.array([*itertools.product((0, 1), repeat=n)])))
     maximized = kind in ("max_cut", "max_sat")
-    lower, fun = (-Fraction(r.upper), -Fraction(r.fun)) if maximized else (Fraction(r.lower), Fraction(r.fun))
+    sign = -1 if maximized else 1
+    lower, upper = sorted(sign * Fraction(end) for end in (r.lower, r.upper))
+    fun = sign * Fraction(r.fun)
     slack = Fraction(1, 10**12) * n * n * Fraction(scale) * 5
     if best == NOWHERE:
         if r.status.name != "INFEASIBLE":
@@ -124,6 +142,8 @@ def _judge(seed: int, report: Report, kind: str, solve: Any, values: Any, n: int
             "UNSOUND" if lower > best + slack else "UNSOUND BY ROUNDING",
             f"bound {float(lower)!r}, optimum {float(best)!r}",
         )
+    if upper < best:
+        found("UNSOUND BY ROUNDING", f"upper end {float(upper)!r}, optimum {float(best)!r}")
     if r.status.name == "PROVED" and fun > best + Fraction(1, 10**9) * max(abs(best), Fraction(scale)) * 2:
         found("PROVED and not optimal", f"{float(fun)!r}, optimum {float(best)!r}")
     if r.status.name != "PROVED":

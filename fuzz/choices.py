@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Iterator
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -108,12 +109,42 @@ def complaints(names: dict[str, Any], result: Any) -> Iterator[str]:
     if result.lower > best + scale:
         assumed = " (assumption stated)" if result.certificate.assumption else ""
         yield f"UNSOUND{assumed}: lower {result.lower!r} above the optimum {best!r}"
+    yield from _last_digits(names, result, states[allowed & (values <= best + scale)])
     if result.fun < best - scale:
         yield f"FALSE VALUE: {result.fun!r} below the optimum {best!r}"
     if result.fun > best + scale:
         kind = f"FALSE {name}" if name in ("PROVED", "ASSUMED") else "missed optimum"
         yield f"{kind}: {result.fun!r}, and the optimum is {best!r}"
     yield from _second_opinion(names, best, scale)
+
+
+def _last_digits(names: dict[str, Any], result: Any, best: Any) -> Iterator[str]:
+    """Whether the ends of the bracket hold in fractions, as far as the best states tell."""
+
+    def exact(state: Any) -> Fraction:
+        on = np.flatnonzero(state)
+        pairs = [Fraction(float(v)) for v in names["Q"][np.ix_(on, on)].ravel()]
+        return sum(pairs, Fraction(0)) + sum((Fraction(float(v)) for v in names["c"][on]), Fraction(0))
+
+    value = exact(np.ravel(result.x))
+    if Fraction(float(result.upper)) < value:
+        yield f"UNSOUND BY ROUNDING: upper {result.upper!r} below the value {float(value)!r} of its point"
+    if result.certificate.assumption or not np.isfinite(result.lower):
+        return
+    kept = [state for state in best if all(_is_kept(limit, names["x"], state) for limit in names["limits"])]
+    least = min((exact(state) for state in kept), default=None)
+    if least is not None and Fraction(float(result.lower)) > least:
+        yield f"UNSOUND BY ROUNDING: lower {result.lower!r} above the optimum {float(least)!r}"
+
+
+def _is_kept(limit: Any, x: Any, state: Any) -> bool:
+    """Whether a state satisfies a constraint in fractions."""
+    matrix, offset = limit.normal.stacked((x,)).dense(), np.broadcast_to(limit.normal.offset, limit.rows)
+    for row, constant in zip(matrix, offset, strict=True):
+        side = sum((Fraction(float(a)) for a in row[state > 0]), Fraction(float(constant)))
+        if side > 0 or (limit.is_equality and side != 0):
+            return False
+    return True
 
 
 def _states(x: Any) -> Any:

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from varopt._display import not_echoed
 from varopt.optimize import Result
 
-__all__ = ["LabelledResult", "labelled", "mapping_matrix", "model_matrix"]
+__all__ = ["LabelledResult", "labelled", "mapping_matrix"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -134,15 +134,3 @@ def mapping_matrix(name: str, value: Mapping[Any, Any]) -> tuple[Any, list[Hasha
     except (TypeError, ValueError):
         raise ValueError(f"{name} must map pairs to numbers; got a value that is none.") from None
     return sp.coo_array((entries, (pairs[:, 0], pairs[:, 1])), shape=(size, size)), labels
-
-
-def model_matrix(model: Any) -> tuple[Any, float, list[Hashable]]:
-    """A binary quadratic model of dimod, in bits: its matrix, offset and labels."""
-    binary = model.change_vartype("BINARY", inplace=False)
-    labels = list(binary.variables)
-    place = {label: k for k, label in enumerate(labels)}
-    rows = [*range(len(labels)), *(place[u] for u, _ in binary.quadratic)]
-    columns = [*range(len(labels)), *(place[v] for _, v in binary.quadratic)]
-    entries = [*(float(binary.linear[v]) for v in labels), *map(float, binary.quadratic.values())]
-    matrix = sp.coo_array((entries, (rows, columns)), shape=(len(labels), len(labels)))
-    return matrix, float(binary.offset), labels

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from scipy.linalg import bandwidth, issymmetric
 
 from varopt._domains import as_finite
-from varopt.discrete._labels import LabelledResult, labelled, mapping_matrix, model_matrix
+from varopt.discrete._labels import LabelledResult, labelled, mapping_matrix
 from varopt.optimize import Result, Status, minimize_energy
-from varopt.solvers.discrete import BIT, NEGATED, Energy, Products
+from varopt.solvers.discrete import BIT, NEGATED, Energy, Products, added_rounding, model_energy
 
 __all__ = ["ising", "max_cut", "max_sat", "qubo"]
 
@@ -94,7 +94,8 @@ def max_cut(
     matrix, share = _couplings("graph", _adjacency(graph, weight) if named else _matrix("graph", graph)[0])
     # cut = sum_{i<j} w_ij (x_i + x_j - 2 x_i x_j)
     energy = Energy.quadratic_form(matrix, weight=2.0 * share)
-    energy = replace(energy, linear=-0.5 * _row_sums(energy))
+    sums, lost = energy.row_sums()
+    energy = replace(energy, linear=-0.5 * sums, rounding=energy.rounding + lost)
     r = _maximized(energy, target, time_limit=time_limit, seed=seed, started=started, **options)
     return labelled(r, list(graph.nodes), graph) if named else labelled(r)
 
@@ -130,17 +131,14 @@ def qubo(
     (-1.0, 1, 'PROVED')
     """
     started = time.perf_counter()
-    sign, offset = -1.0 if maximize else 1.0, 0.0
+    sign = -1.0 if maximize else 1.0
     if hasattr(Q, "change_vartype") and hasattr(Q, "quadratic"):  # dimod, without importing it
-        given, offset, names = model_matrix(Q)
-        matrix, labels = _matrix("Q", given)[0], names
+        energy, labels = model_energy(Q, sign, _vector("linear", linear, len(Q.variables)))
     else:
         matrix, labels = _matrix("Q", Q)
-    fields = sign * _vector("linear", linear, matrix.shape[0])
-    energy = Energy.quadratic_form(matrix, fields, sign * offset, weight=sign)
+        energy = Energy.quadratic_form(matrix, sign * _vector("linear", linear, matrix.shape[0]), weight=sign)
     run = _maximized if maximize else _minimized
-    found = run(energy, target, time_limit=time_limit, seed=seed, started=started, **options)
-    return labelled(_widened(found, _rounding_of_pairs(matrix, fields), maximize), labels)
+    return labelled(run(energy, target, time_limit=time_limit, seed=seed, started=started, **options), labels)
 
 
 def ising(
@@ -175,11 +173,9 @@ def ising(
     given, labels = _matrix("J", J)
     matrix, share = _couplings("J", given)
     fields = _vector("h", h, matrix.shape[0])
-    # s = 2x - 1: J s t = J (4 x y - 2 x - 2 y + 1)
-    energy = Energy.quadratic_form(matrix, weight=4.0 * share)
-    sums = _row_sums(energy)
-    constant = float(matrix.diagonal().sum(dtype=np.float64)) + 0.125 * float(sums.sum()) - float(fields.sum())
-    energy = replace(energy, linear=2.0 * fields - 0.5 * sums, constant=constant)
+    diagonal = np.asarray(matrix.diagonal(), dtype=np.float64)
+    energy = Energy.spin_form(matrix, fields, math.fsum(diagonal.tolist()), share)
+    energy = replace(energy, rounding=energy.rounding + added_rounding([diagonal], 2))
     if options.get("x0") is not None:
         spins = as_finite("x0", options["x0"])
         if not np.all(np.abs(spins) == 1.0):
@@ -231,8 +227,7 @@ def max_sat(
     if not listed:
         raise ValueError("clauses must not be empty.")
     given = _weights(weights, len(listed))
-    energy, satisfied = _violations(listed, given, _variable_count(listed, variables))
-    energy = replace(energy, constant=energy.constant - satisfied)
+    energy = _violations(listed, given, _variable_count(listed, variables))
     r = _maximized(energy, target, time_limit=time_limit, seed=seed, started=started, **options)
     # Whoever satisfies the hard clauses has a value of zero at least.
     if np.isinf(given).any() and r.upper < 0.0:
@@ -252,35 +247,6 @@ def _rounded_once(r: Result, clauses: Sequence[Sequence[int]], weights: Vector) 
     above = math.nextafter(value, math.inf) if rest > 0.0 else value
     certificate = replace(r.certificate, lower=min(r.lower, below), upper=max(r.upper, above))
     return replace(r, fun=value, certificate=certificate)
-
-
-def _rounding_of_pairs(matrix: Any, fields: Vector) -> float:
-    """What ``Q + Q'``, and the diagonal beside linear terms, may have lost: nothing where each pair stands once."""
-    lost = float(np.abs(_lost(np.asarray(matrix.diagonal(), dtype=np.float64), fields)).sum())
-    if _is_symmetric(matrix):
-        return lost
-    pairs = sp.csr_array(matrix, dtype=np.float64)
-    both = sp.csr_array(pairs.multiply(pairs.T != 0))
-    mirrored = sp.csr_array(both.T)
-    both.sort_indices()
-    mirrored.sort_indices()  # entries of the same places, since both have them
-    return lost + 0.5 * float(np.abs(_lost(both.data, mirrored.data)).sum())
-
-
-def _lost(a: Vector, b: Vector) -> Vector:
-    """The rounding of ``a + b``, exactly [Knuth]."""
-    total = a + b
-    part = total - a
-    return np.asarray((a - (total - part)) + (b - part))
-
-
-def _widened(r: Result, lost: float, maximize: bool) -> Result:
-    """The result with the end that is proved further out by what was lost; the other is the value of its point."""
-    if not (0.0 < lost < math.inf and math.isfinite(r.lower) and math.isfinite(r.upper)):
-        return r
-    if maximize:
-        return replace(r, certificate=replace(r.certificate, upper=math.nextafter(r.upper + lost, math.inf)))
-    return replace(r, certificate=replace(r.certificate, lower=math.nextafter(r.lower - lost, -math.inf)))
 
 
 def _minimized(energy: Energy, target: float | None, **options: Any) -> Result:
@@ -358,10 +324,6 @@ def _is_triangular(matrix: Any) -> bool:
     return 0 in bandwidth(matrix)
 
 
-def _row_sums(energy: Energy) -> Vector:
-    return np.asarray(energy.quadratic.sum(axis=1)).ravel()
-
-
 def _vector(name: str, value: Any, size: int) -> Vector:
     if value is None:
         return np.zeros(size)
@@ -403,10 +365,10 @@ def _variable_count(clauses: list[list[int]], variables: Any) -> int:
     return int(variables)
 
 
-def _violations(clauses: list[list[int]], weights: Vector, size: int) -> tuple[Energy, float]:
-    """The weight of violated clauses as an energy, and the weight of soft clauses in all."""
+def _violations(clauses: list[list[int]], weights: Vector, size: int) -> Energy:
+    """The weight of violated clauses as an energy, less the weight of soft clauses in all."""
     soft = np.isfinite(weights)
-    total = float(weights[soft].sum())
+    total = math.fsum(weights[soft].tolist())
     # More than all soft ones together, in their units: it is not to swallow their digits.
     weights = np.where(soft, weights, 2.0 * total or 1.0)
     by_length: dict[int, list[int]] = {}
@@ -423,11 +385,15 @@ def _violations(clauses: list[list[int]], weights: Vector, size: int) -> tuple[E
             products.append(Products(at + size * np.where(literals > 0, NEGATED, BIT), weight))
             continue
         offset, signs = (literals > 0).astype(np.float64), np.where(literals > 0, -1.0, 1.0)
-        constant += float(weight @ offset.prod(axis=1))
+        constant += math.fsum((weight * offset.prod(axis=1)).tolist())
         for j in range(length):
             others = np.delete(offset, j, axis=1).prod(axis=1)
             linear += np.bincount(at[:, j], weights=weight * signs[:, j] * others, minlength=size)
         if length == 2:
             matrix = matrix + sp.csr_array((weight * signs.prod(axis=1), (at[:, 0], at[:, 1])), shape=matrix.shape)
-    energy = Energy.quadratic_form(matrix, linear, constant)
-    return replace(energy, products=tuple(products)), total
+    energy = Energy.quadratic_form(matrix, linear, constant - total)
+    short = [k for length, chosen in by_length.items() if length <= 2 for k in chosen]
+    # Each of these is in a constant, two coefficients and a pair, with as many others as its variables occur in.
+    occurrences = np.bincount(np.abs([literal for k in short for literal in clauses[k]] or [0])).max()
+    lost = added_rounding([weights[short]], int(occurrences) + 8, 8.0) + added_rounding([weights[soft]], 2, 2.0)
+    return replace(energy, products=tuple(products), rounding=energy.rounding + lost)

@@ -5,6 +5,7 @@ Needs dimod, the extra ``varopt[dimod]``.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Mapping
 from typing import Any
 
@@ -15,7 +16,7 @@ import scipy.sparse as sp
 from varopt._domains import as_generator
 from varopt.integrations._dimod_models import BitModel, bits_of_cqm, bits_of_dqm
 from varopt.optimize import minimize_energy
-from varopt.solvers.discrete import Energy, Products
+from varopt.solvers.discrete import Energy, Products, added_rounding, model_energy
 
 __all__ = ["VaroptSampler"]
 
@@ -74,15 +75,7 @@ class VaroptSampler(dimod.Sampler, dimod.PolySampler):  # type: ignore[misc]
         dimod.SampleSet
         """
         options = self._options(parameters)
-        binary = bqm.change_vartype(dimod.BINARY, inplace=False)
-        labels = list(binary.variables)
-        place = {label: k for k, label in enumerate(labels)}
-        n = len(labels)
-        pairs = [(place[u], place[v], float(w)) for (u, v), w in binary.quadratic.items()]
-        rows, columns, weights = zip(*pairs, strict=True) if pairs else ((), (), ())
-        matrix = sp.csr_array((np.array(weights, dtype=np.float64), (rows, columns)), shape=(n, n))
-        linear = np.array([float(binary.linear[label]) for label in labels])
-        energy = Energy.quadratic_form(matrix, linear if n else 0.0, float(binary.offset))
+        energy, labels = model_energy(bqm)
         return self._sampled(energy, labels, bqm, options)
 
     def sample_poly(self, polynomial: Any, **parameters: Any) -> Any:
@@ -130,7 +123,11 @@ class VaroptSampler(dimod.Sampler, dimod.PolySampler):  # type: ignore[misc]
             Products(np.array([codes for codes, _ in terms]), np.array([w for _, w in terms]))
             for terms in longer.values()
         )
-        energy = Energy(quadratic.constant, quadratic.linear, quadratic.quadratic, products)
+        listed = [[float(weight) for weight in polynomial.values()]]
+        most = max(Counter(label for term in polynomial for label in term).values(), default=0)
+        # Constants have as many addends as there are terms.
+        lost = quadratic.rounding + added_rounding(listed, max(most, len(polynomial)) + 8, 8.0)
+        energy = Energy(quadratic.constant, quadratic.linear, quadratic.quadratic, products, rounding=lost)
         return self._sampled(energy, labels, polynomial, options)
 
     def sample_cqm(self, cqm: Any, **parameters: Any) -> Any:
@@ -230,7 +227,7 @@ def _known(result: Any) -> dict[str, Any]:
     """What ``sampleset.info`` holds."""
     return {
         "lower": float(result.lower),
-        "upper": float(result.fun),
+        "upper": float(result.upper),
         "status": result.message,
         "proof": str(result.certificate),
         "time": result.time,

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from varopt._display import Progress
 from varopt._domains import as_finite, as_generator
 from varopt._threads import one_thread
+from varopt._verified import down, up
 from varopt.certificates import NoCertificate, Relaxation
 from varopt.model import Objective, split
 from varopt.optimize._result import Result, Status, final_line, progress_line
@@ -31,7 +32,7 @@ from varopt.solvers.discrete import (
     solve,
 )
 
-__all__ = ["minimize_discrete", "minimize_energy"]
+__all__ = ["ends", "minimize_discrete", "minimize_energy"]
 
 Vector = NDArray[np.float64]
 
@@ -185,16 +186,30 @@ def _conclude(
         first = np.r_[True, energy.site[1:] != energy.site[:-1]]
         wide = np.bincount(energy.site)[energy.site] > 1
         state.see(np.where(first & wide, 1.0, 0.0), energy.value(np.where(first & wide, 1.0, 0.0)))
-    lower = min(state.lower, state.upper)
-    if state.upper - lower <= energy.tolerance(tol, state.upper):
+    value, lower, upper = ends(energy, state)
+    if upper - lower <= energy.tolerance(tol, upper):
         status = Status.PROVED
+    elif status is Status.PROVED:  # of the values as they are computed; their rounding alone is more than is allowed
+        status = Status.SETTLED
     bracketed = math.isfinite(lower)
-    certificate = state.proof(lower, state.upper, state.assumption) if bracketed else NoCertificate(lower, state.upper)
+    certificate = state.proof(lower, upper, state.assumption) if bracketed else NoCertificate(lower, upper)
     names = ("time", "steps", "sigma", "upper", "lower")
     history = {key: np.array([row[key] for row in state.history]) for key in names}
     return Result(
-        state.x, state.upper, certificate, status, method, 0.0, state.steps, state.elapsed, history, slices, 0, state
+        state.x, value, certificate, status, method, 0.0, state.steps, state.elapsed, history, slices, 0, state
     )
+
+
+def ends(energy: Energy, state: State) -> tuple[float, float, float]:
+    """The value of the best point, and the bracket of what was stated: rounding of coefficients and values included.
+
+    Values of whole numbers are what they are; else the upper end is the value, added up again, with its error.
+    """
+    lower = min(state.lower, state.upper)
+    if energy.is_exact:
+        return state.upper, lower, state.upper
+    value, error = energy.enclosed(state.x)
+    return value, float(down(min(lower - energy.rounding, value - error))), float(up(value + error))
 
 
 def _check_options(method: Any, target: Any, time_limit: Any, device: Any) -> None:

@@ -21,6 +21,7 @@ from varopt.composite import NotComposite, composite
 from varopt.model import Constraint, Objective, Variable, as_objective, ordered, quad_form, slices, split
 from varopt.model.blocks import AffineBlock
 from varopt.optimize._composite import STOPPED, stopped, watch
+from varopt.optimize._discrete import ends
 from varopt.optimize._result import Result, Status, final_line
 from varopt.optimize.constrained import minimize_constrained
 from varopt.solvers import State
@@ -100,7 +101,7 @@ class _Run:
             if x is None:
                 return Status.INFEASIBLE
             self.see(x, value)
-            state.lower, self.kind = value, Exhaustive
+            state.lower, self.kind = value - self.energy.value_rounding, Exhaustive
             return Status.PROVED
         state.lower = self._floor()
         state.runs(["linear-relaxation"])
@@ -234,19 +235,19 @@ class _Run:
         """The result."""
         state, infeasible = self.state, status is Status.INFEASIBLE
         found = math.isfinite(state.upper)
-        lower = math.inf if infeasible else min(state.lower, state.upper)
+        value, lower, upper = ends(self.energy, state) if found else (math.inf, state.lower, math.inf)
         certificate: Certificate
         if infeasible:
             certificate = Infeasible(math.inf, math.inf, self.assumption)
         elif math.isfinite(lower):
-            certificate = self.kind(lower, state.upper, self.assumption)
+            certificate = self.kind(lower, upper, self.assumption)
         else:
-            certificate = NoCertificate(lower, state.upper)
+            certificate = NoCertificate(lower, upper)
         names = ("time", "steps", "sigma", "upper", "lower")
         history = {key: np.array([row[key] for row in state.history]) for key in names}
         x = state.x
         return Result(
-            x, state.upper if found else math.inf, certificate, status or Status.SETTLED, " > ".join(state.ran), 0.0,
+            x, value, certificate, status or Status.SETTLED, " > ".join(state.ran), 0.0,
             state.steps, state.elapsed, history, slices(self.variables), 0, state, self.limits.violation(x), {},
             self.proof,
         )  # fmt: skip

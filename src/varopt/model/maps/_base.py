@@ -75,6 +75,10 @@ class Map(ABC):
         explicit = self.explicit()
         return explicit.toarray() if sp.issparse(explicit) else np.asarray(explicit)
 
+    def absolute_row_sums(self) -> Vector:
+        """At least ``|A| 1``, of the matrices that it is made of: what rows are measured by before anything cancels."""
+        return np.asarray(abs(self.explicit()).sum(axis=1), dtype=np.float64).ravel()
+
     def _row_blocks(self, at_least: int = 1) -> Iterator[tuple[slice, Vector]]:
         """The matrix by rows, in dense float64 pieces."""
         for part in slices(self.shape[0], max(at_least, _CACHED_ENTRIES // self.shape[1])):

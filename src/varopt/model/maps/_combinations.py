@@ -55,6 +55,9 @@ class Scaled(Map):
     def dense(self) -> Vector:
         return np.asarray(np.asarray(self.scale)[..., None] * self.inner.dense())
 
+    def absolute_row_sums(self) -> Vector:
+        return np.asarray(np.abs(self.scale) * self.inner.absolute_row_sums())
+
     def check(self, name: str) -> None:
         self.inner.check(name)
 
@@ -119,6 +122,9 @@ class Composition(Map):
             outer, inner = outer.tocsc()[:, used], inner.rows(used)
         return outer @ inner.explicit()
 
+    def absolute_row_sums(self) -> Vector:
+        return np.asarray(abs(self.outer.explicit()) @ self.inner.absolute_row_sums())
+
     def gram_diagonal(self, weights: Vector) -> Vector:
         if self.inner.shape == (1, 1):  # an intercept, once for each row
             return self.inner.gram_diagonal(self.outer.gram_diagonal(weights))
@@ -163,6 +169,9 @@ class Sum(Map):
             first, *others = (p.explicit() for p in self.parts)
             return sum(others, first)
         return sum(p.dense() for p in self.parts)
+
+    def absolute_row_sums(self) -> Vector:
+        return np.asarray(sum(p.absolute_row_sums() for p in self.parts))
 
     def check(self, name: str) -> None:
         for part in self.parts:
@@ -236,6 +245,9 @@ class HStack(Map):
         for part, inner in self.live():
             out[:, part] = inner.dense()
         return out
+
+    def absolute_row_sums(self) -> Vector:
+        return np.asarray(sum((m.absolute_row_sums() for _, m in self.live()), np.zeros(self.shape[0])))
 
     def check(self, name: str) -> None:
         for _, inner in self.live():

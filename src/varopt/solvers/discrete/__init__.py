@@ -4,8 +4,10 @@ An `Energy` is the normal form. `search` finds points, `bounds` says what none o
 bracket, and `solve` says in which order they come.
 """
 
-from varopt.solvers.discrete._energy import BIT, NEGATED, SPIN, Energy, NotPolynomial, Products, energy_of
+from varopt.solvers.discrete._conversion import NotPolynomial, energy_of, model_energy
+from varopt.solvers.discrete._energy import BIT, NEGATED, SPIN, Energy, Products
 from varopt.solvers.discrete._pool import Collector, SolutionPool
+from varopt.solvers.discrete._rounding import added_rounding
 from varopt.solvers.discrete._solve import SEARCHES, RunEnded, solve
 from varopt.solvers.discrete.search import (
     GeometricTemperature,
@@ -39,9 +41,11 @@ __all__ = [
     "SampledDescent",
     "SolutionPool",
     "Sweeper",
+    "added_rounding",
     "anneal",
     "energy_of",
     "is_symmetric",
+    "model_energy",
     "population_search",
     "solve",
     "typical_field",

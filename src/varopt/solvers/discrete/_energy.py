@@ -14,12 +14,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from varopt.model import Objective, as_polynomial
-from varopt.model.blocks import AffineBlock, Block, PolynomialBlock, QuadraticBlock, TermBlock
+from varopt._verified import SLACK, UNIT, gamma, total
 from varopt.solvers.discrete._colouring import colour
-from varopt.solvers.discrete._matrices import count_nonzero, pieces, product, stored, symmetrised
+from varopt.solvers.discrete._matrices import count_nonzero, pieces, pieces_among, product, stored, symmetrised
+from varopt.solvers.discrete._rounding import added_rounding, exact_grid, lost_by_adding
 
-__all__ = ["BIT", "LITERAL_DERIVATIVE", "NEGATED", "SPIN", "Energy", "NotPolynomial", "Products", "energy_of"]
+__all__ = ["BIT", "LITERAL_DERIVATIVE", "NEGATED", "SPIN", "Energy", "Products"]
 
 Vector = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -29,10 +29,6 @@ BIT, NEGATED, SPIN = 0, 1, 2
 LITERAL_DERIVATIVE = np.array([1.0, -1.0, -2.0])  # of each, in x
 
 _WIDEST = 8  # degree up to which a polynomial is tried in spins
-
-
-class NotPolynomial(ValueError):
-    """The objective is no polynomial in Binary and Categorical variables."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +80,8 @@ class Energy:
         Coordinates of each site: 1 for a bit, k for a choice among k.
     floor : float
         What the energy is known not to fall below by the way it was stated, as a sum of squares is not below zero.
+    rounding : float
+        By how much it may differ from what was stated, at any x: what its coefficients lost when they were added up.
 
     Notes
     -----
@@ -97,6 +95,7 @@ class Energy:
     products: tuple[Products, ...] = ()
     widths: Index | None = None
     floor: float = -math.inf
+    rounding: float = 0.0
 
     @classmethod
     def quadratic_form(
@@ -107,11 +106,33 @@ class Energy:
         widths: Index | None = None,
         weight: float = 1.0,
     ) -> Energy:
-        """``constant + linear'x + weight x'Mx`` for any M: symmetrised, with squares and exclusions carried out."""
+        """``constant + linear'x + weight x'Mx`` for any M: symmetrised, with squares and exclusions carried out.
+
+        The weight is a power of two, of either sign, so that nothing is lost by it.
+        """
         matrix = matrix if sp.issparse(matrix) else np.asarray(matrix)
         size = matrix.shape[0]
-        coefficients = np.broadcast_to(np.asarray(linear, dtype=np.float64), (size,)) + weight * matrix.diagonal()
-        return cls(constant, coefficients, symmetrised(matrix, _site_of(size, widths), weight), (), widths)
+        given = np.broadcast_to(np.asarray(linear, dtype=np.float64), (size,))
+        diagonal = weight * np.asarray(matrix.diagonal(), dtype=np.float64)
+        pairs, lost = symmetrised(matrix, _site_of(size, widths), weight)
+        return cls(constant, given + diagonal, pairs, (), widths, rounding=lost + lost_by_adding(given, diagonal))
+
+    @classmethod
+    def spin_form(cls, matrix: Any, fields: Vector, constant: float = 0.0, weight: float = 1.0) -> Energy:
+        """``constant + fields's + weight sum_{i != j} M_ij s_i s_j`` with ``s = 2x - 1``; the weight as above."""
+        # M s t = M (4 x y - 2 x - 2 y + 1)
+        pairs = cls.quadratic_form(matrix, weight=4.0 * weight)
+        sums, lost = pairs.row_sums()
+        lost += added_rounding([constant, sums, fields], 4, 4.0, 8.0)
+        constant = math.fsum([constant, *(0.125 * sums).tolist(), *(-fields).tolist()])
+        linear = 2.0 * fields - 0.5 * sums
+        return replace(pairs, constant=constant, linear=linear, rounding=pairs.rounding + lost)
+
+    def row_sums(self) -> tuple[Vector, float]:
+        """The sums of the rows of pairs, and what these have lost to rounding, added up."""
+        pairs = self.quadratic
+        longest = int(np.diff(pairs.indptr).max(initial=0)) if sp.issparse(pairs) else pairs.shape[0]
+        return np.asarray(pairs.sum(axis=1)).ravel(), added_rounding(pieces(pairs), longest)
 
     @property
     def size(self) -> int:
@@ -185,20 +206,43 @@ class Energy:
         """Values differ by multiples of this: the greatest common divisor of the coefficients; 0 where none is known.
 
         Coefficients are taken for integers after a multiplication by 1, 2, 4 or 8; larger ones must be exact in
-        double precision to count.
+        double precision to count, and so must have been their sums.
         """
-        parts = (self.linear, *pieces(self.quadratic), *(p.weights for p in self.products))
-        for denominator in (1.0, 2.0, 4.0, 8.0):
-            divisor, total = 0, 0.0
-            for part in parts:
-                scaled = np.abs(denominator * part)
-                total += float(scaled.sum())
-                if total >= 2**52 or not np.all(scaled == np.rint(scaled)):
-                    break
-                divisor = int(np.gcd.reduce(scaled.astype(np.int64), initial=divisor))
-            else:
-                return (divisor or 1) / denominator  # of a constant, anything
-        return 0.0
+        if self.rounding:
+            return 0.0
+        parts = [self.linear, *pieces(self.quadratic), *(p.weights for p in self.products)]
+        scale = exact_grid(parts)
+        if not scale:
+            return 0.0
+        divisor = 0
+        for part in parts:
+            divisor = int(np.gcd.reduce(np.abs(scale * part).astype(np.int64), initial=divisor))
+        return (divisor or 1) / scale  # of a constant, anything
+
+    @cached_property
+    def is_exact(self) -> bool:
+        """Whether values are those of what was stated, to the last digit, in whatever order they are added up."""
+        return bool(self.granularity and exact_grid([self.constant, self.magnitude - abs(self.constant)]))
+
+    @property
+    def value_rounding(self) -> float:
+        """What `value` is off by at most, from the energy as it is stored."""
+        if self.is_exact:
+            return 0.0
+        longest = max([self.size, *(p.weights.size + p.degree for p in self.products)])
+        return gamma(longest + len(self.products) + 4) * self.magnitude * SLACK
+
+    def enclosed(self, x: Vector) -> tuple[float, float]:
+        """The value of what was stated at a point of zeros and ones, and a bound of its error. Cost: one pass."""
+        on = np.flatnonzero(x)
+        sums = [(self.constant, 0.0), total(self.linear[on])]
+        for entries in pieces_among(self.quadratic, on):
+            value, error = total(entries)
+            sums.append((0.5 * value, 0.5 * error))
+        point = np.asarray(x, dtype=np.float64)[:, None]
+        sums += [total(p.weights * p.factors(point).prod(axis=0)[:, 0]) for p in self.products]
+        value = math.fsum(v for v, _ in sums)
+        return value, (math.fsum(e for _, e in sums) + self.rounding + UNIT * abs(value)) * SLACK
 
     @cached_property
     def magnitude(self) -> float:
@@ -256,20 +300,29 @@ class Energy:
         long = tuple(Products(codes + SPIN * self.size, w) for d, (codes, w) in merged.items() if d > 2 and w.size)
         if sum(p.codes.size for p in long) >= sum(p.codes.size for p in self.products):
             return self
-        constant = self.constant + float(merged[0][1].sum())
         linear, quadratic = self.linear.copy(), self.quadratic
+        constants = [self.constant, *merged[0][1].tolist()]
         if 1 in merged:  # s = 1 - 2 x
             codes, weight = merged[1]
-            constant += float(weight.sum())
+            constants += weight.tolist()
             np.add.at(linear, codes[:, 0], -2.0 * weight)
         if 2 in merged:  # s t = 1 - 2 x - 2 y + 4 x y
             codes, weight = merged[2]
-            constant += float(weight.sum())
+            constants += weight.tolist()
             for j in range(2):
                 np.add.at(linear, codes[:, j], -2.0 * weight)
             half = sp.csr_array((4.0 * weight, (codes[:, 0], codes[:, 1])), shape=quadratic.shape)
             quadratic = stored(quadratic + half + half.T)
-        return replace(self, constant=constant, linear=linear, quadratic=quadratic, products=long)
+        # Each size is multiplied by nine at most, on the way to spins and back; what `_merge` drops is a hundred
+        # roundings of it.
+        occurrences = np.bincount(np.concatenate([p.split(self.size)[1].ravel() for p in self.products]))
+        additions = 100 + 2**self.degree * (int(occurrences.max()) + len(self.products))
+        parts = [self.constant, self.linear, *(p.weights for p in self.products)]
+        lost = added_rounding(parts, additions, 10.0, 2.0**self.degree)
+        return replace(
+            self, constant=math.fsum(constants), linear=linear, quadratic=quadratic, products=long,
+            rounding=self.rounding + lost,
+        )  # fmt: skip
 
 
 def _site_of(size: int, widths: Index | None) -> Index:
@@ -287,98 +340,3 @@ def _merge(parts: Iterable[tuple[Index, Vector]]) -> tuple[Index, Vector]:
     sizes = np.bincount(inverse.ravel(), weights=np.abs(weights), minlength=len(unique))
     keep = np.abs(sums) > 1e-14 * sizes
     return np.asarray(unique[keep], dtype=np.intp), np.asarray(sums[keep], dtype=np.float64)
-
-
-# -- From objectives --------------------------------------------------------------------------------------------------
-
-
-def energy_of(objective: Objective) -> Energy:
-    """An objective of discrete variables as an energy; raises `NotPolynomial` naming the block that is none."""
-    real = [str(v) for v in objective.variables if v.kind == "real"]
-    if real:
-        raise NotPolynomial(f"{', '.join(real)} is real, and a polynomial in bits has discrete variables only.")
-    widths = np.concatenate(
-        [
-            np.full(v.size // w, w)
-            for v in objective.variables
-            for w in [v.dimensions[1] if v.kind == "categorical" else 1]
-        ]
-    )
-    size = objective.size
-    matrix: Any = sp.csr_array((size, size))
-    linear, constant = np.zeros(size), 0.0
-    polynomials: list[Block] = []
-    for block in objective.blocks:
-        if not block.variables:
-            constant += float(block.value({}))
-        elif isinstance(block, AffineBlock):
-            linear += block.weights * block.argument.stacked(objective.variables).transpose_apply(np.ones(1))
-            constant += block.weights * float(np.ravel(block.argument.offset)[0])
-        elif isinstance(block, (QuadraticBlock, TermBlock)) and (pair := _second_order(block)) is not None:
-            inner, first = pair
-            # z'Mz + first'z with z = Lx + d
-            outer = block.argument.stacked(objective.variables).explicit()
-            offset = np.broadcast_to(np.asarray(block.argument.offset, dtype=np.float64), (outer.shape[0],))
-            matrix = matrix + stored(outer.T @ (inner @ outer))
-            linear += np.asarray(outer.T @ (inner @ offset + inner.T @ offset + first)).ravel()
-            constant += float(offset @ (inner @ offset) + first @ offset)
-            constant += _at_zero(block, outer.shape[0])
-        else:
-            polynomials.append(block)
-    energy = Energy.quadratic_form(matrix, linear, constant, widths)
-    energy = _with_polynomial(energy, objective, polynomials) if polynomials else energy
-    return replace(energy, floor=math.fsum(map(_block_floor, objective.blocks)))
-
-
-def _block_floor(block: Block) -> float:
-    """What a block is known not to fall below, rounding included; minus infinity where nothing is known."""
-    if not block.variables:
-        low = float(block.value({}))
-    elif isinstance(block, PolynomialBlock):
-        low = block.weights * block.lowest if block.weights > 0.0 else -math.inf
-    elif isinstance(block, TermBlock):
-        low = float(np.broadcast_to(block.lowest, (block.argument.rows,)).sum())
-    else:
-        return -math.inf
-    return low - 1e-12 * abs(low) if math.isfinite(low) else low
-
-
-def _second_order(block: QuadraticBlock | TermBlock) -> tuple[Any, Vector] | None:
-    """M and the linear part of a block ``z'Mz + first'z + const``; None where it is of another kind."""
-    rows = block.argument.rows
-    if isinstance(block, QuadraticBlock):
-        return block.weights * block.matrix.explicit(), np.zeros(rows)
-    if block.term.knots or block.term.degree > 2:
-        return None
-    weights = np.broadcast_to(np.asarray(block.weights, dtype=np.float64), (rows,))
-    zero = np.zeros(rows)
-    second = 0.5 * weights * block.term.derivative(zero, 2)
-    return sp.dia_array((second[None], [0]), shape=(rows, rows)).tocsr(), weights * block.term.derivative(zero)
-
-
-def _at_zero(block: QuadraticBlock | TermBlock, rows: int) -> float:
-    if isinstance(block, QuadraticBlock):
-        return 0.0
-    return float(np.sum(block.weights * block.term.value(np.zeros(rows))))
-
-
-def _with_polynomial(energy: Energy, objective: Objective, blocks: list[Block]) -> Energy:
-    whole = as_polynomial(Objective(blocks))
-    if whole is None:
-        culprit = next(b for b in blocks if as_polynomial(Objective([b])) is None)
-        raise NotPolynomial(f"{culprit.describe()} is no polynomial in Binary and Categorical variables.")
-    (block,) = whole.over(objective.variables).total().blocks
-    if not isinstance(block, PolynomialBlock):
-        raise NotPolynomial(f"{block.describe()} is no polynomial in Binary and Categorical variables.")
-    linear, constant, quadratic = energy.linear.copy(), energy.constant + block.constant, energy.quadratic
-    products = []
-    for degree, (codes, coefficients) in block.monomials.items():
-        weights = np.asarray(block.weights * coefficients, dtype=np.float64)
-        if degree == 1:
-            linear += np.bincount(codes[:, 0], weights=weights, minlength=energy.size)
-        elif degree == 2:
-            half = sp.csr_array((weights, (codes[:, 0], codes[:, 1])), shape=quadratic.shape)
-            quadratic = stored(quadratic + half + half.T)
-        else:
-            products.append(Products(codes, weights))
-    return replace(energy, constant=constant, linear=linear, quadratic=quadratic, products=tuple(products)).in_spins()

@@ -11,10 +11,11 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from varopt._threads import FETCH, all_threads
+from varopt.solvers.discrete._rounding import lost_by_adding, lost_in_pairs
 
 __all__ = [
-    "as_dense", "count_nonzero", "permuted", "pieces", "product", "row_norms", "row_sizes", "signed_row_sums", "stored",
-    "symmetrised",
+    "as_dense", "count_nonzero", "permuted", "pieces", "pieces_among", "product", "row_norms", "row_sizes",
+    "signed_row_sums", "stored", "symmetrised",
 ]  # fmt: skip
 
 Vector = NDArray[np.float64]
@@ -34,25 +35,30 @@ def stored(matrix: Any) -> Any:
     return sp.csr_array(matrix)
 
 
-def symmetrised(matrix: Any, site: NDArray[np.intp], weight: float) -> Any:
-    """``weight (M + M')`` without the entries within a site. Cost: a few passes; of a full M, one copy."""
+def symmetrised(matrix: Any, site: NDArray[np.intp], weight: float) -> tuple[Any, float]:
+    """``weight (M + M')`` without the entries within a site, and what it has lost to rounding, added up over pairs.
+
+    The weight is a power of two, of either sign. Cost: a few passes; of a full M, one copy.
+    """
     n = matrix.shape[0]
     if sp.issparse(matrix) or 2 * np.count_nonzero(matrix) <= _DENSE_SHARE * n**2:
         pairs = sp.coo_array(matrix)
         keep = site[pairs.row] != site[pairs.col]
         data = weight * pairs.data[keep].astype(np.float64)
         half = sp.csr_array((data, (pairs.row[keep], pairs.col[keep])), shape=(n, n))
-        return stored(half + half.T)
-    result = np.empty((n, n))
+        return stored(half + half.T), lost_in_pairs(half)
+    result, lost = np.empty((n, n)), 0.0
     tiles = [slice(k, k + _TILE) for k in range(0, n, _TILE)]
     for a, b in itertools.combinations_with_replacement(tiles, 2):
-        tile = np.add(matrix[a, b], matrix[b, a].T, dtype=np.float64)
-        tile *= weight
+        here, there = (part.astype(np.float64, copy=False) for part in (matrix[a, b], matrix[b, a].T))
+        if not np.array_equal(here, there):  # twice the same is exact
+            lost += (0.5 if a == b else 1.0) * abs(weight) * lost_by_adding(here, there)
+        tile = weight * (here + there)
         result[a, b], result[b, a] = tile, tile.T
     starts = np.flatnonzero(np.r_[True, site[1:] != site[:-1]])
     for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), n], strict=True):
         result[start:stop, start:stop] = 0.0
-    return stored(result)
+    return stored(result), lost
 
 
 def as_dense(matrix: Any) -> Vector:
@@ -86,6 +92,14 @@ def pieces(matrix: Any) -> Iterator[Vector]:
     """The entries, some at a time: what is computed of them takes no memory of their size."""
     entries = matrix.data if sp.issparse(matrix) else matrix.ravel()
     return (entries[k : k + _PIECE] for k in range(0, entries.size, _PIECE))
+
+
+def pieces_among(matrix: Any, chosen: NDArray[np.intp]) -> Iterator[Vector]:
+    """The entries between chosen coordinates, some at a time."""
+    rows = max(1, chosen.size if sp.issparse(matrix) else _PIECE // matrix.shape[0])
+    for start in range(0, chosen.size, rows):
+        block = matrix[chosen[start : start + rows]][:, chosen]
+        yield block.data if sp.issparse(block) else block.ravel()
 
 
 def row_sizes(matrix: Any) -> Vector:

@@ -1,0 +1,72 @@
+"""What coefficients lose to rounding on the way from the user's numbers: zero only where it is known to be nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from varopt._verified import SLACK, gamma
+
+__all__ = ["added_rounding", "denominator", "exact_grid", "lost_by_adding", "lost_in_pairs"]
+
+Vector = NDArray[np.float64]
+
+_DENOMINATORS = 1.0, 2.0, 4.0, 8.0  # of the grids that are looked for
+_EXACT = 2.0**52  # whole numbers below it, and their halves, are exact
+
+
+def denominator(values: Any) -> float:
+    """The least of 1, 2, 4 and 8 that makes all numbers whole; infinity where none does."""
+    for candidate in _DENOMINATORS:
+        scaled = candidate * np.asarray(values)
+        if np.all(scaled == np.rint(scaled)):
+            return candidate
+    return math.inf
+
+
+def exact_grid(parts: Iterable[Any], multiple: float = 1.0) -> float:
+    """The `denominator` of numbers whose sums are exact in whatever order, of `multiple` times as many too; else 0."""
+    finest, size = 1.0, 0.0
+    for part in parts:
+        finest = max(finest, denominator(part))
+        size += float(np.abs(part).sum(dtype=np.float64))
+        if not finest * multiple * size < _EXACT:
+            return 0.0
+    return finest
+
+
+def added_rounding(parts: Iterable[Any], additions: float, multiple: float = 1.0, finer: float = 1.0) -> float:
+    """A bound of what sums of so many of these numbers may lose together, where each is in them `multiple` times.
+
+    Nothing where they are whole numbers, or halves to eighths, and not too large; the sums may lie on a grid that is
+    `finer`.
+    """
+    listed = [np.asarray(part) for part in parts]
+    if exact_grid(listed, multiple * finer):
+        return 0.0
+    size = math.fsum(float(np.abs(part).sum(dtype=np.float64)) for part in listed)
+    return gamma(additions) * multiple * size * SLACK
+
+
+def lost_by_adding(a: Vector, b: Vector) -> float:
+    """The sizes of the roundings of ``a + b``, entry by entry, added up [Knuth 1997, section 4.2.2, theorem B]."""
+    total = a + b
+    part = total - a
+    return float(np.abs((a - (total - part)) + (b - part)).sum()) * SLACK
+
+
+def lost_in_pairs(half: Any) -> float:
+    """What a sparse ``M + M'`` loses, pair by pair: nothing where each pair stands once, or twice alike."""
+    above, below = sp.coo_array(sp.triu(half, 1)), sp.coo_array(sp.tril(half, -1))
+    if not (above.nnz and below.nnz):
+        return 0.0
+    n = half.shape[0]
+    # Both by their place above the diagonal.
+    first, second = above.row.astype(np.int64) * n + above.col, below.col.astype(np.int64) * n + below.row
+    _, here, there = np.intersect1d(first, second, assume_unique=True, return_indices=True)
+    return lost_by_adding(above.data[here], below.data[there])
