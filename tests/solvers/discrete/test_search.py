@@ -1,5 +1,6 @@
 """Sweeps, rounding, recombination and elimination: each against all states, or against what it promises."""
 
+import math
 import time
 from dataclasses import replace
 
@@ -340,3 +341,19 @@ def test_gradient_steps_descend_the_bound(method, build, rng):
     slack = 1e-9 if isinstance(method, ProjectedGradientDescent) else 0.02 * energy.magnitude  # kept away from the ends
     assert np.all(np.diff(values, axis=0) <= slack)
     assert np.all(values[-1] < values[0] + slack)
+
+
+def test_of_a_crowd_the_best_are_recombined_and_stand_for_all(rng, monkeypatch):
+    """As on a GPU, whose replicas are more than the processor can recombine in the time of an anneal."""
+    monkeypatch.setattr(_population, "_FIRST_MIXED", 8)
+    energy = integer_quadratic(rng)
+    population = _population._Population(energy, rng, lambda: False, None)
+    population.is_crowd = True
+    x = rng.integers(0, 2, (energy.size, population.replicas)).astype(float)
+    value = energy.value(x)
+    few = population._well_mixed(1e-3)
+    assert few < population.replicas == population._well_mixed(math.inf)
+    children = population.shuffled(x, value, 1e-3)
+    assert children.shape == x.shape
+    assert len(np.unique(children, axis=1).T) <= few
+    assert energy.value(children).min() <= value.min()

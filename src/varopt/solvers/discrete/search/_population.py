@@ -48,7 +48,9 @@ _COLD = GeometricTemperature(0.4, 0.05)
 # different from each other. On planar graphs of 5,000 nodes the higher alone forgets, on 800 the lower alone converges.
 _WARM = GeometricTemperature(0.12, 0.04), GeometricTemperature(0.2, 0.05)
 _STALE = 2  # rounds without improvement that end an epoch
-_MIXES = 3  # recombinations between two anneals
+_MIXES = 3  # recombinations between two anneals, of all points;
+_MIXES_OF_FEW = 6  # of a GPU's, which are more than there is time for, of as many of the best as can have so many each,
+_FIRST_MIXED, _LEAST_MIXED = 32, 16  # which are so many before it is known what that takes, and at least
 _MIXING_SHARE = 0.3  # of the time of the anneals that recombinations may take, where time is limited;
 _MIXED_ENTRIES = 1 << 19  # the clock is looked at after so many coordinates
 _SHARPENED = 64  # bits up to which exact moves on blocks are tried,
@@ -117,7 +119,7 @@ def population_search(
             if pilot and math.isfinite(left()):
                 break
             share = _MIXING_SHARE * population.pace * sweeps if math.isfinite(left()) else math.inf
-            x, value = population.descended(population.shuffled(x, share))
+            x, value = population.descended(population.shuffled(x, value, share))
             yield population.found(x, value, epoch)
             if pilot:
                 break
@@ -144,10 +146,12 @@ class _Population:
         self.energy, self.rng, self.expired = energy, rng, expired
         self.unit, self.sweeper = typical_field(energy, rng), _sweeper(energy, rng, device, seconds)
         self.replicas: int = self.sweeper.replicas
+        self.is_crowd = device is not None  # more than the processor can recombine in the time of an anneal
         self.symmetric = is_symmetric(energy)
         self.walk = TabuWalk(energy, rng) if device is None and TabuWalk.suits(energy) else None
         self.sweeps = 0
-        self.pace = 0.0  # seconds of a sweep, by the last anneal
+        self.pace = 0.0  # seconds of a sweep, by the last anneal,
+        self._mixing_pace = 0.0  # and of a recombination of one point
 
     def _state(self, x: Vector | None) -> Any:
         return self.sweeper.uniform() if x is None else self.sweeper.state(x)
@@ -202,14 +206,30 @@ class _Population:
                 break
         return x, value
 
-    def shuffled(self, x: Vector, seconds: float) -> Vector:
-        """Every point recombined with others at random, a few times or until the seconds are over."""
-        end = time.perf_counter() + seconds
-        for _ in range(_MIXES):
-            x = self.mixed(x, x[:, self.rng.permutation(self.replicas)], end)
-            if time.perf_counter() > end:
+    def shuffled(self, x: Vector, value: Vector, seconds: float) -> Vector:
+        """Points recombined with one another at random, a few times or until the seconds are over.
+
+        Of more than can be mixed well in the time, as a GPU has, the best are, and stand for all: parts of many points
+        mixed once are worth less than a few that have met.
+        """
+        began = time.perf_counter()
+        few = self._well_mixed(seconds)
+        chosen = np.argsort(value, kind="stable")[:few] if few < self.replicas else np.arange(self.replicas)
+        parents, times = x[:, chosen], 0
+        while times < (_MIXES if few == self.replicas else _MIXES_OF_FEW):
+            parents = self.mixed(parents, parents[:, self.rng.permutation(chosen.size)], began + seconds)
+            times += 1
+            if time.perf_counter() > began + seconds:
                 break
-        return x
+        self._mixing_pace = (time.perf_counter() - began) / (times * chosen.size)
+        return parents[:, np.resize(np.arange(chosen.size), self.replicas)]
+
+    def _well_mixed(self, seconds: float) -> int:
+        """How many points the time is enough for."""
+        if not (self.is_crowd and math.isfinite(seconds)):
+            return self.replicas
+        pace = self._mixing_pace or seconds / (_MIXES_OF_FEW * _FIRST_MIXED)
+        return min(self.replicas, max(_LEAST_MIXED, _whole(max(1, int(seconds / (_MIXES_OF_FEW * pace))))))
 
     def mixed(self, x: Vector, partner: Vector, end: float = math.inf) -> Vector:
         """Points recombined with partners, until time ends; turned around first where that is the same and nearer."""
@@ -217,7 +237,7 @@ class _Population:
             far = np.abs(partner - x).sum(axis=0) > 0.5 * self.energy.size
             partner = np.where(far, 1.0 - partner, partner)
         some, child = max(1, _MIXED_ENTRIES // max(1, self.energy.size)), x.copy()
-        for first in range(0, self.replicas, some):
+        for first in range(0, x.shape[1], some):
             part = slice(first, first + some)
             child[:, part] = recombine(self.energy, x[:, part], partner[:, part], self.rng)
             if time.perf_counter() > end:
