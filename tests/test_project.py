@@ -3,14 +3,20 @@
 import ast
 import doctest
 import importlib
+import math
 import os
 import re
 import runpy
 import subprocess
 import sys
 import tomllib
+from collections import defaultdict
+from decimal import Decimal
+from fractions import Fraction
+from numbers import Number
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import varopt
@@ -262,3 +268,49 @@ def test_packages_are_entered_by_their_doors():
         if reached_into(".".join(path.relative_to(source).parent.parts), imported)
     ]
     assert not wrong
+
+
+SOURCES = sorted((ROOT / "src").rglob("*.py"))
+NAMESPACE = {"Decimal": Decimal, "Fraction": Fraction, "float": float, "math": math, "np": np}
+
+
+def is_numeric(value):
+    """Whether a value is a number, or is made of numbers."""
+    if isinstance(value, dict):
+        return is_numeric(tuple(value.values()))
+    if isinstance(value, tuple | list | np.ndarray):
+        return all(map(is_numeric, value))
+    return isinstance(value, Number) and not isinstance(value, bool)
+
+
+def constants(source):
+    """The constants of a module that are numbers, or made of numbers, and what they are."""
+    known = dict(NAMESPACE)
+    for node in ast.parse(source).body:
+        if not isinstance(node, ast.Assign):
+            continue
+        target = node.targets[0]
+        names = [name.id for name in ast.walk(target) if isinstance(name, ast.Name)]
+        if all(re.fullmatch(r"_?[A-Z][A-Z0-9_]*", name) for name in names):
+            try:
+                value = eval(compile(ast.Expression(node.value), "constant", "eval"), {"__builtins__": {}}, known)
+            except (AttributeError, NameError, TypeError):  # it is made of other things than numbers
+                continue
+            values = value if isinstance(target, ast.Tuple) else (value,)
+            found = {name: v for name, v in zip(names, values, strict=True) if is_numeric(v)}
+            known |= found
+            yield from found.items()
+
+
+def test_constants_of_a_module_are_found():
+    source = "_A = 2.0**-3\n_B, C = 1, (_A, 3)\n_D = {8: -1}\n_NAME = 'x'\n_OTHER = unknown(3)\nlower = 4\n"
+    assert dict(constants(source)) == {"_A": 0.125, "_B": 1, "C": (0.125, 3), "_D": {8: -1}}
+
+
+def test_no_name_of_a_constant_has_two_values():
+    values, files = defaultdict(set), defaultdict(list)
+    for path in SOURCES:
+        for name, value in constants(path.read_text("utf-8")):
+            values[name].add(repr(value))
+            files[name].append(str(path.relative_to(ROOT / "src")))
+    assert not {name: files[name] for name, several in values.items() if len(several) > 1}

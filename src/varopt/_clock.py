@@ -15,7 +15,7 @@ from contextvars import ContextVar
 
 __all__ = ["TimeUp", "budget", "deadline", "left", "tick"]
 
-_RATE = 1e10  # operations in a second, at most: what is sure to end too late is not begun
+_OPERATIONS_PER_SECOND = 1e10  # operations in a second, at most: what is sure to end too late is not begun
 _LATE = 0.05  # seconds after the deadline that count as in time: the bracket that is left to prove takes some too
 
 _END: ContextVar[float] = ContextVar("when time is up", default=math.inf)
@@ -65,7 +65,7 @@ def tick(operations: float = 0.0) -> None:
     ...     tick()
     """
     left = _END.get() - time.perf_counter()
-    if left < 0.0 or operations / _RATE > left + _GRACE.get():
+    if left < 0.0 or operations / _OPERATIONS_PER_SECOND > left + _GRACE.get():
         raise TimeUp
     if (spent := _SPENT.get()) < math.inf and time.thread_time() > spent:
         raise TimeUp

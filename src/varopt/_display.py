@@ -17,7 +17,7 @@ __all__ = [
 ]  # fmt: skip
 
 _WIDTH, _HEIGHT = 360, 90  # of drawings, in pixels
-_MOST_ROWS = 12
+_SHOWN_ROWS = 12
 
 
 def escape(text: str) -> str:
@@ -85,7 +85,7 @@ def plain(text: str) -> str:
     return f'<pre style="white-space:pre-wrap;word-break:normal">{escape(text)}</pre>'
 
 
-def table(columns: Mapping[str, Any], most: int = _MOST_ROWS) -> str:
+def table(columns: Mapping[str, Any], most: int = _SHOWN_ROWS) -> str:
     """Columns by name; of a long table, `most` rows at even distances, with the first and the last."""
     length = min((len(values) for values in columns.values()), default=0)
     rows = np.unique(np.linspace(0, length - 1, min(length, most)).round().astype(int)).tolist() if length else []

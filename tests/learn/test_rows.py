@@ -70,7 +70,7 @@ def test_sparse_rows_stay_sparse_unless_they_are_full(rng):
 
 
 def test_very_large_data_without_equal_rows_are_not_copied(rng, monkeypatch):
-    monkeypatch.setattr("varopt.learn._data._rows._HUGE", 50)
+    monkeypatch.setattr("varopt.learn._data._rows._SORTED_ENTRIES", 50)
     X, y, weight = rng.standard_normal((20, 3)), rng.standard_normal(20), np.ones(20)
     rows = distinct_rows(X, y, weight)
     assert rows.X is X

@@ -234,7 +234,7 @@ def test_a_table_a_memmap_and_parquet_are_taken(data, folder, tmp_path, monkeypa
     expected = LADRegressor().fit(X, y, weight)
     table = vo.rows(lambda: ((X[i : i + 5000], y[i : i + 5000], weight[i : i + 5000]) for i in range(0, ROWS, 5000)))
     assert LADRegressor().fit(table, None).objective_ == pytest.approx(expected.objective_, rel=1e-12)
-    monkeypatch.setattr("varopt.places._together.SMALL", 1000)
+    monkeypatch.setattr("varopt.places._together.SMALL_MAPPED", 1000)
     mapped = LADRegressor(memory="50MB").fit(np.load(folder / "X.npy", mmap_mode="r"), y, weight)
     assert mapped.passes_ >= 2
     assert mapped.objective_ == pytest.approx(expected.objective_, rel=1e-12)

@@ -267,7 +267,7 @@ def test_many_rows_of_a_top_k_are_taken_in_blocks(rows, rng, monkeypatch):
     weights = torch.tensor(rng.normal(size=(rows, 7)))
     whole = nn.topk(x, 2, 0.5)
     gradient = torch.autograd.grad(whole, x, weights)[0]
-    monkeypatch.setattr("varopt.nn._torch_topk._BLOCK", 7 * 20 * 8 * 40 * 200)  # so that there are two, or more
+    monkeypatch.setattr("varopt.nn._torch_topk._TOPK_BYTES", 7 * 20 * 8 * 40 * 200)  # so that there are two, or more
     parts = nn.topk(x, 2, 0.5)
     assert_allclose(parts.detach(), whole.detach(), rtol=1e-13)
     assert_allclose(torch.autograd.grad(parts, x, weights)[0], gradient, rtol=1e-11, atol=1e-14)

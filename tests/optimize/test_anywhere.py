@@ -235,7 +235,7 @@ def test_other_methods_refuse_in_a_sentence(stored):
 
 
 def test_a_memmap_is_data_on_disk(data, tmp_path, monkeypatch):
-    monkeypatch.setattr("varopt.places._together.SMALL", 1000)
+    monkeypatch.setattr("varopt.places._together.SMALL_MAPPED", 1000)
     whole = np.lib.format.open_memmap(tmp_path / "Xy.npy", "w+", dtype=float, shape=(ROWS * 2, FEATURES + 1))
     whole[:, :-1], whole[:, -1] = np.tile(data["X"], (2, 1)), np.tile(data["y"], 2)
     whole.flush()

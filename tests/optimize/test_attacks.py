@@ -216,7 +216,7 @@ def test_empty_rows_among_others(scale, rng):
 
 def test_dense_methods_go_on_where_interior_points_leave_a_gap(monkeypatch, rng):
     """Whatever stops the interior points: others close the gap."""
-    monkeypatch.setattr("varopt.solvers.interior_point._interior_point._STALLED", 0)
+    monkeypatch.setattr("varopt.solvers.interior_point._interior_point._STALLED_INTERIOR_STEPS", 0)
     monkeypatch.setattr("varopt.solvers.interior_point._interior_point._CROSSOVER_VARIABLES", 0)
     X = sp.random_array((60, 10), density=0.3, rng=rng, format="csr")
     w = vo.Variable(10)

@@ -34,7 +34,7 @@ def never_at_once(monkeypatch):
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-    monkeypatch.setattr("varopt.optimize.anywhere._device._BLOCK", 1 << 16)
+    monkeypatch.setattr("varopt.optimize.anywhere._device._DEVICE_ENTRIES", 1 << 16)
 
 
 def torch_columns(data, dtype=None):

@@ -44,12 +44,12 @@ TINY = float(np.finfo(np.float64).tiny)  # below it products lose digits: charge
 SLACK = 1.0 + 2.0**-20
 _LONG_UNIT = float(np.finfo(np.longdouble).eps) / 2.0  # where it is no longer than double, bounds are only wider
 _HANDFUL = 32  # numbers that Python adds up sooner
-_AT_ONCE = 1024  # numbers that are added up without blocks
+_ADDED_AT_ONCE = 1024  # numbers that are added up without blocks
 _MANY = 1 << 13  # numbers beyond which extended precision is spent only where digits cancel
 _FEW_DIGITS = 1e-12  # relative error of a sum in double precision that is good enough
 EXTENDED = 1 << 14  # entries of a matrix up to which all of a product is in extended precision
 FEW_COLUMNS = 4  # columns up to which every sum is taken in extended precision
-_BLOCK = 256  # rows whose products are added up by BLAS, in whatever order
+_BLAS_ROWS = 256  # rows whose products are added up by BLAS, in whatever order
 
 
 class Ball(NamedTuple):
@@ -143,7 +143,7 @@ def total(values: NDArray[np.floating[Any]], size: float | None = None) -> tuple
             return rounded, error
     long = values.astype(np.longdouble, copy=False)
     additions = count
-    if count > _AT_ONCE:
+    if count > _ADDED_AT_ONCE:
         width = math.isqrt(count)
         whole = count // width * width
         long = np.append(long[:whole].reshape(-1, width).sum(axis=1), long[whole:].sum())
@@ -155,10 +155,10 @@ def total(values: NDArray[np.floating[Any]], size: float | None = None) -> tuple
 
 def _by_blocks(values: NDArray[np.floating[Any]], size: float) -> tuple[float, float]:
     """The sum of numbers by blocks whose rounding alone counts, and a bound of its error."""
-    whole = values.size // _BLOCK * _BLOCK
-    sums = np.append(values[:whole].reshape(-1, _BLOCK).sum(axis=1), values[whole:].sum())
+    whole = values.size // _BLAS_ROWS * _BLAS_ROWS
+    sums = np.append(values[:whole].reshape(-1, _BLAS_ROWS).sum(axis=1), values[whole:].sum())
     rounded = float(sums.sum(dtype=np.longdouble))
-    error = (gamma(_BLOCK) + gamma(sums.size, _LONG_UNIT)) * size + UNIT * abs(rounded) + 5e-324
+    error = (gamma(_BLAS_ROWS) + gamma(sums.size, _LONG_UNIT)) * size + UNIT * abs(rounded) + 5e-324
     return rounded, error * SLACK
 
 
@@ -188,16 +188,16 @@ def weighted_columns(matrix: Vector, weights: Ball, norms: Vector | None = None)
         return _extended(matrix, weights)
     if columns <= FEW_COLUMNS:
         return _few_columns(matrix, weights)
-    middle, whole = weights.middle, rows // _BLOCK * _BLOCK
+    middle, whole = weights.middle, rows // _BLAS_ROWS * _BLAS_ROWS
     if matrix.flags.c_contiguous:
-        blocks = matrix[:whole].reshape(-1, _BLOCK, columns)
-        parts = np.matmul(middle[:whole].reshape(-1, 1, _BLOCK), blocks)[:, 0, :]
+        blocks = matrix[:whole].reshape(-1, _BLAS_ROWS, columns)
+        parts = np.matmul(middle[:whole].reshape(-1, 1, _BLAS_ROWS), blocks)[:, 0, :]
     else:
-        starts = range(0, whole, _BLOCK)
-        parts = np.array([middle[i : i + _BLOCK] @ matrix[i : i + _BLOCK] for i in starts]).reshape(-1, columns)
+        starts = range(0, whole, _BLAS_ROWS)
+        parts = np.array([middle[i : i + _BLAS_ROWS] @ matrix[i : i + _BLAS_ROWS] for i in starts]).reshape(-1, columns)
     value = parts.sum(axis=0, dtype=np.longdouble) + middle[whole:] @ matrix[whole:]
     norms = column_norms(matrix) if norms is None else norms
-    share = gamma(_BLOCK + 1) + gamma(len(parts) + 1, _LONG_UNIT) + 2.0 * UNIT
+    share = gamma(_BLAS_ROWS + 1) + gamma(len(parts) + 1, _LONG_UNIT) + 2.0 * UNIT
     sizes = norms * (share * length(middle) + length(weights.radius)) + 2.0 * rows * TINY
     return Ball(np.asarray(value, dtype=np.float64), sizes * SLACK)
 

@@ -20,7 +20,7 @@ __all__ = ["Definiteness", "definiteness", "is_semidefinite", "smallest_eigenval
 Vector = NDArray[np.float64]
 
 _RATIONAL_ROWS = 24  # rows up to which a matrix that rounding hides is decided by rational arithmetic
-_DENSE = 1500  # rows up to which a sparse matrix without a narrow band is factorised as a dense one
+_DENSE_ORDER = 1500  # rows up to which a sparse matrix without a narrow band is factorised as a dense one
 
 
 class Definiteness(Enum):
@@ -133,7 +133,7 @@ def smallest_eigenvalue_bound(matrix: Any, shares: Sequence[float] = ()) -> floa
     if not np.all(diagonal > 0.0):
         return -math.inf
     band = _band(matrix) if sp.issparse(matrix) else None
-    if band is None and diagonal.size > _DENSE and sp.issparse(matrix):
+    if band is None and diagonal.size > _DENSE_ORDER and sp.issparse(matrix):
         return -math.inf
     share = gamma((diagonal.size if band is None else len(band)) + 2)
     trace = float(diagonal.sum()) * SLACK
@@ -166,12 +166,12 @@ def _band(matrix: Any) -> Vector | None:
     entries = sp.coo_array(matrix)
     row, column = entries.coords
     width = int(np.max(np.abs(row - column), initial=0))
-    if width > _DENSE:
+    if width > _DENSE_ORDER:
         order = np.empty(matrix.shape[0], dtype=np.intp)
         order[sp.csgraph.reverse_cuthill_mckee(sp.csr_matrix(matrix), symmetric_mode=True)] = np.arange(matrix.shape[0])
         row, column = order[row], order[column]
         width = int(np.max(np.abs(row - column), initial=0))
-        if width > _DENSE or width * matrix.shape[0] > 1 << 25:
+        if width > _DENSE_ORDER or width * matrix.shape[0] > 1 << 25:
             return None
     band = np.zeros((width + 1, matrix.shape[0]))
     lower = row >= column
@@ -188,7 +188,7 @@ def _directions(matrix: Any) -> Iterator[Vector]:
 
 def _lowest(matrix: Any) -> Iterator[Vector]:
     """Approximate eigenvectors of the smallest eigenvalue."""
-    if matrix.shape[0] <= _DENSE:
+    if matrix.shape[0] <= _DENSE_ORDER:
         yield scipy.linalg.eigh(_dense(matrix), subset_by_index=[0, 0])[1][:, 0]
         return
     from scipy.sparse.linalg import ArpackError, eigsh

@@ -26,8 +26,8 @@ __all__ = ["CompositeBound", "SmoothedGroups", "SmoothedRows", "quadratic_diagon
 
 Vector = NDArray[np.float64]
 
-_NEGLIGIBLE = 1e-10  # share of the largest curvature of a row below which a Newton step does not feel a row's
-_MOST_ROWS = 0.6  # share of the rows from which on a Gram matrix of all is cheaper than a copy of some
+_NEGLIGIBLE_CURVATURE = 1e-10  # share of the largest curvature of a row below which a Newton step does not feel a row's
+_MOST_COPIED_ROWS = 0.6  # share of the rows from which on a Gram matrix of all is cheaper than a copy of some
 
 
 class SmoothedRows:
@@ -92,8 +92,8 @@ class SmoothedRows:
     def hessian(self) -> Any:
         """The Hessian in x but for rows of next to no curvature, dense or sparse; None where there are no others."""
         linear, weights = self.rows.linear, self.second
-        active = np.flatnonzero(weights > _NEGLIGIBLE * weights.max(initial=0.0))
-        if active.size > _MOST_ROWS * weights.size:
+        active = np.flatnonzero(weights > _NEGLIGIBLE_CURVATURE * weights.max(initial=0.0))
+        if active.size > _MOST_COPIED_ROWS * weights.size:
             return linear.gram(weights)
         return linear.rows(active).gram(weights[active]) if active.size else None
 

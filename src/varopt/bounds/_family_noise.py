@@ -26,7 +26,7 @@ Vector = NDArray[np.float64]
 
 _QUADRATURE_PIECE = 1 << 18  # numbers of a temporary
 _PANELS = (-20.0, -12.0, -8.0, -5.0, -3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 5.0, 8.0, 12.0, 20.0)
-_END = 40.0  # densities are below 1e-17 beyond
+_FAR_END = 40.0  # densities are below 1e-17 beyond
 _BY_ROWS = 1 << 18  # numbers of a temporary where deviations under a matrix are computed by rows
 
 
@@ -71,7 +71,7 @@ def _integrate(
 ) -> tuple[Vector, ...]:
     moves = scale > 0
     safe = np.where(moves, scale, 1.0)
-    low, high = (float(np.clip(end, -_END, _END)) for end in family.noise_support)
+    low, high = (float(np.clip(end, -_FAR_END, _FAR_END)) for end in family.noise_support)
     with np.errstate(over="ignore"):
         knots = [np.where(moves, (np.asarray(t) - mean) / safe, np.inf) for t in term.knots]
     edges = np.stack([*(np.full(mean.shape, p) for p in (low, *_PANELS, high)), *knots])
@@ -90,7 +90,7 @@ def _integrate(
     by_scale = (q * derivative * e).sum(axis=(0, 1))
     for knot, jump in zip(knots, term.jumps, strict=True):
         height, kink = jump[0], jump[1] if len(jump) > 1 else 0.0
-        inside = moves & (np.abs(knot) < _END)
+        inside = moves & (np.abs(knot) < _FAR_END)
         at = np.where(inside, knot, 0.0)
         density = np.where(inside, family.noise_density(at), 0.0) / safe
         first += height * density

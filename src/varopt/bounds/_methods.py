@@ -24,7 +24,7 @@ _OPTIONS = {
     "sampled": ("samples", "seed", "estimator", "antithetic", "quasi"),
 }
 _OF_CALLABLES = ("vectorized", "gradient")
-_NODES = 24
+_DEFAULT_NODES = 24
 
 
 def bound(f: Any, family: Family, *, method: str | None = None, **options: Any) -> Bound:
@@ -133,7 +133,7 @@ def _bound(f: Any, family: Any, method: str | None, options: dict[str, Any]) -> 
         if own is not None and method != "sampled":
             raise NoClosedForm(f"nothing is known of {own.family!r} but its samples. Use method='sampled'.")
         if method == "closed_form":
-            return FamilyBound(layout, method, _NODES)
+            return FamilyBound(layout, method, _DEFAULT_NODES)
         if method == "quadrature":
             return _quadrature(layout, _nodes(options))
         target = objective_target(layout)
@@ -165,7 +165,7 @@ def _nodes(options: dict[str, Any]) -> int | None:
 def _quadrature(layout: Layout, nodes: int | None) -> Bound:
     """Block by block where every block allows it, else over all coordinates at once."""
     try:
-        return FamilyBound(layout, "quadrature", nodes or _NODES)
+        return FamilyBound(layout, "quadrature", nodes or _DEFAULT_NODES)
     except NoClosedForm as refusal:
         if all(c.is_discrete for c in layout.components):
             raise  # too many states in a block: there are no fewer in all

@@ -29,7 +29,7 @@ __all__ = ["PointsBound", "SamplingOptions", "sampled_bound"]
 
 Vector = NDArray[np.float64]
 
-_CHUNK = 1 << 20  # numbers held at once while scores are averaged
+_SCORES_AT_ONCE = 1 << 20  # numbers held at once while scores are averaged
 
 
 class PointsBound(Bound):
@@ -120,7 +120,7 @@ class PointsBound(Bound):
         """Mean and standard error of the contributions of one component, chunk by chunk."""
         shapes = {name: np.shape(p) for name, p in c.family.parameters.items()}
         unit = max(1, self._unit)
-        step = max(1, _CHUNK // max(1, sum(map(math.prod, shapes.values()))) // unit) * unit
+        step = max(1, _SCORES_AT_ONCE // max(1, sum(map(math.prod, shapes.values()))) // unit) * unit
         running = {name: _Running(shape) for name, shape in shapes.items()}
         total = {name: np.zeros(shape) for name, shape in shapes.items()}
         for start in range(0, len(self._points), step):
@@ -257,7 +257,7 @@ class _Running:
         return np.sqrt(self.squares / (self.count - 1) / self.count)
 
 
-_REPLICATES = 16  # independent scramblings of a quasi-random rule: their spread gives the standard error
+_SCRAMBLINGS = 16  # independent scramblings of a quasi-random rule: their spread gives the standard error
 _ESTIMATORS = ("score", "reparameterized")
 
 
@@ -284,8 +284,8 @@ class SamplingOptions:
             raise ValueError("antithetic and quasi exclude each other: quasi-random points are already balanced.")
         if self.antithetic and (n % 2 or n < 4):
             raise ValueError(f"samples must be even and at least 4 for antithetic pairs; got {n}.")
-        if self.quasi and n < 2 * _REPLICATES:
-            raise ValueError(f"samples must be at least {2 * _REPLICATES} for quasi-random points; got {n}.")
+        if self.quasi and n < 2 * _SCRAMBLINGS:
+            raise ValueError(f"samples must be at least {2 * _SCRAMBLINGS} for quasi-random points; got {n}.")
 
 
 def sampled_bound(target: Target, options: SamplingOptions) -> PointsBound:
@@ -299,7 +299,7 @@ def sampled_bound(target: Target, options: SamplingOptions) -> PointsBound:
             )
     n, unit = int(options.samples), 1
     if options.quasi:
-        unit = n // _REPLICATES
+        unit = n // _SCRAMBLINGS
         points = _quasi_random(target, unit, options.seed)
     else:
         points = target.family.sample(n, options.seed, antithetic=bool(options.antithetic))
@@ -320,7 +320,7 @@ def _quasi_random(target: Target, per_replicate: int, seed: Any) -> NDArray[np.f
         raise ValueError(f"quasi needs at most {qmc.Sobol.MAXDIM} coordinates; got {dimension}.")
     keyword = "rng" if "rng" in inspect.signature(qmc.Sobol).parameters else "seed"  # SciPy renamed it in 1.15
     replicates = []
-    for _ in range(_REPLICATES):
+    for _ in range(_SCRAMBLINGS):
         engine = qmc.Sobol(dimension, scramble=True, **{keyword: rng})
         # A power of two keeps the balance of the sequence; the first points of it are still well spread.
         uniforms = engine.random_base2(max(1, (per_replicate - 1).bit_length()))[:per_replicate]

@@ -21,7 +21,7 @@ __all__ = ["product_rule_bound"]
 Vector = NDArray[np.float64]
 
 _MAX_REAL = 4
-_NEGLIGIBLE = 1e-36  # of the largest weight: such points cannot change a digit
+_NEGLIGIBLE_WEIGHT = 1e-36  # of the largest weight: such points cannot change a digit
 
 # Probabilities that cut the law of a coordinate into cells, and Gauss nodes in each, by number of real coordinates.
 _CELLS = {
@@ -30,8 +30,8 @@ _CELLS = {
     3: (0.05, 0.25, 0.5, 0.75, 0.95),
     4: (0.15, 0.5, 0.85),
 }
-_NODES = {0: 0, 1: 24, 2: 20, 3: 10, 4: 5}
-_FINE = np.array([-40, -20, -12, -8, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 8, 12, 20, 40], dtype=np.float64)
+_NODES_BY_DIMENSION = {0: 0, 1: 24, 2: 20, 3: 10, 4: 5}
+_EDGES = np.array([-40, -20, -12, -8, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 8, 12, 20, 40], dtype=np.float64)
 
 
 class EnumeratedBound(Bound):
@@ -69,7 +69,7 @@ def product_rule_bound(target: Target, nodes: int | None) -> Bound:
             f"{target.name} has {dimensions} real coordinates, and a product rule takes at most {_MAX_REAL}. "
             "Use method='sampled'."
         )
-    nodes = _NODES[dimensions] if nodes is None else nodes
+    nodes = _NODES_BY_DIMENSION[dimensions] if nodes is None else nodes
     per_coordinate = (len(_CELLS.get(dimensions, ())) + 1) * nodes
     count = count_states(discrete) * float(per_coordinate) ** dimensions
     if count > MAX_STATES:
@@ -86,7 +86,7 @@ def product_rule_bound(target: Target, nodes: int | None) -> Bound:
         points = np.repeat(points, copies, axis=0)
         points[:, c.part] = np.tile(own, (rows, 1))
         weights = np.repeat(weights, copies) * np.tile(mass, rows)
-        kept = weights > _NEGLIGIBLE * weights.max()
+        kept = weights > _NEGLIGIBLE_WEIGHT * weights.max()
         points, weights = points[kept], weights[kept]
     return PointsBound(target, "quadrature", points, weights / weights.sum(), 0, target.estimator)
 
@@ -105,11 +105,11 @@ def _component_rule(c: Component, dimensions: int, nodes: int) -> tuple[Vector, 
 def _rule(family: Any, dimensions: int, nodes: int) -> tuple[Vector, Vector]:
     """Nodes and weights for the noise of a family."""
     ends = family.noise_quantile(np.array([2.0**-53, *_CELLS[dimensions], 1.0 - 2.0**-53]))
-    ends[[0, -1]] = np.clip(family.noise_support, _FINE[0], _FINE[-1])
+    ends[[0, -1]] = np.clip(family.noise_support, _EDGES[0], _EDGES[-1])
     x, w = np.polynomial.legendre.leggauss(nodes + 24)
     rules = []
     for low, high in pairwise(ends):
-        edges = np.unique(np.clip([low, *_FINE, high], low, high))
+        edges = np.unique(np.clip([low, *_EDGES, high], low, high))
         half, middle = 0.5 * np.diff(edges)[:, None], 0.5 * (edges[1:] + edges[:-1])[:, None]
         e = (middle + half * x).ravel()
         rules.append(_gauss_rule(e, (half * w).ravel() * family.noise_density(e), nodes))

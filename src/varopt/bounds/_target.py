@@ -29,7 +29,7 @@ __all__ = ["NotFinite", "Target", "black_box_target", "block_values", "objective
 
 Vector = NDArray[np.float64]
 
-_CHUNK = 1 << 21  # numbers held at once while a block is evaluated at many points
+_BLOCK_VALUES_AT_ONCE = 1 << 21  # numbers held at once while a block is evaluated at many points
 
 
 class NotFinite(ValueError):
@@ -139,7 +139,7 @@ def _chunks(block: Any, count: int) -> list[slice]:
         width = _width(block.argument)
     else:
         width = block.argument.rows
-    step = max(1, _CHUNK // max(1, width))
+    step = max(1, _BLOCK_VALUES_AT_ONCE // max(1, width))
     return [slice(start, start + step) for start in range(0, count, step)]
 
 

@@ -47,21 +47,21 @@ from varopt.certificates.enclosures import (
 )
 from varopt.model.maps import as_map
 
-__all__ = ["ENOUGH", "PLENTY", "Balance", "DualMove", "NoProof", "Private"]
+__all__ = ["ENOUGH_ROOM", "PLENTY", "Balance", "DualMove", "NoProof", "Private"]
 
 Vector = NDArray[np.float64]
 Index = NDArray[np.intp]
 
-PLENTY, ENOUGH = 1e-2, 1e-9  # shares of its dual that a row of one coordinate needs as room: at first, and at last
-_LARGEST = 2000  # equations that are solved at once, densely
-_DEAR = 1e-12  # share of all products below which the rounding of an equation is of no account
-_EXTENDED = 1 << 22  # products that are added up in extended precision, where that is of use
+PLENTY, ENOUGH_ROOM = 1e-2, 1e-9  # shares of its dual that a row of one coordinate needs as room: at first, and at last
+_DENSE_EQUATIONS = 2000  # equations that are solved at once, densely
+_DEAR_EQUATION = 1e-12  # share of all products below which the rounding of an equation is of no account
+_EXTENDED_PRODUCTS = 1 << 22  # products that are added up in extended precision, where that is of use
 _TERM_BY_TERM = 50  # sets of equations up to which those that seem to hold are looked at term by term
 _RATIONAL_PRODUCTS = 64  # products in an equation up to which they are added up in rational arithmetic
 _SELDOM, _SELDOM_ROWS = 32, 4  # columns of few entries that are looked for, and rows of each
 _CANDIDATES = 8  # rows looked at for every equation
 _STRENGTHS = (1e-2, 1e-5, 1e-8)  # shares of its size by which a quadratic part may be strongly convex
-_NONE, _CURVED = -1, -2  # in place of a block: no row takes an equation, a quadratic part does
+_NO_ROW, _QUADRATIC_PART = -1, -2  # in place of a block: no row takes an equation, a quadratic part does
 
 
 class NoProof(Exception):
@@ -136,8 +136,8 @@ class Balance:
         if not (residual.middle.any() or residual.radius.any()):
             return residual, []
         private = self.private(duals)
-        private.block[self.curved[0]] = _CURVED
-        shared = private.block == _NONE
+        private.block[self.curved[0]] = _QUADRATIC_PART
+        shared = private.block == _NO_ROW
         left = ~self._is_balanced(duals, residual, shared)
         if not left.any():
             return residual, []
@@ -206,10 +206,10 @@ class Balance:
         """The residual, with extended precision for the coordinates, as intercepts, whose rounding costs most."""
         cost = residual.radius * np.abs(self.x)
         pairs = list(zip(self.rows, duals, strict=True))
-        dear = np.flatnonzero(cost > _DEAR * sum((_products(r, v) for r, v in pairs), TINY))
+        dear = np.flatnonzero(cost > _DEAR_EQUATION * sum((_products(r, v) for r, v in pairs), TINY))
         few = np.flatnonzero(cost > 4.0 * max(float(cost.mean()), TINY))
         few = few if few.size <= 4 < self.size else few[:0]
-        if dear.size * sum(v.size for v in duals) > _EXTENDED:
+        if dear.size * sum(v.size for v in duals) > _EXTENDED_PRODUCTS:
             dear = dear[:0]
         if not few.size and not dear.size:
             return residual
@@ -226,7 +226,7 @@ class Balance:
 
     def private(self, duals: list[Vector]) -> Private:
         """The rows of one coordinate that may take what is left of its equation."""
-        block, place = np.full(self.size, _NONE), np.zeros(self.size, dtype=np.intp)
+        block, place = np.full(self.size, _NO_ROW), np.zeros(self.size, dtype=np.intp)
         most = np.zeros(self.size)
         for b, (r, v) in enumerate(zip(self.rows, duals, strict=True)):
             if r.single is None:
@@ -250,8 +250,10 @@ class Balance:
         self, duals: list[Vector], residual: Ball, core: Index, still: Index, private: Private
     ) -> tuple[list[DualMove], Ball]:
         """Moves that balance some equations exactly and leave others as they are, and what all of them come to."""
-        if core.size > _LARGEST:
-            raise NoProof(f"{core.size} equations are too many to be solved with proof; at most {_LARGEST} are.")
+        if core.size > _DENSE_EQUATIONS:
+            raise NoProof(
+                f"{core.size} equations are too many to be solved with proof; at most {_DENSE_EQUATIONS} are."
+            )
         columns = np.union1d(core, still) if still.size else core
         chosen, room, wide = self._candidates(duals, private, core, columns)
         if still.size:
@@ -283,8 +285,8 @@ class Balance:
             mine = [k for k, j in enumerate(picked) if chosen[j][0] == b]
             index = np.array([chosen[picked[k]][1] for k in mine])
             own = Ball(move.middle[mine], move.radius[mine])
-            if b < _CURVED:
-                q = self.quadratics[_CURVED - 1 - b]
+            if b < _QUADRATIC_PART:
+                q = self.quadratics[_QUADRATIC_PART - 1 - b]
                 matrix = self._curved_rows(q, index)
                 change = own.middle @ matrix.middle
                 spread = own.radius @ matrix.size + np.abs(own.middle) @ matrix.radius
@@ -329,11 +331,11 @@ class Balance:
                 rooms.append(shares[index])
                 parts.append(r.dense(index, columns, self.norms))
         for k, q in enumerate(self.quadratics):  # a move of its point by h moves the balance by S h
-            if q.coordinates is not None and self.size <= _LARGEST:
+            if q.coordinates is not None and self.size <= _DENSE_EQUATIONS:
                 count = q.coordinates.size
                 whole = self._curved_rows(q, np.arange(count))
                 dense = Ball(whole.middle[:, columns], whole.radius[:, columns])
-                chosen += [(_CURVED - 1 - k, i) for i in range(count)]
+                chosen += [(_QUADRATIC_PART - 1 - k, i) for i in range(count)]
                 rooms.append(np.full(count, 0.5))
                 parts.append(dense)
         if not parts:

@@ -24,9 +24,9 @@ __all__ = ["Caps", "direct_lower", "excess_of", "has_own_rows", "lower_at_hand"]
 Vector = NDArray[np.float64]
 
 # Shares by which subgradients are made smaller first, where kinks have to take what they leave: of few numbers, many.
-_INWARD_OF_FEW, _INWARD, _INWARD_ROUGH = 2.0**-44, 2.0**-38, 2.0**-35
-_STRETCH = 1 << 14  # rows at a time of what needs a dozen numbers of each, which the cache should hold
-_MANY, _DEAR = 1 << 13, 1e-12  # numbers whose sum in double precision will do where it is as close as that
+_DUAL_INWARD_OF_FEW, _DUAL_INWARD, _DUAL_INWARD_ROUGH = 2.0**-44, 2.0**-38, 2.0**-35
+_CACHED_ROWS = 1 << 14  # rows at a time of what needs a dozen numbers of each, which the cache should hold
+_MANY, _DEAR_SUM = 1 << 13, 1e-12  # numbers whose sum in double precision will do where it is as close as that
 
 
 def has_own_rows(rows: Sequence[DualRows], size: int) -> list[bool] | None:
@@ -65,7 +65,9 @@ class Caps(NamedTuple):
         bounded = bounded and bool(np.any((np.isfinite(low) | np.isfinite(high)) & owned))
         products = (r.linear.shape[0] * r.linear.shape[1] for r, is_mine in zip(rows, own, strict=True) if not is_mine)
         few = all(n <= EXTENDED for n in products)
-        return cls(low, high, owned, bounded, _INWARD_OF_FEW if few else _INWARD_ROUGH if rough else _INWARD)
+        return cls(
+            low, high, owned, bounded, _DUAL_INWARD_OF_FEW if few else _DUAL_INWARD_ROUGH if rough else _DUAL_INWARD
+        )
 
     @property
     def scale(self) -> float:
@@ -227,7 +229,7 @@ def _value(
     """
     many = (0 if needed is None else needed.middle.size) + sum(v.size for v in duals) > _MANY
     lower, lost = _summed(others, duals, moved, mine, needed, scalar, np.float64 if many else np.longdouble)
-    if many and not lost <= _DEAR * abs(lower):
+    if many and not lost <= _DEAR_SUM * abs(lower):
         lower, _ = _summed(others, duals, moved, mine, needed, scalar, np.longdouble)
     return float(down(lower)) if math.isfinite(lower) else -math.inf
 
@@ -250,7 +252,7 @@ class _Own(NamedTuple):
         """Whether there is a row of every variable, in their order."""
         if self.places.size != stretches[-1].stop:
             return False
-        first = np.arange(_STRETCH)
+        first = np.arange(_CACHED_ROWS)
         return all(np.array_equal(self.places[s] - s.start, first[: s.stop - s.start]) for s in stretches)
 
     def part(self, part: slice) -> _Own:
@@ -309,7 +311,7 @@ def _summed(
 
 
 def _stretches(count: int) -> list[slice]:
-    return [slice(start, min(start + _STRETCH, count)) for start in range(0, count, _STRETCH)]
+    return [slice(start, min(start + _CACHED_ROWS, count)) for start in range(0, count, _CACHED_ROWS)]
 
 
 def _add_dual(whole: _Sum, r: DualRows, v: Vector, moved: _Move | None) -> None:

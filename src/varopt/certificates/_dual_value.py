@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from varopt._clock import TimeUp, tick
 from varopt._linalg import solve_definite
 from varopt._verified import SLACK, TINY, UNIT, Ball, dot, down, total
-from varopt.certificates._balance import ENOUGH, PLENTY, Balance, DualMove, NoProof
+from varopt.certificates._balance import ENOUGH_ROOM, PLENTY, Balance, DualMove, NoProof
 from varopt.certificates.enclosures import DualQuadratic, DualRows, Norms, NotEnclosed, conjugate_above
 
 __all__ = ["Proof", "lower_near", "lower_of_squares", "verified_lower"]
@@ -27,8 +27,8 @@ __all__ = ["Proof", "lower_near", "lower_of_squares", "verified_lower"]
 Vector = NDArray[np.float64]
 
 _OWN_OPERATIONS = 1 << 25  # operations that an interior point of our own may take
-_LEAST = 1e-14  # share of another dual point that is mixed in first
-_DEAR = 1e-14  # relative rounding of the dual value beyond which it is added up row by row
+_LEAST_MIXED = 1e-14  # share of another dual point that is mixed in first
+_DEAR_DUAL_VALUE = 1e-14  # relative rounding of the dual value beyond which it is added up row by row
 _MORE_ROWS, _FEW_DIGITS = 1 << 14, 1e-12  # the same where there are more rows
 _SOLVED_TOGETHER = 16  # coordinates without room that are solved for together
 _LITTLE = 1e-6  # share of one that is only guessed that is mixed in last
@@ -216,7 +216,7 @@ def _as_given(balance: Balance, given: list[Vector], least_room: float = PLENTY)
 
 
 def _with_less_room(balance: Balance, given: list[Vector]) -> float:
-    return _as_given(balance, given, ENOUGH)
+    return _as_given(balance, given, ENOUGH_ROOM)
 
 
 def _nearly_singular(balance: Balance, given: list[Vector]) -> float:
@@ -229,14 +229,14 @@ def _snapped(balance: Balance, given: list[Vector]) -> float:
 
 
 def _with_rest(balance: Balance, given: list[Vector]) -> float:
-    return _mixed(balance, given, _resting(balance), _LEAST, _LITTLE)
+    return _mixed(balance, given, _resting(balance), _LEAST_MIXED, _LITTLE)
 
 
 def _with_interior(balance: Balance, given: list[Vector]) -> float:
     inner = _interior(balance)
     if inner is None:
         raise NoProof("no dual is known to have room everywhere.")
-    return _mixed(balance, given, inner, _LEAST, 1.0)
+    return _mixed(balance, given, inner, _LEAST_MIXED, 1.0)
 
 
 def _mixed(balance: Balance, given: list[Vector], inner: list[Vector], share: float, most: float) -> float:
@@ -270,7 +270,7 @@ def _with_room_for_many(balance: Balance, given: list[Vector]) -> float:
     inner = _resting(balance)
     needed = balance.residual(given).size[tight] / balance.private(inner).room[tight]
     share = 16.0 * float(np.max(needed[np.isfinite(needed)], initial=0.0))
-    return _mixed(balance, given, inner, min(max(_LEAST, share), _LITTLE), _LITTLE)
+    return _mixed(balance, given, inner, min(max(_LEAST_MIXED, share), _LITTLE), _LITTLE)
 
 
 def _value(balance: Balance, duals: list[Vector], residual: Ball, corrections: list[DualMove]) -> float:
@@ -284,7 +284,7 @@ def _value(balance: Balance, duals: list[Vector], residual: Ball, corrections: l
     lost = (c.cost if c.rows is None else _lost(c, c.rows, duals[c.block]) for c in corrections)
     parts = [balance.base, along, *(-cost for cost in lost)]
     value, rounding = _summed(balance, duals, parts)
-    if rounding > (_DEAR if sum(v.size for v in duals) < _MORE_ROWS else _FEW_DIGITS) * abs(value):
+    if rounding > (_DEAR_DUAL_VALUE if sum(v.size for v in duals) < _MORE_ROWS else _FEW_DIGITS) * abs(value):
         value, rounding = _summed_in_one(balance, duals, parts)
     error += rounding
     lower = value - error * SLACK

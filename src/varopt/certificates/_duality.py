@@ -36,10 +36,10 @@ __all__ = [
 Vector = NDArray[np.float64]
 
 STATIONARY = 1e-12  # share of what cancels in a residual below which it counts as rounding
-_CHUNK = 1 << 15  # rows at a time where each needs a few numbers that the cache should hold
-_FIRST = 16  # rows looked at before all
+_ROWS_AT_ONCE = 1 << 15  # rows at a time where each needs a few numbers that the cache should hold
+_FIRST_ROWS = 16  # rows looked at before all
 _AT_KNOT = 1e-9  # share of what a position adds up within which a row rests on a knot
-_CORRECTIONS = 8  # rounds in which a dual point is moved until they balance
+_DUAL_CORRECTIONS = 8  # rounds in which a dual point is moved until they balance
 NEARBY = (
     "an optimum lies within twice the coordinates of the point found (which absorbs that it is stationary to rounding)"
 )
@@ -74,8 +74,8 @@ def dual_gap(
     """
     residual, gap = _residual(problem, x, dual) if residual is None else residual, 0.0
     for r, z, u in zip(problem.rows, positions, dual, strict=True):
-        for start in range(0, r.count, _CHUNK):
-            part = slice(start, start + _CHUNK)
+        for start in range(0, r.count, _ROWS_AT_ONCE):
+            part = slice(start, start + _ROWS_AT_ONCE)
             open_rows = start + np.flatnonzero(
                 (u[part] != r.term.take(part).derivative(z[part])) & (r.weights[part] > 0)
             )
@@ -134,7 +134,7 @@ def bracket(bound: CompositeBound, *, balance: bool = True) -> Bracketed:
 def balanced(problem: Composite, x: Vector, dual: Sequence[Vector]) -> list[Vector]:
     """A dual point near the given one that balances: each row moves by a share of its distance from the ends."""
     dual, size = list(dual), _cancelling(problem, x)
-    for _ in range(_CORRECTIONS):
+    for _ in range(_DUAL_CORRECTIONS):
         tick((sum(r.count for r in problem.rows) + x.size) * float(x.size) ** 2)
         residual = _residual(problem, x, dual)
         if np.all(np.abs(residual) <= 0.1 * STATIONARY * size):
@@ -225,8 +225,8 @@ def rests(problem: Composite, x: Vector) -> bool:
         return False
     for r in (*problem.squares, *problem.rows):  # penalties are at their minimum more often than losses
         z, zero = r.positions(x), np.zeros(r.count)
-        first = r.term.take(slice(_FIRST))
-        if np.count_nonzero((first.value(z[:_FIRST]) > first.infimum) & (r.weights[:_FIRST] != 0.0)):
+        first = r.term.take(slice(_FIRST_ROWS))
+        if np.count_nonzero((first.value(z[:_FIRST_ROWS]) > first.infimum) & (r.weights[:_FIRST_ROWS] != 0.0)):
             return False  # which a few rows often show
         if young(r, z, zero).any():
             return False

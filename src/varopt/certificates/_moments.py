@@ -31,10 +31,11 @@ __all__ = ["SquareMoments", "add_lengths", "lower_by_moments", "moments_at"]
 Vector = NDArray[np.float64]
 
 _OTHERS = 16  # roundings of a product beside those of the sum: weights, their roots, scales, units
-_LEAST, _MOST = 1e-100, 1e100  # sizes of weights and sums between which underflow is charged, and nothing overflows
+# Sizes of weights and sums between which underflow is charged, and nothing overflows.
+_LEAST_MOMENT, _LARGEST_MOMENT = 1e-100, 1e100
 
 
-_SHARES = (0.1, 1e-3, 1e-6)  # of the mean of the diagonal, that the least eigenvalue is tried to be
+_EIGENVALUE_SHARES = (0.1, 1e-3, 1e-6)  # of the mean of the diagonal, that the least eigenvalue is tried to be
 
 
 class SquareMoments(NamedTuple):
@@ -68,9 +69,9 @@ class SquareMoments(NamedTuple):
         many = len(self.hessians)
         rounding = gamma(many) * float(self.diagonal.size.sum()) * SLACK if many > 1 else 0.0
         with suppress(TimeUp):
-            tick((len(_SHARES) + 1) * float(self.hessians[0].shape[0]) ** 3 / 3.0)
+            tick((len(_EIGENVALUE_SHARES) + 1) * float(self.hessians[0].shape[0]) ** 3 / 3.0)
             whole = sum(self.hessians[1:], self.hessians[0])
-            return smallest_eigenvalue_bound(whole, _SHARES) - (self.distance + rounding) * SLACK
+            return smallest_eigenvalue_bound(whole, _EIGENVALUE_SHARES) - (self.distance + rounding) * SLACK
         return -math.inf
 
     def without(self, free: int) -> SquareMoments:
@@ -119,7 +120,10 @@ def _multiplied(given: Rows, squares: Sequence[Rows]) -> _Multiplied | None:
     if not isinstance(r.hessian, np.ndarray) or r.hessian.flags.writeable or r.gradient_at_zero.flags.writeable:
         return None
     curvature = float(r.curvature[0])
-    if not (_LEAST <= curvature <= _MOST and float(np.abs(r.hessian.diagonal()).max(initial=0.0)) <= _MOST):
+    if not (
+        _LEAST_MOMENT <= curvature <= _LARGEST_MOMENT
+        and float(np.abs(r.hessian.diagonal()).max(initial=0.0)) <= _LARGEST_MOMENT
+    ):
         return None
     return _Multiplied(r, *leaves, curvature)
 
@@ -151,7 +155,7 @@ def moments_at(given: Rows, squares: Sequence[Rows], x: Vector) -> SquareMoments
     constant, lost = dot(0.5 * r.curvature * r.offset, r.offset)
     lost = (lost + 4.0 * UNIT * (abs(constant) + lost) + underflow) * SLACK
     offsets = math.sqrt(2.0 * (constant + lost)) * SLACK
-    if not (np.all(np.isfinite(sizes)) and offsets <= _MOST):
+    if not (np.all(np.isfinite(sizes)) and offsets <= _LARGEST_MOMENT):
         return None
     along = float(sizes @ np.abs(x))
     gradient = g + hessian @ x

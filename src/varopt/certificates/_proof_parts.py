@@ -42,7 +42,7 @@ from varopt.model.maps import Matrix
 from varopt.terms import PiecewisePolynomial, abs_
 
 __all__ = [
-    "FEW_ENTRIES",
+    "FORMED_SIZE",
     "ProofParts",
     "enclosed_at",
     "enclosed_norms",
@@ -56,14 +56,14 @@ __all__ = [
 
 Vector = NDArray[np.float64]
 
-FEW_ENTRIES = 1 << 14  # of a map, up to which it is made a matrix
-_FAINT = 1e-250  # weights of norms below which rounding of their squares is no longer relative
+FORMED_SIZE = 1 << 14  # of a map, up to which it is made a matrix
+_FAINT_WEIGHT = 1e-250  # weights of norms below which rounding of their squares is no longer relative
 _RESTS = 1e-11  # share of the largest coordinate by which one that rests may be off its knot
 
 
 def _plain(r: Rows) -> Rows:
     """Rows with a map of few entries as a matrix, where none of them is rounded for that."""
-    if isinstance(r.linear, Matrix) or r.count * r.linear.shape[1] > FEW_ENTRIES or coordinates(r.linear) is not None:
+    if isinstance(r.linear, Matrix) or r.count * r.linear.shape[1] > FORMED_SIZE or coordinates(r.linear) is not None:
         return r
     if r.linear.storage == "operator":
         return r
@@ -215,7 +215,7 @@ def without_norms(
     rows = [r.at(r.dual * (1.0 - inward)) for r in parts.rows] if inward else list(parts.rows)
     vector, scalar, error = parts.vector, parts.scalar, parts.error
     for group, given in zip(parts.groups, dual, strict=True):
-        if np.any(group.weights < 0.0) or np.any((group.weights > 0.0) & (group.weights < _FAINT)):
+        if np.any(group.weights < 0.0) or np.any((group.weights > 0.0) & (group.weights < _FAINT_WEIGHT)):
             raise NotEnclosed("a norm has a weight that is not positive for certain.")
         v = _ball_dual(group, x, residual) if given is None else given
         rounding = 4.0 * UNIT * (4 + group.sizes)

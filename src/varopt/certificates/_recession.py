@@ -35,13 +35,14 @@ __all__ = ["Undecided", "curves_down", "entries_of", "falls_along", "falls_for_e
 
 Vector = NDArray[np.float64]
 
-FEW_ENTRIES = 20_000  # of all rows together, up to which a linear programme and rational arithmetic are cheap
+RATIONAL_ENTRIES = 20_000  # of all rows together, up to which a linear programme and rational arithmetic are cheap
 _MOST_CURVED = 60  # variables up to which a direction of negative curvature is looked for
 _MOST_EQUATIONS = 12  # that are solved in rational arithmetic, whose numbers grow with each
-_APART = 1e5  # ratio of sizes beyond which rows are held at rest rather than weighed against others
-_ROUNDED = Fraction(1, 2**50)  # share by which products of a weight, a factor and a subgradient may be rounded
-_LINES = 12  # linear programmes in which norms get more lines
-_REST = 1e-9  # share of its size below which a row is taken to be at rest along a direction that was computed
+_SIZES_APART = 1e5  # ratio of sizes beyond which rows are held at rest rather than weighed against others
+_ROUNDED_PRODUCT = Fraction(1, 2**50)  # share by which products of a weight, a factor and a subgradient may be rounded
+_LINE_ROUNDS = 12  # linear programmes in which norms get more lines
+# Share of its size below which a row is taken to be at rest along a direction that was computed.
+_REST_ALONG_DIRECTION = 1e-9
 
 
 class _Rays(NamedTuple):
@@ -63,7 +64,7 @@ class Undecided(Exception):
     """Entries are not at hand, or rounded where that would matter."""
 
 
-def falls_for_ever(objective: Objective, most: int = FEW_ENTRIES) -> Vector | None:
+def falls_for_ever(objective: Objective, most: int = RATIONAL_ENTRIES) -> Vector | None:
     """A direction along which a convex objective falls without bound, in exact arithmetic; None where none was found.
 
     Problems with more than `most` entries are not looked at.
@@ -93,7 +94,7 @@ def falls_along(objective: Objective, d: Vector) -> bool:
         return False
     with np.errstate(all="ignore"):
         try:
-            return _steepest_rise(objective, form, np.where(np.abs(d) < _REST, 0.0, d)) < 0.0
+            return _steepest_rise(objective, form, np.where(np.abs(d) < _REST_ALONG_DIRECTION, 0.0, d)) < 0.0
         except NotEnclosed:
             return False
 
@@ -220,9 +221,9 @@ def _proposed(rays: _Rays) -> Iterator[Vector]:
     sizes = np.where(np.isfinite(steepest), steepest, np.inf) * np.abs(rays.matrix).max(axis=1, initial=0.0)
     sizes = np.where(np.isnan(sizes), 0.0, sizes)
     finite = np.unique(sizes[np.isfinite(sizes) & (sizes > 0.0)])[::-1]
-    cuts = [np.inf, *(b for a, b in pairwise(finite) if a > _APART * b)]
+    cuts = [np.inf, *(b for a, b in pairwise(finite) if a > _SIZES_APART * b)]
     line = float(np.abs(rays.vector.middle).max(initial=0.0))
-    if finite.size and line > 0.0 and finite[-1] > _APART * line:
+    if finite.size and line > 0.0 and finite[-1] > _SIZES_APART * line:
         cuts.append(0.0)
     for cut in cuts:
         hard = _hardened(rays, np.isfinite(sizes) & (sizes > cut))
@@ -270,7 +271,7 @@ def _steepest(rays: _Rays, live: NDArray[np.bool_], basis: Vector) -> Iterator[V
         above += [
             np.hstack([sign * part, -np.eye(1, lifts, count + k).repeat(len(part), axis=0)]) for sign in (1.0, -1.0)
         ]
-    for _ in range(_LINES if parts else 1):
+    for _ in range(_LINE_ROUNDS if parts else 1):
         whole = np.concatenate([cost / unit, np.ones(lifts)])
         found = _least(whole, np.vstack(above), width)
         if found is None:
@@ -314,7 +315,7 @@ def _least(cost: Vector, inequalities: Vector, width: int, sides: Vector | None 
 
 def _tidied(d: Vector) -> Iterator[Vector]:
     """A direction in whole numbers where it is close to such, and as it is."""
-    d = np.where(np.abs(d) <= _REST * np.abs(d).max(initial=0.0), 0.0, d)
+    d = np.where(np.abs(d) <= _REST_ALONG_DIRECTION * np.abs(d).max(initial=0.0), 0.0, d)
     if d.any():
         whole = d / np.min(np.abs(d[d != 0.0]))
         if np.all(np.abs(whole - np.round(whole)) < 1e-6) and np.abs(whole).max() < 1e6:
@@ -328,7 +329,7 @@ def _tidied(d: Vector) -> Iterator[Vector]:
 def _at_rest(rays: _Rays, d: Vector, held: NDArray[np.bool_]) -> list[Fraction] | None:
     """The direction moved to where those of some rows that are about at rest are exactly so; None where none is."""
     rows, along = rays.matrix[held], rays.matrix[held] @ d
-    still = np.abs(along) <= _REST * (np.abs(rows) @ np.abs(d))
+    still = np.abs(along) <= _REST_ALONG_DIRECTION * (np.abs(rows) @ np.abs(d))
     exact = [Fraction(v) for v in d.tolist()]
     different = np.unique(rows[still], axis=0)
     if min(different.shape) > _MOST_EQUATIONS:
@@ -379,7 +380,7 @@ def _falls(rays: _Rays, d: Sequence[Fraction]) -> bool:
         end = high if along > 0 else low
         if along and np.isinf(end):
             return False
-        total += Fraction(end) * along + abs(Fraction(end) * along) * _ROUNDED if along else 0
+        total += Fraction(end) * along + abs(Fraction(end) * along) * _ROUNDED_PRODUCT if along else 0
         total += spread * Fraction(max(abs(low), abs(high))) if spread else 0
     return total + sum(map(_root, squares.values())) < 0
 
@@ -400,7 +401,7 @@ def curves_down(objective: Objective) -> Vector | None:
     The quadratic's own direction of least curvature is tried, with all that the rows have far out added to it.
     """
     form = composite(objective, multiplied=False)
-    if not form.forms or form.size > _MOST_CURVED or form.row_count * form.size > FEW_ENTRIES:
+    if not form.forms or form.size > _MOST_CURVED or form.row_count * form.size > RATIONAL_ENTRIES:
         return None
     try:
         return _curved_direction(form)

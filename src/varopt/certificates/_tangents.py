@@ -24,7 +24,7 @@ __all__ = ["EnclosedSum", "Lines", "lines", "piece_table", "positions", "values"
 Vector = NDArray[np.float64]
 
 _LONG_UNIT = float(np.finfo(np.longdouble).eps) / 2.0
-_WIDTH = 256  # numbers that are added up at once; such sums are then added up in extended precision
+_SUMMED = 256  # numbers that are added up at once; such sums are then added up in extended precision
 
 
 @dataclass(frozen=True)
@@ -64,10 +64,10 @@ class EnclosedSum:
     @classmethod
     def over(cls, values: Vector, spread: float = 0.0, rounding: float = 0.0) -> EnclosedSum:
         """Of the entries of a vector, known up to `spread` in all and a share `rounding` of each."""
-        whole = values.size // _WIDTH * _WIDTH
-        parts = np.append(values[:whole].reshape(-1, _WIDTH).sum(axis=1), values[whole:].sum()).astype(np.longdouble)
+        whole = values.size // _SUMMED * _SUMMED
+        parts = np.append(values[:whole].reshape(-1, _SUMMED).sum(axis=1), values[whole:].sum()).astype(np.longdouble)
         size = float(np.abs(values).sum()) * SLACK
-        share = gamma(_WIDTH) + gamma(parts.size, _LONG_UNIT) + rounding
+        share = gamma(_SUMMED) + gamma(parts.size, _LONG_UNIT) + rounding
         return cls(parts.sum(), size, (share * size + spread + values.size * TINY) * SLACK)
 
 

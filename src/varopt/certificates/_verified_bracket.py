@@ -26,7 +26,7 @@ from varopt.certificates._dual_value import Proof, lower_near, lower_of_squares,
 from varopt.certificates._lent_ridge import with_lent_ridge
 from varopt.certificates._moments import SquareMoments, add_lengths, lower_by_moments, moments_at
 from varopt.certificates._proof_parts import (
-    FEW_ENTRIES,
+    FORMED_SIZE,
     ProofParts,
     given_duals,
     norm_dual,
@@ -55,7 +55,7 @@ NEAR = (
     "smaller); of all such points the bracket is proved"
 )
 
-_INWARD = 1e-11  # share of its ball by which a dual is moved inwards: room for what rounding leaves, at that price
+_BALL_INWARD = 1e-11  # share of its ball by which a dual is moved inwards: room for what rounding leaves, at that price
 _CLOSE_GAP = 1e-12  # relative gap that is close enough for small problems, where the tolerance is wider
 
 
@@ -133,7 +133,7 @@ class Verifier:
 
     @property
     def _is_small(self) -> bool:
-        return sum(r.linear.shape[0] for r in self._parts.rows) * self.x.size <= FEW_ENTRIES
+        return sum(r.linear.shape[0] for r in self._parts.rows) * self.x.size <= FORMED_SIZE
 
     @cached_property
     def value(self) -> tuple[float, float]:
@@ -287,7 +287,7 @@ def verified(objective: Objective, x: Vector, dual: Sequence[Vector | None] | No
 def _lower(parts: ProofParts, x: Vector, dual: Sequence[Vector | None] | None, norms: Norms, enough: float) -> Proof:
     """The best that is proved with a dual of norms, that given or that of x, as it is and moved inwards for room."""
     best = Proof(-math.inf)
-    ways = itertools.product((dual, None) if dual is not None else (None,), (0.0, _INWARD))
+    ways = itertools.product((dual, None) if dual is not None else (None,), (0.0, _BALL_INWARD))
     for given, inward in ways if parts.groups else [(None, 0.0)]:
         below = without_norms(parts, x, norm_dual(parts.groups, given), inward, norms)
         proof = verified_lower(below.rows, below.vector, below.scalar, below.quadratics, x, norms, enough)

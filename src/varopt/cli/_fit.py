@@ -23,7 +23,7 @@ from varopt.cli._tables import FORMATS, MISSING, DataTable, Source, read_table
 
 __all__ = ["FIT", "PREDICT", "add_fit", "add_predict"]
 
-_MOST_CLASSES = 100
+_MOST_LABELS = 100
 _SHOWN = 20  # coefficients that are printed; the file of --coefficients has them all
 
 FIT = (
@@ -163,7 +163,7 @@ def _check_classes(source: Source, target: str, y: Any) -> None:
     classes = np.unique(y)
     if classes.size < 2:
         raise ValueError(f"{source.name}: the target {target!r} has one class only; a classifier needs two or more.")
-    if classes.size > _MOST_CLASSES:
+    if classes.size > _MOST_LABELS:
         raise ValueError(
             f"{source.name}: the target {target!r} has {classes.size} values, too many for classes. Is it a number to "
             "predict? Then take another model, such as lad or svr."

@@ -17,7 +17,7 @@ __all__ = ["Bounds", "bounded"]
 
 Vector = NDArray[np.float64]
 
-_EXCHANGES = 12  # in which variables on the wrong side of their bounds, or held there in vain, change
+_BOX_EXCHANGES = 12  # in which variables on the wrong side of their bounds, or held there in vain, change
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +43,7 @@ class Bounds:
         held = ((x <= self.low) & (gradient > 0.0)) | ((x >= self.high) & (gradient < 0.0))
         at_high = x >= self.high
         step = np.zeros_like(x)
-        for _ in range(_EXCHANGES):
+        for _ in range(_BOX_EXCHANGES):
             free = np.flatnonzero(~held)
             step = np.where(held, np.where(at_high, self.high, self.low) - x, 0.0)
             residual = gradient + (matrix @ step if step.any() else 0.0)

@@ -33,10 +33,10 @@ __all__ = ["Composite", "Rows", "single_variables"]
 Vector = NDArray[np.float64]
 T = TypeVar("T")
 
-_GATHERED = 1 << 16  # entries of a matrix that are gathered at once: half a megabyte
+_GATHERED_ENTRIES = 1 << 16  # entries of a matrix that are gathered at once: half a megabyte
 _SMALLEST_SHARE = 2.0**-12  # of the value without coefficients: better fits than that count as this good
 _NO_UNIT = 1e-280  # beside which all that is left of a value of zero is rounding
-_DENSE = 300  # variables up to which a sparse problem is solved as a dense one
+_DENSE_SIZE = 300  # variables up to which a sparse problem is solved as a dense one
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,7 +208,7 @@ def _gathered(linear: Map, index: NDArray[np.intp]) -> Map:
     A map may be an expression with a copy of the rows at every node, so that dense rows are made a few at a time, in
     the processor's cache: the matrix itself is all that is written to main memory.
     """
-    few = max(1, _GATHERED // linear.shape[1])
+    few = max(1, _GATHERED_ENTRIES // linear.shape[1])
     part = linear.rows(index[:few]).explicit()
     if sp.issparse(part):
         return Sparse(sp.csr_array(part if index.size <= few else linear.rows(index).explicit()))
@@ -241,7 +241,7 @@ class Composite:
             hessian = add(hessian, r.hessian)
         for form in self.forms:
             hessian = add(hessian, form.multiplied[0])
-        if sp.issparse(hessian) and self.size <= _DENSE and any(r.linear.storage == "dense" for r in self.rows):
+        if sp.issparse(hessian) and self.size <= _DENSE_SIZE and any(r.linear.storage == "dense" for r in self.rows):
             return hessian.toarray()  # the rows will make it dense sooner or later
         return hessian
 
@@ -319,7 +319,7 @@ class Composite:
         """Whether every matrix is sparse and there are too many variables to treat them as dense."""
         parts = (*self.rows, *self.squares)
         return (
-            self.size > _DENSE
+            self.size > _DENSE_SIZE
             and (self.matrix is None or sp.issparse(self.matrix))
             and all(r.linear.storage == "sparse" for r in parts)
         )

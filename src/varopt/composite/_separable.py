@@ -22,7 +22,7 @@ __all__ = ["Balls", "Kinks", "ridge_form", "scaled_gap", "separable_kinks"]
 
 Vector = NDArray[np.float64]
 
-_LAST_DIGITS = 1e-15  # relative width at which a scale is found
+_SCALE_WIDTH = 1e-15  # relative width at which a scale is found
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,7 +225,7 @@ def _largest(allowed: Callable[[float], bool], low: float, high: float) -> float
         return high
     if not low < high or not allowed(low):
         return None
-    while (middle := 0.5 * (low + high)) not in (low, high) and high - low > _LAST_DIGITS * high:
+    while (middle := 0.5 * (low + high)) not in (low, high) and high - low > _SCALE_WIDTH * high:
         low, high = (middle, high) if allowed(middle) else (low, middle)
     return low
 

@@ -31,10 +31,11 @@ READINGS = {
     **{f"VO: deviation × 0.9, step {step:g}": (step, 0.9) for step in (0.3, 0.5, 1.0)},
 }
 TOLERANCE = 1e-6  # printed, of the relative change
-MOST = 400  # iterations: sigma is then 10^-9 of what it was or less, and nothing moves any more but by chance
+# Iterations: sigma is then 10^-9 of what it was or less, and nothing moves any more but by chance.
+MOST_ITERATIONS = 400
 DIMENSION = 500
 PRINTED = {"error": 1.59e-4, "distance": 0.0135, "ours": 0.0947, "slep": 0.0724}
-_NOTHING = 1e-9  # share of the largest coefficient below which one, or a difference of two, counts as zero
+_ZERO_DIFFERENCE = 1e-9  # share of the largest coefficient below which one, or a difference of two, counts as zero
 
 
 class Fused(Experiment):
@@ -82,9 +83,9 @@ class Fused(Experiment):
         )
         section.say(
             f"""*What was run here.* {plan} (seed {seed}). The relative change is that of the mean absolute value of w,
-            at most {MOST} iterations; the proof that the library adds is off the clock. SLEP's algorithm is written
-            from its papers, with an exact proximal step; the proximal step is Python, the products are BLAS. Errors are
-            measured twice: against SLEP, as printed, and against the certified optimum of `varopt, auto`."""
+            at most {MOST_ITERATIONS} iterations; the proof that the library adds is off the clock. SLEP's algorithm is
+            written from its papers, with an exact proximal step; the proximal step is Python, the products are BLAS.
+            Errors are measured twice: against SLEP, as printed, and against the certified optimum of `varopt, auto`."""
         )
         summary = {method: self._summary(rows, method) for method in self.methods}
         columns = [
@@ -193,7 +194,7 @@ def _shown(found: Interval) -> float | None:
 
 
 def _share_of_zeros(values: Vector, beside: Vector) -> float:
-    return float(np.mean(np.abs(values) <= _NOTHING * np.abs(beside).max(initial=0.0)))
+    return float(np.mean(np.abs(values) <= _ZERO_DIFFERENCE * np.abs(beside).max(initial=0.0)))
 
 
 def _solve(problem: problems.Regression, method: str) -> tuple[Vector, float, dict[str, Any]]:
@@ -206,6 +207,6 @@ def _solve(problem: problems.Regression, method: str) -> tuple[Vector, float, di
         return result.x, seconds, {"iterations": result.nit, "lower": result.lower, "certified": result.success}
     step, factor = READINGS[method]
     schedule = vo.solvers.Geometric(0.1, factor)
-    solver = vo.solvers.DiagonalNewton(step=step, schedule=schedule, change=TOLERANCE, most=MOST)
+    solver = vo.solvers.DiagonalNewton(step=step, schedule=schedule, change=TOLERANCE, most=MOST_ITERATIONS)
     state, seconds = timed(lambda: descended(problem.objective(), solver))
-    return state.latest, seconds, {"iterations": state.steps, "stopped": state.steps < MOST}
+    return state.latest, seconds, {"iterations": state.steps, "stopped": state.steps < MOST_ITERATIONS}

@@ -54,7 +54,7 @@ PRINTED: dict[int, dict[str, tuple[Spread, Spread]]] = {
     },
 }
 TARGET = 1e-12  # what the paper's method has to reach here
-_NOTHING = 1e-10  # share of the largest coefficient below which one counts as zero
+_ZERO_COEFFICIENT = 1e-10  # share of the largest coefficient below which one counts as zero
 
 
 class Table1(Experiment):
@@ -78,7 +78,7 @@ class Table1(Experiment):
         rows = []
         for method in methods:
             w, seconds, extra = _solve(problem, method)
-            zeros = float(np.mean(np.abs(w) <= _NOTHING * np.abs(w).max(initial=0.0)))
+            zeros = float(np.mean(np.abs(w) <= _ZERO_COEFFICIENT * np.abs(w).max(initial=0.0)))
             measured = {"value": problem.value(w), "zeros": zeros, "true_zeros": float(np.mean(problem.true == 0.0))}
             rows.append(task.row(method, seconds=seconds, **measured, **extra))
         return rows

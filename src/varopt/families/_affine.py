@@ -19,8 +19,9 @@ from varopt.families._location_scale import LocationScale
 
 __all__ = ["AffineFamily", "NoiseLaw"]
 
-_PROBES = np.array([1e-6, 1e-3, 0.02, 0.1, 0.25, 0.4])  # probabilities at which a law is compared with its mirror image
-_STEP = 1e-5  # of the difference that stands for the derivative of a log-density
+# Probabilities at which a law is compared with its mirror image.
+_MIRRORED = np.array([1e-6, 1e-3, 0.02, 0.1, 0.25, 0.4])
+_DIFFERENCE_STEP = 1e-5  # of the difference that stands for the derivative of a log-density
 
 
 class NoiseLaw:
@@ -60,7 +61,7 @@ class NoiseLaw:
     def noise_symmetric(self) -> bool:
         """Whether -z is distributed as z is."""
         return bool(
-            np.allclose(self.noise_quantile(_PROBES), -self.noise_quantile(1.0 - _PROBES), rtol=1e-9, atol=1e-9)
+            np.allclose(self.noise_quantile(_MIRRORED), -self.noise_quantile(1.0 - _MIRRORED), rtol=1e-9, atol=1e-9)
         )
 
     def noise_log_density(self, z: Any) -> FloatArray:
@@ -75,7 +76,7 @@ class NoiseLaw:
     def noise_score(self, z: Any) -> FloatArray:
         """``-d log q / dz``, by a central difference: about ten digits."""
         z = np.asarray(z, dtype=np.float64)
-        step = _STEP * np.maximum(np.abs(z), 1.0)
+        step = _DIFFERENCE_STEP * np.maximum(np.abs(z), 1.0)
         return np.asarray((self.noise_log_density(z - step) - self.noise_log_density(z + step)) / (2.0 * step))
 
     def noise_cdf(self, z: Any) -> FloatArray:

@@ -13,7 +13,7 @@ from varopt.families._family import Family, FloatArray
 
 __all__ = ["OwnFamily", "as_family", "name_of"]
 
-_STEP = 1e-5  # of the difference that stands for a derivative in a parameter
+_DIFFERENCE_STEP = 1e-5  # of the difference that stands for a derivative in a parameter
 
 
 class OwnFamily:
@@ -115,7 +115,7 @@ class OwnFamily:
         """The score in one parameter, entry by entry, by central differences of the log-density."""
         score = np.empty((len(points), *value.shape))
         for index in np.ndindex(value.shape):
-            step = _STEP * max(1.0, abs(float(value[index])))
+            step = _DIFFERENCE_STEP * max(1.0, abs(float(value[index])))
             ends = []
             for sign in (1.0, -1.0):
                 moved = value.copy()

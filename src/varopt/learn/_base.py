@@ -48,7 +48,7 @@ Lines = tuple[Vector, Vector]  # coefficients, and intercepts, of many fits, one
 #: The gap is relative to the objective, but never to less than this share of the objective without a model: an exact
 #: fit has an objective of zero, and no number is accurate relative to zero.
 SMALLEST_SHARE = 2.0**-12
-_NEGLIGIBLE = 1e-12  # share of the objective without a model below which a gap is rounding, and no reason to warn
+_NEGLIGIBLE_GAP = 1e-12  # share of the objective without a model below which a gap is rounding, and no reason to warn
 _LEAST_SECONDS = 1e-3  # seconds that a solve is given when none are left
 _TOLERANCE = Rule(
     "The relative certified gap: a fit stops when ``gap_ <= tol * objective_``, where an objective below 1/4096 of that"
@@ -222,7 +222,7 @@ class Certified(Declared, BaseEstimator):
             self._refuse()
         certificate = replace(result.certificate, lower=unit * result.lower, upper=unit * result.upper)
         value = unit * result.fun
-        wanted = max(self.tol * max(abs(value), unit), _NEGLIGIBLE * null)
+        wanted = max(self.tol * max(abs(value), unit), _NEGLIGIBLE_GAP * null)
         if result.status is Status.INTERRUPTED and not stopped:
             clock.stop()
         if clock.gives_up and clock.is_up:
@@ -246,7 +246,7 @@ class Certified(Declared, BaseEstimator):
 
     def _allowed(self, objective: Any, null: Any) -> Any:
         """The gap that an objective may have, or each of many, where that without a model is `null`."""
-        return np.maximum(self.tol * np.maximum(objective, SMALLEST_SHARE * null), _NEGLIGIBLE * null)
+        return np.maximum(self.tol * np.maximum(objective, SMALLEST_SHARE * null), _NEGLIGIBLE_GAP * null)
 
     def _refuse(self) -> NoReturn:
         raise ValueError(

@@ -22,7 +22,8 @@ __all__ = ["CompositeClassifier", "LinearClassifier", "LinearSVC"]
 
 Vector = NDArray[np.float64]
 
-_TOGETHER = 1 << 21  # entries of what is kept of small data, up to which they are fitted for all strengths together
+# Entries of what is kept of small data, up to which they are fitted for all strengths together.
+_ENTRIES_FITTED_TOGETHER = 1 << 21
 
 _PENALTY = Rule(
     "R: ``0.5 ||w||^2_2``, ``||w||_1``, ``l1_ratio ||w||_1 + 0.5 (1 - l1_ratio) ||w||^2_2``, or, for features in an"
@@ -157,7 +158,7 @@ class LinearSVC(Liblinear, LinearClassifier):
         positives = [1] if self.classes_.size == 2 else range(self.classes_.size)
         if (
             sp.issparse(rows.X)
-            or n * max(p * p, len(path) * len(positives)) > _TOGETHER
+            or n * max(p * p, len(path) * len(positives)) > _ENTRIES_FITTED_TOGETHER
             or not ordinary(rows.X, np.ones(1))
         ):
             return None

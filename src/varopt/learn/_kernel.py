@@ -38,11 +38,12 @@ Index = NDArray[np.intp]
 _Block = Callable[[Index, Index], Vector]
 
 _LIBSVM_STEPS = 100_000  # of LIBSVM's steps, and a hundred a sample: several times what it takes where it ends
-_ENTRY_SECONDS, _ROW_SECONDS = 1e-9, 2e-8  # for an entry of the data and an exponential, of a row of the kernel
-_FEWEST_STEPS = 20  # of LIBSVM, however short the time
-_PILOT = 1e-3  # LIBSVM's own tolerance while it is the pilot: scikit-learn's default
+# Seconds for an entry of the data and for an exponential, of a row of the kernel.
+_KERNEL_ENTRY_SECONDS, _KERNEL_ROW_SECONDS = 1e-9, 2e-8
+_FEWEST_LIBSVM_STEPS = 20  # of LIBSVM, however short the time
+_PILOT_TOLERANCE = 1e-3  # LIBSVM's own tolerance while it is the pilot: scikit-learn's default
 _WHOLE_KERNEL = 300  # samples up to which the whole kernel matrix is kept
-_LARGEST = 1e10  # what an infinite C is taken as
+_LARGEST_C = 1e10  # what an infinite C is taken as
 _KERNEL = (
     'The kernel. That of "sigmoid" is not positive semidefinite: its fits are LIBSVM\'s and have no lower bound. For'
     ' "precomputed" and callables the certificate assumes that it is.'
@@ -157,7 +158,7 @@ class _Finished(Declared, BaseLibSVM):
             X = X[np.ix_(kept, kept)] if self.kernel == "precomputed" else X[kept]
             y, sample_weight = y[kept], sample_weight[kept]
             self._check_labels(y)
-        wanted, self.tol = self.tol, max(_PILOT, self.tol) * self._scale(y)
+        wanted, self.tol = self.tol, max(_PILOT_TOLERANCE, self.tol) * self._scale(y)
         asked = int(self.max_iter)
         self.max_iter = asked if asked >= 0 else min(_LIBSVM_STEPS + 100 * y.shape[0], self._steps_in_time(X, y))
         try:
@@ -177,8 +178,8 @@ class _Finished(Declared, BaseLibSVM):
             return int(np.iinfo(np.int32).max)
         entries = X.nnz if sp.issparse(X) else X.size
         machines = max(1, np.unique(y).size - 1) if isinstance(self, svm.SVC) else 1  # which share the samples
-        seconds = machines * (_ENTRY_SECONDS * entries + _ROW_SECONDS * X.shape[0])
-        return max(_FEWEST_STEPS, int(min(0.5 * self.time_limit / seconds, 1e9)))
+        seconds = machines * (_KERNEL_ENTRY_SECONDS * entries + _KERNEL_ROW_SECONDS * X.shape[0])
+        return max(_FEWEST_LIBSVM_STEPS, int(min(0.5 * self.time_limit / seconds, 1e9)))
 
     def _scale(self, y: Vector) -> float:
         """The size of what LIBSVM's tolerance, which is absolute, is compared with, where that is less than one."""
@@ -351,7 +352,7 @@ class SVC(_Finished, svm.SVC):
             at = position[samples]
             # LIBSVM keeps the coefficients of class i against j in row j - 1, and those of j against i in row i.
             beta = np.where(at >= 0, coefficients[np.where(first, j - 1, i), at], 0.0)
-            factors = min(self.C, _LARGEST) * self.class_weight_[y[samples].astype(np.intp)] * weight[samples]
+            factors = min(self.C, _LARGEST_C) * self.class_weight_[y[samples].astype(np.intp)] * weight[samples]
             sign = np.where(first, 1.0, -1.0)
             problem = KernelProblem(_among(block, samples), terms.hinge(), sign, np.zeros(sign.size), factors)
             yield _Machine(problem, samples, beta, float(self.intercept_[number]))
@@ -405,7 +406,7 @@ class SVR(_Finished, svm.SVR):
         samples = np.flatnonzero(weight > 0)
         problem = KernelProblem(
             _among(block, samples), terms.epsilon_insensitive(self.epsilon) if self.epsilon > 0 else terms.abs_(),
-            -np.ones(samples.size), y[samples], min(self.C, _LARGEST) * weight[samples],
+            -np.ones(samples.size), y[samples], min(self.C, _LARGEST_C) * weight[samples],
         )  # fmt: skip
         yield _Machine(problem, samples, beta[samples], float(self.intercept_[0]))
 

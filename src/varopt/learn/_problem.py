@@ -30,10 +30,10 @@ Vector = NDArray[np.float64]
 
 
 _OFFSET = 300.0  # standard deviations from zero beyond which the mean of a feature is in the way
-_HUGE = 1e30  # sizes of features beyond which, or below whose inverse, they are divided by it
+_HUGE_FEATURE = 1e30  # sizes of features beyond which, or below whose inverse, they are divided by it
 _LEAST_EXPONENT = -500  # of such a unit: the square of its inverse, which a ridge is multiplied by, is still a number
 _SAMPLED = 1000  # rows that are looked at first
-_FULL = 0.9  # share of entries below which a sparse feature varies too much to be far from zero
+_FULL_FEATURE = 0.9  # share of entries below which a sparse feature varies too much to be far from zero
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def in_unit(problem: LinearProblem) -> LinearProblem:
     """The problem with its features divided by their size, where products of them would overflow or vanish."""
     X = problem.X.data if sp.issparse(problem.X) else problem.X
     largest = float(max(X.max(), -X.min())) if X.size else 1.0
-    if 1.0 / _HUGE <= largest <= _HUGE or largest == 0.0:
+    if 1.0 / _HUGE_FEATURE <= largest <= _HUGE_FEATURE or largest == 0.0:
         return problem
     unit = 2.0 ** max(math.floor(math.log2(largest)), _LEAST_EXPONENT)
     return replace(problem, X=problem.X / unit, unit=unit)
@@ -140,7 +140,7 @@ def near_zero(problem: LinearProblem) -> LinearProblem:
 
 def _full(X: Any) -> NDArray[np.bool_]:
     """Which sparse features have hardly any zeros."""
-    return np.asarray(np.bincount(X.indices, minlength=X.shape[1]) >= _FULL * X.shape[0])
+    return np.asarray(np.bincount(X.indices, minlength=X.shape[1]) >= _FULL_FEATURE * X.shape[0])
 
 
 def _exchanged(X: Any, index: NDArray[np.intp], columns: NDArray[np.float64]) -> Any:

@@ -124,7 +124,7 @@ def gap(term: str | PiecewisePolynomial, sigma: Array) -> Array:
 
 
 # The staircase of rounding has infinitely many knots. Narrow noise sees those around it, wide noise three waves.
-_WIDE = 0.5  # grid steps
+_WIDE_GRID_STEPS = 0.5  # grid steps
 _KNOTS = 6
 _WAVES = 3
 
@@ -142,10 +142,10 @@ def round(x: Array, sigma: Array, grid: float = 1.0) -> Array:
     lib, (z, s), restored = prepared(x, sigma)
     xp = lib.xp
     z, s = xp.broadcast_arrays(z / grid, s / grid)
-    wide = s >= _WIDE
+    wide = s >= _WIDE_GRID_STEPS
     # Each form gets a sigma of its own range, so that neither overflows where the other is taken.
-    narrow_sigma = xp.where(wide, xp.full_like(s, _WIDE), s)
-    wide_sigma = xp.where(wide, s, xp.full_like(s, _WIDE))
+    narrow_sigma = xp.where(wide, xp.full_like(s, _WIDE_GRID_STEPS), s)
+    wide_sigma = xp.where(wide, s, xp.full_like(s, _WIDE_GRID_STEPS))
     nearest = xp.round(lib.hold(z))
     total = nearest
     for j in range(_KNOTS):

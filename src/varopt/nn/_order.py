@@ -21,9 +21,10 @@ from varopt.nn._rules import CDF, DENSITY, LOG_CDF, MILLS
 __all__ = ["argmax", "average_of_rank", "rank", "sort", "topk"]
 
 _LIMIT = 2**24  # numbers in the largest array of a chunk: 128 MiB of float64
-_APART = {8: 13.0, 4: 9.0}  # standard deviations between two numbers whose order is certain, by bytes of a number
-_REACH = {8: 8.3, 4: 5.1}  # those beyond which a tail is nothing
-_OUTSIDE = {8: 1e-13, 4: 1e-6}  # chances that may be left out of an integral
+# Standard deviations between two numbers whose order is certain, by bytes of a number.
+_ORDER_CERTAIN = {8: 13.0, 4: 9.0}
+_TAIL_REACH = {8: 8.3, 4: 5.1}  # those beyond which a tail is nothing
+_LEFT_OUT = {8: 1e-13, 4: 1e-6}  # chances that may be left out of an integral
 
 
 class _Rows:
@@ -130,7 +131,7 @@ def argmax(x: Array, sigma: Array, axis: int = -1) -> Array:
     rows = _Rows(x, sigma, axis)
     lib, xp = rows.lib, rows.xp
     v = rows.standardized(xp.max(rows.x, axis=-1, keepdims=True)) if rows.x.shape[0] else rows.x
-    reach = _REACH[rows.bytes]
+    reach = _TAIL_REACH[rows.bytes]
     t, h = rows.nodes(-reach, reach + 0.5 * math.log10(rows.n) + 0.3, _step(rows.n, 1, rows.bytes))
 
     def probabilities(v: Array, t: Array) -> Array:
@@ -223,7 +224,7 @@ def _end(rows: _Rows, above: Array) -> Array:
     """
     lib, xp, m = rows.lib, rows.xp, above.shape[-1]
     above = xp.clip(above, 0.0, 30.0)  # none beyond is the answer, and squares keep their digits
-    j, logs = (lib.as_array(a, rows.x.dtype, [rows.x]) for a in _subsets(rows.n, m, _OUTSIDE[rows.bytes]))
+    j, logs = (lib.as_array(a, rows.x.dtype, [rows.x]) for a in _subsets(rows.n, m, _LEFT_OUT[rows.bytes]))
     mean, square = lib.cumulative_sum(above, -1) / j, lib.cumulative_sum(above * above, -1) / j
     reach = xp.sqrt(xp.clip(logs - (square - mean * mean), 0.0, None))
     return xp.min(xp.maximum(mean + reach, above), axis=-1, keepdims=True)
@@ -313,7 +314,7 @@ def _drawn_together(rows: _Rows) -> tuple[Array, Array, Array, float]:
     Numbers that far apart do not change places, so that what depends on the order stays the same. Each is measured from
     the first of its cluster, and so keeps its digits.
     """
-    lib, xp, most = rows.lib, rows.xp, _APART[rows.bytes]
+    lib, xp, most = rows.lib, rows.xp, _ORDER_CERTAIN[rows.bytes]
     held = lib.hold(rows.x)
     order = xp.argsort(held, axis=-1)
     ordered = xp.take_along_axis(held, order, axis=-1)
@@ -350,7 +351,7 @@ def average_of_rank(x: Array, discount: Array, sigma: Array, axis: int = -1) -> 
     if not rows.x.shape[0]:
         return rows.given_back(rows.x)
     v, _, _, span = _drawn_together(rows)
-    reach = _REACH[rows.bytes]
+    reach = _TAIL_REACH[rows.bytes]
     t, h = rows.nodes(-reach, span + reach, _step(rows.n, max(1, rows.n // 2), rows.bytes))
     by_place = rows.lib.as_array(weights, rows.x.dtype, [rows.x])
     size = max(1, _LIMIT // (2 * rows.n * weights.size * t.shape[0]))
@@ -377,7 +378,7 @@ def sort(x: Array, sigma: Array, axis: int = -1) -> Array:
     if not rows.x.shape[0]:
         return rows.given_back(rows.x)
     v, near, moved, span = _drawn_together(rows)
-    reach = _REACH[rows.bytes]
+    reach = _TAIL_REACH[rows.bytes]
     t, h = rows.nodes(-reach, span + reach, _step(n, max(1, n // 2), rows.bytes))
 
     def averages(both: Array, t: Array) -> Array:

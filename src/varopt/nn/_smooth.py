@@ -32,7 +32,7 @@ __all__ = ["Smoothed", "smooth"]
 
 CONTROLS = ("quasi", "antithetic", "leave-one-out", "value", "none")
 _MOST_SOBOL = 21_201  # dimensions that SciPy has directions for; further ones are plain samples
-_REPLICATES = 4  # independent shifts of a quasi-random rule: their spread is the standard error
+_SHIFTS = 4  # independent shifts of a quasi-random rule: their spread is the standard error
 
 
 def smooth(
@@ -124,7 +124,7 @@ class Smoothed:
         require(self.control in CONTROLS, f"control must be one of {', '.join(CONTROLS)}; got {self.control!r}.")
         require(self.control != "antithetic" or n % 2 == 0, f"samples must be even for antithetic pairs; got {n}.")
         if self.control == "quasi" and self.with_error:
-            require(n % _REPLICATES == 0, f"samples must be a multiple of {_REPLICATES} for errors of quasi; got {n}.")
+            require(n % _SHIFTS == 0, f"samples must be a multiple of {_SHIFTS} for errors of quasi; got {n}.")
         for leaf in _leaves(self.sigma):
             positive("sigma", leaf)
 
@@ -212,7 +212,7 @@ class _Run:
         """Uniform numbers, one row a sample, arranged as `control` says."""
         lib, xp, n = self.lib, self.xp, self.twin.samples
         if self.twin.control == "quasi":
-            sets, regular = _REPLICATES if self.twin.with_error else 1, min(d, _MOST_SOBOL)
+            sets, regular = _SHIFTS if self.twin.with_error else 1, min(d, _MOST_SOBOL)
             points = shifted_sobol(lib, lib.uniform(self.rng, (sets, regular), self.theta), n // sets)
             if d > regular:
                 points = xp.concat([points, lib.uniform(self.rng, (n, d - regular), self.theta)], axis=-1)
@@ -390,7 +390,7 @@ class _Run:
         if self.twin.control == "antithetic":
             f = 0.5 * (f[: n // 2] + f[n // 2 :])
         elif self.twin.control == "quasi":
-            f = xp.mean(xp.reshape(f, (_REPLICATES, n // _REPLICATES, *f.shape[1:])), axis=1)
+            f = xp.mean(xp.reshape(f, (_SHIFTS, n // _SHIFTS, *f.shape[1:])), axis=1)
         if f.shape[0] < 2:
             return xp.full_like(f[0], np.inf)
         return xp.std(f, axis=0, correction=1) / math.sqrt(f.shape[0])

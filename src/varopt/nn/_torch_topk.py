@@ -19,8 +19,8 @@ from varopt._array import Array
 
 __all__ = ["pushforward", "selected"]
 
-_BLOCK = 2**25  # bytes: larger blocks are fewer calls, smaller ones stay in the cache
-_KEPT = 2  # blocks
+_TOPK_BYTES = 2**25  # bytes: larger blocks are fewer calls, smaller ones stay in the cache
+_SPARES = 2  # blocks
 _HALF_ROOT = math.sqrt(0.5)
 _LOG_DENSITY = -0.5 * math.log(2.0 * math.pi)
 
@@ -39,11 +39,11 @@ def selected(function: Callable[..., Array], size: int, v: Array, ends: Array, g
     if torch.compiler.is_compiling():
         return function(v, ends, grid, k)
     if v.device.type == "cpu":
-        size = min(size, _BLOCK // _bytes_of_row(k, grid, v))
+        size = min(size, _TOPK_BYTES // _bytes_of_row(k, grid, v))
     size = -(-len(v) // max(1, -(-len(v) // max(1, size))))  # blocks of one size
     if size == len(v):
         return _Selected.apply(function, k, True, ends, grid, v)
-    keep = len(v) <= _KEPT * size
+    keep = len(v) <= _SPARES * size
     pairs = zip(v.split(size), ends.split(size), strict=True)
     return torch.cat([_Selected.apply(function, k, keep, e, grid, rows) for rows, e in pairs])
 
@@ -139,7 +139,7 @@ def _ends(table: Array) -> list[Array]:
     return [table[j : count - j : count - 1 - 2 * j] for j in range(count // 2)]
 
 
-_spare: deque[tuple[Any, _Tables]] = deque(maxlen=_KEPT)  # of which nobody has use now; both ends move in one step
+_spare: deque[tuple[Any, _Tables]] = deque(maxlen=_SPARES)  # of which nobody has use now; both ends move in one step
 
 
 class _Counts:
@@ -149,7 +149,7 @@ class _Counts:
         self.v, self.shape = v, (v.shape[1], len(v), len(grid))
         self.h = (ends[:, 1] - ends[:, 0]) / (len(grid) - 1.0)
         self.key = (k, self.shape, v.dtype)
-        small = _bytes_of_row(k, grid, v) * len(v) <= _BLOCK
+        small = _bytes_of_row(k, grid, v) * len(v) <= _TOPK_BYTES
         self.is_ordinary = small and type(v) is torch.Tensor and v.device.type == "cpu"
         self.tables = own = self._taken()
         # Of u / sqrt(2) the density and the distribution function take two passes each.

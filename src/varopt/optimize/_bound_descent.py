@@ -33,8 +33,8 @@ __all__ = ["BoundPath", "BoundResult", "minimize_bound"]
 Vector = NDArray[np.float64]
 
 _LAST_DISPERSION = 1e-9  # share of the first dispersion at which a schedule has nothing more to shrink
-_ITERATIONS = {True: 400, False: 1000}  # of a sampled bound, and of others
-_RATE = 0.05  # of Adam, in standard deviations of the family as it was given
+_ITERATIONS_BY_SAMPLING = {True: 400, False: 1000}  # of a sampled bound, and of others
+_ADAM_RATE = 0.05  # of Adam, in standard deviations of the family as it was given
 
 
 class BoundStopped(Exception):
@@ -153,7 +153,7 @@ class _Run:
     ) -> None:  # fmt: skip
         self.start, self.coordinates, self.tol, self.callback, self.line = bound, coordinates, tol, callback, line
         self.sampled = bound.method == "sampled"
-        self.iterations = iterations or _ITERATIONS[self.sampled]
+        self.iterations = iterations or _ITERATIONS_BY_SAMPLING[self.sampled]
         self.limit = math.inf if time_limit is None else float(time_limit)
         self.path = BoundPath(bound, _spread(bound.family))
         self.first = self.path.sigma
@@ -207,7 +207,7 @@ class _Run:
             gradient = units * self.coordinates.gradient(bound, self._inner(bound))
             first, second = 0.9 * first + 0.1 * gradient, 0.99 * second + 0.01 * gradient**2
             step = (first / (1.0 - 0.9**k)) / (np.sqrt(second / (1.0 - 0.99**k)) + 1e-12)
-            rate = _RATE * min(1.0, 2.0 * (1.0 - k / (self.iterations + 1)))  # constant, then down to zero
+            rate = _ADAM_RATE * min(1.0, 2.0 * (1.0 - k / (self.iterations + 1)))  # constant, then down to zero
             free = free - rate * units * step
             self.path.steps, self.path.bound = self.path.steps + 1, bound
             if k > 0.9 * self.iterations:

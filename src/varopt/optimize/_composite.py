@@ -61,7 +61,7 @@ _DEEP = 100.0  # times the sizes at zero, or the value at the last look, below w
 _MUCH_WIDER = 2.0  # times the gap that is claimed under an assumption, up to which the one that is proved is reported
 _MORE_ENTRIES = 400_000  # of all rows, up to which a direction is looked for where a run has ended without a bound
 _STEEP = 1e5  # ratio of gradients beyond which steep terms may hide what others do far away
-_SHARE = 2.0**-12  # of the sizes of parts that counts as their unit, here as at zero
+_UNIT_SHARE = 2.0**-12  # of the sizes of parts that counts as their unit, here as at zero
 _SHARE_INSIDE = 2.0**-20  # of the sizes of what cancels in a part: room for its rounding, and for little more
 _LAST_DIGITS = 2.0**-51  # relative difference of values that rounding alone may make: then zeros are zeros
 _EXACT_OPEN = 2.0  # seconds at most for the exact optimum of few variables, where nothing else has closed the gap
@@ -356,7 +356,7 @@ def _unit_at(problem: Composite, x: Vector) -> float:
         products = np.maximum(np.abs(low), np.abs(high)) * np.abs(z)
         parts += abs(r.total(z))
         inside += float(np.abs(r.weights) @ np.where(np.isfinite(products), products, 0.0))
-    return max(_SHARE * parts, _SHARE_INSIDE * inside)
+    return max(_UNIT_SHARE * parts, _SHARE_INSIDE * inside)
 
 
 def _is_steep(problem: Composite) -> bool:

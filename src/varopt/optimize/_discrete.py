@@ -37,7 +37,7 @@ __all__ = ["ends", "minimize_discrete", "minimize_energy"]
 Vector = NDArray[np.float64]
 
 _LEAST_MAGNITUDE, _MOST_MAGNITUDE = 1e-30, 1e30  # sizes of energies with room on either side in single precision
-_POOL = 16  # points that are kept where nobody asks
+_POOL_POINTS = 16  # points that are kept where nobody asks
 _ROUNDS_FOR_MORE = 4  # of a search for more, where somebody does
 _STATUS = {"proved": Status.PROVED, "target": Status.TARGET, "settled": Status.SETTLED}
 
@@ -132,7 +132,7 @@ def minimize_energy(
             solve(
                 energy, state, tol, check, as_generator(seed), start=start,
                 target=-math.inf if target is None else target, time_limit=limit, method=method, device=device,
-                chain=chain, beta=beta, pool=pool or _POOL,
+                chain=chain, beta=beta, pool=pool or _POOL_POINTS,
             )  # fmt: skip
     except RunEnded as outcome:
         status = _STATUS[str(outcome)]
@@ -145,7 +145,7 @@ def minimize_energy(
     result = _conclude(energy, state, tol, status, ran, slices or {})
     if pool is not None and status is not Status.INTERRUPTED and len(state.pool) < pool:
         _look_for_more(energy, state, pool, as_generator(seed))
-    result = replace(result, pool=_pool(energy, state, pool or _POOL))
+    result = replace(result, pool=_pool(energy, state, pool or _POOL_POINTS))
     line.end(final_line(result))
     return result
 

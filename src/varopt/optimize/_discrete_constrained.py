@@ -32,9 +32,9 @@ __all__ = ["minimize_constrained_bits"]
 
 Vector = NDArray[np.float64]
 
-_FIRST = 0.1  # share of them that a search takes before branching
-_LEAST = 0.05  # seconds below which HiGHS is not asked
-_SECONDS = 4.0  # that each way may take where no time limit is given
+_SEARCH_SHARE = 0.1  # share of them that a search takes before branching
+_LEAST_HIGHS_SECONDS = 0.05  # seconds below which HiGHS is not asked
+_WAY_SECONDS = 4.0  # that each way may take where no time limit is given
 _HIGHS_TOLERANCE = 1e-6  # to which it works
 _BY_HIGHS = "HiGHS, which computes in floating point, is right to its tolerance of 1e-6"
 
@@ -110,8 +110,10 @@ class _Run:
         search = partial(searched, self.energy, self.limits, rng, self.see)
         if self._open():  # a good point first: the less is left to branch on
             state.runs(["tabu"])
-            self._until(state.elapsed + _FIRST * min(_SECONDS, self.limit), check, lambda c: search(c, start))
-        self._until(state.elapsed + min(_SECONDS, 0.5 * (self.limit - state.elapsed)), check, self._branched)
+            self._until(
+                state.elapsed + _SEARCH_SHARE * min(_WAY_SECONDS, self.limit), check, lambda c: search(c, start)
+            )
+        self._until(state.elapsed + min(_WAY_SECONDS, 0.5 * (self.limit - state.elapsed)), check, self._branched)
         if self._open():
             self._convexified()
         if self._open():
@@ -120,7 +122,7 @@ class _Run:
             return Status.INFEASIBLE
         if self._open():
             last = state.x if math.isfinite(state.upper) else start
-            end = state.elapsed + (_SECONDS if math.isinf(self.limit) else math.inf)
+            end = state.elapsed + (_WAY_SECONDS if math.isinf(self.limit) else math.inf)
             self._until(end, check, lambda c: search(c, last))
         if state.upper <= self.target:
             return Status.TARGET
@@ -158,8 +160,8 @@ class _Run:
 
     def _by_highs(self) -> None:
         """A point and a bound by branch and bound, for as long as it may take."""
-        seconds = min(_SECONDS, self.limit - self.state.elapsed)
-        found = mixed_integer(self.energy, self.limits, seconds) if seconds > _LEAST else None
+        seconds = min(_WAY_SECONDS, self.limit - self.state.elapsed)
+        found = mixed_integer(self.energy, self.limits, seconds) if seconds > _LEAST_HIGHS_SECONDS else None
         if found is None:
             return
         self.state.runs(["mixed-integer"])
@@ -198,7 +200,7 @@ class _Run:
         x, energy = Variable(self.energy.size), self.energy
         linear = energy.degree <= 1
         cost = as_objective(energy.linear @ x + energy.constant if linear else 0.0)
-        result = minimize_constrained(cost, self._relaxation(x), time_limit=min(_SECONDS, max(self.limit, 0.01)))
+        result = minimize_constrained(cost, self._relaxation(x), time_limit=min(_WAY_SECONDS, max(self.limit, 0.01)))
         self.proof = result.proof if result.status is Status.INFEASIBLE else None
         if linear and math.isfinite(result.lower) and not result.certificate.assumption:
             self.state.lower = max(self.state.lower, energy.round_up(result.lower))
@@ -206,8 +208,8 @@ class _Run:
 
     def _convexified(self) -> None:
         """A bound by real numbers between zero and one, of a convex function that is the energy where they are bits."""
-        seconds = min(_SECONDS, self.limit - self.state.elapsed)
-        form = convexified(self.energy, self.limits) if seconds > _LEAST else None
+        seconds = min(_WAY_SECONDS, self.limit - self.state.elapsed)
+        form = convexified(self.energy, self.limits) if seconds > _LEAST_HIGHS_SECONDS else None
         if form is None:
             return
         self.state.runs(["convex-relaxation"])

@@ -21,7 +21,7 @@ __all__ = ["FreeParameters"]
 
 Vector = NDArray[np.float64]
 
-_SURE = 1e-12  # distance from 0 and 1 of a probability that still moves
+_MOVING_PROBABILITY = 1e-12  # distance from 0 and 1 of a probability that still moves
 
 
 @dataclass(frozen=True)
@@ -45,10 +45,10 @@ class Coordinate:
         if self.kind == "positive":
             return np.log(np.ravel(value))
         if self.kind == "probability":
-            p = np.clip(np.ravel(value), _SURE, 1.0 - _SURE)
+            p = np.clip(np.ravel(value), _MOVING_PROBABILITY, 1.0 - _MOVING_PROBABILITY)
             return np.asarray(np.log(p) - np.log1p(-p))
         if self.kind == "choice":
-            return np.ravel(np.log(np.maximum(value, _SURE)))
+            return np.ravel(np.log(np.maximum(value, _MOVING_PROBABILITY)))
         if self.kind == "cholesky":
             return np.asarray((value + np.diag(np.log(np.diag(value)) - np.diag(value)))[np.tril_indices(len(value))])
         return np.ravel(value)

@@ -14,7 +14,7 @@ from varopt.places._stored import DataColumn, DataPart, Table
 __all__ = ["DaskColumn", "OnCluster", "is_dask", "of_dask", "together"]
 
 _BRANCHES, _BROUGHT = 8, 64  # sums that are added up in one task, and that come here: rows near a knot travel once
-_ROWS = 1 << 14  # rows of a partition that are worked on at once: what they need stays in the cache
+_PARTITION_ROWS = 1 << 14  # rows of a partition that are worked on at once: what they need stays in the cache
 
 
 def is_dask(value: Any) -> bool:
@@ -168,8 +168,8 @@ def _drawn(rows: int, seed: int, start: int, keys: list[str], arrays: Sequence[A
 def _done(task: Callable[[DataPart], Any], start: int, keys: list[str], arrays: Sequence[Any] | _Reads) -> Any:
     part, total = _part(start, keys, arrays), None
     with one_thread(), memory_kept():
-        for first in range(0, part.count, _ROWS):
-            cut = slice(first, min(first + _ROWS, part.count))
+        for first in range(0, part.count, _PARTITION_ROWS):
+            cut = slice(first, min(first + _PARTITION_ROWS, part.count))
             index = slice(start + cut.start, start + cut.stop)
             done = task(DataPart(index, {key: array[cut] for key, array in part.arrays.items()}))
             total = done if total is None else total + done

@@ -18,8 +18,8 @@ from typing import Any
 __all__ = ["memory_kept"]
 
 _TRIM, _MAP = -1, -3  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of mallopt(3)
-_KEPT = 1 << 26  # bytes up to which memory stays
-_LARGEST = 1 << 25  # bytes of an array up to which it is taken from there: the largest that mallopt allows
+_KEPT_BYTES = 1 << 26  # bytes up to which memory stays
+_LARGEST_ARRAY_BYTES = 1 << 25  # bytes of an array up to which it is taken from there: the largest that mallopt allows
 _USUAL = 1 << 17  # from which on arrays are mapped on their own otherwise, and memory is given back
 _MALLOPT_LIMIT = (1 << 31) - 1  # that mallopt takes: what is beyond would come to it as nothing
 
@@ -53,8 +53,8 @@ class _Heap:
         with self.lock:
             self.within += 1
             if self.within == 1:
-                library.mallopt(_MAP, _LARGEST)
-                library.mallopt(_TRIM, _KEPT)
+                library.mallopt(_MAP, _LARGEST_ARRAY_BYTES)
+                library.mallopt(_TRIM, _KEPT_BYTES)
 
     def leave(self, library: Any) -> None:
         """Give it back, with the last task."""

@@ -21,7 +21,7 @@ __all__ = ["DataColumn", "DataPart", "Derived", "Stored", "Table", "at", "column
 
 Index = slice | NDArray[np.intp]
 
-_THREADS = 8  # that work on parts side by side: more wait for memory
+_MOST_THREADS = 8  # that work on parts side by side: more wait for memory
 
 
 @dataclass
@@ -95,7 +95,7 @@ class Table(ABC):
         """
         from concurrent.futures import ThreadPoolExecutor  # for data that are elsewhere only
 
-        threads = min(os.cpu_count() or 1, _THREADS)
+        threads = min(os.cpu_count() or 1, _MOST_THREADS)
         pending: deque[Future[tuple[int, Any]]] = deque()
         total, done = None, 0
         pool = ThreadPoolExecutor(threads)

@@ -16,9 +16,9 @@ from varopt.places._files import RowsOfFile, npy, of_memmap, stretches
 from varopt.places._parquet import OfDataset, dataset_of, is_dataset
 from varopt.places._stored import DataColumn, DataPart, Stored, Table
 
-__all__ = ["SMALL", "Files", "as_stored", "rows", "table_of"]
+__all__ = ["SMALL_MAPPED", "Files", "as_stored", "rows", "table_of"]
 
-SMALL = 1 << 21  # entries of a memory-mapped matrix up to which it is read as any other array
+SMALL_MAPPED = 1 << 21  # entries of a memory-mapped matrix up to which it is read as any other array
 
 
 class Files(Table):
@@ -84,7 +84,7 @@ def as_stored(value: Any, name: str = "") -> Stored | None:
     """What is not in memory as an array of ours; None for all else, and for what is small."""
     if isinstance(value, Stored):
         return value
-    if type(value) is np.memmap and value.size > SMALL and value.dtype.kind in "biuf":
+    if type(value) is np.memmap and value.size > SMALL_MAPPED and value.dtype.kind in "biuf":
         return of_memmap(value, name)
     if is_dask(value):
         return of_dask(value, name)

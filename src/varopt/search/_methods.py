@@ -54,7 +54,7 @@ SURROGATE_EVALUATIONS = 1000  # for each of them, after which a function is chea
 MODELLED_UP_TO = 40  # columns of a Gaussian process
 KERNELS = (4, 20)  # distributions of a front, at least and at most
 MANY = 10_000  # evaluations, where it is not known how many there are
-SMALL = 500  # evaluations of a run up to which they are worth a Gaussian process
+SMALL_BUDGET = 500  # evaluations of a run up to which they are worth a Gaussian process
 
 METHODS = {
     "auto": "process for small budgets; lq, cma or separable for numbers, adaptive probabilities for choices beside "
@@ -154,8 +154,8 @@ def _length(plan: SearchPlan) -> int:
     """
     layout, budget = plan.layout, plan.budget
     if budget is None and plan.time_limit is not None:
-        budget = SMALL
-    if budget is None or budget > SMALL or layout.permutations or layout.columns > MODELLED_UP_TO:
+        budget = SMALL_BUDGET
+    if budget is None or budget > SMALL_BUDGET or layout.permutations or layout.columns > MODELLED_UP_TO:
         return 0
     if layout.real.size < layout.columns:
         return min(budget, PROCESS_MIXED)

@@ -46,7 +46,7 @@ __all__ = [
 Vector = NDArray[np.float64]
 Need = Callable[[Composite], str]
 
-_CANCELLED = 2.0**-44  # share of a value that its difference from a gap as large may have lost to rounding
+_CANCELLED_GAP = 2.0**-44  # share of a value that its difference from a gap as large may have lost to rounding
 
 
 @dataclass
@@ -134,8 +134,8 @@ class State:
         if value < self.upper:
             self.x, self.upper = x, value
         lower = value - gap
-        if 0.0 < abs(lower) <= _CANCELLED * abs(value):  # what is left of two large numbers is rounding
-            lower -= _CANCELLED * abs(value)
+        if 0.0 < abs(lower) <= _CANCELLED_GAP * abs(value):  # what is left of two large numbers is rounding
+            lower -= _CANCELLED_GAP * abs(value)
         if lower > self.lower:
             self.lower, self.assumption, self.proof, self.dual = lower, assumption, proof, dual
 

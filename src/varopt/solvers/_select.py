@@ -52,7 +52,8 @@ _EXACT_METHODS = (
     "decimal",
 )  # what comes between, where there are few variables: without norms, and beside them
 _EXACT_SECONDS, _EXACT_SHARE = 0.5, 0.25  # after which others go on, and of the time that is left
-_DENSE = 1000  # variables of a sparse problem up to which dense methods go on after interior points
+# Variables of a sparse problem up to which dense methods go on after interior points.
+_DENSE_AFTER_INTERIOR_POINT = 1000
 _FORMED = 5000  # variables up to which what goes on after another may form their matrix, if it is dense
 
 
@@ -150,7 +151,7 @@ class Auto:
             if way is None:
                 return
             yield way
-        if way.name == "interior-point" and problem.size > _DENSE:
+        if way.name == "interior-point" and problem.size > _DENSE_AFTER_INTERIOR_POINT:
             return
         if small or way.name == "newton":  # newton has formed the matrix by then
             yield from self._possible(problem, _AFTER.get(way.name, ()))

@@ -19,7 +19,7 @@ __all__ = ["settle"]
 Vector = NDArray[np.float64]
 
 _QUICK = 1e6  # operations that no clock is needed for
-_ENTRY = 400.0  # operations that an entry of a matrix takes in memory that is new
+_NEW_ENTRY_OPERATIONS = 400.0  # operations that an entry of a matrix takes in memory that is new
 _SIGMAS = (1.0, 0.1, 0.01)  # relative dispersions whose derivatives are tried as the dual point
 
 
@@ -32,7 +32,7 @@ def settle(problem: Composite, state: State, seconds: float = 1.0) -> None:
     # Far out, where a path that falls for ever was stopped, numbers overflow: they prove nothing, and need no word.
     with deadline(None if small else seconds, late=0.0), suppress(TimeUp), np.errstate(all="ignore"):
         if "hessian" not in problem.__dict__:
-            tick((sum(r.count for r in problem.squares) + _ENTRY) * float(problem.size) ** 2)
+            tick((sum(r.count for r in problem.squares) + _NEW_ENTRY_OPERATIONS) * float(problem.size) ** 2)
         lengths = typical_lengths(problem, x)
         for sigma in _SIGMAS:
             tick()

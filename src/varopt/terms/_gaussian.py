@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from varopt._array import Array, as_float, blocked, constant, is_traced, some
-from varopt.terms._tails import FAR, NEAR, density, tail_minus_half, tails
+from varopt.terms._tails import FAR, NEAR_MEAN, density, tail_minus_half, tails
 from varopt.terms.polynomials import Polynomial, differentiate, evaluate, is_zero, shift, subtract
 
 if TYPE_CHECKING:
@@ -236,7 +236,7 @@ def _add_tails(
                 continue
             d = _scaled(_falling(m, k), jump[m])
             if m == k and order != "gap" and k < len(balanced) and balanced[k]:
-                near = a < NEAR
+                near = a < NEAR_MEAN
                 if some(xp, near):
                     # 1/2 goes to the polynomial, where it cancels exactly; what is left of the tail has all its digits.
                     weight = xp.astype(near, a.dtype)

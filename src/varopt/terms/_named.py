@@ -53,7 +53,7 @@ class Declaration:
         return {name: float(v) if v.ndim == 0 else own(v) for name, v in checked.items()}
 
 
-_SHARED = 256  # terms of each name that are kept
+_SHARED_TERMS = 256  # terms of each name that are kept
 
 _REGISTRY: dict[str, Declaration] = {}
 REGISTRY: Mapping[str, Declaration] = MappingProxyType(_REGISTRY)
@@ -90,7 +90,7 @@ def declare(
             object.__setattr__(term, "name", name)
             object.__setattr__(term, "parameters", values)
             if key is not None:
-                if len(shared) >= _SHARED:
+                if len(shared) >= _SHARED_TERMS:
                     shared.clear()
                 shared[key] = term
             return term

@@ -28,8 +28,8 @@ Vector = NDArray[np.float64]
 
 Lines = list[tuple[float, float, float]]  # centre, slope and constant of each
 
-_MODERATE = 1e150  # numbers from which and to which nothing overflows
-_APART = 1.0  # deviations that knots are apart at the least, as in the general formulas
+_MODERATE_SIZE = 1e150  # numbers from which and to which nothing overflows
+_KNOTS_APART = 1.0  # deviations that knots are apart at the least, as in the general formulas
 
 
 class KnotTable(NamedTuple):
@@ -61,7 +61,7 @@ def expectations_at_knots(
 ) -> tuple[Any, Any, Any] | None:
     """Expectation and its derivatives in the mean; without `derivatives` the first alone; None of long vectors."""
     knots, kinks, curves, pieces, centres, apart = term
-    if not is_short(mean, sigma) or mean.ndim != 1 or not np.max(sigma) * _APART <= apart:
+    if not is_short(mean, sigma) or mean.ndim != 1 or not np.max(sigma) * _KNOTS_APART <= apart:
         return None
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         piece = np.searchsorted(knots, mean, side="right")
@@ -85,7 +85,7 @@ def lines_of(term: PiecewisePolynomial) -> Lines:
     """The pieces of a term that is the largest of its lines, where these do not overflow; else none."""
     if any(abs(c) > 1.0 for piece in term.pieces for c in piece):
         return []
-    if any(abs(centre) > _MODERATE for centre in term.centres):
+    if any(abs(centre) > _MODERATE_SIZE for centre in term.centres):
         return []
     return [(c, p[1] if len(p) > 1 else 0.0, p[0]) for c, p in zip(term.centres, term.pieces, strict=True)]
 

@@ -20,7 +20,7 @@ __all__ = ["weighted_sum"]
 Vector = NDArray[np.float64]
 
 _SHORT = 4096  # rows up to which calls cost more than numbers
-_WIDE = 1e4  # distances of two knots up to which what cancels is below any tolerance of a descent
+_WIDE_DISTANCES = 1e4  # distances of two knots up to which what cancels is below any tolerance of a descent
 _DENSITY = 1.0 / math.sqrt(2.0 * math.pi)
 _ROOT_TWO = math.sqrt(2.0)
 
@@ -73,7 +73,7 @@ def _is_short(term: PiecewisePolynomial, sigma: Any, weights: Vector) -> bool:
     """Whether it is of a few lines, for few rows, and smoothed so little that jumps hardly cancel."""
     if term.rows is not None or not term.knots or term.degree > 1 or weights.size > _SHORT:
         return False
-    return bool(np.max(sigma, initial=0.0) <= _WIDE * np.diff(np.array(term.knots)).min(initial=math.inf))
+    return bool(np.max(sigma, initial=0.0) <= _WIDE_DISTANCES * np.diff(np.array(term.knots)).min(initial=math.inf))
 
 
 class _SumOfLines:

@@ -18,11 +18,11 @@ from typing import Any
 
 from varopt._array import Array
 
-__all__ = ["FAR", "MAX_ORDER", "NEAR", "density", "tail_minus_half", "tails"]
+__all__ = ["FAR", "MAX_ORDER", "NEAR_MEAN", "density", "tail_minus_half", "tails"]
 
 MAX_ORDER = 8
 FAR = 40.0  # standard deviations at which every tail has underflowed: exp(-FAR^2 / 2) = 0
-NEAR = 0.125  # below this, Phi(-a) - 1/2 has its own polynomial: the difference would lose digits
+NEAR_MEAN = 0.125  # below this, Phi(-a) - 1/2 has its own polynomial: the difference would lose digits
 
 _INVERSE_ROOT_TWO_PI = 1.0 / math.sqrt(2.0 * math.pi)
 
@@ -54,8 +54,8 @@ _RATIO: dict[int, tuple[tuple[float, ...], tuple[float, ...]]] = {
         ),
     ),
 }
-# (J_0(a) - 1/2) / a in powers of a^2 on [0, NEAR], highest power first.
-_NEAR_ZERO = (
+# (J_0(a) - 1/2) / a in powers of a^2 on [0, NEAR_MEAN], highest power first.
+_MINUS_HALF = (
     -0.0001150664153944429, 0.0011873231833810385, -0.009973556981962088, 0.06649038006685062, -0.39894228040143265,
 )
 # fmt: on
@@ -106,7 +106,7 @@ def _horner(coefficients: tuple[float, ...], a: Array) -> Array:
 
 
 def tail_minus_half(a: Array) -> Array:
-    """``J_0(a) - 1/2`` for ``0 <= a < NEAR``, to full relative accuracy; finite and meaningless beyond."""
-    total = _horner(_NEAR_ZERO, a * a)
+    """``J_0(a) - 1/2`` for ``0 <= a < NEAR_MEAN``, to full relative accuracy; finite and meaningless beyond."""
+    total = _horner(_MINUS_HALF, a * a)
     total *= a
     return total

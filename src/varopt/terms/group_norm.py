@@ -51,7 +51,7 @@ Kernel: TypeAlias = Callable[[Array, Array, Array], tuple[Array, ...]]
 
 _ELEMENTS_AT_ONCE = 4096  # elements at a time: with at most 29 nodes each, a work array has at most 1 MB
 _TERMS = 22  # of the asymptotic series: the first one left out is below 1e-16 where the series is used
-_DENSITY = math.sqrt(2 / math.pi)
+_MEAN_LENGTH = math.sqrt(2 / math.pi)
 
 
 def expectation(r: ArrayLike, s: ArrayLike, d: ArrayLike) -> NDArray[np.floating[Any]]:
@@ -192,7 +192,7 @@ def _moments(r: Array, s: Array, d: Array) -> tuple[Array, ...]:
         curvature[at] *= d[at] - 1
     one = d == 1
     if one.any():  # E'' = 2 phi(rho)/s, which is 0 for q < 1/39
-        curvature[one] = _DENSITY * _gauss(r[one], s[one]) / np.maximum(q[one], 0.01)
+        curvature[one] = _MEAN_LENGTH * _gauss(r[one], s[one]) / np.maximum(q[one], 0.01)
     sigma_derivative = q * (curvature + (d - 1) * tangential)
     first = np.minimum(p * tangential, 1.0)
     second, ratio = (np.where(unit == 0, 0.0, a / unit) for a in (curvature, tangential))
@@ -230,8 +230,8 @@ def _gap_1(r: Array, s: Array) -> Array:
     fraction = np.zeros_like(x)  # for exp(x) Gamma(-1/2, x), the even part of DLMF 8.9.2, from the bottom
     for k in range(14, 0, -1):
         fraction = k * (k + 0.5) / (x + 2 * k + 1.5 - fraction)
-    j = np.where(rho < 4, 1 - rho * erfcx(rho * math.sqrt(0.5)) / _DENSITY, 0.5 / (x + 1.5 - fraction))
-    result: Array = _DENSITY * s * _gauss(r, s) * j
+    j = np.where(rho < 4, 1 - rho * erfcx(rho * math.sqrt(0.5)) / _MEAN_LENGTH, 0.5 / (x + 1.5 - fraction))
+    result: Array = _MEAN_LENGTH * s * _gauss(r, s) * j
     return result
 
 
@@ -295,7 +295,7 @@ def _rule(e: int) -> Rule:
         end = math.asin(min(math.sqrt(38 / 2.0 ** (e - 2)), 1))
         count = math.ceil(end * 2 ** (e / 2) / 0.63)
         theta, w = end * (np.arange(count) + 0.5) / count, np.full(count, end / count)
-    w = _DENSITY * w
+    w = _MEAN_LENGTH * w
     sine2, cosine = np.sin(theta) ** 2, np.cos(theta)
     logcos = np.where(sine2 < 0.5, 0.5 * np.log1p(-sine2), np.log(cosine))
     return np.stack([-0.5 * sine2, logcos], axis=1), np.stack([w, w * sine2 / cosine**2]), w * cosine / sine2

@@ -20,7 +20,7 @@ __all__ = [
 Coefficient = Any  # a Python float shared by all rows, or an array with one entry per row
 Polynomial = tuple[Coefficient, ...]  # by increasing degree
 
-_CANCELLED = 16 * float(np.finfo(np.float64).eps)  # share of what is added below which a sum is rounding of zero
+_CANCELLED_SUM = 16 * float(np.finfo(np.float64).eps)  # share of what is added below which a sum is rounding of zero
 
 
 def scalar_or_row(name: str, value: Any) -> Coefficient:
@@ -112,13 +112,13 @@ def subtract(a: Polynomial, b: Polynomial, reach: Coefficient) -> Polynomial:
                 if i > m and not is_zero(c):
                     size = size + reduce(operator.mul, [reach] * (i - m), math.comb(i, m) * abs(c))
         if isinstance(value, float) and isinstance(size, float):
-            difference.append(0.0 if abs(value) <= _CANCELLED * size else value)
+            difference.append(0.0 if abs(value) <= _CANCELLED_SUM * size else value)
         elif isinstance(value, float) and value == 0.0:
             difference.append(0.0)  # equal in every row, though other coefficients differ by row
         else:
             xp = namespace(size)
             rows = value + xp.zeros_like(size)
-            difference.append(xp.where(abs(rows) > _CANCELLED * size, rows, xp.zeros_like(size)))
+            difference.append(xp.where(abs(rows) > _CANCELLED_SUM * size, rows, xp.zeros_like(size)))
     return tuple(difference)
 
 
@@ -148,7 +148,7 @@ def _at(polynomial: Polynomial, x: Coefficient) -> Array:
     value = evaluate(polynomial, x)
     # Else the sign of (z - 1)^4, written in powers of z, would be anything at its root.
     size = evaluate(tuple(map(abs, polynomial)), abs(x))
-    return np.where(abs(value) <= _CANCELLED * size, 0.0, value)
+    return np.where(abs(value) <= _CANCELLED_SUM * size, 0.0, value)
 
 
 def real_roots(polynomial: Polynomial) -> list[Array]:

@@ -141,7 +141,7 @@ def test_memory_of_a_dense_matrix_is_one_copy_of_it_and_one_in_single_precision(
     Q = np.random.default_rng(0).standard_normal((n, n))
     monkeypatch.setattr(sp, "coo_array", lambda *_, **__: pytest.fail("a sparse copy of a dense matrix"))
     monkeypatch.setattr(_population, "_CROWDED_REPLICAS", (8, 8))
-    monkeypatch.setattr(_sweeps, "_POOL", 1 << 10)
+    monkeypatch.setattr(_sweeps, "_DRAWN", 1 << 10)
     monkeypatch.setattr(_matrices, "_PIECE", 1 << 14)
 
     def stop(state):

@@ -19,7 +19,7 @@ def graph(rng, n, degree, weights):
 
 @pytest.fixture(autouse=True)
 def of_any_size(monkeypatch):
-    monkeypatch.setattr(gathered, "_FEWEST", 1)
+    monkeypatch.setattr(gathered, "_FEWEST_BLOCK_ENTRIES", 1)
 
 
 @pytest.mark.parametrize("replicas", [8, 24, 64])

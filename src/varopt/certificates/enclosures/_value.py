@@ -32,15 +32,15 @@ __all__ = ["applied", "enclosed_terms", "enclosed_value"]
 
 Vector = NDArray[np.float64]
 
-_SMALLEST = float(np.finfo(np.float64).smallest_subnormal)
-_EXTENDED = 1 << 17  # entries of a dense matrix up to which products are in extended precision
+_SMALLEST_SUBNORMAL = float(np.finfo(np.float64).smallest_subnormal)
+_EXTENDED_ENTRIES = 1 << 17  # entries of a dense matrix up to which products are in extended precision
 _AT_MOST = 1 << 22  # the same where the error would be more than this share of the value
-_DEAR = 1e-11
+_DEAR_VALUE = 1e-11
 _MANY, _CLOSE_SUM = 1 << 13, 1e-14  # rows up to which the error of a sum of terms should be as small as that
-_SHARE = 1.0 / 16.0  # of the error that is allowed, for one block of rows
-_WHOLE = 2.0**52  # up to which sums of whole numbers are not rounded
-_FAINT = 1e-290  # radii below it may be those of underflow alone
-_CHUNK = 1 << 16  # entries that are converted at once
+_BLOCK_ERROR_SHARE = 1.0 / 16.0  # of the error that is allowed, for one block of rows
+_WHOLE_SUMS = 2.0**52  # up to which sums of whole numbers are not rounded
+_FAINT_RADIUS = 1e-290  # radii below it may be those of underflow alone
+_CONVERTED_AT_ONCE = 1 << 16  # entries that are converted at once
 
 
 def enclosed_value(
@@ -58,11 +58,11 @@ def enclosed_value(
     g = vector if isinstance(vector, Ball) else Ball.exact(vector)
     with np.errstate(all="ignore"):
         try:
-            value, error = _enclosed_value(rows, g, scalar, x, quadratics, norms, _EXTENDED, allowed)
+            value, error = _enclosed_value(rows, g, scalar, x, quadratics, norms, _EXTENDED_ENTRIES, allowed)
             largest = max((r.linear.shape[0] * r.linear.shape[1] for r in rows), default=0)
-            if largest > _EXTENDED and error > max(_DEAR * abs(value), allowed):
-                value, error = _enclosed_value(rows, g, scalar, x, quadratics, {}, _EXTENDED, allowed)
-            if _EXTENDED < largest <= _AT_MOST and error > max(_DEAR * abs(value), allowed):
+            if largest > _EXTENDED_ENTRIES and error > max(_DEAR_VALUE * abs(value), allowed):
+                value, error = _enclosed_value(rows, g, scalar, x, quadratics, {}, _EXTENDED_ENTRIES, allowed)
+            if _EXTENDED_ENTRIES < largest <= _AT_MOST and error > max(_DEAR_VALUE * abs(value), allowed):
                 value, error = _enclosed_value(rows, g, scalar, x, quadratics, norms, _AT_MOST, allowed)
         except NotEnclosed:
             return float("nan"), float("inf")
@@ -76,13 +76,13 @@ def _enclosed_value(
     value, error = dot(g.middle, x) if g.middle.any() else (0.0, 0.0)
     parts, errors = [scalar, value], [error, float(g.radius @ np.abs(x))]
     for r in rows:
-        if (known := _by_lengths(r, x, norms, _SHARE * allowed)) is not None:
+        if (known := _by_lengths(r, x, norms, _BLOCK_ERROR_SHARE * allowed)) is not None:
             parts.append(known[0])
             errors.append(known[1])
             continue
         z = applied(r.linear, _point(r.linear, x, extended), norms).shifted(r.offset).rounded()
         z = z if r.term.curvature.is_convex else _exact_where_zero(r.linear, x, z)
-        value, error = enclosed_terms(r.term, np.asarray(r.weights, dtype=np.float64), z, _SHARE * allowed)
+        value, error = enclosed_terms(r.term, np.asarray(r.weights, dtype=np.float64), z, _BLOCK_ERROR_SHARE * allowed)
         parts.append(value)
         errors.append(error)
     for q in quadratics:
@@ -111,11 +111,11 @@ def _by_lengths(r: DualRows, x: Vector, norms: Norms, allowed: float) -> tuple[f
     most = float(np.abs(weights[:1] if weights.strides == (0,) else weights).max(initial=0.0))
     value, error = dot(weights, np.asarray(r.term.value(z)))
     if kind.is_square:
-        error += kind.steepest * most * off * (far + off) + 8.0 * _SMALLEST * most * count
+        error += kind.steepest * most * off * (far + off) + 8.0 * _SMALLEST_SUBNORMAL * most * count
     else:
         error += kind.steepest * most * math.sqrt(count) * off
     error = (error + 8.0 * UNIT * (abs(value) + error) + TINY * count) * SLACK
-    return (value, error) if error <= max(_DEAR * abs(value), allowed) else None
+    return (value, error) if error <= max(_DEAR_VALUE * abs(value), allowed) else None
 
 
 def _off(linear: Map, x: Vector, norms: Norms) -> float | None:
@@ -131,7 +131,7 @@ def _off(linear: Map, x: Vector, norms: Norms) -> float | None:
     return (gamma(x.size + 4) * float(lengths @ np.abs(x)) + math.sqrt(linear.shape[0]) * (x.size + 4) * TINY) * SLACK
 
 
-def _point(linear: Map, x: Vector, extended: int = _EXTENDED) -> Ball:
+def _point(linear: Map, x: Vector, extended: int = _EXTENDED_ENTRIES) -> Ball:
     """The point, in extended precision where the map is small: near a knot, positions are small differences."""
     if linear.storage == "operator" or linear.shape[0] * linear.shape[1] > extended:
         return Ball.exact(x)
@@ -140,7 +140,7 @@ def _point(linear: Map, x: Vector, extended: int = _EXTENDED) -> Ball:
 
 def _exact_where_zero(linear: Map, x: Vector, z: Ball) -> Ball:
     """Positions of rows that see zeros alone are their offsets: what might have underflowed in them did not."""
-    faint = np.flatnonzero((z.radius > 0.0) & (z.radius < _FAINT))
+    faint = np.flatnonzero((z.radius > 0.0) & (z.radius < _FAINT_RADIUS))
     if not faint.size or linear.storage == "operator":
         return z
     radius = z.radius.copy()
@@ -155,7 +155,7 @@ def enclosed_terms(term: PiecewisePolynomial, weights: Vector, z: Ball, allowed:
     values = np.asarray(term.value(z.middle))
     # Squares that underflow, by no more than the smallest number there is, may be something times a weight.
     faint = (
-        8.0 * _SMALLEST * float(np.abs(weights).sum())
+        8.0 * _SMALLEST_SUBNORMAL * float(np.abs(weights).sum())
         if term.degree > 1 and (z.middle.any() or z.radius.any())
         else 0.0
     )
@@ -165,7 +165,7 @@ def enclosed_terms(term: PiecewisePolynomial, weights: Vector, z: Ball, allowed:
         error += faint
         # A row off its knot by |t| has slope times |t| as its value: of that, rounding is relative.
         error += float(np.abs(weights) @ (z.radius * steepest)) + 8.0 * UNIT * (abs(value) + error)
-        if error <= (_CLOSE_SUM * abs(value) if values.size < _MANY else max(10.0 * _DEAR * abs(value), allowed)):
+        if error <= (_CLOSE_SUM * abs(value) if values.size < _MANY else max(10.0 * _DEAR_VALUE * abs(value), allowed)):
             return value, (error + TINY * values.size) * SLACK
     low, high = term.subdifferential(z.middle - z.radius)[0], term.subdifferential(z.middle + z.radius)[1]
     steepest = np.maximum(np.abs(low), np.abs(high))  # largest at an end, of what is convex
@@ -202,7 +202,7 @@ def _piece_by_piece(term: PiecewisePolynomial, weights: Vector, z: Ball) -> tupl
 def _counted(weights: Vector, values: Vector) -> tuple[float, float] | None:
     """A sum of products of whole numbers, as of errors that are counted: it is exact where it is not too large."""
     whole = np.array_equal(weights, np.rint(weights)) and np.array_equal(values, np.rint(values))
-    if not whole or not float(np.abs(weights) @ np.abs(values)) < _WHOLE:
+    if not whole or not float(np.abs(weights) @ np.abs(values)) < _WHOLE_SUMS:
         return None
     return float(weights @ values), 0.0
 
@@ -283,8 +283,8 @@ def _(linear: Matrix, point: Ball, norms: Norms) -> Ball:
     if not is_double(array):
         raise NotEnclosed(f"entries of dtype {array.dtype} are not those of double precision.")
     dense = array.astype(np.float64, copy=False)
-    if point.middle.dtype == np.longdouble or dense.size <= _EXTENDED:
-        size, few = np.abs(point.middle).astype(np.float64), max(1, _CHUNK // max(1, dense.shape[1]))
+    if point.middle.dtype == np.longdouble or dense.size <= _EXTENDED_ENTRIES:
+        size, few = np.abs(point.middle).astype(np.float64), max(1, _CONVERTED_AT_ONCE // max(1, dense.shape[1]))
         middle = np.empty(dense.shape[0], dtype=point.middle.dtype)
         sizes, spread = np.empty(dense.shape[0]), np.empty(dense.shape[0])
         for start in range(0, dense.shape[0], few):

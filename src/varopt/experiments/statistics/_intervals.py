@@ -14,7 +14,7 @@ from varopt.experiments.report import Agreement, number
 
 __all__ = ["Interval", "mean", "opposite", "ratio", "unpaired_ratio"]
 
-LEVEL = 0.95
+CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def mean(values: ArrayLike) -> Interval:
     estimate = float(array.mean())
     if array.size < 2:
         return Interval(estimate, -math.inf, math.inf)
-    reach = float(t.ppf(0.5 + 0.5 * LEVEL, array.size - 1) * array.std(ddof=1) / math.sqrt(array.size))
+    reach = float(t.ppf(0.5 + 0.5 * CONFIDENCE, array.size - 1) * array.std(ddof=1) / math.sqrt(array.size))
     return Interval(estimate, estimate - reach, estimate + reach)
 
 
@@ -71,7 +71,7 @@ def unpaired_ratio(numerators: Sequence[float], denominators: Sequence[float]) -
     parts = np.array([first.var(ddof=1) / first.size, second.var(ddof=1) / second.size])
     error = float(parts.sum())
     freedom = error**2 / float(parts @ (parts / (np.array([first.size, second.size]) - 1.0))) if error else 1.0
-    reach = float(t.ppf(0.5 + 0.5 * LEVEL, freedom)) * math.sqrt(error)
+    reach = float(t.ppf(0.5 + 0.5 * CONFIDENCE, freedom)) * math.sqrt(error)
     return _exponential(Interval(apart, apart - reach, apart + reach))
 
 

@@ -20,10 +20,10 @@ __all__ = ["DataMemory", "WeightedRows", "distinct_rows"]
 
 Vector = NDArray[np.float64]
 
-_BLOCK = 1 << 16  # entries hashed at a time: they stay in the cache
-_HUGE = 1 << 24  # entries beyond which dense data without equal rows are not sorted
+_HASHED_ENTRIES = 1 << 16  # entries hashed at a time: they stay in the cache
+_SORTED_ENTRIES = 1 << 24  # entries beyond which dense data without equal rows are not sorted
 _NOTHING_TO_GAIN = 32, 1 << 16  # features, and entries with the zeros, up to which a sparse matrix has nothing to gain
-_FULL = 2.0  # entries of a sparse matrix take half as much again as dense ones, for their indices
+_SPARSE_ENTRY_COST = 2.0  # entries of a sparse matrix take half as much again as dense ones, for their indices
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def distinct_rows(X: Any, y: NDArray[Any], weight: Vector | None = None) -> Weig
         before = order[same - 1]
         equal = (targets[order[same]] == targets[before]).all(axis=1)
         same = same[equal & _equal_rows(X, order[same], before)]
-    if not same.size and order.size == X.shape[0] and not sp.issparse(X) and X.size > _HUGE:
+    if not same.size and order.size == X.shape[0] and not sp.issparse(X) and X.size > _SORTED_ENTRIES:
         return WeightedRows(X, y, weight, np.arange(X.shape[0]))
     kept, merged = order, weight[order]
     if same.size:
@@ -110,7 +110,7 @@ def _compact(X: Any) -> Any:
     """Sparse rows, or dense ones where they are few, or take at most a third more memory: dense methods are faster."""
     size = X.shape[0] * X.shape[1]
     few = X.shape[1] <= _NOTHING_TO_GAIN[0] and size <= _NOTHING_TO_GAIN[1]
-    return X.toarray() if few or size <= _FULL * X.nnz else X
+    return X.toarray() if few or size <= _SPARSE_ENTRY_COST * X.nnz else X
 
 
 def _constants(count: int, salt: int) -> NDArray[np.uint64]:
@@ -145,7 +145,7 @@ def _codes(X: Any) -> NDArray[np.uint64]:
 def _dense_codes(values: NDArray[Any], salt: int) -> NDArray[np.uint64]:
     factors = _constants(values.shape[1], salt)
     codes = np.empty(values.shape[0], dtype=np.uint64)
-    step = max(1, _BLOCK // values.shape[1])
+    step = max(1, _HASHED_ENTRIES // values.shape[1])
     for start in range(0, values.shape[0], step):
         codes[start : start + step] = _mixed(values[start : start + step], factors).sum(axis=1, dtype=np.uint64)
     return codes

@@ -35,7 +35,7 @@ __all__ = [
 
 Vector = NDArray[np.float64]
 
-_READ = 1 << 16  # rows that are looked at together
+_LABEL_ROWS = 1 << 16  # rows that are looked at together
 _MOST_CLASSES = 1000  # more different labels than that are no classes
 
 
@@ -222,7 +222,7 @@ def _reduced(values: Sequence[Any], task: Callable[..., Any]) -> Any:
     if not columns:  # in memory after all
         return task(DataPart(slice(0, len(values[0])), {}), *values)
     table: Table = table_of(columns)
-    return table.reduce(columns, partial(_applied, task=task, values=tuple(values)), _READ, lambda _: None)
+    return table.reduce(columns, partial(_applied, task=task, values=tuple(values)), _LABEL_ROWS, lambda _: None)
 
 
 def _applied(part: DataPart, task: Callable[..., Any], values: tuple[Any, ...]) -> Any:

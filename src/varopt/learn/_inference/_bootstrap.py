@@ -22,7 +22,7 @@ Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
 KINDS = ("pairs", "bayesian", "wild")
-_ENTRIES = 1 << 21  # of a chunk of weights: 16 MB, some ten of which are held at a time
+_WEIGHT_ENTRIES = 1 << 21  # of a chunk of weights: 16 MB, some ten of which are held at a time
 
 
 def bootstrap(
@@ -34,7 +34,7 @@ def bootstrap(
     regression are fitted one by one.
     """
     groups = _groups(made, clusters)
-    chunk = max(1, min(refits, _ENTRIES // made.X.shape[0]))
+    chunk = max(1, min(refits, _WEIGHT_ENTRIES // made.X.shape[0]))
     sizes = [min(chunk, refits - done) for done in range(0, refits, chunk)]
     seeds = np.random.SeedSequence(_entropy(seed)).spawn(len(sizes))
     one = _huber_refits if made.huber else _quantile_refits

@@ -20,8 +20,8 @@ __all__ = ["Design", "design", "fitted_quantiles", "gram"]
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
-_BALANCED = 1e-6  # of the sum of absolute values: what may be left of the gradient at the optimum
-_RIDGE = 1e-3  # share of the smallest curvature below which a ridge changes nothing that matters
+_BALANCED_GRADIENT = 1e-6  # of the sum of absolute values: what may be left of the gradient at the optimum
+_HARMLESS_RIDGE = 1e-3  # share of the smallest curvature below which a ridge changes nothing that matters
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ def _check_penalty(model: Any, made: Design) -> None:
         return
     if made.huber:
         curvature = np.linalg.eigvalsh(gram(made.X, made.weight)).min() / float(model.scale_)
-        if alpha <= _RIDGE * curvature:
+        if alpha <= _HARMLESS_RIDGE * curvature:
             return
     raise ValueError(
         f"inference is for fits without a penalty, and this {type(model).__name__} has alpha={alpha:g}: penalised"
@@ -165,7 +165,7 @@ def _check_balance(model: Any, made: Design) -> None:
             free = np.abs(residual) <= 1e-7 * (np.abs(made.y) + abs(made.X) @ np.abs(coef))
         left = np.abs(made.X[~free].T @ (made.weight * psi)[~free])
         size, room = abs(made.X).T @ (made.weight * np.abs(psi)), abs(made.X[free]).T @ made.weight[free]
-        slack = 1e-3 if level is None else _BALANCED  # Huber's ridge is not zero by default
+        slack = 1e-3 if level is None else _BALANCED_GRADIENT  # Huber's ridge is not zero by default
         if np.any(left > room + slack * size):
             raise ValueError(
                 "The model is not the optimum for these X, y and sample_weight: give inference what it was fitted to."

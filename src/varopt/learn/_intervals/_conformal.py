@@ -38,7 +38,7 @@ _METHOD = Rule(
 _CALIBRATION = Rule('The share of the rows that "split" calibrates on.', LEVEL)
 _FOLDS = Rule('The folds of "cv+"; by default ten, drawn at random.', "cv_object")
 _SEED = Rule("Draws the folds.", "random_state")
-_BLOCK = 1 << 22  # intervals of single rows that are made at a time
+_INTERVALS_AT_ONCE = 1 << 22  # intervals of single rows that are made at a time
 
 
 class ConformalIntervals(MetaEstimatorMixin, RegressorMixin, Declared, BaseEstimator):
@@ -186,7 +186,7 @@ class ConformalIntervals(MetaEstimatorMixin, RegressorMixin, Declared, BaseEstim
             low, high = _ends(self.estimator_, X)
             margin = upper_quantile(self.scores_[None], self.weights_, extra, 1.0 - self.alpha)
             return _in_order(low - margin, high + margin)
-        step = max(1, _BLOCK // self.scores_.size)
+        step = max(1, _INTERVALS_AT_ONCE // self.scores_.size)
         parts = [self._together(X[k : k + step], extra[k : k + step]) for k in range(0, X.shape[0], step)]
         return np.concatenate(parts)
 

@@ -19,8 +19,8 @@ __all__ = ["fit_weighted", "refits"]
 
 Vector = NDArray[np.float64]
 
-_ENTRIES = 1 << 21  # of a chunk of weights
-_TALL = 20  # rows a feature from which on a neighbour is close
+_WEIGHT_ENTRIES = 1 << 21  # of a chunk of weights
+_ROWS_OF_CLOSE_NEIGHBORS = 20  # rows a feature from which on a neighbour is close
 
 
 def fit_weighted(model: Any, X: Any, y: Vector, weight: Vector) -> Any:
@@ -51,7 +51,11 @@ def refits(whole: Any, X: Any, y: Vector, weight: Vector, left_out: Sequence[NDA
 def _is_near(model: Any, X: Any) -> bool:
     """Whether the refits are those of quantile regressions without a penalty, and far fewer features than rows."""
     plain = isinstance(model, QuantileRegressor) and not model.non_crossing and not model._constrained_by
-    return plain and (model.alpha == 0.0 or model.penalty is None) and X.shape[0] >= _TALL * (X.shape[1] + 1)
+    return (
+        plain
+        and (model.alpha == 0.0 or model.penalty is None)
+        and X.shape[0] >= _ROWS_OF_CLOSE_NEIGHBORS * (X.shape[1] + 1)
+    )
 
 
 def _neighbours(
@@ -64,7 +68,7 @@ def _neighbours(
     coefs = np.atleast_2d(np.asarray(whole.coef_, dtype=np.float64))
     levels = np.broadcast_to(np.ravel(whole.intercept_), (len(coefs),)) + coefs @ center
     planes = np.column_stack([coefs, levels]) if whole.fit_intercept else coefs
-    chunk = max(1, _ENTRIES // len(X))
+    chunk = max(1, _WEIGHT_ENTRIES // len(X))
     for k in range(0, len(left_out), chunk):
         some = left_out[k : k + chunk]
         weights = np.repeat(weight[:, None], len(some), axis=1)

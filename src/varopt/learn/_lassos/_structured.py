@@ -29,8 +29,8 @@ __all__ = [
     "MultiTaskLasso",
 ]
 
-_TOGETHER = 100  # features up to which a fused lasso is fitted for all strengths together
-_DENSE = 1 << 26  # entries up to which features are centred and copied for coordinate descent
+_FEATURES_FITTED_TOGETHER = 100  # features up to which a fused lasso is fitted for all strengths together
+_COORDINATE_DESCENT_ENTRIES = 1 << 26  # entries up to which features are centred and copied for coordinate descent
 
 _FUSION = Rule("Strength of the penalty on differences of neighbours, at least 0.", NON_NEGATIVE)
 _GROUPS = Rule(
@@ -103,7 +103,7 @@ class FusedLasso(LinearRegressor):
     ) -> Lines | None:  # fmt: skip
         rows = memory.rows(*data)
         p = rows.X.shape[1]
-        if self._constrained_by or p > _TOGETHER or not ordinary(rows.X, rows.y):
+        if self._constrained_by or p > _FEATURES_FITTED_TOGETHER or not ordinary(rows.X, rows.y):
             return None
         squares = Squares(rows.X, rows.y, rows.weight, self.fit_intercept)
         gram, gradient, apart = squares.gram, squares.gradient[:, 0], np.diff(np.eye(p), axis=0)
@@ -256,7 +256,7 @@ class MultiTaskElasticNet(LinearRegressor):
         start = np.array([np.zeros(rows.X.shape[1]) if one is None else one[0] for one in starts])
         squares = Squares(rows.X, rows.y, rows.weight, self.fit_intercept)
         found = None
-        small = rows.X.shape[0] * rows.X.shape[1] <= _DENSE
+        small = rows.X.shape[0] * rows.X.shape[1] <= _COORDINATE_DESCENT_ENTRIES
         if self.alpha > 0.0 and small and ordinary(rows.X, rows.y):
             found = fit_tasks(
                 squares, self.alpha * self.l1_ratio, self.alpha * (1.0 - self.l1_ratio), start.T,

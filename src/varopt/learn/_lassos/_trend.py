@@ -35,11 +35,11 @@ _ORDER = Rule(
 _LASSO = 300  # rows up to which one feature, too, is a lasso: that is exact at any spacing of the positions
 
 _BANDED = 500  # knots from which on a band is worth keeping
-_MOST_ENTRIES = 1 << 21  # of a matrix of rows by divided differences for which a path is made at once
+_PATH_ENTRIES = 1 << 21  # of a matrix of rows by divided differences for which a path is made at once
 _TREND_ROUNDING = (
     1e-11  # share of the objective without a model that bounds of rounding come to with a thousand differences
 )
-_DEPENDENT = 1e-12  # share of the largest singular value below which polynomials repeat others
+_DEPENDENT_POLYNOMIAL = 1e-12  # share of the largest singular value below which polynomials repeat others
 
 
 class AdditiveModel(RegressorMixin):
@@ -178,7 +178,7 @@ class TrendFilter(AdditiveModel, Certified):
     ) -> Lines | None:
         """Values at the knots of all features, and intercepts: a lasso of differences beside what has no penalty."""
         rows = memory.rows(*data)
-        if _is_direct(rows) or rows.y.size * rows.X.size > _MOST_ENTRIES or not ordinary(rows.X, rows.y):
+        if _is_direct(rows) or rows.y.size * rows.X.size > _PATH_ENTRIES or not ordinary(rows.X, rows.y):
             return None
         functions = [_Function(column, self.order, False) for column in _columns(rows.X)]
         self.knots_ = [function.knots for function in functions]
@@ -224,7 +224,7 @@ class _Basis:
         self._free = root * _side_by_side([np.ones((rows.y.size, 1)), *free], rows.y.size)
         self._seen, self._y = root * self.differences, root[:, 0] * (rows.y - self.mean)
         left, size, _ = np.linalg.svd(self._free, full_matrices=False)
-        left = left[:, size > _DEPENDENT * size[0]]
+        left = left[:, size > _DEPENDENT_POLYNOMIAL * size[0]]
         projected = np.column_stack([self._seen, self._y])
         for _ in range(2):  # once more for what rounding leaves
             projected = projected - left @ (left.T @ projected)

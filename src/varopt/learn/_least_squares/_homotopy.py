@@ -14,7 +14,7 @@ from varopt.learn._least_squares._squares import Squares
 __all__ = ["homotopy"]
 
 _SCALE = 1e4  # of the features: columns nearer than 1e-7 to the span of others are dropped, whatever their units
-_STEPS = 8  # turns of a path for each of its rows or features, whichever are fewer
+_TURNS_OF_PATH = 8  # turns of a path for each of its rows or features, whichever are fewer
 
 
 def homotopy(squares: Squares, l1: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -28,7 +28,7 @@ def homotopy(squares: Squares, l1: NDArray[np.float64]) -> NDArray[np.float64]:
     """
     X, y = squares.standard
     unit = _SCALE / float(np.sqrt(np.square(X).sum(axis=0).max(initial=0.0)) or 1.0)
-    options: dict[str, Any] = {"alpha_min": 0.999 * unit * l1[-1], "max_iter": _STEPS * min(X.shape)}
+    options: dict[str, Any] = {"alpha_min": 0.999 * unit * l1[-1], "max_iter": _TURNS_OF_PATH * min(X.shape)}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what went wrong is seen in the brackets
         with np.errstate(all="ignore"):

@@ -23,9 +23,9 @@ Vector = NDArray[np.float64]
 Array = NDArray[np.float64]
 
 _ROUNDS = 60
-_SHORTEST = 2.0**-20  # share of a step
+_SHORTEST_MARGIN_STEP = 2.0**-20  # share of a step
 _ROUNDING_RULES = 1e-14  # gap, as a share of the value, below which rounding rules
-_RIDGE = 1e-13  # of the trace, for an intercept that no row within the margin holds
+_INTERCEPT_RIDGE = 1e-13  # of the trace, for an intercept that no row within the margin holds
 
 
 def squared_hinges_along(
@@ -87,7 +87,7 @@ class _Together:
             gradient = self.ridge * self.lines - 2.0 * (self.costs * short * self.signs) @ self.features
             hessian = (2.0 * self.costs * (short > 0.0)) @ self.products
             hessian[:, :: q + 1] += self.ridge
-            hessian[:, -1] += _RIDGE * hessian[:, :: q + 1].sum(axis=1)
+            hessian[:, -1] += _INTERCEPT_RIDGE * hessian[:, :: q + 1].sum(axis=1)
             try:
                 step = -np.linalg.solve(hessian.reshape(-1, q, q), gradient[:, :, None])[:, :, 0]
             except np.linalg.LinAlgError:
@@ -106,7 +106,7 @@ class _Together:
             lacking = self._short(lines)
             found = self._values(lines, lacking)
             better = found <= value - 1e-4 * length * gain
-            if np.all(better | (length < _SHORTEST)):
+            if np.all(better | (length < _SHORTEST_MARGIN_STEP)):
                 break
             length = np.where(better, length, 0.5 * length)
         kept = found <= value

@@ -23,15 +23,15 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
 _PIVOTED = 100  # features up to which their Gram matrix costs less than a descent
-_DENSE = 1 << 25  # entries up to which features are centred and copied for a descent
-_TOLERANCES = 1e-8, 1e-10, 1e-12  # of a descent, its own, until the bracket is narrow enough
-_PASSES = 15, 1 / 20  # over the data that a descent may take: so many, or this share of the features
-_FIRST = 32  # features of the first working set
+_CENTERED_ENTRIES = 1 << 25  # entries up to which features are centred and copied for a descent
+_DESCENT_TOLERANCES = 1e-8, 1e-10, 1e-12  # of a descent, its own, until the bracket is narrow enough
+_DESCENT_PASSES = 15, 1 / 20  # over the data that a descent may take: so many, or this share of the features
+_FIRST_WORKING_SET = 32  # features of the first working set
 # Tolerance and passes of descents on working sets: the first is for the signs, which pivoting takes up; the others are
 # for columns that repeat others, where it does not.
 _ON_FEW = (1e-4, 100), (1e-10, 10_000), (1e-12, 10_000)
 _WORKING_SETS = 50  # of working sets
-_BEYOND = 1e-12  # share of the strength by which a gradient has to exceed it
+_BEYOND_STRENGTH = 1e-12  # share of the strength by which a gradient has to exceed it
 
 
 class OneFit(NamedTuple):
@@ -97,7 +97,7 @@ def fit_one(
     if p <= _PIVOTED:
         coef = squares.minimisers(np.array([l1]), np.array([l2]), positive, stop)[0]
         found = None if np.isnan(coef).any() else net.bracketed(coef, 1)
-    elif l1 == 0.0 or sp.issparse(squares.X) or n * p > _DENSE:
+    elif l1 == 0.0 or sp.issparse(squares.X) or n * p > _CENTERED_ENTRIES:
         return None
     else:
         found = (_by_descent if p <= n else _by_working_sets)(net, start, allowed, stop)
@@ -107,8 +107,8 @@ def fit_one(
 def _by_descent(net: _Net, coef: Vector, allowed: Callable[[float], float], stop: Callable[[], bool]) -> OneFit | None:
     """Descent on all features, to tighter and tighter tolerances of its own."""
     X, y = net.squares.standard
-    passes, found = max(_PASSES[0], int(_PASSES[1] * coef.size)), None
-    for rounds, tol in enumerate(_TOLERANCES, 1):
+    passes, found = max(_DESCENT_PASSES[0], int(_DESCENT_PASSES[1] * coef.size)), None
+    for rounds, tol in enumerate(_DESCENT_TOLERANCES, 1):
         coef, ended = net.descend(X, np.ascontiguousarray(y[:, 0]), coef, tol, passes)
         if not ended or stop():
             return None
@@ -123,16 +123,18 @@ def _by_working_sets(
 ) -> OneFit | None:
     """Minimisers on few of the features, which grow by those whose gradients are beyond the strength."""
     columns, ladder = _Columns(net.squares), list(_ON_FEW)
-    working = np.union1d(_steepest(columns.gradient(coef, net.positive), _FIRST), np.flatnonzero(coef))
+    working = np.union1d(_steepest(columns.gradient(coef, net.positive), _FIRST_WORKING_SET), np.flatnonzero(coef))
     for rounds in range(1, _WORKING_SETS):
         coef[working], exact = _on(net, columns, working, coef[working], ladder[0])
         beyond = columns.gradient(coef, net.positive) - net.l1
         beyond[working] = -np.inf
-        more = np.flatnonzero(beyond > _BEYOND * net.l1)
+        more = np.flatnonzero(beyond > _BEYOND_STRENGTH * net.l1)
         if stop():
             return None
         if more.size:
-            working = np.union1d(working, more[_steepest(beyond[more], max(_FIRST // 2, int(np.count_nonzero(coef))))])
+            working = np.union1d(
+                working, more[_steepest(beyond[more], max(_FIRST_WORKING_SET // 2, int(np.count_nonzero(coef))))]
+            )
             continue
         found = net.bracketed(coef, rounds)
         if exact or found.gap <= allowed(found.value) or len(ladder) == 1:

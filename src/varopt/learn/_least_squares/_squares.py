@@ -29,8 +29,8 @@ Array = NDArray[np.float64]
 _UNIT = 0.5 * float(np.finfo(np.float64).eps)
 _SAFE = 1.0 + 1e-6  # makes up for what bounds of rounding lose by their own
 _ORDINARY = 1e60  # sizes of data beyond which, or below whose inverse, squares are not to be trusted
-_CACHED = 1 << 16  # entries that are centred at a time, and stay in the cache
-_BLOCK = 1 << 22  # residuals that are made at a time
+_CENTERED_AT_ONCE = 1 << 16  # entries that are centred at a time, and stay in the cache
+_RESIDUALS_AT_ONCE = 1 << 22  # residuals that are made at a time
 
 
 def ordinary(X: Any, y: Array) -> bool:
@@ -102,7 +102,7 @@ class Squares:
 
     def _parts(self, fewest: int) -> Iterator[slice]:
         """Rows that stay in the cache, or so many."""
-        step = max(fewest, _CACHED // max(1, self.X.shape[1]))
+        step = max(fewest, _CENTERED_AT_ONCE // max(1, self.X.shape[1]))
         return (slice(k, k + step) for k in range(0, self.X.shape[0], step))
 
     def levels(self, coefs: Array) -> Array:
@@ -124,7 +124,7 @@ class Squares:
     def brackets(self, coefs: Array, l1: Vector, l2: Vector, positive: bool = False) -> tuple[Vector, Vector]:
         """The objectives at coefficients of shape (k, p) or (k, p, targets), and how far they are above the optimum."""
         coefs = coefs.reshape(*coefs.shape[:2], self.y.shape[1])
-        step = max(1, _BLOCK // max(1, self.y.size))
+        step = max(1, _RESIDUALS_AT_ONCE // max(1, self.y.size))
         parts = [
             self._brackets(coefs[k : k + step], l1[k : k + step], l2[k : k + step], positive)
             for k in range(0, len(coefs), step)

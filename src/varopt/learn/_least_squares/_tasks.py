@@ -20,7 +20,7 @@ Array = NDArray[np.float64]
 
 _DESCENT_ROUNDS = 1000  # of coordinate descent between looks at the clock and at the bracket
 _TIGHTER = 0.01  # factor of its own tolerance where the bracket asks for more
-_LEAST = 1e-16  # below which it has nothing left to give
+_LEAST_TOLERANCE = 1e-16  # below which it has nothing left to give
 
 
 class TaskFit(NamedTuple):
@@ -53,7 +53,7 @@ def fit_tasks(
     strengths = np.array([l1]), np.array([l2])
     values, gaps = squares.brackets(start[None], *strengths)
     best = TaskFit(start, float(values[0]), float(gaps[0]), rounds)
-    while best.gap > allowed(best.value) and inner > _LEAST and not stop():
+    while best.gap > allowed(best.value) and inner > _LEAST_TOLERANCE and not stop():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             _, coefs, _, steps = enet_path(

@@ -40,7 +40,7 @@ Vector = NDArray[np.floating[Any]]
 Points = Mapping[Variable, Vector]
 
 _NAMES = {CONVEX: "positive semidefinite", CONCAVE: "negative semidefinite", AFFINE: "zero"}
-_READ = 1 << 15  # rows of stored data whose values are computed at once
+_STORED_ROWS = 1 << 15  # rows of stored data whose values are computed at once
 _DENSE_SPECTRUM = 1500  # rows up to which all eigenvalues are computed
 
 
@@ -206,7 +206,7 @@ class TermBlock(_RowBlock):
         if not self.stored:
             return super().value(points)
         columns = columns_in(self.stored)
-        return sum(self.at(read()).value(points) for read in places.table_of(columns).parts(columns, _READ))
+        return sum(self.at(read()).value(points) for read in places.table_of(columns).parts(columns, _STORED_ROWS))
 
     @property
     def shape_curvature(self) -> tuple[Curvature, str]:

@@ -107,7 +107,7 @@ _LATEST_ARRAYS = 4  # of which that is known at a time
 _WORTH_KEEPING = 1 << 12  # entries of an array whose products are
 # Columns from which on a copy of what the transpose was multiplied with costs little beside the product, or entries up
 # to which it costs little anyway.
-_WIDE, _CACHED = 64, 1 << 20
+_WIDE_COLUMNS, _COPIED_ENTRIES = 64, 1 << 20
 
 
 @contextmanager
@@ -146,12 +146,13 @@ def _column_squares(array: NDArray[Any]) -> Vector:
         return np.asarray(np.einsum("ij,ij->j", array, array))
 
 
-_NARROW, _FEW_ROWS, _ROWS = 128, 1 << 10, 1 << 12  # rows at a time of sums over rows, of up to so many columns, or more
+# Rows at a time of sums over rows, of up to so many columns, or more.
+_NARROW_COLUMNS, _FEW_SUMMED_ROWS, _SUMMED_ROWS = 128, 1 << 10, 1 << 12
 
 
 def _at_a_time(columns: int) -> int:
     """Rows whose products are added up at a time: BLAS would waste its threads on more, and these sums round less."""
-    return _FEW_ROWS if columns <= _NARROW else _ROWS
+    return _FEW_SUMMED_ROWS if columns <= _NARROW_COLUMNS else _SUMMED_ROWS
 
 
 def additions(rows: int, columns: int) -> int:
@@ -209,7 +210,7 @@ class Matrix(Map):
     def transpose_apply(self, values: Vector) -> Vector:
         product = np.asarray(self._product("transpose_apply", values, self._transpose_apply))
         if (
-            (self.shape[1] >= _WIDE or self.array.size <= _CACHED)
+            (self.shape[1] >= _WIDE_COLUMNS or self.array.size <= _COPIED_ENTRIES)
             and values.ndim == 1
             and values.dtype == self.array.dtype == np.float64
         ):

@@ -25,11 +25,12 @@ Vector = NDArray[np.float64]
 
 _STRETCH = 64  # rows of a sample that are taken together
 _DEVIATIONS = 4.5  # within which rows are kept
-_TIED = 1e-9  # share of the typical distance from a knot within which a row counts as lying on it
-_SMALLEST = 0.1  # share of the typical distance from a knot that tells how dense rows are there, at the least
-_WIDER, _NEARBY = 4.0, 0.01  # times which a band gets wider that was too narrow, and a share of typical distances
+_TIED_TO_KNOT = 1e-9  # share of the typical distance from a knot within which a row counts as lying on it
+_SMALLEST_DISTANCE = 0.1  # share of the typical distance from a knot that tells how dense rows are there, at the least
+# Times which a band gets wider that was too narrow, and a share of typical distances.
+_BAND_WIDER, _NEARBY_SHARE = 4.0, 0.01
 _STRETCHES = 8  # for each variable, however few rows a sample has
-_BEYOND = 1.5  # times the longest row of a sample: beyond, rows are not looked at
+_BEYOND_LONGEST = 1.5  # times the longest row of a sample: beyond, rows are not looked at
 
 
 class Band(NamedTuple):
@@ -66,10 +67,10 @@ class Band(NamedTuple):
 
     def wider(self, times: int) -> Band:
         """The same, wider each time, and at last all rows: what tells how far rows move may have been misled."""
-        band, least = self.narrowed(_WIDER), [_NEARBY * _WIDER**times * each for each in self.typical]
+        band, least = self.narrowed(_BAND_WIDER), [_NEARBY_SHARE * _BAND_WIDER**times * each for each in self.typical]
         least = [max(pair) for pair in zip(band.least, least, strict=True)]
         reaches = [max(r, 2.0 * each) for r, each in zip(band.reaches, least, strict=True)]
-        shares = [min(1.0, s + _NEARBY * _WIDER**times) for s in band.shares]
+        shares = [min(1.0, s + _NEARBY_SHARE * _BAND_WIDER**times) for s in band.shares]
         return Band(band.factor, reaches, shares, least, self.typical)
 
 
@@ -100,8 +101,8 @@ def band_of(problem: Problem, sample: DataPart, x: Vector, whole: int) -> Band:
         moved = np.linalg.norm(np.asarray(r.linear.dense()) @ factor, axis=1)
         distance = r.knot_distance(z)
         typical.append(float(np.median(distance)) or float(np.max(distance)) or 1.0)
-        least.append(_TIED * typical[-1])
-        reaches.append(max(_BEYOND * float(moved.max()), 2.0 * least[-1]))
+        least.append(_TIED_TO_KNOT * typical[-1])
+        reaches.append(max(_BEYOND_LONGEST * float(moved.max()), 2.0 * least[-1]))
         shares.append(float(np.mean(distance < np.maximum(moved, least[-1]))))
     return Band(factor, reaches, shares, least, typical)
 
@@ -113,7 +114,7 @@ def _curvature(rows: Rows, z: Vector, size: int) -> Vector:
     for knot, jump in rows.kinks:
         distance = np.abs(z - knot)
         # Where rows are tied, as with whole numbers, how dense they are is seen from farther away only.
-        window = max(float(np.partition(distance, few)[few]), _SMALLEST * float(np.median(distance)))
+        window = max(float(np.partition(distance, few)[few]), _SMALLEST_DISTANCE * float(np.median(distance)))
         if not window > 0.0:
             continue
         weights += np.where(distance <= window, rows.weights * jump / (2.0 * window), 0.0)

@@ -34,13 +34,15 @@ __all__ = ["SUM", "DeviceBlock", "DeviceRows", "DeviceSums", "Gram", "put", "tak
 Vector = NDArray[np.float64]
 
 SUM = 4096  # rows that are added up at once
-_BLOCK = 1 << 22  # entries of X that a block has at the least: a device is idle while less is prepared
+_DEVICE_ENTRIES = 1 << 22  # entries of X that a block has at the least: a device is idle while less is prepared
 _VECTORS, _VECTORS_OF_KINKS = 14, 4  # temporaries as long as a block, some of which are short
-_ROOM, _ROOM_OF_KINKS, _ROOM_OF_SINGLE = 0.4, 0.27, 0.29  # shares of X that they and the target may take
+# Shares of X that they and the target may take.
+_DEVICE_ROOM, _DEVICE_ROOM_OF_KINKS, _DEVICE_ROOM_OF_SINGLE = 0.4, 0.27, 0.29
 _LEAST_ROOM = 0.1  # however narrow X is
-_PRODUCT = 32  # share of X, or so many entries at the least, of the rows that are weighted at once for a Hessian
+# Share of X, or so many entries at the least, of the rows that are weighted at once for a Hessian.
+_WEIGHTED_ROWS_SHARE = 32
 _LEAST_PRODUCT = 1 << 22
-_FAR = 9.0  # deviations from a knot beyond which a term is its piece, to rounding
+_FAR_DEVIATIONS = 9.0  # deviations from a knot beyond which a term is its piece, to rounding
 
 
 class DeviceBlock(NamedTuple):
@@ -175,12 +177,12 @@ class DeviceRows:
         """The rows, or one of so many, block by block."""
         count, width = self.X.shape[0], self.X.shape[1]
         double = self.X.dtype == self.xp.float64
-        vectors, room = (_VECTORS_OF_KINKS, _ROOM_OF_KINKS) if self._is_kinked else (_VECTORS, _ROOM)
+        vectors, room = (_VECTORS_OF_KINKS, _DEVICE_ROOM_OF_KINKS) if self._is_kinked else (_VECTORS, _DEVICE_ROOM)
         vectors += sum(not isinstance(v, float) and np.ndim(v) > 0 for v in (self.factors[0], self.block.weights))
         share = vectors / width if double else 2.0 * (vectors / width + 1.0)  # a block in double precision as well
-        room = room - 1.0 / width if double else _ROOM_OF_SINGLE - 2.0 / width
+        room = room - 1.0 / width if double else _DEVICE_ROOM_OF_SINGLE - 2.0 / width
         pieces, unit = math.ceil(share / (max(room, _LEAST_ROOM) * every)), SUM * every
-        rows = max(math.ceil(count / pieces), min(count, every * _BLOCK // width))
+        rows = max(math.ceil(count / pieces), min(count, every * _DEVICE_ENTRIES // width))
         rows = math.ceil(rows / unit) * unit
         constant = self.block.argument.constant
         for start in range(0, count, rows):
@@ -269,7 +271,7 @@ class DeviceRows:
         value = xp.matmul(first, z)
         if at_knot := float(self.term.value(np.asarray(knot))):
             value = value + at_knot * (number * z.shape[0] if isinstance(c, float) else xp.sum(c))
-        index = xp.nonzero(xp.abs(z) < _FAR * s)[0]
+        index = xp.nonzero(xp.abs(z) < _FAR_DEVIATIONS * s)[0]
         if not index.shape[0]:
             return _Smoothed(first, tally.add(value), None, None, None, None)
         near, weight = take(xp, z, index), number if isinstance(c, float) else take(xp, c, index)
@@ -283,7 +285,7 @@ class DeviceRows:
         xp, term = self.xp, self.term
         value, first = tally.add(xp.sum(times(rows.c, term.value(z)))), term.derivative(z)
         bend = term.derivative(z, 2) if term.degree > 1 else None
-        index, counted = _where(xp, self.distance(z) < _FAR * s) if term.knots else (z[:0], 1.0)
+        index, counted = _where(xp, self.distance(z) < _FAR_DEVIATIONS * s) if term.knots else (z[:0], 1.0)
         if not index.shape[0]:
             whole = None if bend is None else times(rows.c, bend)
             return _Smoothed(times(rows.c, first), value, None, None, None, whole)
@@ -310,7 +312,7 @@ class DeviceRows:
             t = rows.t if index is None else take(xp, rows.t, index)
             weights = weights * t * t
         roots = xp.sqrt(xp.astype(weights, rows.X.dtype, copy=False))
-        step = max(1, _LEAST_PRODUCT // width, rows.X.shape[0] // _PRODUCT)
+        step = max(1, _LEAST_PRODUCT // width, rows.X.shape[0] // _WEIGHTED_ROWS_SHARE)
         inner, sides = [], []
         for start in range(0, int(roots.shape[0]), step):
             part = slice(start, start + step)

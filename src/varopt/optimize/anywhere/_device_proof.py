@@ -23,7 +23,8 @@ __all__ = ["annihilates", "lengths_above", "sweep_device"]
 
 Vector = NDArray[np.float64]
 
-_WHOLE, _SHARES = 2.0**32, 2.0**20  # entries, and sum of their factors, up to which whole numbers are not rounded
+# Entries, and sum of their factors, up to which whole numbers are not rounded.
+_WHOLE_ENTRIES, _WHOLE_FACTORS = 2.0**32, 2.0**20
 
 
 class _Known(NamedTuple):
@@ -376,9 +377,9 @@ def annihilates(device: DeviceRows, X: Any, relation: Vector) -> bool:
     columns = [X[:, int(j)] for j in used]
     if len(columns) == 2 and ones == 0.0 and features[used].sum() == 0.0:
         return bool(xp.all(columns[0] == columns[1]))
-    if np.abs(relation).sum() > _SHARES:
+    if np.abs(relation).sum() > _WHOLE_FACTORS:
         return False
-    if any(bool(xp.any((c != xp.round(c)) | (xp.abs(c) > _WHOLE))) for c in columns):
+    if any(bool(xp.any((c != xp.round(c)) | (xp.abs(c) > _WHOLE_ENTRIES))) for c in columns):
         return False
     total = reduce(operator.add, (float(features[j]) * c for j, c in zip(used, columns, strict=True)), ones)
     return bool(xp.all(total == 0.0)) if columns else total == 0.0

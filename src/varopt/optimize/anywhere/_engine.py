@@ -41,22 +41,24 @@ Minimize = Callable[..., Result]
 Solve = Callable[..., Generator[Ask, Any, None]]
 
 _PART = 1 << 22  # bytes of a part: a few fit in the cache, and thousands are soon done
-_PASSES = 12  # most passes of one problem
+_MOST_PASSES = 12  # most passes of one problem
 _NARROWER = 1.0 / 8.0  # of the band of a pilot, once the small problem is solved
 _ANCHORS = 20  # rows for each variable that are kept wherever they lie, where pieces are curved,
 _ANCHORS_OF_SQUARES = 3  # or where all rows are one piece, so that every one of them has room
 _SLIGHTLY = 1.5  # times the rows that there is room for, up to which a band is made narrower
 _COPIES = 6  # of the rows of a small problem that its solution may take in memory
-_ROUGH = (
+_TAKEN_UP = (
     0.25  # deviation at which a small problem is taken up, in typical distances from a knot: tuned on 10^3 to 10^4 rows
 )
 _FLATTER = 2.0**-34  # share by which lines are made flatter: more than what rounding leaves of the equations of a lasso
 _SAMPLE_GAP = 1e-2  # of the error of a sample that its own gap may be
-_REACH = 6.0  # deviations from a knot within which rows are kept after the path
+_KEPT_DEVIATIONS = 6.0  # deviations from a knot within which rows are kept after the path
 _CHANCE = 5.0  # times what the minimiser of a bound is expected to be off by
-_PILOT, _PILOT_SHARE = 1000, 40  # rows of a pilot where passes are cheap: so many, or so many for each variable
-_FEW = 2000  # rows of a small problem there
-_THINNED, _SHARE = 4000, 16  # rows for each variable that go before all of them, or the share of all, where more
+# Rows of a pilot where passes are cheap: so many, or so many for each variable.
+_PILOT_ROWS, _PILOT_ROWS_PER_VARIABLE = 1000, 40
+_SMALL_PROBLEM_ROWS = 2000  # rows of a small problem there
+# Rows for each variable that go before all of them, or the share of all, where more.
+_THINNED, _THINNED_SHARE = 4000, 16
 _ALL = 1 << 20  # entries up to which all rows are read, and nothing else is done
 
 
@@ -108,8 +110,8 @@ def solve(problem: Problem, state: State, options: RunOptions) -> Generator[Ask,
         return
     cheap = isinstance(problem.table, OnDevice)  # passes cost less than rows on the host
     if cheap:
-        wanted = min(wanted, max(_PILOT, _PILOT_SHARE * problem.size))
-    sample: DataPart = yield Ask(rows=wanted if problem.knotted else min(wanted, _PILOT))
+        wanted = min(wanted, max(_PILOT_ROWS, _PILOT_ROWS_PER_VARIABLE * problem.size))
+    sample: DataPart = yield Ask(rows=wanted if problem.knotted else min(wanted, _PILOT_ROWS))
     if not problem.knotted:  # the Hessian is that of any point: no pilot knows more than zero
         state.unit = unit_of(problem, sample)
         band = Band.empty(problem.size, problem.blocks)
@@ -143,7 +145,7 @@ def _closer(
     """By the path on all rows, until few enough are near a knot to be kept."""
     few = options.memory // (_COPIES * problem.row_bytes)
     if cheap:
-        few = min(few, max(_FEW + _PILOT_SHARE * problem.size, math.isqrt(problem.count)))
+        few = min(few, max(_SMALL_PROBLEM_ROWS + _PILOT_ROWS_PER_VARIABLE * problem.size, math.isqrt(problem.count)))
     lengths, error = typical_lengths(problem, sample, x), math.sqrt(problem.size / sample.count)
     if not math.isfinite(state.upper):
         state.unit = unit_of(problem, sample)
@@ -166,14 +168,14 @@ def _nearer(
         state.steps += 1
 
     def reach(sigma: float) -> float:
-        return min(_REACH * sigma, _CHANCE * (sigma**2 + math.sqrt(sigma * problem.size / problem.count)))
+        return min(_KEPT_DEVIATIONS * sigma, _CHANCE * (sigma**2 + math.sqrt(sigma * problem.size / problem.count)))
 
     def last(at: Reached) -> bool:
         sigma = at.deviations[0] / lengths[0]
         state.latest, state.sigma = at.x, sigma
         return at.near * reach(sigma) / (4.0 * sigma) <= few
 
-    every = max(1, problem.count // max(_THINNED * problem.size, problem.count // _SHARE)) if cheap else 1
+    every = max(1, problem.count // max(_THINNED * problem.size, problem.count // _THINNED_SHARE)) if cheap else 1
     if every > 4:
         rough = math.sqrt(problem.size * every / problem.count)
         start = [min(1.0, error) * length for length in lengths]
@@ -207,7 +209,7 @@ def _freeze(
     every = max(1, problem.count // (anchors * problem.size + 1000)) if problem.curved else 0
     hessian: Vector | None = None
     failures = 0
-    for attempt in range(_PASSES):
+    for attempt in range(_MOST_PASSES):
         if not _has_room(problem, band, options):
             if math.isfinite(state.upper):
                 return  # with what is known by now
@@ -281,7 +283,7 @@ def _flatter(
 
 def _solved(small: Objective, x: Vector, options: RunOptions) -> Result:
     """The optimum, near x but for a share of how far the rows kept are from a knot; what it proves is seen to here."""
-    return options.minimize(small, tol=0.1 * options.tol, resume=State(x, latest=x, sigma=_ROUGH), proved=False)
+    return options.minimize(small, tol=0.1 * options.tol, resume=State(x, latest=x, sigma=_TAKEN_UP), proved=False)
 
 
 def _has_room(problem: Problem, band: Band, options: RunOptions) -> bool:

@@ -27,9 +27,9 @@ __all__ = ["Reached", "follow", "on_sample", "unit_of"]
 Vector = NDArray[np.float64]
 
 _FACTOR = 0.3  # by which deviations fall from level to level
-_STEPS = 8  # most steps of a level
+_MOST_LEVEL_STEPS = 8  # most steps of a level
 _EVALUATIONS = 30  # most of a path: where they do not suffice, as for features of hardly any row, more do not help
-_SMALLEST = 1e-9  # share of the first deviation at which the path ends
+_SMALLEST_DEVIATION = 1e-9  # share of the first deviation at which the path ends
 _ARMIJO = 1e-4  # share of the decrease that the gradient promises which a step has to bring [NW06, eq. 3.4]
 
 
@@ -58,7 +58,7 @@ def follow(
     while True:
         left -= 1
         at = yield from _evaluate(problem, x, deviations, first, every)
-        for _ in range(_STEPS if left > 0 else 0):
+        for _ in range(_MOST_LEVEL_STEPS if left > 0 else 0):
             move = solve_definite(at.hessian, -at.gradient)
             decrement = -float(at.gradient @ move)
             if not decrement > 1e-13 * abs(at.value):
@@ -74,7 +74,7 @@ def follow(
                 there = yield from _evaluate(problem, x + length * move, deviations, first, every)
             x, at = x + length * move, there
         reached = Reached(x, deviations, at.near)
-        if last(reached) or deviations[0] <= _SMALLEST * first[0] or left <= 0:
+        if last(reached) or deviations[0] <= _SMALLEST_DEVIATION * first[0] or left <= 0:
             return reached
         deviations = [_FACTOR * s for s in deviations]
 

@@ -23,7 +23,7 @@ Vector = NDArray[np.float64]
 
 _LOOKED_AT = 2000  # rows of the sample, or eight for each variable where that is more
 _MOST_RELATED = 500  # variables up to which relations are looked for
-_SINGULAR = 1e-9  # share of the first pivot below which a column is taken to depend on others
+_DEPENDENT_PIVOT = 1e-9  # share of the first pivot below which a column is taken to depend on others
 _INTEGERS = range(1, 13)  # by which a relation is multiplied to make it one of whole numbers
 
 
@@ -65,7 +65,7 @@ def relations_of(problem: Problem, sample: DataPart) -> Relations:
     scaled = matrix / np.where(lengths > 0.0, lengths, 1.0)
     triangle, order = qr(scaled, mode="r", pivoting=True)
     pivots = np.abs(np.diag(triangle))
-    rank = int(np.count_nonzero(pivots > _SINGULAR * max(pivots[0], np.finfo(float).tiny)))
+    rank = int(np.count_nonzero(pivots > _DEPENDENT_PIVOT * max(pivots[0], np.finfo(float).tiny)))
     found, spared = [], []
     for j in order[rank:]:
         shares = np.linalg.lstsq(scaled[:, order[:rank]], scaled[:, j], rcond=None)[0]

@@ -47,28 +47,29 @@ __all__ = ["ScaledHuber", "solve_scaled"]
 
 Vector = NDArray[np.float64]
 
-_PASSES = 40  # most evaluations
+_MOST_EVALUATIONS = 40  # most evaluations
 _SMALLEST_SHARE = 2.0**-12  # of the value without coefficients: better fits than that count as this good
-_ROOM, _MORE_ROOM = 1e-7, 4.0  # by which duals may move: a share of the scale, or times what balance should take
+# By which duals may move: a share of the scale, or times what balance should take.
+_DUAL_ROOM, _MORE_DUAL_ROOM = 1e-7, 4.0
 _AIMED_GAP = 1e-11  # relative gap that proofs aim at: one that a ridge closes alone may be wide
-_INSIDE = 1.0 - 1e-6  # share of the knot up to which they may
+_INSIDE_KNOT = 1.0 - 1e-6  # share of the knot up to which they may
 _ANCHORS, _MORE_ANCHORS = 20, 1000  # rows that keep room: so many for each variable, and so many
 _CHARGED = 2.0**-46  # times the square of the knot, for each row: more than what rounding of the term's pieces is
-_FARTHEST = 10.0  # times which a step may make the scale larger, or smaller
+_RESCALING = 10.0  # times which a step may make the scale larger, or smaller
 _OFF_SCALE = 0.3  # share of the weights that the derivative in the scale may be
-_STALLED = 2  # steps without a narrower bracket
-_SHORTEST = 1e-6  # share of a step
-_VANISHED = 1e-12  # share of the first scale below which the data are fitted exactly
+_STALLED_SCALE_STEPS = 2  # steps without a narrower bracket
+_SHORTEST_SCALE_STEP = 1e-6  # share of a step
+_VANISHED_SCALE = 1e-12  # share of the first scale below which the data are fitted exactly
 _ROUGHLY = 1e-4  # gap of a sample that will do
 _ARMIJO = 1e-4  # share of the decrease that the gradient promises which a step has to bring [NW06, eq. 3.4]
 _SMALLEST_SQUARE = 1e-200  # of a knot, and its inverse the largest
-_TIED = 1e-11  # share of the largest target within which a row counts as fitted exactly,
+_FITTED_EXACTLY = 1e-11  # share of the largest target within which a row counts as fitted exactly,
 _NEARLY = 0.98  # and of what outliers may weigh, times epsilon^2, for a scale of zero: a sample may be mistaken
 _LED_ASTRAY = 0.05  # typical residual of least squares, as a share of the largest, where outliers may hide exact fits
-_MODERATE = 1e-8  # share of the largest target that is a scale close to zero, but for rounding
+_SCALE_NEAR_ZERO = 1e-8  # share of the largest target that is a scale close to zero, but for rounding
 _OF_TOLERANCE = 0.05  # share of the gap allowed that a scale may cost, where zero is the best
-_FAINT = 1e-9  # gap beyond which a bound is tried without the ridge, which is not negative
-_DIGITS = 24  # of a scale, so that its square is exact
+_GAP_WITHOUT_RIDGE = 1e-9  # gap beyond which a bound is tried without the ridge, which is not negative
+_SCALE_BITS = 24  # of a scale, so that its square is exact
 
 
 @dataclass(frozen=True)
@@ -150,13 +151,13 @@ def _descend(
     first, step, length = scale, np.zeros(problem.size + 1), 1.0
     before: _Seen | None = None
     stalled = 0
-    for attempt in range(_PASSES):
+    for attempt in range(_MOST_EVALUATIONS):
         state.steps += 1
         seen = yield from _evaluated(problem, x, scale, part, relations.vectors if attempt == 0 else None)
         if attempt == 0:
             relations = relations.where(np.broadcast_to(seen.related, relations.spared.shape))
         if before is not None and not seen.value <= before.value * (1.0 + 1e-14) + _promised(before, step, length):
-            if length < _SHORTEST:
+            if length < _SHORTEST_SCALE_STEP:
                 return
             length *= 0.3
         else:
@@ -164,14 +165,14 @@ def _descend(
             _see(problem, state, seen, relations)
             least = 0.1 if state.lower > 0.0 else tol  # without a bound, it is the value alone that steps lower
             stalled = stalled + 1 if gap - state.gap < least * gap else 0  # at what rounding leaves
-            if state.reached(tol) or scale < _VANISHED * first or stalled > _STALLED:
+            if state.reached(tol) or scale < _VANISHED_SCALE * first or stalled > _STALLED_SCALE_STEPS:
                 return
             if (factor := _off_scale(problem, seen)) != 1.0:  # first the scale alone: far from it, steps lead nowhere
                 before, scale = None, _rounded(factor * scale)
                 state.latest = np.append(x, scale)
                 continue
             before, step = seen, _newton(seen, relations)
-            length = min(1.0, (1.0 - 1.0 / _FARTHEST) / max(-step[-1], 1e-9), (_FARTHEST - 1.0) / max(step[-1], 1e-9))
+            length = min(1.0, (1.0 - 1.0 / _RESCALING) / max(-step[-1], 1e-9), (_RESCALING - 1.0) / max(step[-1], 1e-9))
         x, scale = before.x + length * step[:-1], _rounded(before.scale * (1.0 + length * float(step[-1])))
         state.latest = np.append(x, scale)
 
@@ -191,8 +192,8 @@ def _off_scale(problem: ScaledHuber, seen: _Seen) -> float:
     if abs(share - 1.0) <= _OFF_SCALE:
         return 1.0
     if share > 0.7 * problem.epsilon**2:  # nearly all rows are beyond the knot, and tell little
-        return _FARTHEST
-    return max(math.sqrt(max(share, 0.0)), 1.0 / _FARTHEST)
+        return _RESCALING
+    return max(math.sqrt(max(share, 0.0)), 1.0 / _RESCALING)
 
 
 def _newton(seen: _Seen, relations: Relations) -> Vector:
@@ -216,7 +217,7 @@ def _scale_apart(seen: _Seen) -> _Seen:
 def _rounded(scale: float) -> float:
     """With few digits."""
     mantissa, exponent = math.frexp(scale)
-    return math.ldexp(round(math.ldexp(mantissa, _DIGITS)), exponent - _DIGITS)
+    return math.ldexp(round(math.ldexp(mantissa, _SCALE_BITS)), exponent - _SCALE_BITS)
 
 
 def _arrays(problem: ScaledHuber, sample: DataPart) -> tuple[Vector, Rows]:
@@ -251,12 +252,12 @@ def _exact(problem: ScaledHuber, sample: DataPart, options: RunOptions) -> tuple
         few = min(sample.count, _MORE_ANCHORS + _ANCHORS * problem.size)  # outliers lead absolute values not astray
         some = problem.blocks[0].at(sample.take(np.linspace(0, sample.count - 1, few).astype(np.intp)))
         x = options.minimize(Objective([replace(some, term=abs_())]), tol=_ROUGHLY, proved=False).x
-    return (x, _rounded(_MODERATE * size)) if _fits(problem, rows, x, size) else None
+    return (x, _rounded(_SCALE_NEAR_ZERO * size)) if _fits(problem, rows, x, size) else None
 
 
 def _fits(problem: ScaledHuber, rows: Rows, x: Vector, size: float) -> bool:
     """Whether so many rows are fitted exactly, by what they weigh."""
-    outliers = np.abs(rows.positions(x)) > _TIED * size
+    outliers = np.abs(rows.positions(x)) > _FITTED_EXACTLY * size
     return float(rows.weights[outliers].sum()) * problem.epsilon**2 <= _NEARLY * float(rows.weights.sum())
 
 
@@ -338,7 +339,7 @@ def _see(problem: ScaledHuber, state: State, seen: _Seen, relations: Relations) 
     if seen.upper < state.upper:
         state.x, state.upper, state.bound = np.append(seen.x, seen.scale), seen.upper, seen.value
     lower = max(0.0, *(_lower(problem, seen, relations, at_zero) for at_zero in (False, True)))
-    if problem.alpha > 0.0 and not lower >= (1.0 - _FAINT) * seen.value:
+    if problem.alpha > 0.0 and not lower >= (1.0 - _GAP_WITHOUT_RIDGE) * seen.value:
         # A ridge that is faint in the units of the data takes up what rounding leaves at any price: better without it.
         lower = max(lower, _lower(replace(problem, alpha=0.0), seen, relations, False))
     if lower > state.lower:
@@ -352,7 +353,7 @@ def _lower(problem: ScaledHuber, seen: _Seen, relations: Relations, at_zero: boo
     Where all that is multiplied by t is not negative, whatever room is taken, t may be zero: a proof for that case.
     """
     knot, rows, z = problem.knot(seen.scale), seen.kept, seen.positions.middle
-    most = 0.5 * (_INSIDE * knot - np.abs(z))  # by which a dual may move
+    most = 0.5 * (_INSIDE_KNOT * knot - np.abs(z))  # by which a dual may move
     inside = np.flatnonzero((most > 1e-3 * knot) & (rows.weights > 0.0))
     if not inside.size:
         return -math.inf
@@ -364,7 +365,7 @@ def _lower(problem: ScaledHuber, seen: _Seen, relations: Relations, at_zero: boo
     unit = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0.0)
     B, wanted = B * unit, seen.gradient[: unit.size] * unit
     shares = -B @ np.linalg.lstsq(B.T @ ((c * most)[:, None] * B), wanted, rcond=1e-13)[0]  # of what they may
-    taken_up = max(_ROOM * seen.scale / knot, _MORE_ROOM * float(np.abs(shares).max()))
+    taken_up = max(_DUAL_ROOM * seen.scale / knot, _MORE_DUAL_ROOM * float(np.abs(shares).max()))
     if not taken_up <= 1.0:
         return -math.inf
     room = taken_up * most

@@ -22,12 +22,12 @@ __all__ = ["Penalised", "spread"]
 Vector = NDArray[np.float64]
 Weights = Sequence[Vector]  # of each constraint, one for each of its rows
 
-FIRST = 8.0  # times the estimate of a multiplier, which the first weights are
-_CHAIN, _NARROW = 50, 8  # rows from which on a chain is one, and the widest of its rows
+FIRST_WEIGHT = 8.0  # times the estimate of a multiplier, which the first weights are
+_FEWEST_CHAIN_ROWS, _WIDEST_CHAIN_ROW = 50, 8  # rows from which on a chain is one, and the widest of its rows
 _SUMS = 2.0  # times what they may add up to
-_LOOK = 10_000  # rows that tell how long those of a block are
-_PROBES = 8  # random vectors that stand in for the rows of an operator
-_ZERO = 4 * float(np.finfo(np.float64).eps)  # share of the largest coordinate that counts as zero
+_MEASURED_ROWS = 10_000  # rows that tell how long those of a block are
+_RANDOM_VECTORS = 8  # random vectors that stand in for the rows of an operator
+_ZERO_COORDINATE = 4 * float(np.finfo(np.float64).eps)  # share of the largest coordinate that counts as zero
 VIOLATION_ROUNDING = 1e-12  # share of the size of what is compared by which rounding may violate a constraint
 
 
@@ -83,7 +83,7 @@ class Penalised:
     # -- Weights ------------------------------------------------------------------------------------------------------
 
     def first_weights(self) -> list[Vector]:
-        """About `FIRST` times what multipliers may be: the gradients of f, in units of the rows of the constraints."""
+        """About `FIRST_WEIGHT` times what multipliers may be: the gradients of f, in units of the constraints' rows."""
         sums = [self._summed(r) for r in self.rows]
         if all(s > 0.0 and not r.offset.any() for r, s in zip(self.rows, sums, strict=True)):  # chains tell it all
             return [np.broadcast_to(s, r.offset.shape) for r, s in zip(self.rows, sums, strict=True)]
@@ -91,7 +91,7 @@ class Penalised:
         weights = []
         for r, summed in zip(self.rows, sums, strict=True):
             lengths = spread(r.linear, np.divide(1.0, gradient, out=np.zeros_like(gradient), where=gradient > 0.0))
-            own = np.where(lengths > 0.0, FIRST / np.where(lengths > 0.0, lengths, 1.0), np.nan)
+            own = np.where(lengths > 0.0, FIRST_WEIGHT / np.where(lengths > 0.0, lengths, 1.0), np.nan)
             weights.append(np.maximum(own, summed))
         known = np.concatenate(weights)
         if np.all(np.isfinite(known)):
@@ -104,13 +104,13 @@ class Penalised:
 
         Along differences they are sums of it, and sums of sums, which no single row tells.
         """
-        if r.single is not None or r.linear.storage != "sparse" or r.count < _CHAIN:
+        if r.single is not None or r.linear.storage != "sparse" or r.count < _FEWEST_CHAIN_ROWS:
             return 0.0
         gradient = self.own.gradient_at_zero + sum(part.gradient_at_zero for part in self.own.rows)
         if (differences := r.differences) is not None:
             return _SUMS * float(np.abs(differences[1].balanced(gradient)).max()) / abs(differences[0])
         matrix = sp.csr_array(r.linear.explicit())
-        if row_bandwidth(matrix) > _NARROW:
+        if row_bandwidth(matrix) > _WIDEST_CHAIN_ROW:
             return 0.0
         return _SUMS * float(np.abs(solve_definite(sp.csr_array(matrix @ matrix.T), matrix @ gradient)).max())
 
@@ -171,7 +171,7 @@ class Penalised:
 
         A coordinate that should be zero is so but for the rounding of the largest one.
         """
-        size = np.abs(x) + _ZERO / VIOLATION_ROUNDING * float(np.abs(x).max(initial=0.0))
+        size = np.abs(x) + _ZERO_COORDINATE / VIOLATION_ROUNDING * float(np.abs(x).max(initial=0.0))
         return [VIOLATION_ROUNDING * (spread(r.linear, size) + np.abs(r.offset)) for r in self.rows]
 
     def violation(self, x: Vector) -> float:
@@ -188,7 +188,7 @@ class Penalised:
 
 def _added_up(r: Rows) -> Vector:
     """The sizes of the gradients of single rows, added up as of random signs; of many rows, about."""
-    stride = 1 + r.count // _LOOK
+    stride = 1 + r.count // _MEASURED_ROWS
     some = r if stride == 1 else r.take(np.arange(0, r.count, stride))
     return np.asarray(some.largest_gradient * np.sqrt(stride / max(some.count, 1)))
 
@@ -202,5 +202,5 @@ def spread(linear: Map, scale: Vector) -> Vector:
     if _is_explicit(linear):
         with np.errstate(over="ignore", invalid="ignore"):  # beyond what any point is worth
             return np.sqrt(linear.row_variance(scale))
-    signs = np.random.default_rng(0).choice([-1.0, 1.0], (_PROBES, linear.shape[1]))
+    signs = np.random.default_rng(0).choice([-1.0, 1.0], (_RANDOM_VECTORS, linear.shape[1]))
     return np.asarray(np.sqrt(np.mean(np.square(linear.apply(signs * scale)), axis=0)))

@@ -15,7 +15,7 @@ Vector = NDArray[np.float64]
 
 _REPAIR_ROUNDS = 4
 _KEPT_SHARE = 1e3 * VIOLATION_ROUNDING  # share of its size within which a row that holds is kept where it is
-_DENSE = 4_000_000  # entries up to which the shortest correction is found densely
+_DENSE_CORRECTION_ENTRIES = 4_000_000  # entries up to which the shortest correction is found densely
 _SPARSE_STEPS = 200  # steps of a sparse one
 
 
@@ -66,7 +66,7 @@ def _move(penalised: Penalised, x: Vector) -> Vector:
     unit = np.where(unit > 0.0, unit, 1.0)
     rows = sp.vstack(parts).tocsr() @ sp.diags_array(unit)
     move = np.concatenate(wanted)
-    if rows.shape[0] * rows.shape[1] <= _DENSE:
+    if rows.shape[0] * rows.shape[1] <= _DENSE_CORRECTION_ENTRIES:
         return np.asarray(unit * np.linalg.lstsq(rows.toarray(), move, rcond=1e-13)[0])
     from scipy.sparse.linalg import lsqr
 

@@ -42,16 +42,17 @@ Vector = NDArray[np.float64]
 Check = Callable[[State], None]
 
 _WEIGHT_ROUNDS = 7  # in which weights that were too small are raised,
-_RAISED = 100.0  # by this
-_ROOM = 2.0  # times its multiplier, what a weight is in the proof: subgradients have room on either side
+_WEIGHTS_RAISED = 100.0  # by this
+_WEIGHT_ROOM = 2.0  # times its multiplier, what a weight is in the proof: subgradients have room on either side
 _LEAST_SHARE = 1e-3  # of the weight of the run, which that of the proof is at least
 _SHARED_WEIGHTS = 1000  # rows that may share a weight in the proof, a power of two, which costs them nothing
-_NOISE = 1e-9  # subgradients of a proof that are as small are rounding
-_ROUGH = 1e-3  # share of the value that a point may lose by being moved onto its constraints, where weights suffice
+_ROUNDED_SUBGRADIENT = 1e-9  # subgradients of a proof that are as small are rounding
+# Share of the value that a point may lose by being moved onto its constraints, where weights suffice.
+_MOST_LOST_BY_MOVING = 1e-3
 _TIDY = 1e-11  # share of the largest coordinate that counts as zero, where kinks are looked for
-_BALANCED = 1e-8  # share of gradients that multipliers at an optimum may leave
+_BALANCED_MULTIPLIERS = 1e-8  # share of gradients that multipliers at an optimum may leave
 _ROUNDED = 1e-10  # relative error of a value beyond which its bound is told in place of it
-_CANCELLED = 2.0**-20  # share of the sizes of what cancels that counts as their unit: room for its rounding
+_CANCELLED_UNIT = 2.0**-20  # share of the sizes of what cancels that counts as their unit: room for its rounding
 _BOUND = 1e-6  # share of its weight within which a multiplier is at it
 
 
@@ -163,7 +164,7 @@ class _Run:
         """By how much the point may be off without its weights being too small."""
         state, size = self.state, max(self.state.unit, abs(self.state.upper))
         if self.problem.not_convex or self._rests_inside():
-            return _ROUGH * size
+            return _MOST_LOST_BY_MOVING * size
         return max(state.allowed(self.tol), 4.0 * state.gap if math.isfinite(state.gap) else 0.0)
 
     def _rests_inside(self) -> bool:
@@ -185,7 +186,7 @@ class _Run:
             if dual is not None:
                 short = [s or bool(np.any(np.abs(u) >= 1.0 - _BOUND)) for s, u in zip(short, dual, strict=True)]
         every = not any(short)
-        self.weights = [_RAISED * w if s or every else w for s, w in zip(short, self.weights, strict=True)]
+        self.weights = [_WEIGHTS_RAISED * w if s or every else w for s, w in zip(short, self.weights, strict=True)]
         self.problem = penalised.problem(self.weights)
         before = self.state
         for row in before.history:
@@ -248,15 +249,16 @@ class _Run:
         if penalised.holds(nearest):
             return None, nearest
         subgradients = [
-            np.where(np.abs(u) > _NOISE, u, 0.0) for u in Verifier(missing, state.x).subgradients(state.dual)
+            np.where(np.abs(u) > _ROUNDED_SUBGRADIENT, u, 0.0)
+            for u in Verifier(missing, state.x).subgradients(state.dual)
         ]
         multipliers = [w * u for w, u in zip(weights, subgradients, strict=True)]
         exact = self._exact_proof(multipliers)
         if exact is None and is_small(problem) and (others := self._programmed_proof()) is not None:
             exact = self._exact_proof(others)  # small subgradients of heavy rows are no rounding
         if exact is None:
-            roomy = Objective(penalised.penalties([_ROOM * w for w in weights]))  # any weights prove it
-            exact = multipliers, verified(roomy, state.x, [u / _ROOM for u in subgradients]).lower
+            roomy = Objective(penalised.penalties([_WEIGHT_ROOM * w for w in weights]))  # any weights prove it
+            exact = multipliers, verified(roomy, state.x, [u / _WEIGHT_ROOM for u in subgradients]).lower
         if not exact[1] > 0.0:
             return None, nearest
         return Contradiction(self._by_constraint(exact[0]), exact[1]), nearest
@@ -309,7 +311,7 @@ class _Run:
                 return proved
         result = ended(status)
         if result.status is Status.GAP_OPEN and np.all(np.isfinite(result.x)):
-            self.state.unit = state.unit = max(state.unit, _CANCELLED * _reach(penalised.own, result.x))
+            self.state.unit = state.unit = max(state.unit, _CANCELLED_UNIT * _reach(penalised.own, result.x))
         if not self._closes(state.lower, state.upper) and self._closes(result.lower, result.upper):
             multipliers = self._found_apart(result.x, multipliers)
         finished = self._finished(result, multipliers, partial(verified, objective, state.x, dual))
@@ -325,12 +327,12 @@ class _Run:
 
     def _found_apart(self, x: Vector, multipliers: list[Vector]) -> list[Vector]:
         """Multipliers at an optimum that was proved without those of the method; NaN where none are found."""
-        weights = [_RAISED * w for w in self.weights]  # those of a run that was stopped may be too small
+        weights = [_WEIGHTS_RAISED * w for w in self.weights]  # those of a run that was stopped may be too small
         problem = self.penalised.problem(weights)
         if not is_small(problem):
             return multipliers
         dual, left = balancing(problem, np.where(np.abs(x) <= _TIDY * np.abs(x).max(initial=0.0), 0.0, x))
-        known = 1.0 if left <= _BALANCED else math.nan
+        known = 1.0 if left <= _BALANCED_MULTIPLIERS else math.nan
         return [known * w * u for w, u in zip(weights, dual[len(dual) - len(weights) :], strict=True)]
 
     def _proved_apart(
@@ -363,7 +365,7 @@ class _Run:
         weights = []
         missed = self.penalised.excesses(self.state.x) if np.all(np.isfinite(self.state.x)) else self.weights
         for y, w, excess in zip(multipliers, self.weights, missed, strict=True):
-            own = np.where(np.isnan(y), w, np.maximum(_ROOM * np.abs(y), _LEAST_SHARE * w))
+            own = np.where(np.isnan(y), w, np.maximum(_WEIGHT_ROOM * np.abs(y), _LEAST_SHARE * w))
             shared = y.size >= _SHARED_WEIGHTS and not excess.any()
             weights.append(np.broadcast_to(2.0 ** np.ceil(np.log2(own.max())), own.shape) if shared else own)
         return weights
@@ -374,7 +376,7 @@ class _Run:
         if dual is None and not self.problem.not_convex and np.all(np.isfinite(self.state.x)):
             try:
                 found = balancing(self.problem, self.state.x) if is_small(self.problem) else None
-                if found is not None and (not self.problem.groups or found.left <= _BALANCED):
+                if found is not None and (not self.problem.groups or found.left <= _BALANCED_MULTIPLIERS):
                     dual = found.dual
                 else:  # norms that rest may need more than the cube inside of their ball
                     dual = Verifier(self.penalised.objective(self.weights), self.state.x).subgradients(self.state.dual)
@@ -436,7 +438,7 @@ class _Run:
         )
         rounded = inside + error if math.isfinite(error) else enclosed_at(self.penalised.f, own)[1]
         rounded = rounded if math.isfinite(rounded) else value
-        return max(value, rounded) + (_ROOM * missed if math.isfinite(missed) else 0.0)
+        return max(value, rounded) + (_WEIGHT_ROOM * missed if math.isfinite(missed) else 0.0)
 
     def _without_optimum(self, status: Status) -> Result:
         penalised, state = self.penalised, self.state

@@ -18,7 +18,7 @@ __all__ = ["Ruled", "Rules"]
 Array = NDArray[np.float64]
 BISECTIONS = 30  # on the way from a point that is not allowed to one that is
 TRIES = 20  # times that what choices forbid is drawn again
-LOOKED_AT = 2000  # points all over the space, among which one must be allowed, or the rules are descended
+POINTS_LOOKED_AT = 2000  # points all over the space, among which one must be allowed, or the rules are descended
 
 
 class Rules:
@@ -76,10 +76,10 @@ class Rules:
 
     def _found(self, rng: np.random.Generator) -> Array:
         """An allowed point: among many all over the space, or at the end of a descent of what they break."""
-        latent = self.anywhere(rng, LOOKED_AT)
+        latent = self.anywhere(rng, POINTS_LOOKED_AT)
         breaks = self._broken(latent)
-        update, told = self._descent(latent[int(np.argmin(breaks))]), LOOKED_AT
-        while breaks.min() > 0.0 and told < 10 * LOOKED_AT:
+        update, told = self._descent(latent[int(np.argmin(breaks))]), POINTS_LOOKED_AT
+        while breaks.min() > 0.0 and told < 10 * POINTS_LOOKED_AT:
             update.refresh(rng)
             latent = update.sample(rng, update.population)
             breaks = self._broken(latent)

@@ -32,11 +32,11 @@ __all__ = ["ExpectedImprovement"]
 Array = NDArray[np.float64]
 
 SPREAD_OVER = 400  # points drawn all over the space, of which the best are looked at more closely
-NEARBY = 30  # points drawn around each of the best known
-LOOKED_AT = 4  # that are descended from
-HUGE = 1e150  # spreads beyond which only the order counts
+DRAWN_NEARBY = 30  # points drawn around each of the best known
+DESCENTS = 4  # that are descended from
+HUGE_SPREAD = 1e150  # spreads beyond which only the order counts
 TRIES = 20  # times that points which are not allowed are drawn again
-FIRST = 10  # points before there is a model, at most, if fewer are proposed at once
+FIRST_POINTS = 10  # points before there is a model, at most, if fewer are proposed at once
 RECENTRED = 0.4  # of [C20]'s square of a spread, log(count) / dimensions, that of theirs in the box
 MIDDLE = 0.02  # share of that reach within which the first point is
 LATEST = 400  # evaluations that a process is fitted to, the best among them
@@ -65,7 +65,7 @@ class ExpectedImprovement(Update):
     ) -> None:  # fmt: skip
         self._layout, self._coding, self.population = layout, coding, batch
         self._discrete = layout.options > 0
-        self._first = max(4, min(2 * layout.columns, FIRST), batch)  # spread over the space before there is a model
+        self._first = max(4, min(2 * layout.columns, FIRST_POINTS), batch)  # all over, before there is a model
         self._points = np.empty((0, layout.columns))
         self._objectives, self._rules = objectives, rules
         self._numbers = np.empty((0, objectives + constraints))
@@ -171,7 +171,7 @@ class ExpectedImprovement(Update):
         candidates = np.vstack((self._all_over(rng, SPREAD_OVER), *self._around(rng, points, ranked)))
         scores = worth(candidates)
         taken = {point.tobytes() for point in known}
-        for i in np.argsort(-scores, kind="stable")[:LOOKED_AT]:
+        for i in np.argsort(-scores, kind="stable")[:DESCENTS]:
             better = self._descend(worth, candidates[i])[None]
             candidates = np.vstack((candidates, better, self._allowed(better, points[int(np.argmin(ranked))])))
         scores = np.append(scores, worth(candidates[len(scores) :]))
@@ -238,8 +238,8 @@ class ExpectedImprovement(Update):
         found = []
         order = np.argsort(values, kind="stable")[:3]
         for i in order:
-            near = np.repeat(points[i][None], NEARBY, axis=0)
-            width = 10.0 ** rng.uniform(-3.0, -0.5, (NEARBY, 1))
+            near = np.repeat(points[i][None], DRAWN_NEARBY, axis=0)
+            width = 10.0 ** rng.uniform(-3.0, -0.5, (DRAWN_NEARBY, 1))
             moved = near + width * rng.normal(size=near.shape)
             share = max(0.3, 1.5 / near.shape[1])
             changed = rng.random(near.shape) < share
@@ -299,7 +299,7 @@ def _normal(values: Array) -> Array:
     """Values in units in which they look normal: Yeo and Johnson's power transform, then mean 0 and variance 1."""
     with np.errstate(over="ignore", invalid="ignore"):
         centre, spread = np.median(values), values.std()
-    if not 0.0 < spread < HUGE:
+    if not 0.0 < spread < HUGE_SPREAD:
         ranks = np.argsort(np.argsort(values, kind="stable"), kind="stable").astype(np.float64)
         return np.asarray((ranks - ranks.mean()) / max(ranks.std(), 1e-12))
     scaled = (values - centre) / spread

@@ -15,7 +15,7 @@ __all__ = ["Handover"]
 
 Array = NDArray[np.float64]
 PROPOSAL = 0.05  # seconds that a proposal of a model takes, a little more than most do
-SHARE = 0.1  # of the time of a run that is given in seconds
+TIME_SHARE = 0.1  # of the time of a run that is given in seconds
 
 
 class Handover(Update):
@@ -87,7 +87,7 @@ class Handover(Update):
             self.current.afford(seconds)
         elif self._timed and not self.begun and isinstance(self._first, ExpectedImprovement):
             batch = self._first.population  # evaluated at once
-            if PROPOSAL * (self._first.modelled + batch) > SHARE * seconds / batch:
+            if PROPOSAL * (self._first.modelled + batch) > TIME_SHARE * seconds / batch:
                 self._hand_over()
 
     def _hand_over(self) -> None:

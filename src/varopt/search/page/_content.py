@@ -20,7 +20,7 @@ __all__ = ["Known", "contents"]
 
 Array = NDArray[np.float64]
 
-MOST = 500  # points of a curve
+MOST_CURVE_POINTS = 500  # points of a curve
 DOTS = 1500  # evaluations that are drawn one by one
 SPANS = 2500  # evaluations in the time line
 WINDOWS = 40  # stretches of the search over which values of a part are summed up
@@ -121,7 +121,7 @@ def _course(known: Known) -> dict[str, Any]:
             key = min(key, (_violation(known, record), sign * record.value))
             lowest = key[1]
         best.append((record.number + 1, sign * lowest))
-    kept = _thin(len(best), MOST)
+    kept = _thin(len(best), MOST_CURVE_POINTS)
     some = _thin(len(known.records), DOTS)
     dots = [[r.number + 1, _number(r.value), int(r.stopped)] for r in (known.records[i] for i in some)]
     return {
@@ -138,7 +138,7 @@ def _bound(history: dict[str, Array] | None) -> list[list[float | None]]:
     reach = stdtrit(np.maximum(history["samples"] - 1.0, 1.0), 0.975) * history["standard_error"]
     mean = history["mean"]
     columns = (history["evaluations"], mean, mean - np.nan_to_num(reach), mean + np.nan_to_num(reach), history["sigma"])
-    return [[_number(column[i]) for column in columns] for i in _thin(mean.size, MOST)]
+    return [[_number(column[i]) for column in columns] for i in _thin(mean.size, MOST_CURVE_POINTS)]
 
 
 def _parts(known: Known, best: Record | None) -> list[dict[str, Any]]:

@@ -36,7 +36,7 @@ _DUAL_ROWS, _KNOWN = 3000, 4000  # active rows up to which the matrix of their p
 # changes the time of support vector machines of 4,000 x 800 with 1 % of the entries by less than a tenth.
 _FLOP, _PRODUCT, _ENTRY, _VARIABLE, _CALL = 0.05, 5.0, 2.5, 6.0, 5e4
 # Of conjugate gradients: the relative residual, and the steps they may take, at least and at most.
-_INEXACT, _FEWEST_STEPS, _MOST_STEPS = 0.1, 5, 500
+_INEXACT, _FEWEST_CG_STEPS, _MOST_CG_STEPS = 0.1, 5, 500
 _HELD_SHARE = 1e-6  # of the most curvature that rows can give a variable below which they do not hold it
 
 
@@ -66,8 +66,8 @@ class ActiveRows:
         if not index.size:
             return np.concatenate([-gradient[: rows.shape[1]], -gradient[rows.shape[1] :] / np.maximum(ridge, 1e-300)])
         primal, dual, each = _costs(rows)
-        tries = min(min(primal, dual) / each, _MOST_STEPS)
-        if (tries >= _FEWEST_STEPS and not self.ill_conditioned) or min(primal, dual) == np.inf:
+        tries = min(min(primal, dual) / each, _MOST_CG_STEPS)
+        if (tries >= _FEWEST_CG_STEPS and not self.ill_conditioned) or min(primal, dual) == np.inf:
             step, close = _conjugate_gradients(rows, dense, curvature, gradient, ridge, int(tries))
             if close or min(primal, dual) == np.inf:
                 return step

@@ -35,11 +35,11 @@ Vector = NDArray[np.float64]
 
 # On support vector machines of 4,000 x 800 with 1 % of the entries, twice as many widths at which rows are frozen and
 # three times the exactness of a search, or as much less, change the steps (19 and 20) by three at most.
-_FLAT = 8  # most variables without a ridge
+_MOST_WITHOUT_RIDGE = 8  # most variables without a ridge
 _SHRINKS = (0.25, 0.25, 0.5)  # what of the width is left after a level of no step, of one, of more
 # Of a weak ridge: widths a row is away from rest, variables, and rows a variable.
 _WEAK_RIDGE, _WEAK_VARIABLES, _WEAK_ROWS = 500.0, 3000, 4
-_LEVELS = 60
+_PENALTY_LEVELS = 60
 _NEWTON_STEPS = 30  # most of a level
 _FROZEN_WIDTHS = 3.0  # from its kink at which a row is frozen
 _LIVE = 0.8  # share of rows in play below which a copy of them pays
@@ -49,8 +49,8 @@ _RESUMED = 1e-3  # and below which no run begins
 _IDLE_LEVELS = 16  # levels without much gain after which to give up,
 _UNFINISHED = 4  # and as how many an unfinished one counts
 _LONG_RUN = 0.5  # seconds after which the bracket is worth a look at every level
-_SAMPLE = 64  # rows looked at to tell their kind
-_SHORT_ROWS, _NEIGHBOURS = 4, 64  # entries of short rows, and how far those of neighbouring variables reach
+_SAMPLE_ROWS = 64  # rows looked at to tell their kind
+_SHORT_ROWS, _NEIGHBOR_REACH = 4, 64  # entries of short rows, and how far those of neighbouring variables reach
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,8 @@ class Multipliers(Method):
 
     def lacks(self, problem: Composite) -> str:
         """What else the problem lacks."""
-        if np.count_nonzero(problem.structure(ridge_form).matrix.diagonal() <= 0.0) > _FLAT:
-            return f"more than {_FLAT} variables have no ridge."
+        if np.count_nonzero(problem.structure(ridge_form).matrix.diagonal() <= 0.0) > _MOST_WITHOUT_RIDGE:
+            return f"more than {_MOST_WITHOUT_RIDGE} variables have no ridge."
         return "" if problem.rows else "it has no rows with knots."
 
     def suits(self, problem: Composite) -> bool:
@@ -93,13 +93,13 @@ def _is_local(problem: Composite) -> bool:
     """Whether rows are short, or of neighbouring variables: then a band or a sparse matrix is factorised in no time."""
     entries, pairs, widest = 0, 0.0, 0
     for r in problem.rows:
-        sample = np.unique(np.linspace(0, r.count - 1, _SAMPLE).astype(np.intp))
+        sample = np.unique(np.linspace(0, r.count - 1, _SAMPLE_ROWS).astype(np.intp))
         matrix, dense = split_columns(r.linear.rows(sample))[1:3]
         rows = sp.csr_array(matrix)
         lengths = np.diff(rows.indptr) + dense.shape[1]
         entries, pairs = entries + int(lengths.sum()), pairs + float(np.square(lengths, dtype=np.float64).sum())
         widest = problem.size if dense.shape[1] else max(widest, row_bandwidth(rows))
-    return pairs <= _SHORT_ROWS * entries or (widest <= _NEIGHBOURS and problem.size > 4 * widest)
+    return pairs <= _SHORT_ROWS * entries or (widest <= _NEIGHBOR_REACH and problem.size > 4 * widest)
 
 
 def _lagrangian(problem: Composite) -> tuple[AugmentedLagrangian, NDArray[np.intp]]:
@@ -151,7 +151,7 @@ class _Run:
         state, least, idle = self.state, np.inf, 0
         x = self._outward()
         state.see(x, self.problem.value(x))
-        for _ in range(_LEVELS):
+        for _ in range(_PENALTY_LEVELS):
             before = state.steps
             gap = self._level()
             state.sigma, state.latest = self.width, self._outward()

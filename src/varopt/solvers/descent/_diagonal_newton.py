@@ -20,7 +20,7 @@ from varopt.solvers.descent._path import Geometric, Path, Schedule, follow
 __all__ = ["DiagonalNewton"]
 
 _FIRST_LOOK = 64  # iterations before the first look at the bracket; the next are twice as far each
-_MOST = 10_000  # iterations, where nobody says how many
+_MOST_NEWTON_ITERATIONS = 10_000  # iterations, where nobody says how many
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class DiagonalNewton(Method):
 
         if sum(r.count for r in problem.squares) > problem.size:
             _ = problem.hessian  # multiplied out once: an iteration is then one product with it
-        most = _MOST if self.most is None else self.most
+        most = _MOST_NEWTON_ITERATIONS if self.most is None else self.most
         x, sigma = state.begin(self.schedule.start)
         noise = PointNoise.of(problem, sigma)
         bound = MovingBound(problem, noise)

@@ -26,11 +26,11 @@ __all__ = ["GroupNewton"]
 
 Vector = NDArray[np.float64]
 
-_STEPS = 40  # most Newton steps at one sigma
+_SIGMA_STEPS = 40  # most Newton steps at one sigma
 _ACCURATE = 0.02  # share of what the smoothing adds below which a decrement ends a level
-_FARTHEST = 20.0  # typical distances that a row may move in one step
-_ROUGH = 0.3  # relative sigma from which an exact finish is tried
-_FINE = 1e-3  # relative sigma at which a bracket within the tolerance is enough, exact or not
+_FARTHEST_STEP = 20.0  # typical distances that a row may move in one step
+_FINISH_SIGMA = 0.3  # relative sigma from which an exact finish is tried
+_LAST_SIGMA = 1e-3  # relative sigma at which a bracket within the tolerance is enough, exact or not
 _LAST_GROUP_SIGMA = 1e-11  # relative sigma at which the path gives up
 _MAY_REST = 4.0  # standard deviations from a kink within which a row may rest on it
 
@@ -94,10 +94,10 @@ class _Run:
         def stop(path: Path) -> bool:
             state.sigma, state.latest, state.steps = path.sigma, path.x, state.steps + path.level_steps
             self._bracket(path)
-            exact = path.sigma <= _ROUGH and self._finish(path)
+            exact = path.sigma <= _FINISH_SIGMA and self._finish(path)
             state.record()
             self.check(state)
-            return exact or (state.reached(self.tol) and path.sigma < _FINE) or path.sigma < _LAST_GROUP_SIGMA
+            return exact or (state.reached(self.tol) and path.sigma < _LAST_SIGMA) or path.sigma < _LAST_GROUP_SIGMA
 
         noise = RowNoise(sigma, self.lengths, self.radii)
         follow(Path(problem, x, noise, sigma), self._level, self.schedule, stop)
@@ -106,7 +106,7 @@ class _Run:
 
     def _level(self, path: Path) -> int:
         """Newton steps until what is left to gain is small against what the smoothing adds where that is least."""
-        bound, count = descend(path.at(path.x), lambda bound: _ACCURATE * min(bound.added), self._cap, _STEPS)
+        bound, count = descend(path.at(path.x), lambda bound: _ACCURATE * min(bound.added), self._cap, _SIGMA_STEPS)
         path.x = bound.mean
         return count
 
@@ -122,7 +122,7 @@ class _Run:
             for linear, scale in zip(maps, scales, strict=True)
         ]
         farthest = max(moves, default=0.0)
-        return 1.0 if farthest <= _FARTHEST else _FARTHEST / farthest
+        return 1.0 if farthest <= _FARTHEST_STEP else _FARTHEST_STEP / farthest
 
     # -- Proofs -------------------------------------------------------------------------------------------------------
 
@@ -131,7 +131,7 @@ class _Run:
         problem, bound = self.problem, path.whole()
         positions, dual, group_dual = [part.z for part in bound.rows], bound.dual, bound.group_dual
         gap, assumption = group_gap(problem, path.x, positions, dual, group_dual)
-        if not np.isfinite(gap) and path.sigma < _FINE and problem.rows:
+        if not np.isfinite(gap) and path.sigma < _LAST_SIGMA and problem.rows:
             dual = balanced(with_norms_linearised(problem, group_dual), path.x, dual)
             gap, assumption = group_gap(problem, path.x, positions, dual, group_dual)
         self.state.see(path.x, problem.value(path.x, positions), gap, assumption, [*dual, *group_dual])

@@ -21,7 +21,7 @@ Vector = NDArray[np.float64]
 
 _TRIALS = 100  # of one line search: just after a cut of sigma the first step is far too long
 _LAST_SHARE = 1e-12  # share of the first sigma below which nothing more is to be gained
-_MOST = 50_000  # iterations, where nobody says how many
+_MOST_LBFGS_ITERATIONS = 50_000  # iterations, where nobody says how many
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class LBFGS(Method):
             check(state)
             return ends or state.reached(tol)
 
-        most = _MOST if self.most is None else self.most
+        most = _MOST_LBFGS_ITERATIONS if self.most is None else self.most
         x, sigma = state.begin(self.schedule.start)
         noise = PointNoise.of(problem, sigma)
         bound = MovingBound(problem, noise)

@@ -33,22 +33,23 @@ __all__ = ["Newton", "Program", "descend", "newton_level", "typical_lengths"]
 Vector = NDArray[np.float64]
 
 _QUICK = 1e6  # operations of a step that no clock is needed for
-_FIRST = 4  # steps of a level of such that are taken whatever the limit
+_FIRST_STEPS = 4  # steps of a level of such that are taken whatever the limit
 _FREEZING = 16.0  # standard deviations from a knot at which a row is frozen: its tail is below rounding at half of them
 ARMIJO = 1e-4  # share of the decrease that the gradient promises which a step has to bring [NW06, eq. 3.4]
-_NOISE = 64 * float(np.finfo(np.float64).eps)  # relative rounding of a sum over many rows
+_ROW_SUM_ROUNDING = 64 * float(np.finfo(np.float64).eps)  # relative rounding of a sum over many rows
 _TINY = float(np.finfo(np.float64).tiny)
-_SHORTEST = 1e-10  # share of a step, or of the point that it moves, which is not worth taking
+_SHORTEST_MOVE = 1e-10  # share of a step, or of the point that it moves, which is not worth taking
 _MEDIAN = 100_000  # rows whose median is as good as that of more
 _GROWTH = 8  # each sample of rows is this many times the one before
 _FLOOR = 1e-10  # relative sigma at which the path gives up
 _KINKS = 2000  # most near kinks that the crossover takes on
-_PER_VARIABLE, _MORE = 2, 50  # near kinks from which it is a short way: for each variable that may move, and more
+# Near kinks from which it is a short way: for each variable that may move, and more.
+_NEAR_KINKS_PER_VARIABLE, _NEAR_KINKS = 2, 50
 # Deviations within which a row is taken as near a kink, and the most such rows: a few; where that does not lock on,
 # more; at last all of them.
-_ATTEMPTS = ((4.0, _KINKS), (40.0, _KINKS // 2), (np.inf, _KINKS // 2))
-_LARGEST = 2000  # kinks up to which all are taken at once
-_LARGEST_CURVED = 500  # the same with a quadratic part
+_CROSSOVER_ATTEMPTS = ((4.0, _KINKS), (40.0, _KINKS // 2), (np.inf, _KINKS // 2))
+_KINKS_AT_ONCE = 2000  # kinks up to which all are taken at once
+_CURVED_KINKS_AT_ONCE = 500  # the same with a quadratic part
 # Kinks times variables up to which a linear problem goes from vertex to vertex at once: at 500 x 20 that takes two
 # thirds of the time of a path in sigma, at 2,000 x 40 four times as long.
 _VERTEX_WORK = 12_000
@@ -119,18 +120,18 @@ def descend(
     for count in range(1, most + 1):
         if work > _QUICK:
             tick(work)
-        elif count > _FIRST and left() <= 0.0:  # the first steps of a small problem are worth their time in any case
+        elif count > _FIRST_STEPS and left() <= 0.0:  # the first steps of a small problem are worth their time
             break
         gradient = bound.mean_gradient
         matrix = bound.newton_matrix()
         step = solve_definite(matrix, -gradient) if box is None else box.step(matrix, gradient, bound.mean)
         decrement = -float(gradient @ step)  # lambda^2 of [BV04, sect. 9.5.1]: twice what a quadratic would gain
-        if not decrement > _NOISE * abs(bound.value):
+        if not decrement > _ROW_SUM_ROUNDING * abs(bound.value):
             break
         share = cap(step)
         last = share == 1.0 and decrement <= enough(bound)
         bound, length = _search(bound, share * step, share * decrement, last)
-        if last or length < _SHORTEST:
+        if last or length < _SHORTEST_MOVE:
             break
     return bound, count
 
@@ -143,12 +144,12 @@ def _search(bound: CompositeBound, step: Vector, decrement: float, last: bool) -
     """
     line, length = bound.along(step), 1.0
     far = max(1.0, float(np.abs(bound.mean).max())) / max(float(np.abs(step).max()), _TINY)
-    allowed = bound.value + _NOISE * abs(bound.value)
+    allowed = bound.value + _ROW_SUM_ROUNDING * abs(bound.value)
     while True:
         trial = line.at(length, derivatives=not last)
         if trial.value <= allowed - ARMIJO * length * decrement:
             return trial, length
-        if length < _SHORTEST * min(1.0, far):
+        if length < _SHORTEST_MOVE * min(1.0, far):
             return trial, 0.0
         length *= 0.5 if length > 0.1 else 0.1
 
@@ -214,7 +215,7 @@ def _kept(problem: Composite, x: Vector) -> tuple[Bounds | Polyhedron | None, Ve
 def _solve(problem: Composite, state: State, tol: float, check: Check, config: Newton) -> None:
     afresh = not state.resumes
     x, sigma = state.begin(config.schedule.start)
-    few = _PER_VARIABLE * problem.size + _MORE
+    few = _NEAR_KINKS_PER_VARIABLE * problem.size + _NEAR_KINKS
     if afresh and (exact := at_once(problem, x, tol, few)) is not None:
         state.see(exact.x, exact.value, exact.gap, exact.assumption, dual=exact.dual)
         state.sigma = 0.0
@@ -288,7 +289,7 @@ class _Run:
 
     def _crossed_over(self, x: Vector, deviations: list[float]) -> bool:
         """Cross over from rows within more and more deviations of a kink; whether to go on where nothing is proved."""
-        for attempt, (reach, most) in enumerate(_ATTEMPTS):
+        for attempt, (reach, most) in enumerate(_CROSSOVER_ATTEMPTS):
             if attempt and not self.config.thorough and not self._proved():
                 return False  # rows in such units that active sets lose their way
             if attempt and self._proved():  # once even so: exact zeros are worth it
@@ -322,7 +323,7 @@ class _Run:
             # Too many for the crossover: the bracket has to come from the smoothed terms.
             self.state.see(*self._proof(path))
         free = self.box.free(path.x) if isinstance(self.box, Polyhedron) else self.problem.size
-        return count <= min(few, _PER_VARIABLE * free + _MORE) or path.sigma < _FLOOR or self._proved()
+        return count <= min(few, _NEAR_KINKS_PER_VARIABLE * free + _NEAR_KINKS) or path.sigma < _FLOOR or self._proved()
 
     def _within_reach(self, path: Path) -> bool:
         """Whether the derivatives of the smoothed terms may prove enough: without curvature they are no dual point."""
@@ -369,7 +370,7 @@ class Program(Method):
         count = sum(len(r.kinks) * r.count for r in problem.rows)
         rows = sum(r.count for r in problem.rows if r.single is None)
         return (
-            count <= (_LARGEST_CURVED if curved else _LARGEST)
+            count <= (_CURVED_KINKS_AT_ONCE if curved else _KINKS_AT_ONCE)
             and (rows < problem.size or (not curved and count * problem.size <= _VERTEX_WORK))
             and all(r.term.degree == 1 for r in problem.rows)
         )
@@ -377,7 +378,7 @@ class Program(Method):
     def solve(self, problem: Composite, state: State, tol: float, check: Check) -> None:
         """Lower the bracket of `state`."""
         start, _ = state.begin(0.0)
-        exact = cross_over(problem, start, [np.inf] * len(problem.rows), tol, most=_LARGEST)
+        exact = cross_over(problem, start, [np.inf] * len(problem.rows), tol, most=_KINKS_AT_ONCE)
         if exact is not None:
             state.see(exact.x, exact.value, exact.gap, exact.assumption, dual=exact.dual)
         state.sigma, state.steps = 0.0, state.steps + 1

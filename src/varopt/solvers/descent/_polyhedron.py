@@ -28,15 +28,15 @@ __all__ = ["Polyhedron", "polyhedron"]
 
 Vector = NDArray[np.float64]
 
-_FAR = 1e20  # where DAQP takes a bound for none
-_FEW_ROWS = 100  # of several variables that are kept in any case; more of them where the others are as many
+_DAQP_INFINITY = 1e20  # where DAQP takes a bound for none
+_LEAST_KEPT_ROWS = 100  # of several variables that are kept in any case; more of them where the others are as many
 _MOST_VARIABLES = 1000  # whose programmes DAQP solves about as fast as the Newton matrix is formed
 _LOOPS = 100  # variables from which on DAQP, which works in plain loops, should see fewer, if it can
 _FEW_SHARE = 0.5  # of the variables, up to which rows are so few that programmes in as many variables are smaller
 _RIDGE = 1e-13  # added to a matrix of unit diagonal, for it may be singular
 _ACTIVE = 1e-9  # share of its size within which a row rests on its bound
-_SECONDS = 10.0  # of one programme
-_TOLERANCES = {"primal_tol": 1e-11, "dual_tol": 1e-13, "iter_limit": 20_000}
+_PROGRAM_SECONDS = 10.0  # of one programme
+_DAQP_SETTINGS = {"primal_tol": 1e-11, "dual_tol": 1e-13, "iter_limit": 20_000}
 
 
 @dataclass(frozen=True)
@@ -122,8 +122,8 @@ class Polyhedron:
         if not np.all(np.isfinite(scaled)) or not np.isfinite(size):
             return None
         program = (
-            scaled, unit * gradient / size, rows / lengths[:, None], np.clip(high / size, -_FAR, _FAR),
-            np.clip(low / size, -_FAR, _FAR),
+            scaled, unit * gradient / size, rows / lengths[:, None],
+            np.clip(high / size, -_DAQP_INFINITY, _DAQP_INFINITY), np.clip(low / size, -_DAQP_INFINITY, _DAQP_INFINITY),
         )  # fmt: skip
         found = self._within_rows(*program)
         if found is None:
@@ -147,7 +147,7 @@ class Polyhedron:
         if np.all(at <= high[size:]) and np.all(at >= low[size:]):
             return free, np.zeros(high.size)
         basis, triangle = np.linalg.qr(scipy.linalg.solve_triangular(factor[0], rows.T, lower=True, check_finite=False))
-        everywhere = np.full(count, _FAR)
+        everywhere = np.full(count, _DAQP_INFINITY)
         found = _solved(
             np.eye(count), np.zeros(count), triangle.T, np.concatenate([everywhere, high[size:] - at]),
             np.concatenate([-everywhere, low[size:] - at]),
@@ -172,7 +172,7 @@ def _solved(
 
     d, _, flag, facts = daqp.solve(
         np.ascontiguousarray(matrix), gradient, np.ascontiguousarray(rows), high, low,
-        np.zeros(low.size, dtype=np.int32), time_limit=max(min(left(), _SECONDS), 1e-3), **_TOLERANCES,
+        np.zeros(low.size, dtype=np.int32), time_limit=max(min(left(), _PROGRAM_SECONDS), 1e-3), **_DAQP_SETTINGS,
     )  # fmt: skip
     if flag < 1 or not np.all(np.isfinite(d)):  # none, or lost on the way
         return None
@@ -185,7 +185,7 @@ def polyhedron(problem: Composite) -> Polyhedron | None:
     if not several or problem.size > _MOST_VARIABLES:
         return None
     count, others = sum(problem.rows[b].count for b in several), sum(r.count for r in problem.rows if not r.hard)
-    if count > max(_FEW_ROWS, others) or any(problem.rows[b].linear.storage == "operator" for b in several):
+    if count > max(_LEAST_KEPT_ROWS, others) or any(problem.rows[b].linear.storage == "operator" for b in several):
         return None
     box = problem.structure(bounded)
     if box is None and any(r.hard and r.single is not None for r in problem.rows):

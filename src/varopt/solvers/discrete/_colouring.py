@@ -12,7 +12,7 @@ from varopt.solvers.discrete._matrices import count_nonzero
 
 __all__ = ["colour"]
 
-_CROWDED_SHARE = 0.3  # share of neighbours from which colours hardly save anything
+_CROWDED_GRAPH = 0.3  # share of neighbours from which colours hardly save anything
 
 
 def colour(graph: Any) -> NDArray[np.intp]:
@@ -22,7 +22,7 @@ def colour(graph: Any) -> NDArray[np.intp]:
     as one after the other. It takes at most one colour more than the largest degree. Cost: linear in the edges.
     """
     n = graph.shape[0]
-    if count_nonzero(graph) > _CROWDED_SHARE * n * n:
+    if count_nonzero(graph) > _CROWDED_GRAPH * n * n:
         return np.arange(n)
     graph = sp.csr_array(graph)
     starts, neighbours = graph.indptr, graph.indices

@@ -33,7 +33,7 @@ __all__ = ["Contraction", "contract"]
 Vector = NDArray[np.float64]
 Row = dict[int, float]
 
-_NEIGHBOURS = 3  # of a spin that can be taken out whatever its couplings are
+_MOST_NEIGHBORS = 3  # of a spin that can be taken out whatever its couplings are
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ class _Couplings:
             row = self._row(spin)
             strongest = max(row, key=lambda k: abs(row[k]), default=-1)
             dominated = row and 2.0 * abs(row[strongest]) >= sum(map(abs, row.values()))
-            if not dominated and len(row) > _NEIGHBOURS:
+            if not dominated and len(row) > _MOST_NEIGHBORS:
                 continue
             touched = self._merge(spin, strongest) if dominated else self._replace(spin)
             decisions.append((spin, ((strongest, row[strongest]),) if dominated else tuple(row.items())))
@@ -154,7 +154,7 @@ class _Couplings:
         total = np.bincount(rows, weights=size, minlength=degree.size) + np.abs(self._fields)
         largest = np.abs(self._fields)
         np.maximum.at(largest, rows, size)
-        able = (degree <= _NEIGHBOURS) | (2.0 * largest >= total * (1.0 - 1e-12))
+        able = (degree <= _MOST_NEIGHBORS) | (2.0 * largest >= total * (1.0 - 1e-12))
         return (1 + np.flatnonzero(able)).tolist()
 
     def _merge(self, spin: int, into: int) -> list[int]:

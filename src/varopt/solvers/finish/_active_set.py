@@ -24,14 +24,14 @@ __all__ = ["ActiveSet", "group_gap", "with_norms_linearised"]
 Vector = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
-_NEWTON = 15  # most steps on one active set: with more it is not the right one
+_NEWTON_STEPS_ON_SET = 15  # most steps on one active set: with more it is not the right one
 _SPARE = 20  # rows held beyond the number of variables with which an active set is still tried
 _PROJECTIONS = 500  # by which a sum of duals is divided among groups
 _SMALLER = 1e-7  # by how much smaller their balls are in these
 _GROUPS_AT_ONCE = 2  # that are let go, and a tenth of those that do not vanish
 _SHORTEST_STEP = 1e-4  # share of a step below which it is not worth taking
-_OUTSIDE = 1e-9  # relative excess of a multiplier beyond its bound at which its row is let go
-_VANISHED = 1e-3  # share of its size at the start below which a norm is taken to be on its way to zero
+_MULTIPLIER_OUTSIDE = 1e-9  # relative excess of a multiplier beyond its bound at which its row is let go
+_VANISHING_NORM = 1e-3  # share of its size at the start below which a norm is taken to be on its way to zero
 
 
 def group_gap(
@@ -113,7 +113,7 @@ class ActiveSet:
         held, target = self._held(resting)
         x, before = self.x, np.inf
         live = [group.take(mask) for group, mask in zip(self.problem.groups, self.active, strict=True) if mask.any()]
-        for step in range(_NEWTON):
+        for step in range(_NEWTON_STEPS_ON_SET):
             tick()
             gradient, hessian = smooth.gradient_at_zero, smooth.hessian
             if hessian is not None:
@@ -148,7 +148,9 @@ class ActiveSet:
         any_gone = False
         for group, mask in zip(self.problem.groups, self.active, strict=True):
             start, now, then = (group.positions(point) for point in (self.x, x, following))
-            gone = mask & ((group.norms(then) <= _VANISHED * group.norms(start)) | (group.summed(now * then) <= 0.0))
+            gone = mask & (
+                (group.norms(then) <= _VANISHING_NORM * group.norms(start)) | (group.summed(now * then) <= 0.0)
+            )
             mask[gone] = False
             any_gone = any_gone or bool(gone.any())
         return any_gone
@@ -235,7 +237,7 @@ class ActiveSet:
     def _correct(self, positions: Sequence[Vector], multipliers: Sequence[Vector], norm_dual: Sequence[Vector]) -> bool:
         """Let go what is dual infeasible, hold what passed a kink, freeze anew what passed a knot; whether any did."""
         infeasible = [
-            ~mask & (group.norms(v) > group.weights * (1.0 + _OUTSIDE))
+            ~mask & (group.norms(v) > group.weights * (1.0 + _MULTIPLIER_OUTSIDE))
             for group, mask, v in zip(self.problem.groups, self.active, norm_dual, strict=True)
         ]
         known = sum(int(mask.sum()) for mask in self.active)
@@ -247,7 +249,7 @@ class ActiveSet:
             rests = ~np.isnan(knot)
             at = np.where(rests, knot, 0.0)
             low, high = r.term.subdifferential(at)
-            margin = _OUTSIDE * r.weights * (high - low)
+            margin = _MULTIPLIER_OUTSIDE * r.weights * (high - low)
             above, below = rests & (u > r.weights * high + margin), rests & (u < r.weights * low - margin)
             aside = 1e-9 * (1.0 + np.abs(at))
             z0 = np.where(above, at + aside, np.where(below, at - aside, z0))

@@ -25,7 +25,7 @@ __all__ = ["at_once"]
 
 Vector = NDArray[np.float64]
 
-_LOOK = 200  # rows of a block that are looked at
+_ROWS_LOOKED_AT = 200  # rows of a block that are looked at
 _CROSSOVER_ROUNDS = 4  # of the crossover: where it takes more, the path is the shorter way
 
 
@@ -121,7 +121,7 @@ def _passing(r: Rows, z: Vector, step: Vector) -> int:
     """About how many rows a step takes past a kink, by a look at some of them."""
     if r.single is not None or r.hard or not r.count:
         return 0
-    stride = 1 + r.count // _LOOK
+    stride = 1 + r.count // _ROWS_LOOKED_AT
     index = np.arange(0, r.count, stride)
     before = z[index]
     moved = before + np.asarray(r.linear.rows(index).apply(step))

@@ -32,7 +32,8 @@ Vector = NDArray[np.float64]
 _LEAST_COMPLEMENTARITY = 1e-18  # mean beyond which rounding rules
 _FAR_BOUND = 100.0  # natural sizes of a multiplier at which a bound is far away
 _UNEVEN = 300.0  # ratio of the roots of curvatures, in units of the bounds, beyond which these may be no good units,
-_TRIED = 2_000_000  # and entries that steps may touch, or four steps for each multiplier, before others are tried
+# And entries that steps may touch, or four steps for each multiplier, before others are tried.
+_TRIED_ENTRIES = 2_000_000
 _RIDGE = 1e-13  # what is added to a matrix of unit size, for it may be singular
 EQUAL = 5  # how DAQP is told that a constraint always holds with equality
 _ACTIVE_SET_WORK = 25_000_000  # entries it may touch, a tenth of a second, where it needs many steps a variable
@@ -117,7 +118,7 @@ def box_by_active_set(
     curved = (unit * root)[root > 0.0]
     uneven = curved.max(initial=0.0) > _UNEVEN * curved.min(initial=np.inf)  # constraints beside rows of small weights
     program = inner, linear, balance, target, low, high, sides
-    found = _in_units(unit, min(most, max(4 * high.size, _TRIED // high.size**2)) if uneven else most, *program)
+    found = _in_units(unit, min(most, max(4 * high.size, _TRIED_ENTRIES // high.size**2)) if uneven else most, *program)
     if found is None and uneven:
         found = _in_units(np.divide(1.0, root, out=unit, where=root > 0.0), most, *program)
     return found

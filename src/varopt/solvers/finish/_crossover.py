@@ -43,10 +43,11 @@ Vector = NDArray[np.float64]
 
 # Share of the reach within which a row is expected to come to rest. Half or twice as much changes nothing on a quantile
 # regression and a support vector machine of 2,000 x 40.
-_RESTING = 1.0 / 3.0
-_CURVED = 1e-3  # share of the tolerance that is asked for where terms are curved
-_NEW = 400.0  # operations that an entry of a matrix takes in memory that is new
-_ENTRY = 2000.0  # operations that an entry of a linear programme takes before HiGHS looks at the clock
+_RESTING_REACH = 1.0 / 3.0
+_CURVED_TOLERANCE = 1e-3  # share of the tolerance that is asked for where terms are curved
+_NEW_ENTRY_OPERATIONS = 400.0  # operations that an entry of a matrix takes in memory that is new
+# Operations that an entry of a linear programme takes before HiGHS looks at the clock.
+_PROGRAM_ENTRY_OPERATIONS = 2000.0
 
 Near = list[list[NDArray[np.bool_]]]  # for each block, for each of its kinks: the rows that may rest on it
 
@@ -84,10 +85,10 @@ def cross_over(
         [np.abs(z - t) <= d for t, _ in r.kinks] for r, z, d in zip(problem.rows, reference, reach, strict=True)
     ]
     best: Exact | None = None
-    positions, rests = reference, [_RESTING * d for d in reach]
+    positions, rests = reference, [_RESTING_REACH * d for d in reach]
     # Rows that have changed their quadratic piece are right a round later, which is worth its little time.
     lines = all(r.term.degree <= 1 for r in problem.rows)
-    close = tol if lines else _CURVED * tol
+    close = tol if lines else _CURVED_TOLERANCE * tol
     for _ in range(rounds):
         tick()
         if sum(int(mask.sum()) for block in near for mask in block) > most:
@@ -187,7 +188,7 @@ def _linear(gradient: Vector, a: Vector, d: Vector, high: Vector, distance: Vect
         return found
     from scipy.optimize import linprog
 
-    tick(_ENTRY * a.size)
+    tick(_PROGRAM_ENTRY_OPERATIONS * a.size)
     rows, cost = a[live] * high[live, None], d[live] * high[live]
     columns = np.abs(rows).max(axis=0)
     scale = np.where(columns > 0, columns, 1.0)
@@ -225,7 +226,7 @@ def _quadratic(
     Multipliers are counted from the middle of their range, where large weights act in neither direction: counted from
     an end, what they leave of each other would be lost to rounding. The gradient g is that with all of them there.
     """
-    tick(float(gradient.size) ** 2 * (gradient.size / 3.0 + _NEW))
+    tick(float(gradient.size) ** 2 * (gradient.size / 3.0 + _NEW_ENTRY_OPERATIONS))
     hessian = matrix.toarray() if sp.issparse(matrix) else np.asarray(matrix)
     diagonal, columns = hessian.diagonal(), np.abs(a).max(axis=0, initial=0.0)
     flat = np.where(columns > 0, columns, 1.0)

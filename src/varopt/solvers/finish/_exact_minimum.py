@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 __all__ = ["exact_minimum", "is_small"]
 
 # Variables, smooth rows, and entries of all rows, up to which it is done.
-_VARIABLES, _SMOOTH_ROWS, _ENTRIES = 16, 300, 1 << 19
+_VARIABLES, _SMOOTH_ROWS, _ROW_ENTRIES = 16, 300, 1 << 19
 
-_WIDE = 1e-12  # share of the value by which the bounds of an optimum may be apart without another look for it
-_SECONDS = 0.1  # for rational numbers, whose digits may grow without end
+_WIDE_BOUNDS = 1e-12  # share of the value by which the bounds of an optimum may be apart without another look for it
+_RATIONAL_SECONDS = 0.1  # for rational numbers, whose digits may grow without end
 
 
 def is_small(problem: Composite) -> bool:
     """Whether a problem is convex and has few variables, and few rows or many with kinks."""
     smooth = sum(r.count for r in problem.squares) + sum(g.offset.size for g in problem.groups)
-    few = problem.size <= _VARIABLES and smooth <= _SMOOTH_ROWS and problem.row_count * problem.size <= _ENTRIES
+    few = problem.size <= _VARIABLES and smooth <= _SMOOTH_ROWS and problem.row_count * problem.size <= _ROW_ENTRIES
     return few and not problem.not_convex and all(r.term.degree <= 2 for r in problem.rows)
 
 
@@ -49,7 +49,7 @@ def exact_minimum(objective: Objective, x: NDArray[np.float64]) -> RationalMinim
     ([1.0, 2.0], True)
     """
     found = _from(objective, x)
-    if found is not None and found.upper - found.lower > _WIDE * abs(found.upper) and x.any():
+    if found is not None and found.upper - found.lower > _WIDE_BOUNDS * abs(found.upper) and x.any():
         # Far out along directions that nothing sees, as of columns that are equal, no number is near the optimum.
         other = _from(objective, np.zeros(x.size))
         if other is not None and other.upper < found.upper:
@@ -66,7 +66,7 @@ def _from(objective: Objective, x: NDArray[np.float64]) -> RationalMinimum | Non
     try:
         problem = ExactProblem(objective, x)
         if not problem.norms:
-            with suppress(TimeUp), budget(_SECONDS):
+            with suppress(TimeUp), budget(_RATIONAL_SECONDS):
                 if (found := rational_minimum(problem, x)) is not None:
                     return found
         return minimum_in_many_digits(problem)

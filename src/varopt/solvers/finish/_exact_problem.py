@@ -29,12 +29,13 @@ Vector = NDArray[np.float64]
 Numbers = list[Fraction]
 Equation = tuple[int, Numbers, Fraction]  # a variable, what it is multiplied by beside others, and the right-hand side
 
-_ROWS = 300  # near a knot, up to which it is done
+_NEAR_ROWS = 300  # near a knot, up to which it is done
 _PRODUCTS = 1 << 16  # of rational numbers in forms, whose own matrix may have many rows: half a second
 _STAY, _STAY_AT_LEAST = 6, 60  # rows for each variable, and in all, that are not taken as lines
-_DIGITS = 420  # bits of a square root
-_AT_REST = Fraction(1, 10**12)  # share of what is added up in a position within which it is on a knot
-_FINE = Fraction(1, 10**11)  # relative gap beyond which a better point is looked for in the lattice of those nearby
+_ROOT_BITS = 420  # bits of a square root
+_REST_ON_KNOT = Fraction(1, 10**12)  # share of what is added up in a position within which it is on a knot
+# Relative gap beyond which a better point is looked for in the lattice of those nearby.
+_LATTICE_GAP = Fraction(1, 10**11)
 _LATTICE = 8  # variables up to which that is done
 _REACHES = Fraction(1, 10**3), Fraction(1, 10**6), Fraction(1, 10**9)  # how far from the optimum, relative
 ZERO = Fraction(0)
@@ -124,7 +125,7 @@ def root_above(value: Fraction) -> Fraction:
     """A square root, rounded upwards."""
     if value == 0:
         return ZERO
-    shift = max(0, _DIGITS - value.numerator.bit_length() + value.denominator.bit_length())
+    shift = max(0, _ROOT_BITS - value.numerator.bit_length() + value.denominator.bit_length())
     shift += shift % 2
     return Fraction(math.isqrt((value.numerator << shift) // value.denominator) + 1, 1 << (shift // 2))
 
@@ -148,7 +149,7 @@ class ExactProblem:
             self._add(q.linear, q.offset, q.matrix, q.weight)
         self.far: list[FarRows] = []
         few = form.rows if near is None else self._without_far(form.rows, near)
-        if sum(np.count_nonzero(r.weights) for r in few) > _ROWS:
+        if sum(np.count_nonzero(r.weights) for r in few) > _NEAR_ROWS:
             raise Inexact
         rows = [row for r in few for row in self._rows(r)]
         for row in rows:
@@ -169,7 +170,7 @@ class ExactProblem:
     def bracket(self, lower: Fraction, x: Numbers) -> RationalMinimum:
         """What is known from a lower bound and a point: the best of those next to it, and bounds rounded outwards."""
         upper, point = min((self._valued(p) for p in self._rounded(x)), key=lambda pair: pair[0])
-        if upper - lower > _FINE * abs(upper) and self.size <= _LATTICE:
+        if upper - lower > _LATTICE_GAP * abs(upper) and self.size <= _LATTICE:
             for p in self._close(x, point, (upper - lower) / 1000):
                 upper, point = min((upper, point), self._valued(p), key=lambda pair: pair[0])
         if not all(part.stay(point) for part in self.far):
@@ -212,14 +213,14 @@ class ExactProblem:
         yield from ((ZERO, 1 / line[i], line) for i, line in enumerate(self.matrix) if line[i] > 0)
         for row in self.rows:
             z = row.position(x)
-            size = sum((abs(a * v) for a, v in zip(row.entries, x, strict=True)), abs(row.offset)) * _AT_REST
+            size = sum((abs(a * v) for a, v in zip(row.entries, x, strict=True)), abs(row.offset)) * _REST_ON_KNOT
             jumps = [row.kink(j) for j, knot in enumerate(row.knots) if abs(z - knot) <= size]
             piece = bisect_right(row.knots, z)
             curvature = max(p[2] for p in row.pieces[max(piece - 1, 0) : piece + 2])
             yield sum((high - low for low, high in jumps), ZERO), curvature, row.entries
         for norm in self.norms:
             length = norm.value(norm.position(x)) / norm.weight
-            rests = length <= _AT_REST * max(map(abs, norm.offset))
+            rests = length <= _REST_ON_KNOT * max(map(abs, norm.offset))
             for line in norm.matrix:
                 yield (norm.weight, ZERO, line) if rests else (ZERO, norm.weight / length, line)
 

@@ -15,8 +15,8 @@ __all__ = ["cross_over_inside"]
 
 Vector = NDArray[np.float64]
 
-_EXCHANGES = 8  # after which the variables that are held are taken not to settle
-_TIED = 1e-9  # share of the largest derivative below which that of a variable that is held does not free it
+_HELD_EXCHANGES = 8  # after which the variables that are held are taken not to settle
+_TIED_DERIVATIVE = 1e-9  # share of the largest derivative below which that of a variable that is held does not free it
 
 
 def cross_over_inside(
@@ -29,7 +29,7 @@ def cross_over_inside(
     """
     inside = box.inside
     held = (x <= box.low) | (x >= box.high)
-    for _ in range(_EXCHANGES):
+    for _ in range(_HELD_EXCHANGES):
         free = np.flatnonzero(~held)
         if not free.size:
             return None
@@ -47,7 +47,7 @@ def cross_over_inside(
         gradient = inside.quadratic_gradient(x) + 0.0
         for r, u in zip(inside.rows, dual, strict=True):
             gradient += r.linear.transpose_apply(r.weights * u)
-        least = _TIED * float(np.abs(gradient).max(initial=0.0))
+        least = _TIED_DERIVATIVE * float(np.abs(gradient).max(initial=0.0))
         inward = np.where(x >= box.high, gradient > least, gradient < -least)
         freed = held & inward & (box.low < box.high)
         if not (beyond | freed).any():

@@ -42,19 +42,20 @@ __all__ = ["minimum_in_many_digits"]
 Vector = NDArray[np.float64]
 Decimals = NDArray[Any]  # of decimal numbers
 
-_DIGITS = 76  # four words of nineteen
-_NUMBERS = Context(prec=_DIGITS, rounding=ROUND_HALF_EVEN, Emin=-(10**9), Emax=10**9)
-_STEPS = 200
+_DECIMAL_DIGITS = 76  # four words of nineteen
+_NUMBERS = Context(prec=_DECIMAL_DIGITS, rounding=ROUND_HALF_EVEN, Emin=-(10**9), Emax=10**9)
+_DECIMAL_STEPS = 200
 _AHEAD = Decimal(1000)  # times that products may have fallen by more than what is not in balance
-_STALLED = 6  # steps without progress after which it ends
+_STALLED_STEPS = 6  # steps without progress after which it ends
 _LONGER = Decimal("1.000001")  # times the length of z by the radius of its ball that l is at least
-_SHORT = Decimal("0.1")  # steps below which the next one leads back to the central path
+_SHORT_DECIMAL_STEP = Decimal("0.1")  # steps below which the next one leads back to the central path
 _COUNTS_AS_ZERO, _NEARLY_ZERO = (
     Decimal("1e-24"),
     Decimal("1e-12"),
 )  # products that count as zero, or nearly, as shares of the objective
-_CLOSE_TO_ZERO, _NEAR_ZERO = Decimal("1e-28"), Decimal("1e-20")  # the same of parts at zero, where the optimum is zero
-_BOUNDARY_SHARE = Decimal("0.99")  # of the way to the boundary that a step may take
+# The same of parts at zero, where the optimum is zero.
+_CLOSE_TO_ZERO_PART, _NEAR_ZERO_PART = Decimal("1e-28"), Decimal("1e-20")
+_DECIMAL_BOUNDARY_SHARE = Decimal("0.99")  # of the way to the boundary that a step may take
 _ON_THE_END = Fraction(1, 10**12)  # share of an interval within which u is taken for its end
 _INFINITE = Decimal("Infinity")
 _ONE, _NULL = Decimal(1), Decimal(0)
@@ -270,12 +271,14 @@ class _Path:
         self.began = self.products
         count = 2 * len(self.phis) + 2 * len(self.cones) or 1
         stalled, self.unbalanced = 0, _ONE
-        for _ in range(_STEPS):
+        for _ in range(_DECIMAL_STEPS):
             tick()
             before = self.products
-            close = max(_COUNTS_AS_ZERO * self.value, _CLOSE_TO_ZERO * self.scale)
-            near = max(_NEARLY_ZERO * self.value, _NEAR_ZERO * self.scale)
-            if self.unbalanced <= _COUNTS_AS_ZERO and (before <= close or (before <= near and stalled > _STALLED)):
+            close = max(_COUNTS_AS_ZERO * self.value, _CLOSE_TO_ZERO_PART * self.scale)
+            near = max(_NEARLY_ZERO * self.value, _NEAR_ZERO_PART * self.scale)
+            if self.unbalanced <= _COUNTS_AS_ZERO and (
+                before <= close or (before <= near and stalled > _STALLED_STEPS)
+            ):
                 break
             try:
                 self._step(before / count)
@@ -326,10 +329,10 @@ class _Path:
         aim = mu * (_ONE - min(length, _ONE)) ** 3
         if self.unbalanced * self.began > _AHEAD * self.products:  # products must not vanish before all balances
             aim = mu
-        length = self._direction(factor, balance, rest, s, aim, second=length > _SHORT)
-        if length < _SHORT:
+        length = self._direction(factor, balance, rest, s, aim, second=length > _SHORT_DECIMAL_STEP)
+        if length < _SHORT_DECIMAL_STEP:
             length = self._direction(factor, balance, rest, s, mu, second=False)
-        t = min(_ONE, _BOUNDARY_SHARE * length)
+        t = min(_ONE, _DECIMAL_BOUNDARY_SHARE * length)
         self.unbalanced *= _ONE - t
         self.x = self.x + t * self.dx
         self.u, self.q, self.p = self.u + t * self.du, self.q + t * self.dq, self.p + t * self.dp

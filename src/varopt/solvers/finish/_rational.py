@@ -39,7 +39,7 @@ __all__ = ["rational_minimum"]
 
 Vector = NDArray[np.float64]
 
-_STEPS = 300  # of the active set
+_RATIONAL_STEPS = 300  # of the active set
 _WANDERING = 60  # steps after which rows leave in order, so that it cannot cycle
 _BEGINS_AT_REST = 1e-7  # share of what is added up in a position within which a row begins at rest
 
@@ -100,7 +100,7 @@ class _ActiveSet:
 
     def solved(self) -> _Found | None:
         """Search, and the value of the optimum, or that there is none; None where the search does not end."""
-        for step in range(_STEPS):
+        for step in range(_RATIONAL_STEPS):
             tick()
             gradient, matrix = self._derivatives()
             held = sorted(self.working)

@@ -30,14 +30,14 @@ Vector = NDArray[np.float64]
 _OUTSIDE_BOUND = 1e-11  # share of its bound by which a multiplier may be outside, as rounding
 # Of the distances: rows nearer than this share are alike in the choice of the first vertex. Four times as much or as
 # little changes nothing on a quantile regression and a support vector machine of 2,000 x 40.
-_NEARBY = 0.02
+_ALIKE_SHARE = 0.02
 _UNTIL_FRESH = 50  # exchanges after which the inverse is made anew: rounding grows with each
 _WORK = 4_000_000_000  # operations of exchanges beyond the first that are worth it before a simplex method
 _REPEATS = 4  # exchanges of one row, one after the other, after which they are taken to go around
-_NOISE = 1e-7  # share of the largest offset
-_REST = 1e-12  # share of what a position adds up below which a row rests
-_LEAST = 1.0  # squared length of a column of the table, that of its own row
-_SINGULAR = 1e-10  # share of the largest pivot below which rows count as dependent
+_OFFSET_NOISE = 1e-7  # share of the largest offset
+_REST_POSITION = 1e-12  # share of what a position adds up below which a row rests
+_LEAST_SQUARE = 1.0  # squared length of a column of the table, that of its own row
+_SINGULAR_PIVOT = 1e-10  # share of the largest pivot below which rows count as dependent
 
 
 def best_vertex(
@@ -65,10 +65,10 @@ def best_vertex(
         return None
     a, gradient = a / unit, gradient / unit  # variables in any units
     triangle, order = scipy.linalg.qr(
-        (a / (distance + _NEARBY)[:, None]).T, mode="r", pivoting=True, check_finite=False
+        (a / (distance + _ALIKE_SHARE)[:, None]).T, mode="r", pivoting=True, check_finite=False
     )
     pivots = np.abs(np.diagonal(triangle))
-    if pivots[-1] <= _SINGULAR * pivots[0]:
+    if pivots[-1] <= _SINGULAR_PIVOT * pivots[0]:
         return None
     basis = order[:p].copy()
     left = max(p + 50, min(8 * p, _WORK // (p * (p + high.size)))) if exchanges is None else exchanges
@@ -108,14 +108,14 @@ def _unsettled(
     problem without noise, if every row that does not rest has the multiplier of its side.
     """
     size = np.abs(d).max(initial=0.0)
-    noise = _NOISE * (size if size > 0.0 else 1.0) * np.random.default_rng(0).uniform(0.5, 1.0, d.size)
+    noise = _OFFSET_NOISE * (size if size > 0.0 else 1.0) * np.random.default_rng(0).uniform(0.5, 1.0, d.size)
     found = _walked(gradient, a, d + noise, high, basis, left)
     if found is None:
         return None
     u, (*factor, _) = found[1], scipy.linalg.lapack.dgetrf(a[basis])
     x = scipy.linalg.lu_solve(factor, -d[basis], check_finite=False)
     z = a @ x + d
-    away = np.abs(z) > _REST * (np.abs(a) @ np.abs(x) + np.abs(d))
+    away = np.abs(z) > _REST_POSITION * (np.abs(a) @ np.abs(x) + np.abs(d))
     away[basis] = False
     return (x, u) if np.array_equal(u[away], np.where(z > 0.0, high, 0.0)[away]) else None
 
@@ -136,7 +136,7 @@ def _vertex(
     z[basis] = 0.0
     above = z > 0.0
     if sides is not None:
-        resting_too = np.abs(z) <= _REST * (np.abs(a) @ np.abs(x) + np.abs(d))
+        resting_too = np.abs(z) <= _REST_POSITION * (np.abs(a) @ np.abs(x) + np.abs(d))
         z[resting_too], above[resting_too] = 0.0, sides[resting_too]
         above[basis] = False
     u = np.where(above, high, 0.0)
@@ -194,7 +194,7 @@ def _exchange(
         row /= pivot
         resting -= resting[leaving] * row  # (2)
         lengths += row * (row * lengths[leaving] - 2.0 * (column @ table))
-        np.maximum(lengths, _LEAST, out=lengths)  # which rounding may miss; a row of the basis moves by one
+        np.maximum(lengths, _LEAST_SQUARE, out=lengths)  # which rounding may miss; a row of the basis moves by one
         table = scipy.linalg.blas.dger(-1.0, column, row, a=table, overwrite_a=True)
         basis[leaving], bound[leaving] = entering, high[entering]
     return most

@@ -19,11 +19,11 @@ __all__ = ["JointNewton"]
 Vector = NDArray[np.float64]
 
 _OFF_SCALE = 0.3  # share of the weights that the derivative in the scale may be; beyond, the best scale is solved for
-_MOST_STEPS = 60
+_MOST_JOINT_STEPS = 60
 # Shares of a step below which it is cut to a tenth instead of a half, and no more. Where columns nearly repeat others,
 # the rows within may say nothing of a direction, and a step lead far beyond all others.
-_SHORT, _SHORTEST = 1e-3, 1e-9
-_GATHERED = 1 << 18  # entries of the data that are gathered at once
+_SHORT_JOINT_STEP, _SHORTEST_JOINT_STEP = 1e-3, 1e-9
+_GATHERED_DATA_ENTRIES = 1 << 18  # entries of the data that are gathered at once
 
 
 class JointNewton:
@@ -42,7 +42,7 @@ class JointNewton:
         p, total = self.problem, self.problem.total
         residual = p.residual(self.x)
         value, gained = p.value(self.x, residual), np.inf
-        for self.steps in range(1, _MOST_STEPS):
+        for self.steps in range(1, _MOST_JOINT_STEPS):
             gradient, hessian = self._derivatives(residual)
             if abs(gradient[-1]) > _OFF_SCALE * total and (best := p.best_scale(residual)) > 0.0:
                 self.x = np.append(self.x[:-1], best)
@@ -76,9 +76,9 @@ class JointNewton:
             new, moved = self.x + length * step, residual - length * ahead
             found = p.value(new, moved)
             # What is to be gained below the rounding of values shows in the gradient alone: a whole step.
-            if found <= value - 1e-4 * length * gain or length < _SHORTEST or gain <= rounding:
+            if found <= value - 1e-4 * length * gain or length < _SHORTEST_JOINT_STEP or gain <= rounding:
                 return new, moved, found
-            length *= 0.5 if length > _SHORT else 0.1
+            length *= 0.5 if length > _SHORT_JOINT_STEP else 0.1
 
     def _derivatives(self, residual: Vector) -> tuple[Vector, Vector]:
         """Gradient and Hessian; where there is no intercept, its row of the Hessian is that of the identity."""
@@ -105,7 +105,7 @@ class JointNewton:
     def _cross(self, rows: NDArray[np.intp], inside: NDArray[np.bool_]) -> None:
         """Add the rows that are within by now to the Gram matrix, and take away those that are no longer."""
         p, self.inside = self.problem, inside
-        few = max(1, _GATHERED // self.gram.shape[0])
+        few = max(1, _GATHERED_DATA_ENTRIES // self.gram.shape[0])
         for start in range(0, rows.size, few):
             part = rows[start : start + few]
             features = np.hstack([p.X[part], np.full((part.size, 1), float(p.intercept))])

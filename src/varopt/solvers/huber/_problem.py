@@ -32,8 +32,9 @@ __all__ = ["HuberProblem", "Overflow"]
 Vector = NDArray[np.float64]
 
 _BALANCED = 1e-9  # share of what cancels in a gradient that counts as balance
-_CORRECTIONS = 4  # rounds in which dual variables are moved until they balance
-_AT_ONCE = 1 << 15  # entries of the data of which absolute values are taken at once: they stay in the cache
+_HUBER_DUAL_CORRECTIONS = 4  # rounds in which dual variables are moved until they balance
+# Entries of the data of which absolute values are taken at once: they stay in the cache.
+_DATA_ENTRIES_AT_ONCE = 1 << 15
 _MOST_MULTIPLIERS = 1000  # unpenalised directions up to which their Gram matrix is formed
 _MULTIPLIER_STEPS = 50  # Newton steps in them
 _ASSUMPTION = (
@@ -159,7 +160,7 @@ def _absolute_product(columns: Any, v: Vector) -> Vector:
     """``|columns|'v``, without a copy of the data."""
     if sp.issparse(columns):
         return np.asarray(abs(columns).T @ v)
-    rows, total = max(1, _AT_ONCE // columns.shape[1]), np.zeros(columns.shape[1])
+    rows, total = max(1, _DATA_ENTRIES_AT_ONCE // columns.shape[1]), np.zeros(columns.shape[1])
     for start in range(0, v.size, rows):
         total += np.abs(columns[start : start + rows]).T @ v[start : start + rows]
     return total
@@ -209,7 +210,7 @@ def _least(columns: Any, weight: Vector, wanted: Vector, bound: float) -> Vector
 
 def _balanced(columns: Any, weight: Vector, dual: Vector, bound: float, wanted: Vector | float) -> Vector:
     """Dual variables near the given ones, none beyond `bound`, whose gradients in all columns are those wanted."""
-    for _ in range(_CORRECTIONS):
+    for _ in range(_HUBER_DUAL_CORRECTIONS):
         gradient = columns.T @ (weight * dual) - wanted
         if np.all(np.abs(gradient) <= 1e-15 * _absolute_product(columns, weight * np.abs(dual))):
             break

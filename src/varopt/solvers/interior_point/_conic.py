@@ -40,11 +40,11 @@ __all__ = ["Conic"]
 Vector = NDArray[np.float64]
 
 _LARGEST_PROGRAM = 400  # variables of the programme up to which `auto` takes it
-_MOST = 5_000  # and beyond which it is refused: matrices of gigabytes
-_BOUNDARY_SHARE = 0.99  # of the way to the boundary that a step may take
+_REFUSED_PROGRAM = 5_000  # and beyond which it is refused: matrices of gigabytes
+_CONE_BOUNDARY_SHARE = 0.99  # of the way to the boundary that a step may take
 _ZERO_CONIC_PRODUCTS = 1e-14  # share of the objective below which the products count as zero
-_STALLED = 6  # steps without progress after which the method gives up
-_SHARES = (1e-7, 1e-5)  # of the largest position within which a row rests on a kink, or a group vanishes
+_STALLED_STEPS = 6  # steps without progress after which the method gives up
+_RESTING_SHARES = (1e-7, 1e-5)  # of the largest position within which a row rests on a kink, or a group vanishes
 
 
 @dataclass(frozen=True)
@@ -74,8 +74,8 @@ class Conic(Method):
         if any(r.term.degree > 2 for r in problem.rows):
             return "it has terms of a degree beyond 2."
         order = _order(problem)
-        return f"its programme has up to {order} variables, and {_MOST} at most are for dense matrices." * (
-            order > _MOST
+        return f"its programme has up to {order} variables, and {_REFUSED_PROGRAM} at most are for dense matrices." * (
+            order > _REFUSED_PROGRAM
         )
 
     def suits(self, problem: Composite) -> bool:
@@ -207,7 +207,7 @@ class _Programme:
                 return
             yield
             stalled = 0 if self.share < 0.9 * before else stalled + 1
-            if stalled >= _STALLED or self.share <= 1e-3 * _ZERO_CONIC_PRODUCTS:
+            if stalled >= _STALLED_STEPS or self.share <= 1e-3 * _ZERO_CONIC_PRODUCTS:
                 return
 
     def _step(self) -> bool:
@@ -235,7 +235,7 @@ class _Programme:
         mu = float(lam @ lam) / cones.degree
         sigma = (1.0 - length) ** 3
         dx, wz, ws = direction(-square - cones.times(ws, wz) + sigma * mu * cones.one)
-        length = min(1.0, _BOUNDARY_SHARE * min(cones.longest(lam, wz), cones.longest(lam, ws)))
+        length = min(1.0, _CONE_BOUNDARY_SHARE * min(cones.longest(lam, wz), cones.longest(lam, ws)))
         x, s, z = self.x + length * dx, self.s + length * scaling.apply(ws), self.z + length * scaling.inverse(wz)
         if not (np.all(np.isfinite(x)) and np.all(np.isfinite(s)) and np.all(np.isfinite(z))):
             return False
@@ -266,7 +266,7 @@ class _Programme:
     def finish(self, state: State, tol: float) -> None:
         """Show `state` the optimum on the face near the point."""
         problem, x = self.problem, state.x
-        for share in _SHARES:
+        for share in _RESTING_SHARES:
             knots, active = [], []
             for r, z in zip(problem.rows, problem.positions(x), strict=True):
                 knot, closest = np.full(r.count, np.nan), np.full(r.count, share * max(1.0, float(np.abs(z).max())))

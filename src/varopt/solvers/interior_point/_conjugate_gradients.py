@@ -33,7 +33,7 @@ __all__ = ["ConjugateGradients"]
 Vector = NDArray[np.float64]
 
 _HEAVY, _HEAVIEST = 0.1, 2000  # share of the diagonal that makes a row heavy, and the most such rows of a block
-_PASSES = 4  # in which heavy rows are looked for
+_HEAVY_PASSES = 4  # in which heavy rows are looked for
 _DIAGONAL_FLOOR = 1e-6  # share of the median below which no entry of the preconditioner's diagonal falls
 # Relative residual, steps, and steps without gain at which conjugate gradients stop.
 _CG_RESIDUAL, _CG_STEPS, _CG_IDLE = 1e-10, 500, 100
@@ -54,7 +54,7 @@ class ConjugateGradients:
         scale = max(float(base.mean()), 1e-300)
         self.shift = ridge * scale
         self.light = list(weights)
-        for _ in range(_PASSES):  # a row is heavy beside those that are not, which shows as the heavier ones are found
+        for _ in range(_HEAVY_PASSES):  # which rows are heavy shows as the heavier ones are found
             base = np.maximum(base, 1e-14 * scale)
             self.index = [
                 _heaviest(d * (square @ (1.0 / base)) * (np.diff(square.indptr) > 1))

@@ -43,15 +43,16 @@ _ZERO_PRODUCTS = 1e-13  # share of the objective below which the products count 
 # Share of the gradient at zero beyond which what is left of it at the end has cost digits of x. A hundred times less or
 # more changes trend filtering, total variation with absolute residuals and of an image by one step at most.
 _LOST_DIGITS = 1e-7
-_REST = (1e-6, 1e-9)  # shares of the rows' distance from a kink at which one may count as at rest; the first that fits
+# Shares of the rows' distance from a kink at which one may count as at rest; the first that fits.
+_REST_DISTANCES = (1e-6, 1e-9)
 _CROSSOVER = (1e-6, 1e-3)  # shares of it within which a row may rest, where the multipliers prove too little
 _CROSSOVER_VARIABLES = 600  # up to which that is tried
-_MANY_VARIABLES, _FEW_ROWS = (
+_MANY_VARIABLES, _FEW_ROWS_PER_VARIABLE = (
     200,
     8,
 )  # variables of dense linear programmes beyond which, and rows for each up to which, they suit
 _DUAL_REFINEMENTS = 4  # attempts at a dual point that is feasible to rounding
-_STALLED = 12  # steps without progress after which the method gives up
+_STALLED_INTERIOR_STEPS = 12  # steps without progress after which the method gives up
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,7 @@ def _is_held(problem: Composite) -> bool:
     several = any(r.hard and r.single is None for r in problem.rows)
     bounds = sum(r.count for r in problem.rows if r.hard and r.single is not None)
     rows = sum(r.count for r in problem.rows if not r.hard and r.single is None)
-    return several and 2 * bounds >= problem.size and rows < _FEW_ROWS * problem.size
+    return several and 2 * bounds >= problem.size and rows < _FEW_ROWS_PER_VARIABLE * problem.size
 
 
 def _descend(iterate: _Iterate, state: State, tol: float, check: Check, most: int, exact: bool) -> None:
@@ -148,7 +149,7 @@ def _descend(iterate: _Iterate, state: State, tol: float, check: Check, most: in
         except np.linalg.LinAlgError:  # beyond what rounding allows
             break
         state.steps += 1
-        if stalled >= _STALLED or not np.isfinite(iterate.total):
+        if stalled >= _STALLED_INTERIOR_STEPS or not np.isfinite(iterate.total):
             break
     iterate.show(state)
     iterate.identify(state)
@@ -351,7 +352,7 @@ class _Iterate:
 
     def identify(self, state: State) -> None:
         """Show `state` the point with what rests on a kink at zero exactly there, where that is no worse."""
-        for share in _REST:
+        for share in _REST_DISTANCES:
             resting = [np.zeros(r.count, dtype=bool) for r in self.problem.rows]
             for block, rests in zip(self.blocks, resting, strict=True):
                 for term in block:

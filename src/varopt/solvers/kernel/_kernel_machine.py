@@ -32,12 +32,13 @@ Index = NDArray[np.intp]
 Mask = NDArray[np.bool_]
 
 _ACTIVE_SET_SAMPLES = 400  # samples up to which the programme goes to the active set
-_ENTRY = 100.0  # operations that an entry of the kernel takes
+_KERNEL_ENTRY_OPERATIONS = 100.0  # operations that an entry of the kernel takes
 _KERNEL_ENTRIES = 1 << 21  # entries of the kernel matrix computed at a time
 _KEPT_ENTRIES = 1 << 23  # and kept
 _FINISH_ROUNDS = 40
-_LOOSE, _INSIDE = 0.05, 5e-16  # share of its range below which a multiplier is small, and how far it keeps inside
-_PATIENCE = 6  # rounds after which samples that were solved for stay so
+# Share of its range below which a multiplier is small, and how far it keeps inside.
+_SMALL_MULTIPLIER, _MULTIPLIER_INSIDE = 0.05, 5e-16
+_ROUNDS_TO_STAY = 6  # rounds after which samples that were solved for stay so
 
 
 @dataclass(frozen=True)
@@ -108,11 +109,11 @@ def solve_kernel(problem: KernelProblem, beta: Vector, b: float, state: State, t
         if state.reached(tol):
             return
         wanted = _inside(problem, machine.beta) | _left(problem, machine)
-        live = live | wanted if count > _PATIENCE else wanted
+        live = live | wanted if count > _ROUNDS_TO_STAY else wanted
         index = np.flatnonzero(live)
         if not index.size:
             return
-        tick(_ENTRY * float(index.size) * (index.size + problem.size))
+        tick(_KERNEL_ENTRY_OPERATIONS * float(index.size) * (index.size + problem.size))
         part, kernel, own = problem.take(index), kept.among(index), machine.beta[index]
         outside = machine.values[index] - kernel @ own
         z = part.positions(machine.values[index], machine.b)
@@ -225,8 +226,8 @@ def _settle(
     resting, right = (beta > low + margin) & (beta < most - margin), np.abs(beta - other) < np.abs(beta - base)
     # Where a weight is far larger than what it takes, rounding beyond the kink would cost as much: it stays inside.
     near = np.where(right, other, base)
-    rounding = _INSIDE * (1.0 + np.abs(knot) + np.abs(outside) + np.abs(kernel) @ np.abs(beta))
-    inside = rounding * np.where(right, 1.0, -1.0) * (np.abs(beta - near) < _LOOSE * high)
+    rounding = _MULTIPLIER_INSIDE * (1.0 + np.abs(knot) + np.abs(outside) + np.abs(kernel) @ np.abs(beta))
+    inside = rounding * np.where(right, 1.0, -1.0) * (np.abs(beta - near) < _SMALL_MULTIPLIER * high)
     for _ in range(_FINISH_ROUNDS):
         rest, fixed = np.flatnonzero(resting), np.flatnonzero(~resting)
         tick(float(rest.size) ** 3 / 3.0)

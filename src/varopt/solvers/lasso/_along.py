@@ -26,7 +26,7 @@ __all__ = ["pivoted_along"]
 
 Vector = NDArray[np.float64]
 
-_AHEAD = 32  # strengths for which sides are tried at a time
+_STRENGTHS_AHEAD = 32  # strengths for which sides are tried at a time
 _SPECTRUM = 150  # variables that move beyond which a spectral decomposition costs more than it saves
 _OVER_STRENGTH = 1e-12  # share of a strength by which a gradient may exceed it
 
@@ -75,7 +75,7 @@ def pivoted_along(
             continue
         side = np.sign(settled.away).astype(np.int8)
         yield settled.away
-        ahead = slice(place, place + _AHEAD)
+        ahead = slice(place, place + _STRENGTHS_AHEAD)
         for x in _as_long_as_right(matrix, gradient, side, l1[ahead], l2[ahead], steepest is not None):
             place += 1
             yield x

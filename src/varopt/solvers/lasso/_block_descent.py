@@ -15,14 +15,14 @@ from varopt._linalg import is_diagonal
 from varopt.certificates import prove
 from varopt.composite import Composite, sharing
 from varopt.solvers._method import Check, Method, State, convex, kinks, only_kinks, piecewise_quadratic
-from varopt.solvers.lasso._blocks import BLOCK, Blocks
+from varopt.solvers.lasso._blocks import BLOCK_VARIABLES, Blocks
 
 __all__ = ["BlockDescent"]
 
 # Lassos of 4,000 rows, one thread: the same time at 1,000 variables, a fifth to two thirds of it at 3,000.
 _GRAM_TAKES_LONGER = 1000  # variables from which on a few passes over the data take less time than a Gram matrix
 _ROUND = 40  # variables whose share of a Gram matrix takes as long as a round over the blocks
-_TRIED = 3  # rounds after which it can be told how many there will be
+_TRIED_ROUNDS = 3  # rounds after which it can be told how many there will be
 _PROOFS = 3  # that fail, each after what was found amiss is a tenth, before the method gives up
 _NOTHING_AMISS = 1e-14  # share of a kink below which nothing can be found amiss
 
@@ -42,7 +42,7 @@ class BlockDescent(Method):
     Memory: two matrices of `block` numbers for each variable, and a dozen vectors of the size of the rows.
     """
 
-    block: int = BLOCK
+    block: int = BLOCK_VARIABLES
 
     name: ClassVar[str] = "block-descent"
     needs = (convex, piecewise_quadratic, only_kinks, kinks)
@@ -89,7 +89,7 @@ def _descended(blocks: Blocks, state: State, tol: float, check: Check) -> bool:
             wanted, proofs = 0.1 * wanted, proofs + 1
             if proofs > _PROOFS:
                 return False
-        if len(excesses) >= _TRIED:
+        if len(excesses) >= _TRIED_ROUNDS:
             left = math.log(excess / wanted) / -math.log(rate) if 0.0 < rate < 1.0 else math.inf
             if len(excesses) + left > most:
                 return False

@@ -24,18 +24,18 @@ from varopt.model.maps import HStack, Map, Matrix, Scaled
 from varopt.solvers._method import Check, State
 from varopt.solvers.lasso._sides import is_singular, pivoted
 
-__all__ = ["BLOCK", "Blocks", "approached"]
+__all__ = ["BLOCK_VARIABLES", "Blocks", "approached"]
 
 Vector = NDArray[np.float64]
 
-BLOCK = 128  # variables in a block
+BLOCK_VARIABLES = 128  # variables in a block
 _WINDOW = 5  # moves of which the limit is extrapolated
 _BLOCK_PATIENCE = 10  # of pivoting in a block
 
 
 def approached(problem: Composite, x: Vector, rounds: int, state: State, check: Check) -> Vector:
     """A point closer to the optimum, by so many rounds over the blocks."""
-    blocks = Blocks(problem, BLOCK, x)
+    blocks = Blocks(problem, BLOCK_VARIABLES, x)
     for _ in range(rounds):
         if blocks.round() is None:
             break

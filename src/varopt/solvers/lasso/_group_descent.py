@@ -28,11 +28,12 @@ __all__ = ["GroupDescent"]
 Vector = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
-_FIRST_SWEEPS = 4  # over the groups before Newton's method is tried; twice as many each time that it does not end it
+# Over the groups before Newton's method is tried; twice as many each time that it does not end it.
+_FIRST_GROUP_SWEEPS = 4
 _MOST_SWEEPS = 64
 _SWEEP_ROUNDS = 40  # of sweeps and Newton steps before the method gives up
-_NEWTON = 12  # most Newton steps in a round
-_SHORTEST = 1e-4  # share of a Newton step below which it is not taken
+_NEWTON_STEPS_IN_ROUND = 12  # most Newton steps in a round
+_SHORTEST_NEWTON_STEP = 1e-4  # share of a Newton step below which it is not taken
 _VANISHING = 1e-3  # share of its norm below which a step leads a group to zero
 _AS_GOOD = 1e-14  # relative size of a step beyond which rounding allows no more
 
@@ -57,7 +58,7 @@ class GroupDescent(Method):
     def solve(self, problem: Composite, state: State, tol: float, check: Check) -> None:
         """Lower the bracket of `state`."""
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            run, sweeps = _Run(problem, state.x), _FIRST_SWEEPS
+            run, sweeps = _Run(problem, state.x), _FIRST_GROUP_SWEEPS
             for _ in range(_SWEEP_ROUNDS):
                 run.sweep(sweeps)
                 state.steps += 1 + run.newton()
@@ -157,7 +158,7 @@ class _Run:
 
     def newton(self) -> int:
         """Steps on the variables that do not rest until rounding allows no more, or one leads to where others rest."""
-        for steps in range(_NEWTON):
+        for steps in range(_NEWTON_STEPS_IN_ROUND):
             live = self._live()
             if not live.size:
                 return steps
@@ -167,14 +168,14 @@ class _Run:
             value, length, after = self._value(self.away), 1.0, self._kept(step)
             while not self._value(after) <= value + 1e-15 * abs(value):
                 length *= 0.5
-                if length < _SHORTEST:
+                if length < _SHORTEST_NEWTON_STEP:
                     return steps
                 after = self._kept(length * step)
             size = float(np.abs(after - self.away).max(initial=0.0))
             self.away = after
             if size <= _AS_GOOD * float(np.abs(after).max(initial=0.0)):
                 return steps + 1
-        return _NEWTON
+        return _NEWTON_STEPS_IN_ROUND
 
     def _live(self) -> NDArray[np.intp]:
         """The variables that do not rest: free ones, and of groups that do not vanish those off their kinks."""

@@ -19,7 +19,7 @@ from varopt.solvers.natural_gradient._update import Array
 
 __all__ = ["QuadraticModel", "kendall", "unknowns"]
 
-ENOUGH = 1.1  # data for each unknown, from which the next richer model is fitted [Ha19]
+ENOUGH_DATA = 1.1  # data for each unknown, from which the next richer model is fitted [Ha19]
 HEAVIEST = 20.0  # weight of the best point beside that of the worst [Ha19]
 
 
@@ -53,7 +53,7 @@ class QuadraticModel:
         n, d = points.shape
         kinds: tuple[str, ...] = ("linear", "diagonal", "full")
         kinds = kinds[: kinds.index(richest) + 1]
-        kind = next((k for k in reversed(kinds) if n >= ENOUGH * unknowns(d, k)), "linear")
+        kind = next((k for k in reversed(kinds) if n >= ENOUGH_DATA * unknowns(d, k)), "linear")
         ranks = np.argsort(np.argsort(values, kind="stable"), kind="stable")
         roots = np.sqrt(np.linspace(HEAVIEST, 1.0, n))[ranks]
         center = points[ranks.argmin()]

@@ -29,7 +29,7 @@ FRESH = 250  # unknowns for each new value that a large model waits for: a fit c
 WINDOW = (
     1.2  # the latest data for each unknown that a model is fitted to; [Ha19] has 2, which needs half more evaluations
 )
-HUGE = 1e150  # values whose squares overflow: no model
+SQUARES_OVERFLOW = 1e150  # values whose squares overflow: no model
 PAUSE = 5  # generations without a model, after as many in which nearly everything had to be evaluated; then twice that
 
 
@@ -164,7 +164,7 @@ class SurrogateUpdate(FamilyUpdate):
 
     def _fit(self) -> None:
         self.model, self._new = None, 0
-        if len(self._points) >= 3 and max(map(abs, self._values)) < HUGE:
+        if len(self._points) >= 3 and max(map(abs, self._values)) < SQUARES_OVERFLOW:
             self.model = QuadraticModel.fit(np.array(self._points), np.array(self._values), richest=self._richest)
 
     def _trusted(self) -> bool:

@@ -16,7 +16,7 @@ from varopt.solvers.natural_gradient._weights import nes_utilities, raw_weights
 
 __all__ = ["XNES"]
 
-_LONGEST = 1e7  # times the shortest axis: beyond, samples no longer tell their z
+_LONGEST_AXIS = 1e7  # times the shortest axis: beyond, samples no longer tell their z
 
 
 class XNES(GaussianUpdate):
@@ -69,7 +69,7 @@ class XNES(GaussianUpdate):
 
     def exhausted(self) -> str:
         lengths = np.linalg.svd(self._shape, compute_uv=False)
-        return "" if lengths[0] <= _LONGEST * lengths[-1] else "the covariance is too ill-conditioned"
+        return "" if lengths[0] <= _LONGEST_AXIS * lengths[-1] else "the covariance is too ill-conditioned"
 
     @property
     def deviations(self) -> Array:

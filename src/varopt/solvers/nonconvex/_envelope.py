@@ -27,12 +27,12 @@ __all__ = ["Enclosure", "enclosure", "radius"]
 Vector = NDArray[np.float64]
 
 _MOST_DECOMPOSED = 200  # variables up to which the Hessian is decomposed
-_ENTRIES = 1 << 24  # of rows by variables up to which they are measured
-_FLAT = 1e-8  # share of the largest eigenvalue below which a direction counts as one without curvature
-_WIDER = 1.0 + 1e-6  # makes up for rounding in what is enclosed
-_APART = 1e-6  # share of an enclosure by which its ends are kept off the corners
+_MEASURED_ENTRIES = 1 << 24  # of rows by variables up to which they are measured
+_FLAT_EIGENVALUE = 1e-8  # share of the largest eigenvalue below which a direction counts as one without curvature
+_ROUNDED_WIDER = 1.0 + 1e-6  # makes up for rounding in what is enclosed
+_OFF_CORNERS = 1e-6  # share of an enclosure by which its ends are kept off the corners
 _LOST = 1e-13  # share of what a term may come to that rounding of a hull loses
-_FARTHEST = 1e15  # units of a row beyond which no end of an enclosure is looked for
+_FARTHEST_END = 1e15  # units of a row beyond which no end of an enclosure is looked for
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Enclosure:
     def below(self, centre: Vector, radius: float, upper: float) -> Composite | None:
         """A convex problem that is nowhere above this one where that is less than `upper`; None where none is known."""
         positions = self.problem.positions(centre)
-        reach = [_WIDER * radius * length for length in self.lengths]
+        reach = [_ROUNDED_WIDER * radius * length for length in self.lengths]
         along = self._along(positions, reach, upper) if self.opens else (0.0, 0.0)
         if along is None:
             return None
@@ -87,7 +87,7 @@ class Enclosure:
             inside, beyond = 0.0, 1.0 / size
             while not least(beyond) >= limit:
                 inside, beyond = beyond, 4.0 * beyond
-                if beyond * size > _FARTHEST:
+                if beyond * size > _FARTHEST_END:
                     return None
             for _ in range(12):
                 middle = 0.5 * (inside + beyond)
@@ -101,11 +101,11 @@ def enclosure(problem: Composite) -> Enclosure | None:
     bent = [r.term for r in problem.rows if not r.term.curvature.is_convex]
     if problem.hessian is None or problem.indefinite or problem.size > _MOST_DECOMPOSED or problem.groups:
         return None
-    if problem.row_count * problem.size > _ENTRIES or not all(t.is_continuous and t.degree <= 1 for t in bent):
+    if problem.row_count * problem.size > _MEASURED_ENTRIES or not all(t.is_continuous and t.degree <= 1 for t in bent):
         return None
     hessian = problem.hessian.toarray() if sp.issparse(problem.hessian) else np.asarray(problem.hessian)
     values, vectors = np.linalg.eigh(hessian)
-    flat = values <= _FLAT * values[-1]
+    flat = values <= _FLAT_EIGENVALUE * values[-1]
     if flat.sum() > 1 or values[-1] <= 0.0 or (flat.any() and problem.gradient_at_zero.any()):
         return None
     rows = [np.asarray(r.linear.dense(), dtype=np.float64) for r in problem.rows]
@@ -142,7 +142,7 @@ def _hulls(r: Rows, low: Vector, high: Vector) -> Iterator[tuple[Rows, float]]:
     """Rows with their convex envelopes between `low` and `high`, those with the same corners together, and a slack."""
     knots = [np.broadcast_to(np.asarray(t, dtype=np.float64), low.shape) for t in r.term.knots]
     for t in knots:  # no end is so near to a corner that a slope would be rounding
-        apart = _APART * (high - low)
+        apart = _OFF_CORNERS * (high - low)
         low, high = (
             np.where(np.abs(t - low) < apart, t - apart, low),
             np.where(np.abs(t - high) < apart, t + apart, high),

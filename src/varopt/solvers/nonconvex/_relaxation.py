@@ -25,7 +25,8 @@ __all__ = ["canonical", "convex_part", "floor", "majorant", "relaxation", "restr
 
 Vector = NDArray[np.float64]
 
-_FEW = 1 << 16  # entries of a matrix up to which a product with it takes less than asking maps and zeros
+# Entries of a matrix up to which a product with it takes less than asking maps and zeros.
+_CHEAP_PRODUCT_ENTRIES = 1 << 16
 _EIGENVALUES = 1500  # variables up to which those of a quadratic are computed
 
 
@@ -33,7 +34,7 @@ def canonical(problem: Composite) -> Composite:
     """The same problem with explicit matrices and every negative weight moved into its term."""
     rows = []
     for r in problem.rows:
-        if r.count * problem.size <= _FEW:
+        if r.count * problem.size <= _CHEAP_PRODUCT_ENTRIES:
             r = replace(r, linear=Matrix(np.ascontiguousarray(r.linear.dense(), dtype=np.float64)))
         elif not r.is_direct:
             r = r.take(np.arange(r.count))
@@ -47,7 +48,7 @@ def canonical(problem: Composite) -> Composite:
         if r.count:
             rows.append(r)
     whole = replace(problem, rows=tuple(rows))
-    if problem.size**2 > _FEW or problem.forms or any(r.offset.any() for r in problem.squares):
+    if problem.size**2 > _CHEAP_PRODUCT_ENTRIES or problem.forms or any(r.offset.any() for r in problem.squares):
         return whole
     # Sums of squares of x itself lose no digits as a matrix.
     hessian = whole.hessian.toarray() if sp.issparse(whole.hessian) else whole.hessian

@@ -27,20 +27,21 @@ __all__ = ["Run"]
 Vector = NDArray[np.float64]
 
 _WHITEN = 1000  # variables up to which C is a full matrix
-_REACH = 4.0  # standard deviations that the mean may move at one sigma: where f ignores the scale of x, x stays bounded
+# Standard deviations that the mean may move at one sigma: where f ignores the scale of x, x stays bounded.
+_MEAN_REACH = 4.0
 _EXACT_MOVES_FROM = 1e-4  # share of the first sigma at which exact moves take over
-_FARTHEST = 6.6  # halvings of the unit within which random starts begin
+_FARTHEST_START = 6.6  # halvings of the unit within which random starts begin
 _KEPT_ROWS = 5000  # up to which positions along all paths are kept, to see where two meet
 _MEETING = 0.3  # deviations of each row within which two paths are one: of a smaller size the bound has no features
 _SETTLED = 0.1  # share of it from which on a path is left where exact moves would end at a known point, twice in turn
-_ITERATIONS = 40  # of L-BFGS at one sigma
+_LBFGS_ITERATIONS_AT_SIGMA = 40  # of L-BFGS at one sigma
 _TURNS = 64  # most variables for which moves along knots are tried
 _OVERHEAD = 1000  # rows that a line search could visit in the time that it takes beside that
 _BATCH = 10  # how many times cheaper a row is in an exhaustive search, which sorts many lines at once
 _FLIPS = 20  # rows that are tried on the other side of their kink, at most,
 _FLIPPED = 4  # and one of so many
-_LOOK = 20  # moves between two looks at the clock
-_MORE = 0.5  # effort of a turn of moves, where a run has no end of its own; it takes about as long
+_MOVES_BETWEEN_LOOKS = 20  # moves between two looks at the clock
+_MOVES_EFFORT = 0.5  # effort of a turn of moves, where a run has no end of its own; it takes about as long
 _CHUNKS = 2  # as so many chunks of cells
 _TURN = 4  # turns after which there is another start, where moves search on
 _ENCLOSURES = 8  # most of a run,
@@ -114,7 +115,7 @@ class Run:
 
     def _around(self, x: Vector, unit: float) -> tuple[Vector, float]:
         """A random point around x, and how far, as a share of the unit: a power of two, so that paths can meet."""
-        share = float(0.5 ** np.round(self.rng.uniform(0.0, _FARTHEST)))
+        share = float(0.5 ** np.round(self.rng.uniform(0.0, _FARTHEST_START)))
         return x + unit * share * self._scaled(self.rng.standard_normal(x.size)), share
 
     def _flip(self) -> None:
@@ -147,7 +148,7 @@ class Run:
             if not self.jumps or turn % _TURN == 0:
                 self._start(*self._around(self.state.x, unit), unit)
                 self._flip()
-            self._search(_MORE)
+            self._search(_MOVES_EFFORT)
             self._look()
 
     def _look(self) -> None:
@@ -244,10 +245,10 @@ class Run:
                 state.steps += 1
                 self.check(state)
 
-            box = [(-_REACH * path.sigma, _REACH * path.sigma)] * origin.size
+            box = [(-_MEAN_REACH * path.sigma, _MEAN_REACH * path.sigma)] * origin.size
             found = minimize(
                 value_and_gradient, np.zeros(origin.size), jac=True, method="L-BFGS-B", bounds=box, callback=seen,
-                options={"maxiter": _ITERATIONS, "maxfun": 4 * _ITERATIONS},
+                options={"maxiter": _LBFGS_ITERATIONS_AT_SIGMA, "maxfun": 4 * _LBFGS_ITERATIONS_AT_SIGMA},
             )  # fmt: skip
             path.x = origin + self._scaled(found.x)
             state.evaluations += found.nfev
@@ -342,8 +343,8 @@ class Run:
             if idle > patience:  # a jump away from the best point, larger the longer nothing was found
                 idle = 0
                 walk.put(best + rng.exponential(0.3) * self._unit(best) * self._scaled(rng.standard_normal(best.size)))
-            if move % _LOOK == 0:
-                state.steps += _LOOK
+            if move % _MOVES_BETWEEN_LOOKS == 0:
+                state.steps += _MOVES_BETWEEN_LOOKS
                 self.check(state)
                 if self._done():
                     return

@@ -22,7 +22,7 @@ __all__ = ["vertices_along"]
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
-_EXCHANGES = 10  # the most a variable, and a hundred
+_LEVEL_EXCHANGES = 10  # the most a variable, and a hundred
 
 
 def vertices_along(
@@ -53,6 +53,6 @@ def vertices_along(
         typical = np.repeat([away[: y.size].max(initial=0.0), away[y.size :].max(initial=0.0)], counts)
         distance = np.divide(away, typical, out=np.zeros_like(away), where=typical > 0.0)
         gradient = base - strength * ~free
-        found = best_vertex(gradient, rows[held], d[held], high[held], distance[held], _EXCHANGES * (w.size + 10))
+        found = best_vertex(gradient, rows[held], d[held], high[held], distance[held], _LEVEL_EXCHANGES * (w.size + 10))
         w = w if found is None else found[0]
         yield None if found is None else w

@@ -39,9 +39,9 @@ Matrix = NDArray[np.float64]
 # long.
 _NEAR_AFTER = 25  # rows a variable that are near after the first step
 _RESTING_ROWS = 4  # rows a variable that the linear programme has
-_NOISE = (0.35, 0.12, 0.05, 0.025)  # of the rows of (2), as shares of how far the near ones reach
+_NOISE_SHARES = (0.35, 0.12, 0.05, 0.025)  # of the rows of (2), as shares of how far the near ones reach
 _TAIL = 4.0  # deviations beyond which a row's curvature is not felt
-_BLOCK = 1 << 19  # entries of the arrays of some neighbours, which stay in a cache
+_NEIGHBOR_ENTRIES = 1 << 19  # entries of the arrays of some neighbours, which stay in a cache
 _EXCHANGES = 20  # the most a variable, and two hundred
 _RESTING = 1e-9  # of the typical residual: rows nearer to the plane rest on it
 
@@ -103,7 +103,7 @@ def nearby(centre: Centre, weights: Matrix, residuals: Matrix | None = None) -> 
         reach, factor = reaches(X, centre.hessian), scipy.linalg.cho_factor(centre.hessian)
     except np.linalg.LinAlgError:  # columns that are, but for rounding, made of others
         return np.full((k, X.shape[1]), np.nan)
-    size, score = max(1, _BLOCK // X.shape[0]), centre.score
+    size, score = max(1, _NEIGHBOR_ENTRIES // X.shape[0]), centre.score
     moves = np.empty((k, X.shape[1]))
     for block in (slice(start, start + size) for start in range(0, k, size)):
         weight = np.ascontiguousarray(weights[:, block].T)
@@ -189,7 +189,7 @@ def _descended(gradient: Vector, a: Matrix, e: Vector, weight: Vector, reach: Ve
     """Newton steps on (2) under normal noise of its rows, that falls."""
     z = a @ move - e
     farthest = float(np.max(np.abs(z) / reach))
-    for share in _NOISE:
+    for share in _NOISE_SHARES:
         sigma = share * farthest * reach
         scaled = z / sigma
         factor = _curvature(a, weight, scaled, sigma)

@@ -37,7 +37,7 @@ _UNIT = 0.5 * float(np.finfo(np.float64).eps)
 _PAIRWISE = 64.0  # units of rounding of a sum by halves, whatever its length
 _SAFE = 1.0 + 1e-6  # makes up for what bounds of rounding lose by their own
 _NEAR_AT_FIRST = 60  # rows a variable that are near to begin with: half as many take three times as long at 50,000 x 20
-_ATTEMPTS = 4  # with twice as many each
+_NEAR_ATTEMPTS = 4  # with twice as many each
 _RESTING = 1e-9  # of the typical residual: rows nearer to the plane rest on it
 
 
@@ -126,7 +126,7 @@ def _next(data: _Data, level: float, here: _Place, before: _Place | None, reach:
         coef = coef + ahead * (coef - before.coef)
         expected = expected + ahead * (expected - before.residual)
     count = min(_NEAR_AT_FIRST * X.shape[1] * (1 if before is not None else 4), y.size)
-    for _ in range(_ATTEMPTS):
+    for _ in range(_NEAR_ATTEMPTS):
         ratio = np.abs(expected) / reach
         near = ratio <= np.partition(ratio, count - 1)[count - 1]
         rows, far_below = np.flatnonzero(near), ~near & (expected < 0.0)

@@ -29,7 +29,7 @@ __all__ = ["rank_interval", "rank_statistic"]
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
-_STEP = 1e-9  # share of what is refused below which a step is rounding
+_TINY_STEP = 1e-9  # share of what is refused below which a step is rounding
 
 
 @dataclass
@@ -144,7 +144,7 @@ def _end(
         if length == math.inf or length * abs(rates[entering]) > tie:  # what steps here has done so
             if statistic > most:
                 return start + (moved - start) * (most - before) / (statistic - before)
-            if statistic - before > _STEP * most:  # where n q is whole, rows may meet the plane and change nothing
+            if statistic - before > _TINY_STEP * most:  # where n q is whole, rows may meet the plane and change nothing
                 start, before = moved, statistic
         if length == math.inf:
             return math.inf

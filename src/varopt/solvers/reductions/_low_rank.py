@@ -29,7 +29,7 @@ Vector = NDArray[np.float64]
 
 # The paper's kernelised SVM of rank 11, one thread: a tenth of the time at 300 variables, a fifth at 200.
 _LEAST_COUPLED = 300  # variables up to which no look is taken at the rank
-_MOST_ROWS = 2  # rows for each variable beyond which a look at the rank would cost as much as it saves
+_MOST_ROWS_PER_VARIABLE = 2  # rows for each variable beyond which a look at the rank would cost as much as it saves
 
 
 @dataclass(kw_only=True)
@@ -55,7 +55,7 @@ class LowRank(Reduction[Spanned]):
     def suits(self, problem: Composite) -> bool:
         """Whether a matrix couples many variables, in few combinations."""
         coupled = not sp.issparse(problem.matrix)
-        large = problem.size > _LEAST_COUPLED and problem.row_count <= _MOST_ROWS * problem.size
+        large = problem.size > _LEAST_COUPLED and problem.row_count <= _MOST_ROWS_PER_VARIABLE * problem.size
         return coupled and large and problem.structure(spanned) is not None
 
     def apply(self, problem: Composite, state: State, before: Spanned | None) -> Spanned | None:

@@ -29,9 +29,10 @@ __all__ = ["Orthogonal"]
 Vector = NDArray[np.float64]
 
 _CONDITION = 1e4  # of columns of length one, beyond which digits are lost
-_SAMPLE = 4  # rows for each variable from which that is told
+_ROWS_PER_VARIABLE = 4  # rows for each variable from which that is told
 _MOST_COPIED = 1 << 26  # entries of the data that are copied
-_DEPENDENT = 50.0 * 2.0**-52  # share of the first pivot, for each variable, below which a column depends on others
+# Share of the first pivot, for each variable, below which a column depends on others.
+_DEPENDENT_ON_OTHERS = 50.0 * 2.0**-52
 _LARGER_FIRST = 1e-9  # share by which the longer one of two parallel columns is preferred
 
 
@@ -112,7 +113,7 @@ def _nearly_dependent(problem: Composite) -> bool:
     """Whether a combination of columns of length one is much shorter than its coefficients, in a sample of rows."""
     gram = np.zeros((problem.size, problem.size))
     for r in _blocks(problem):
-        index = np.unique(np.linspace(0, r.count - 1, min(r.count, _SAMPLE * problem.size)).astype(np.intp))
+        index = np.unique(np.linspace(0, r.count - 1, min(r.count, _ROWS_PER_VARIABLE * problem.size)).astype(np.intp))
         sample = np.asarray(r.linear.rows(index).dense(), dtype=np.float64)
         size = float(np.abs(sample).max(initial=0.0))
         if not 0.0 < size < np.inf:
@@ -144,7 +145,7 @@ def _factor(matrix: Vector) -> tuple[Vector, Vector, NDArray[np.intp], Vector]:
         matrix / lengths * preference, mode="economic", pivoting=True, overwrite_a=True, check_finite=False
     )
     pivots = np.abs(np.diagonal(triangle))
-    rank = max(1, int(np.count_nonzero(pivots > size * _DEPENDENT * pivots[0])))
+    rank = max(1, int(np.count_nonzero(pivots > size * _DEPENDENT_ON_OTHERS * pivots[0])))
     root = np.sqrt(count)
     return (
         np.ascontiguousarray(root * basis[:, :rank]), triangle[:rank, :rank] / root, order[:rank], preference / lengths

@@ -37,7 +37,7 @@ _WIDE = 2  # variables for each row beyond which it pays,
 _WIDE_SPARSE = 10  # and the same where sparse methods apply
 _STRICTLY_INSIDE = 1e-6  # share of a kink by which a subgradient has to be inside it for the row to rest
 _PLENTY = 10.0  # times what is called for
-_MOST_ENTRIES = 2e8  # of a matrix of rows by rows, beyond which it is refused
+_GRAM_ENTRIES = 2e8  # of a matrix of rows by rows, beyond which it is refused
 _EIGENVALUE_ROUNDING = 1e-14  # share of the largest eigenvalue below which one is rounding
 
 
@@ -69,7 +69,7 @@ class Range(Reduction[Coordinates]):
         rows = problem.row_count + sum(r.count for r in problem.squares)
         entries = float(rows) * (rows if problem.is_sparse else min(rows, problem.size))
         return (
-            f"it has {rows} rows, and matrices of {_MOST_ENTRIES:g} entries at most." if entries > _MOST_ENTRIES else ""
+            f"it has {rows} rows, and matrices of {_GRAM_ENTRIES:g} entries at most." if entries > _GRAM_ENTRIES else ""
         )
 
     def suits(self, problem: Composite) -> bool:

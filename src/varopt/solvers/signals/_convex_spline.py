@@ -23,7 +23,7 @@ Vector = NDArray[np.float64]
 Places = NDArray[np.intp]
 
 _KNOT_ROUNDS = 200  # after which knots are taken not to settle; ten do for 100,000 places
-_BEYOND = 1e-12  # share of the largest dual by which one may be beyond zero, as rounding
+_PAST_ZERO = 1e-12  # share of the largest dual by which one may be beyond zero, as rounding
 
 
 class ConvexSpline(NamedTuple):
@@ -60,9 +60,9 @@ def convex_spline(
         beyond[spline.inner] = 0.0
         size = float(np.abs(dual).max(initial=0.0))
         joining = peaks(beyond / size, beyond > 0.0) if size > 0.0 else np.zeros(0, dtype=np.intp)
-        joining = joining[beyond[joining] > _BEYOND * size]
+        joining = joining[beyond[joining] > _PAST_ZERO * size]
         if not joining.size:
-            reached = np.any(dual < signal.low - _BEYOND * size) or np.any(dual > signal.high + _BEYOND * size)
+            reached = np.any(dual < signal.low - _PAST_ZERO * size) or np.any(dual > signal.high + _PAST_ZERO * size)
             return None if reached else ConvexSpline(points, dual)
         spline, values = _least_squares(signal, spline, values, joining + 1, sign)
     return None

@@ -37,11 +37,11 @@ __all__ = ["CycleBound", "OddCycles"]
 Vector = NDArray[np.float64]
 Index = NDArray[np.intp]
 
-_VIOLATED = 1e-4
+_VIOLATED_CYCLE = 1e-4
 _HOP = 1e-6  # what an edge is longer than it is: of equal ways, the one of fewer edges
 _SOURCES = 64  # nodes from which ways are looked for together
 _ENOUGH = 1000  # inequalities found in a search, after which no more are looked for
-_LOOSE = 0.1  # slack from which on an inequality is idle,
+_IDLE_SLACK = 0.1  # slack from which on an inequality is idle,
 _IDLE_ROUNDS = 4  # and dropped after so many rounds of it
 _OPTIONS = {"primal_feasibility_tolerance": 1e-9, "dual_feasibility_tolerance": 1e-9}
 
@@ -83,7 +83,7 @@ class _Programme:
 
     def tight(self, cut: Vector) -> _Programme:
         """Without what the points of some rounds were far from."""
-        idle = np.where(self.sides - self.rows @ cut < _LOOSE, 0, self.idle + 1)
+        idle = np.where(self.sides - self.rows @ cut < _IDLE_SLACK, 0, self.idle + 1)
         keep = idle < _IDLE_ROUNDS
         return _Programme(self.rows[keep], self.sides[keep], idle[keep])
 
@@ -206,7 +206,7 @@ class OddCycles:
         for k in range(0, waiting.size, _SOURCES):
             sources = waiting[k : k + _SOURCES]
             length, before = dijkstra(graph, indices=sources, limit=1.0, return_predecessors=True)
-            near = length[np.arange(sources.size), sources + n] < 1.0 - _VIOLATED
+            near = length[np.arange(sources.size), sources + n] < 1.0 - _VIOLATED_CYCLE
             for source, way in zip(sources[near].tolist(), before[near], strict=True):
                 inequality = self._inequality(_odd_cycle(way, source, n), cut)
                 if inequality is not None:
@@ -221,7 +221,7 @@ class OddCycles:
         signs = tuple(1 if (a < n) != (b < n) else -1 for a, b in itertools.pairwise(cycle))
         distinct = len(set(edges)) == len(edges) and signs.count(1) % 2 == 1
         violation = float(np.array(signs) @ cut[list(edges)]) - (signs.count(1) - 1)
-        return _Inequality(edges, signs) if distinct and violation > 0.5 * _VIOLATED else None
+        return _Inequality(edges, signs) if distinct and violation > 0.5 * _VIOLATED_CYCLE else None
 
     def _rounded(self, cut: Vector) -> Vector:
         """Spins that agree with a spanning tree of the edges that are nearest to decided, after one-flip descent."""

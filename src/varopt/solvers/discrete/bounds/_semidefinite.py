@@ -34,7 +34,7 @@ Vector = NDArray[np.float64]
 # bound by at most 4e-5 of it, a tolerance of 2e-6 loses up to 2e-4.
 _MIXING_RANK = 40  # at most; sqrt(2n) rules out spurious minima, fewer columns have never been seen to hurt beyond this
 _MIXING_SWEEPS = 1000
-_BLOCKS = 64  # of the rows of a dense matrix
+_ROW_BLOCKS = 64  # of the rows of a dense matrix
 _MIXING_TOLERANCE = 2e-7  # relative change of the objective in a sweep at which to stop
 
 
@@ -49,7 +49,7 @@ def low_rank(spins: Spins, rng: np.random.Generator, expired: Callable[[], bool]
     matrix = spins.matrix(np.float32, unit)
     # Of a dense matrix some rows at once, so few that each hardly feels that the others moved: not quite coordinate
     # descent, but whatever comes out is proved in the end.
-    label = spins.colours if sp.issparse(matrix) else np.arange(n) // max(1, n // _BLOCKS)
+    label = spins.colours if sp.issparse(matrix) else np.arange(n) // max(1, n // _ROW_BLOCKS)
     order = np.argsort(label, kind="stable")
     matrix = permuted(matrix, order)
     if sp.issparse(matrix):

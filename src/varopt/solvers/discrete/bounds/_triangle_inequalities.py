@@ -40,7 +40,7 @@ _SIGNS = np.array([[1.0, 1.0, 1.0], [1.0, -1.0, -1.0], [-1.0, 1.0, -1.0], [-1.0,
 _REGULARISATIONS = (1.0, 0.1, 0.01, 0.001)  # relative, and what the bound loses falls with it
 _SEPARATIONS = 3  # searches for violated triangles at each
 _CUTS = 8  # triangles added in a search, as a multiple of n
-_VIOLATED = 1e-2
+_VIOLATED_TRIANGLE = 1e-2
 _LBFGS_ITERATIONS = 60
 
 
@@ -213,7 +213,7 @@ def _separate(dual: TriangleDual) -> TriangleDual | None:
         j, k = j + i + 1, k + i + 1
         for signs in _SIGNS:
             total = signs[0] * x[i, j] + signs[1] * x[i, k] + signs[2] * x[j, k]
-            at = np.flatnonzero(total < -1.0 - _VIOLATED)
+            at = np.flatnonzero(total < -1.0 - _VIOLATED_TRIANGLE)
             if at.size:
                 triples = np.stack([np.full(at.size, i), j[at], k[at]], axis=1)
                 found.append((triples, np.tile(signs, (at.size, 1)), total[at]))

@@ -13,7 +13,7 @@ __all__ = ["enumerated"]
 Vector = NDArray[np.float64]
 
 _MOST_LOOKED_AT = 1 << 18  # states that are looked at
-_CHUNK = 1 << 12
+_STATES_AT_ONCE = 1 << 12
 
 
 def enumerated(energy: Energy, limits: Limits) -> tuple[Vector | None, float] | None:
@@ -31,8 +31,8 @@ def enumerated(energy: Energy, limits: Limits) -> tuple[Vector | None, float] | 
         return None
     free = np.flatnonzero(~grouped)
     best: tuple[Vector | None, float] = (None, np.inf)
-    for start in range(0, int(total), _CHUNK):
-        code = np.arange(start, min(start + _CHUNK, int(total)))
+    for start in range(0, int(total), _STATES_AT_ONCE):
+        code = np.arange(start, min(start + _STATES_AT_ONCE, int(total)))
         x = np.zeros((energy.size, code.size))
         columns = np.arange(code.size)
         for group in groups:

@@ -26,10 +26,10 @@ Vector = NDArray[np.float64]
 Index = NDArray[np.intp]
 
 _STARTS = 12
-_STEPS = 250  # of each start without improvement,
-_EXCHANGES = 1000  # and of exchanges, which are cheaper
+_TABU_STEPS = 250  # of each start without improvement,
+_EXCHANGE_STEPS = 1000  # and of exchanges, which are cheaper
 _MOVES = 200  # of each kind that are looked at in one step, drawn at random where there are more
-_RAISED, _LOWERED = 1.3, 0.93  # by which multipliers change
+_MULTIPLIERS_RAISED, _MULTIPLIERS_LOWERED = 1.3, 0.93  # by which multipliers change
 
 
 def searched(
@@ -88,20 +88,20 @@ class _Search:
     def run(self, x: Vector, check: Callable[[], None]) -> None:
         x, tabu = x.copy(), np.zeros(self.energy.size, dtype=np.intp)
         charge, idle, step, own, exchanges = self.charge.copy(), 0, 0, np.inf, False
-        while idle < (_EXCHANGES if exchanges else _STEPS):
+        while idle < (_EXCHANGE_STEPS if exchanges else _TABU_STEPS):
             check()
             step, idle = step + 1, idle + 1
             missed = self.limits.excess(x)
             value = float(self.energy.value(x))
             if not missed.any():
-                charge = charge * _LOWERED
+                charge = charge * _MULTIPLIERS_LOWERED
                 if value < own:
                     own, idle = value, 0
                 if value < self.best:
                     self.best = value
                     self.see(x.copy(), value)
             else:
-                charge = np.where(missed > 0.0, charge * _RAISED, charge)
+                charge = np.where(missed > 0.0, charge * _MULTIPLIERS_RAISED, charge)
             exchanges = self.tied and not missed.any()
             moves = self._moves(x, exchanges)
             if not len(moves):

@@ -21,7 +21,7 @@ Vector = NDArray[np.float64]
 _EDGES_PER_SPIN = 3.5
 _SPINS = 3000
 _TILT = 0.1  # of the slack of a proof, by which the best cut known is favoured
-_STALLED = 8  # rounds without so much of a better bound,
+_STALLED_ROUNDS = 8  # rounds without so much of a better bound,
 _RISE = 0.02  # as a share of what is missing, after which a box is split
 _DECIDED = 1e-6
 
@@ -69,7 +69,7 @@ def branch_and_cut(
         lower, _, (low, high) = heapq.heappop(queue)
         others = queue[0][0] if queue else np.inf
         stalled, cut = 0, 0.5 * (low + high)
-        while lower < value - slack and stalled < _STALLED and not expired():
+        while lower < value - slack and stalled < _STALLED_ROUNDS and not expired():
             found = relaxation.bound(low, high, expired)
             rounds += 1
             if found is None:

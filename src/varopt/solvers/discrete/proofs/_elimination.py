@@ -25,7 +25,7 @@ __all__ = ["ENTRIES", "eliminate", "elimination_order"]
 
 ENTRIES = 1 << 22  # of the largest table: 32 MiB
 _TOTAL = 1 << 29  # of all tables together: a few seconds
-_STRIPS_ONLY, _WIDE = 3000, 200  # sites from which on only strips are tried, and how wide these may be
+_STRIPS_ONLY, _WIDEST_STRIP = 3000, 200  # sites from which on only strips are tried, and how wide these may be
 
 
 class _Factor(NamedTuple):
@@ -69,7 +69,7 @@ def elimination_order(
         return None
     strip = reverse_cuthill_mckee(sp.csr_matrix(graph), symmetric_mode=True)
     large = graph.shape[0] > _STRIPS_ONLY
-    if large and _bandwidth(graph, strip) > _WIDE:
+    if large and _bandwidth(graph, strip) > _WIDEST_STRIP:
         return None
     logs = np.log2(_states(np.bincount(energy.site, minlength=graph.shape[0]))).tolist()
     attempts = [

@@ -26,8 +26,8 @@ __all__ = ["Bounded", "are_branched", "partial_states"]
 Vector = NDArray[np.float64]
 Index = NDArray[np.intp]
 
-_AT_ONCE = 1 << 20  # entries of what is known of the partial states that are looked at together
-_LARGEST = 2000  # bits
+_STATE_ENTRIES_AT_ONCE = 1 << 20  # entries of what is known of the partial states that are looked at together
+_MOST_STATE_BITS = 2000  # bits
 
 
 class _Partial(NamedTuple):
@@ -48,7 +48,7 @@ class Bounded(NamedTuple):
 
 def are_branched(energy: Energy, groups: list[Index]) -> bool:
     """Whether groups hold all coordinates, so few that partial states of them can be looked at, and no products."""
-    held = sum(group.size for group in groups) == energy.size <= _LARGEST
+    held = sum(group.size for group in groups) == energy.size <= _MOST_STATE_BITS
     return held and energy.degree <= 2 and not energy.products
 
 
@@ -80,7 +80,7 @@ def partial_states(
         least = _bounds(part, groups[k + 1 :], halves[k + 1])
         order = np.argsort(-least, kind="stable")  # the best last: it is looked at first
         order = order[least[order] < upper - slack]
-        step = max(1, _AT_ONCE // (energy.size * (groups[k + 1].size if k + 1 < len(groups) else 1)))
+        step = max(1, _STATE_ENTRIES_AT_ONCE // (energy.size * (groups[k + 1].size if k + 1 < len(groups) else 1)))
         for start in range(0, order.size, step):
             some = order[start : start + step]
             below = max(part.lower, float(least[some].min()) - rounding)

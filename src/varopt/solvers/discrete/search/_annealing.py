@@ -26,7 +26,7 @@ __all__ = ["GeometricTemperature", "LinearTemperature", "Temperatures", "anneal"
 Temperatures = Callable[[float], float]
 """From progress in [0, 1] to the temperature, in units of the typical field."""
 
-_LEVELS = 64  # steps in which the temperature falls, at most: noise is scaled once for each
+_TEMPERATURE_LEVELS = 64  # steps in which the temperature falls, at most: noise is scaled once for each
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ def anneal(
         The sweeps that were done.
     """
     step = sweeper.mean if analytic else sweeper.sample
-    levels = sweeps if analytic else max(1, min(_LEVELS, sweeps // 4))
+    levels = sweeps if analytic else max(1, min(_TEMPERATURE_LEVELS, sweeps // 4))
     started, done = time.perf_counter(), 0
     for level in range(levels):
         temperature = unit * schedule(level / max(1, levels - 1))

@@ -25,18 +25,18 @@ Array = NDArray[np.float32]
 
 # Measured on random graphs of 1,000 to 10,000 nodes: from this share on fields that are kept beat fields that are
 # computed by independent sets.
-_CROWDED_SHARE = 0.08
-_LARGEST = 1 << 28  # entries of the matrix, at most: 1 GiB
-_TOGETHER = 2.0  # bits of a replica that may always change together, on average
-_SHARE = 16  # blocks of a sweep, at least
-_POOL = 1 << 16
+_CROWDED_ENERGY = 0.08
+_LARGEST_MATRIX_ENTRIES = 1 << 28  # entries of the matrix, at most: 1 GiB
+_BITS_TOGETHER = 2.0  # bits of a replica that may always change together, on average
+_FEWEST_SWEEP_BLOCKS = 16  # blocks of a sweep, at least
+_EXPONENTIALS = 1 << 16
 
 
 def is_crowded(energy: Energy) -> bool:
     """Whether every bit sees so many others that fields are best kept."""
-    if energy.products or not energy.is_binary or energy.size**2 > _LARGEST:
+    if energy.products or not energy.is_binary or energy.size**2 > _LARGEST_MATRIX_ENTRIES:
         return False
-    return count_nonzero(energy.quadratic) > _CROWDED_SHARE * energy.size**2
+    return count_nonzero(energy.quadratic) > _CROWDED_ENERGY * energy.size**2
 
 
 class DenseState(NamedTuple):
@@ -66,7 +66,7 @@ class DenseSweeper:
 
     def __init__(self, energy: Energy, replicas: int, rng: np.random.Generator) -> None:
         self.energy, self.replicas, self.rng = energy, replicas, rng
-        self._block = max(1, energy.size // _SHARE)
+        self._block = max(1, energy.size // _FEWEST_SWEEP_BLOCKS)
         self._pool = np.empty(0, dtype=np.float32)
 
     @cached_property
@@ -103,19 +103,19 @@ class DenseSweeper:
     def sample(self, state: DenseState, temperature: float) -> None:
         """One sweep by the rule of Metropolis, in place, by blocks of bits that may change together."""
         if not self._pool.size:
-            self._pool = self.rng.exponential(size=_POOL + self.energy.size * len(state.x)).astype(np.float32)
+            self._pool = self.rng.exponential(size=_EXPONENTIALS + self.energy.size * len(state.x)).astype(np.float32)
         scale, changes = np.float32(temperature), 0
         for rows in self._blocks():
             fields = state.fields[:, rows]
-            start = int(self.rng.integers(_POOL))
+            start = int(self.rng.integers(_EXPONENTIALS))
             noise = self._pool[start : start + fields.size].reshape(fields.shape)
             turn = 1.0 - 2.0 * state.x[:, rows]
             turn *= fields * turn < scale * noise  # accepted with probability min(1, exp(-change / T))
             changes += self._apply(state, rows, turn)
         # What one change adds to a field is small beside the temperature; so is what as many add as make up for it.
-        together = max(_TOGETHER, temperature / self._coupling)
+        together = max(_BITS_TOGETHER, temperature / self._coupling)
         share = together * state.x.size / (changes + 1.0)
-        self._block = int(np.clip(share, 1, max(1, self.energy.size // _SHARE)))
+        self._block = int(np.clip(share, 1, max(1, self.energy.size // _FEWEST_SWEEP_BLOCKS)))
 
     def descend(self, state: DenseState, passes: int = 200, expired: Callable[[], bool] = lambda: False) -> None:
         """Local search in place: never worse, until no bit of any replica gains by a change, or time is up."""

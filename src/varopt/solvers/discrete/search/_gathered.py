@@ -18,7 +18,7 @@ _WORD = 8  # replicas in one
 _EVERY_BYTE = 0x0101010101010101
 _BIAS = 128  # what is added to a field while it is a byte without a sign
 _PADDED = 0.25  # of the entries of a row, at most, so that rows of about as many go together
-_FEWEST = (
+_FEWEST_BLOCK_ENTRIES = (
     4000  # entries of a block on average, below which calls cost more than they save: measured on graphs of the G-set
 )
 _REPEATED = 1.2  # gathered entries, at most, for one of the matrix: couplings of twice the size are gathered twice
@@ -78,7 +78,7 @@ class GatheredRows:
                 return None  # a byte would carry into the next
             blocks.append((first, last, own, (added.astype(np.uint64) * np.uint64(_EVERY_BYTE))[:, None]))
             first = last
-        pays = _FEWEST * len(blocks) <= at.size <= _REPEATED * pairs.nnz
+        pays = _FEWEST_BLOCK_ENTRIES * len(blocks) <= at.size <= _REPEATED * pairs.nnz
         return cls(matrix.shape, blocks, factor) if pays else None
 
     def __matmul__(self, state: NDArray[np.int8]) -> NDArray[np.int8]:

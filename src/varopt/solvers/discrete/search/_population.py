@@ -32,15 +32,15 @@ Vector = NDArray[np.float64]
 
 # The one default setting, for every problem. What it gives on G-set, graphs made afresh, Beasley's QUBOs, rudy graphs,
 # MaxSAT and LABS is measured by the suite `discrete`.
-_ENTRIES = 1 << 17  # replicas times coordinates that cost little more than one; fewer replicas of large problems
+_REPLICA_ENTRIES = 1 << 17  # replicas times coordinates that cost little more than one; large problems get fewer
 _REPLICAS = {np.int8: (32, 128), np.int16: (16, 64), None: (8, 64)}  # within these limits, by the type of the fields
-_FEWEST = 8  # where the time is too short for the sweeps of more,
-_ENTRY_SECONDS = 2.5e-9, 1.3e-10  # by what an entry of the matrix takes in a sweep, and in one of its replicas,
+_FEWEST_REPLICAS = 8  # where the time is too short for the sweeps of more,
+_SWEPT_ENTRY_SECONDS = 2.5e-9, 1.3e-10  # by what an entry of the matrix takes in a sweep, and in one of its replicas,
 _CROWDED_SECONDS = 0.0, 3e-11  # and where fields are kept,
 _SWEEPING_SHARE = 0.6  # in the share of the time that goes into anneals
 _CROWDED_REPLICAS = (8, 32)
 _ON_DEVICE, _ENTRIES_ON_DEVICE = (64, 512), 1 << 23  # a GPU is idle with fewer
-_FIRST_SWEEPS = 64  # sweeps of the first epoch; each epoch has at least twice those of the one before
+_FIRST_EPOCH_SWEEPS = 64  # sweeps of the first epoch; each epoch has at least twice those of the one before
 # From where the mean energy is about that of local minima (0.29 of the typical field on planar graphs, 0.40 to 0.44 on
 # random ones and tori): hotter is wasted.
 _COLD = GeometricTemperature(0.4, 0.05)
@@ -59,10 +59,10 @@ _WALKS = 32  # replicas that go on tabu walks,
 _WALK_STEPS = 4  # of so many steps for each sweep,
 _WALK_SHARES = 1.0, 4.0  # in so much of the time of an anneal, of pairs and of products
 _ELITES = 16  # best points of past epochs that are kept
-_PILOT_SHARE = 0.1  # of the time for the first epoch, which tells what a sweep takes
+_FIRST_EPOCH_SHARE = 0.1  # of the time for the first epoch, which tells what a sweep takes
 _ANNEALS = 8  # as many fit in the time that is left; fewer, where they would have few sweeps each,
-_SHORT = 1500  # such as these; and more,
-_LONGEST = 4096  # where they would have more than these: then there is time for several epochs
+_SHORT_ANNEAL_SWEEPS = 1500  # such as these; and more,
+_LONGEST_ANNEAL_SWEEPS = 4096  # where they would have more than these: then there is time for several epochs
 
 
 class Found(NamedTuple):
@@ -95,16 +95,16 @@ def population_search(
     cold: Temperatures = given or _COLD
     warm: Iterator[Temperatures] = cycle((given,) if given else _WARM)
     elites = np.empty((energy.size, 0)) if start is None else start[:, None].astype(np.float64)
-    epoch, sweeps = 0, _FIRST_SWEEPS
+    epoch, sweeps = 0, _FIRST_EPOCH_SWEEPS
     x, value = population.descended(None)
     yield population.found(x, value, epoch)
     while True:
         pilot = epoch == 0
         if not pilot and math.isfinite(left()):
             capacity = left() / population.pace
-            anneals = float(np.clip(capacity / _SHORT, 1.0, _ANNEALS))
-            sweeps = max(sweeps, int(min(_LONGEST, capacity / anneals)))
-        seconds = _PILOT_SHARE * left() if pilot else left()
+            anneals = float(np.clip(capacity / _SHORT_ANNEAL_SWEEPS, 1.0, _ANNEALS))
+            sweeps = max(sweeps, int(min(_LONGEST_ANNEAL_SWEEPS, capacity / anneals)))
+        seconds = _FIRST_EPOCH_SHARE * left() if pilot else left()
         if start is not None and pilot:
             x, value = population.annealed(np.repeat(elites, population.replicas, axis=1), next(warm), sweeps, seconds)
         else:
@@ -258,19 +258,19 @@ def _sweeper(energy: Energy, rng: np.random.Generator, device: str | None, secon
 
         return TorchSweeper(energy, int(np.clip(_ENTRIES_ON_DEVICE // size, *_ON_DEVICE)), rng, device)
     if is_crowded(energy):
-        most = int(np.clip(_ENTRIES // size, *_CROWDED_REPLICAS))
+        most = int(np.clip(_REPLICA_ENTRIES // size, *_CROWDED_REPLICAS))
         return DenseSweeper(energy, _whole(min(most, _affordable(size**2, seconds, *_CROWDED_SECONDS))), rng)
     kind = whole_number_type(energy)
-    most = int(np.clip(_ENTRIES // size, *_REPLICAS[kind]))
+    most = int(np.clip(_REPLICA_ENTRIES // size, *_REPLICAS[kind]))
     entries = max(1, count_nonzero(energy.quadratic) + sum(p.codes.size for p in energy.products) + energy.size)
-    replicas = _whole(min(most, _affordable(entries, seconds, *_ENTRY_SECONDS)))
+    replicas = _whole(min(most, _affordable(entries, seconds, *_SWEPT_ENTRY_SECONDS)))
     return Sweeper(energy, replicas, rng, kind or np.float32)
 
 
 def _affordable(entries: int, seconds: float, shared: float, own: float) -> int:
     """As many replicas as leave enough sweeps for each in the time: long anneals are better than many short ones."""
-    replicas = (_SWEEPING_SHARE * seconds / (_SHORT * entries) - shared) / own
-    return int(np.clip(min(replicas, 1e6), _FEWEST, 1e6))
+    replicas = (_SWEEPING_SHARE * seconds / (_SHORT_ANNEAL_SWEEPS * entries) - shared) / own
+    return int(np.clip(min(replicas, 1e6), _FEWEST_REPLICAS, 1e6))
 
 
 def _whole(replicas: int) -> int:

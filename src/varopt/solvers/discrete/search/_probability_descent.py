@@ -53,7 +53,7 @@ _DESCENT_STEPS = 150  # of the first epoch
 _MEAN_FIELD = GeometricTemperature(
     1.0, 0.05
 )  # from where all probabilities are near one half to where they have settled
-_SURE = 1e-3  # distance from 0 and 1 at which probabilities are kept, so that no value is lost for good
+_OFF_CERTAIN = 1e-3  # distance from 0 and 1 at which probabilities are kept, so that no value is lost for good
 
 
 class ProbabilityDescent(ABC):
@@ -243,7 +243,7 @@ def _site_sums(energy: Energy, columns: Vector) -> Vector:
 
 def _feasible(energy: Energy, p: Vector) -> Vector:
     """Away from the ends, and choices normalised."""
-    p = np.clip(p, _SURE, 1.0 - _SURE)
+    p = np.clip(p, _OFF_CERTAIN, 1.0 - _OFF_CERTAIN)
     if energy.is_binary:
         return p
     single = (np.bincount(energy.site) == 1)[energy.site][:, None]

@@ -32,7 +32,7 @@ __all__ = ["PASSES", "Sweeper", "whole_number_type"]
 
 Array = NDArray[Any]
 
-_POOL = 1 << 18  # random numbers drawn at once, besides those of one sweep
+_DRAWN = 1 << 18  # random numbers drawn at once, besides those of one sweep
 PASSES = 200  # of local search; where rounding makes it cycle, this ends it
 
 
@@ -255,7 +255,7 @@ class Sweeper:
         It is a random stretch of a pool, which is scaled when the temperature changes: to draw and transform fresh
         numbers would cost more than the fields.
         """
-        starts = self.rng.integers(_POOL, size=len(self._ranges)).tolist()
+        starts = self.rng.integers(_DRAWN, size=len(self._ranges)).tolist()
         for (rows, width), start in zip(self._ranges, starts, strict=True):
             shape = (rows.stop - rows.start, self.replicas)
             pool = self._pool("exponential" if width == 1 else "gumbel", temperature)
@@ -264,7 +264,7 @@ class Sweeper:
     def _pool(self, kind: str, temperature: float) -> Array:
         if kind not in self._pools:
             longest = max(rows.stop - rows.start for rows, _ in self._ranges)
-            self._pools[kind] = getattr(self.rng, kind)(size=_POOL + longest * self.replicas).astype(np.float32)
+            self._pools[kind] = getattr(self.rng, kind)(size=_DRAWN + longest * self.replicas).astype(np.float32)
         known, pool = self._scaled.get(kind, (None, None))
         if known != temperature or pool is None:
             pool = self._rounded(self._pools[kind], temperature / self.grain)

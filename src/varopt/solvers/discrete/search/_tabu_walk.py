@@ -25,8 +25,8 @@ __all__ = ["TabuWalk"]
 Vector = NDArray[np.float64]
 
 _BITS = 400  # up to which a step of all replicas costs little more than its overhead
-_ENTRIES = 1 << 22  # products times bits, at most
-_PATIENCE = 2  # steps without a better point, as a multiple of the bits, after which a replica goes elsewhere
+_PRODUCT_ENTRIES = 1 << 22  # products times bits, at most
+_STEPS_WITHOUT_GAIN = 2  # steps without a better point, as a multiple of the bits, after which a replica goes elsewhere
 _TURNED_SHARE = 0.2  # share of the bits that are turned around then, in half of the replicas
 _TENURES = 10, 8  # a flipped bit stays for n / 10 steps, and up to so many more
 
@@ -58,7 +58,7 @@ class TabuWalk:
     def suits(energy: Energy) -> bool:
         """Whether all of it is in pairs of bits and products of spins, and small."""
         count = sum(p.weights.size for p in energy.products)
-        if not energy.is_binary or energy.size > _BITS or count * energy.size > _ENTRIES:
+        if not energy.is_binary or energy.size > _BITS or count * energy.size > _PRODUCT_ENTRIES:
             return False
         return all(bool(np.all(p.split(energy.size)[0] == SPIN)) for p in energy.products)
 
@@ -89,7 +89,7 @@ class TabuWalk:
                 best[:, better], least[better] = x[:, better], state.value[better]
             risen = state.value >= recent
             recent, since = np.minimum(recent, state.value), np.where(risen, since + 1, 0)
-            stale = np.flatnonzero(since > _PATIENCE * n)
+            stale = np.flatnonzero(since > _STEPS_WITHOUT_GAIN * n)
             if stale.size:
                 x[:, stale] = self._elsewhere(best[:, stale])
                 state.begin(stale)

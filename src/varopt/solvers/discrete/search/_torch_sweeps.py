@@ -20,7 +20,7 @@ from varopt.solvers.discrete.search._sweeps import PASSES, Sweeper
 
 __all__ = ["TorchSweeper"]
 
-_AHEAD = 16  # sweeps that may be under way
+_SWEEPS_AHEAD = 16  # sweeps that may be under way
 
 
 class TorchSweeper(Sweeper):
@@ -111,7 +111,7 @@ class TorchSweeper(Sweeper):
         self._temperature.fill_(temperature)
         self._run(self._sample, state)
         self._launched += 1
-        if self.device.type == "cuda" and self._launched % _AHEAD == 0:
+        if self.device.type == "cuda" and self._launched % _SWEEPS_AHEAD == 0:
             torch.cuda.synchronize(self.device)  # or the clock would tell how fast sweeps are ordered
 
     def _sample(self, state: Any) -> None:
