@@ -26,21 +26,24 @@ if TYPE_CHECKING:
     from varopt.terms._piecewise import PiecewisePolynomial
 
 __all__ = [
-    "Kink",
-    "is_short",
-    "kink_derivatives",
-    "kink_expectations",
-    "kink_gradient",
-    "kink_slopes",
-    "kink_steps",
-]
+    "DENSITY_AT_ZERO", "ROOT_TWO", "SHORT_ROWS", "Kink", "is_short", "kink_derivatives", "kink_expectations",
+    "kink_gradient", "kink_of", "kink_slopes", "kink_steps",
+]  # fmt: skip
 
 Vector = NDArray[np.float64]
 Kink = tuple[float, float, float]  # knot, slope left and right of it
 
-_SHORT = 4096  # rows up to which calls cost more than numbers
-_DENSITY = 1.0 / math.sqrt(2.0 * math.pi)
-_ROOT_TWO = math.sqrt(2.0)
+SHORT_ROWS = 4096  # rows up to which calls cost more than numbers
+DENSITY_AT_ZERO = 1.0 / math.sqrt(2.0 * math.pi)  # of the standard normal
+ROOT_TWO = math.sqrt(2.0)
+
+
+def kink_of(term: PiecewisePolynomial) -> Kink | None:
+    """The knot of a term that is two lines that meet, the same for all rows, and the slopes on its sides."""
+    if len(term.knots) != 1 or term.rows is not None or term.degree > 1 or not term.is_continuous:
+        return None
+    left, right = (float(p[1]) if len(p) > 1 else 0.0 for p in term.pieces)
+    return float(term.knots[0]), left, right
 
 
 def kink_derivatives(
@@ -94,7 +97,7 @@ def kink_expectations(
 
 def is_short(mean: Any, sigma: Any) -> bool:
     """Whether these are a short vector of NumPy and deviations that are not zero."""
-    if type(mean) is not np.ndarray or mean.dtype != np.float64 or not 0 < mean.size <= _SHORT:
+    if type(mean) is not np.ndarray or mean.dtype != np.float64 or not 0 < mean.size <= SHORT_ROWS:
         return False
     if isinstance(sigma, float):
         return sigma > 0.0
@@ -112,21 +115,21 @@ def kink_steps(kink: Kink, distance: Any, sigma: float) -> tuple[Any, Any, Any] 
     if not is_torch(distance) or not sigma > 0.0:
         return None
     torch, (_, left, right) = sys.modules["torch"], kink
-    u = distance / (_ROOT_TWO * sigma)
+    u = distance / (ROOT_TWO * sigma)
     size = u.abs()
     tail = torch.special.erfc(size).mul_(0.5 * (right - left))
     first = torch.where(u >= 0.0, right - tail, left + tail)
-    second = torch.exp(-u * u).mul_((right - left) * _DENSITY / sigma)
-    added = torch.addcmul(sigma * sigma * second, size, tail, value=-_ROOT_TWO * sigma)
+    second = torch.exp(-u * u).mul_((right - left) * DENSITY_AT_ZERO / sigma)
+    added = torch.addcmul(sigma * sigma * second, size, tail, value=-ROOT_TWO * sigma)
     return added, first, second
 
 
 def _derivatives(kink: Kink, mean: Vector, sigma: Any, first: Vector, second: Vector) -> tuple[Vector, Vector]:
     """The two, in arrays of their own; u is their argument over the square root of two."""
     knot, left, right = kink
-    u = np.divide(mean - knot if knot else mean, _ROOT_TWO * sigma, first)
+    u = np.divide(mean - knot if knot else mean, ROOT_TWO * sigma, first)
     np.exp(np.negative(np.square(u, second), second), second)
-    np.multiply(second, (right - left) * _DENSITY / sigma, second)
+    np.multiply(second, (right - left) * DENSITY_AT_ZERO / sigma, second)
     return kink_gradient(kink, u, first), second
 
 

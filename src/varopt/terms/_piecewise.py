@@ -17,10 +17,9 @@ from typing import Any, Literal
 import numpy as np
 
 from varopt._array import Array, as_float, constant, namespace, some
-from varopt.terms import _gaussian
+from varopt.terms import _gaussian, _short_vectors
 from varopt.terms._curvature import Curvature
-from varopt.terms._kink import Kink, kink_derivatives, kink_expectations, kink_slopes, kink_steps
-from varopt.terms._short_vectors import KnotTable, Lines, expectations_at_knots, knots_of, largest_line, lines_of
+from varopt.terms._kink import Kink, kink_derivatives, kink_expectations, kink_of, kink_slopes, kink_steps
 from varopt.terms._sums import weighted_sum
 from varopt.terms._tails import MAX_ORDER
 from varopt.terms._worst_gap import worst_gap
@@ -33,6 +32,7 @@ from varopt.terms.polynomials import (
     extremes,
     horner,
     is_zero,
+    quadratic_conjugate,
     scalar_or_row,
     shift,
     spread,
@@ -227,10 +227,7 @@ class PiecewisePolynomial:
     @cached_property
     def kink(self) -> Kink | None:
         """The knot and the slopes left and right of it, where the term is two lines that meet."""
-        if len(self.knots) != 1 or self.rows is not None or self.degree > 1 or not self.is_continuous:
-            return None
-        left, right = (float(p[1]) if len(p) > 1 else 0.0 for p in self.pieces)
-        return float(self.knots[0]), left, right
+        return kink_of(self)
 
     @cached_property
     def is_continuous(self) -> bool:
@@ -266,10 +263,13 @@ class PiecewisePolynomial:
         polynomial = self.pieces[piece]
         for _ in range(derivative):
             polynomial = differentiate(polynomial)
+        return extremes(polynomial, *self._interval(piece))
+
+    def _interval(self, piece: int) -> tuple[Coefficient, Coefficient]:
+        """The ends of a piece, as seen from its centre."""
         centre = self.centres[piece]
         low = self.knots[piece - 1] - centre if piece > 0 else -math.inf
-        high = self.knots[piece] - centre if piece < len(self.knots) else math.inf
-        return extremes(polynomial, low, high)
+        return low, self.knots[piece] - centre if piece < len(self.knots) else math.inf
 
     @cached_property
     def subgradient_range(self) -> tuple[Array, Array]:
@@ -325,15 +325,13 @@ class PiecewisePolynomial:
         return known[derivative]  # type: ignore[no-any-return]
 
     @cached_property
-    def _lines(self) -> Lines:
-        return lines_of(self) if self._is_largest_piece else []
+    def _lines(self) -> _short_vectors.Lines:
+        return _short_vectors.lines_of(self) if self._is_largest_piece else []
 
     @cached_property
     def _square(self) -> float | None:
         """The number that squares are multiplied by, where there is nothing else; short vectors then take one line."""
-        if self.rows is not None or self.knots or len(self.pieces[0]) != 3 or not is_zero(self.centres[0]):
-            return None
-        return None if any(self.pieces[0][:2]) else float(self.pieces[0][2])
+        return _short_vectors.square_of(self)
 
     @cached_property
     def _is_largest_piece(self) -> bool:
@@ -344,7 +342,7 @@ class PiecewisePolynomial:
         """The term at `z`, elementwise."""
         if type(z) is np.ndarray and z.dtype == np.float64:
             if self._lines:
-                return largest_line(self._lines, z)
+                return _short_vectors.largest_line(self._lines, z)
             if self._square is not None:
                 with np.errstate(over="ignore"):
                     return self._square * z * z
@@ -379,32 +377,19 @@ class PiecewisePolynomial:
         Only for convex terms with pieces of degree at most two.
         """
         if not self.curvature.is_convex or self.degree > 2:
-            raise ValueError(
-                f"conjugate needs a convex term with pieces of degree at most 2; {self.name} "
-                + (
-                    f"has degree {self.degree}."
-                    if self.curvature.is_convex
-                    else f"is not convex: {self.why_not_convex()}."
-                )
-            )
+            why = f"has degree {self.degree}" * self.curvature.is_convex or f"is not convex: {self.why_not_convex()}"
+            raise ValueError(f"conjugate needs a convex term with pieces of degree at most 2; {self.name} {why}.")
         v = np.asarray(as_float(dual)[1][0], dtype=np.float64)
         low, high = self.subgradient_range
         # The supremum is reached on a knot or where a quadratic piece has derivative v.
         best = np.where((v >= low) & (v <= high), -math.inf, math.inf)
         for knot, polynomial, centre in zip(self.knots, self.pieces[1:], self.centres[1:], strict=True):
             best = np.maximum(best, v * knot - evaluate(polynomial, knot - centre))
-        for i, polynomial in enumerate(self.pieces):
-            centre = self.centres[i]
-            if len(polynomial) < 3:
-                if not self.knots:  # an affine term: the only subgradient in the domain is its own
-                    best = np.maximum(best, v * centre - polynomial[0])
-                continue
-            left = self.knots[i - 1] - centre if i > 0 else -math.inf
-            right = self.knots[i] - centre if i < len(self.knots) else math.inf
-            with np.errstate(divide="ignore", invalid="ignore"):
-                x = np.clip((v - polynomial[1]) / (2.0 * polynomial[2]), left, right)
-                value = v * (centre + x) - evaluate(polynomial, x)
-            best = np.where(np.isfinite(x), np.maximum(best, value), best)
+        for i, (polynomial, centre) in enumerate(zip(self.pieces, self.centres, strict=True)):
+            if len(polynomial) == 3:
+                best = np.maximum(best, quadratic_conjugate(polynomial, centre, *self._interval(i), v))
+            elif not self.knots:  # an affine term: the only subgradient in the domain is its own
+                best = np.maximum(best, v * centre - polynomial[0])
         return best
 
     # -- Under a Gaussian: see _gaussian ------------------------------------------------------------------------------
@@ -459,11 +444,12 @@ class PiecewisePolynomial:
     def _short(self, mean: Array, sigma: Array, derivatives: bool) -> tuple[Array, Array, Array] | None:
         if self.kink is not None:
             return kink_expectations(self, mean, sigma, derivatives)
-        return None if self._at_knots is None else expectations_at_knots(self._at_knots, mean, sigma, derivatives)
+        knots = self._at_knots
+        return None if knots is None else _short_vectors.expectations_at_knots(knots, mean, sigma, derivatives)
 
     @cached_property
-    def _at_knots(self) -> KnotTable | None:
-        return knots_of(self)
+    def _at_knots(self) -> _short_vectors.KnotTable | None:
+        return _short_vectors.knots_of(self)
 
     def steps_around(self, distance: Array, sigma: float) -> tuple[Array, Array, Array]:
         """What smoothing adds to a kink at distances from it, and the derivatives; small values are rounded."""

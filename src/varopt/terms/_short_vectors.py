@@ -18,11 +18,12 @@ from numpy.typing import NDArray
 
 from varopt.terms._kink import is_short
 from varopt.terms._tails import FAR, tails
+from varopt.terms.polynomials import is_zero
 
 if TYPE_CHECKING:
     from varopt.terms._piecewise import PiecewisePolynomial
 
-__all__ = ["KnotTable", "Lines", "expectations_at_knots", "knots_of", "largest_line", "lines_of"]
+__all__ = ["KnotTable", "Lines", "expectations_at_knots", "knots_of", "largest_line", "lines_of", "square_of"]
 
 Vector = NDArray[np.float64]
 
@@ -100,3 +101,10 @@ def largest_line(lines: Lines, z: Vector) -> Any:
             line = line if level == 0.0 else line + level
         best = line if best is None else np.maximum(best, line)
     return best
+
+
+def square_of(term: PiecewisePolynomial) -> float | None:
+    """The number that squares are multiplied by, of a term that is nothing else and the same for all rows."""
+    if term.rows is not None or term.knots or len(term.pieces[0]) != 3 or not is_zero(term.centres[0]):
+        return None
+    return None if any(term.pieces[0][:2]) else float(term.pieces[0][2])

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import erfc
 
-from varopt.terms._kink import Kink, kink_gradient
+from varopt.terms._kink import DENSITY_AT_ZERO, ROOT_TWO, SHORT_ROWS, Kink, kink_gradient
 
 if TYPE_CHECKING:
     from varopt.terms._piecewise import PiecewisePolynomial
@@ -19,10 +19,7 @@ __all__ = ["weighted_sum"]
 
 Vector = NDArray[np.float64]
 
-_SHORT = 4096  # rows up to which calls cost more than numbers
 _WIDE_DISTANCES = 1e4  # distances of two knots up to which what cancels is below any tolerance of a descent
-_DENSITY = 1.0 / math.sqrt(2.0 * math.pi)
-_ROOT_TWO = math.sqrt(2.0)
 
 
 def weighted_sum(term: PiecewisePolynomial, sigma: Any, weights: Vector) -> Callable[[Vector], tuple[float, Vector]]:
@@ -56,8 +53,8 @@ class _SumOfKinks:
         knot, left, right = kink
         self._kink, self._knot, self._weights = kink, knot, weights
         self._constant = at_knot * float(weights.sum())
-        self._rate = 1.0 / (_ROOT_TWO * sigma)
-        self._density = weights * ((right - left) * _DENSITY * sigma)
+        self._rate = 1.0 / (ROOT_TWO * sigma)
+        self._density = weights * ((right - left) * DENSITY_AT_ZERO * sigma)
         self._distance, self._u, self._first = (np.empty(weights.shape) for _ in range(3))
 
     def __call__(self, z: Vector) -> tuple[float, Vector]:
@@ -71,7 +68,7 @@ class _SumOfKinks:
 
 def _is_short(term: PiecewisePolynomial, sigma: Any, weights: Vector) -> bool:
     """Whether it is of a few lines, for few rows, and smoothed so little that jumps hardly cancel."""
-    if term.rows is not None or not term.knots or term.degree > 1 or weights.size > _SHORT:
+    if term.rows is not None or not term.knots or term.degree > 1 or weights.size > SHORT_ROWS:
         return False
     return bool(np.max(sigma, initial=0.0) <= _WIDE_DISTANCES * np.diff(np.array(term.knots)).min(initial=math.inf))
 
@@ -93,8 +90,8 @@ class _SumOfLines:
         slope = self._slopes[piece]
         u = (z - self._knots[:, None]) * self._rate
         size = np.abs(u)
-        tail = 0.5 * erfc(size / _ROOT_TWO)
-        density = _DENSITY * np.exp(-0.5 * (u * u))
+        tail = 0.5 * erfc(size / ROOT_TWO)
+        density = DENSITY_AT_ZERO * np.exp(-0.5 * (u * u))
         beyond = np.copysign(tail, -u)
         value = self._constants[piece] + slope * (z - self._centres[piece])
         value += self._sigma * (self._kinks @ (density - size * tail))

@@ -14,7 +14,7 @@ from varopt._domains import as_finite
 
 __all__ = [
     "Coefficient", "Polynomial", "differentiate", "evaluate", "every", "extremes", "horner", "is_zero", "own",
-    "real_roots", "scalar_or_row", "shift", "spread", "subtract", "trim",
+    "quadratic_conjugate", "real_roots", "scalar_or_row", "shift", "spread", "subtract", "trim",
 ]  # fmt: skip
 
 Coefficient = Any  # a Python float shared by all rows, or an array with one entry per row
@@ -149,6 +149,19 @@ def _at(polynomial: Polynomial, x: Coefficient) -> Array:
     # Else the sign of (z - 1)^4, written in powers of z, would be anything at its root.
     size = evaluate(tuple(map(abs, polynomial)), abs(x))
     return np.where(abs(value) <= _CANCELLED_SUM * size, 0.0, value)
+
+
+def quadratic_conjugate(
+    polynomial: Polynomial, centre: Coefficient, low: Coefficient, high: Coefficient, dual: Array
+) -> Array:
+    """The supremum of ``v z - p(z - centre)`` for ``low <= z - centre <= high``, where p is a convex quadratic.
+
+    Minus infinity for rows in which p is a line: theirs is reached on an end.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        x = np.clip((dual - polynomial[1]) / (2.0 * polynomial[2]), low, high)  # where the derivative is v
+        value = dual * (centre + x) - evaluate(polynomial, x)
+    return np.where(np.isfinite(x), value, -math.inf)
 
 
 def real_roots(polynomial: Polynomial) -> list[Array]:
