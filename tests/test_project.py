@@ -314,3 +314,17 @@ def test_no_name_of_a_constant_has_two_values():
             values[name].add(repr(value))
             files[name].append(str(path.relative_to(ROOT / "src")))
     assert not {name: files[name] for name, several in values.items() if len(several) > 1}
+
+
+def cited(text):
+    """The keys of the bibliography in a text: ``[SB12, eq. 7]``, ``[Hub81, Owe07]``."""
+    for inside in re.findall(r"\[([A-Z][A-Za-z]*\d\d[a-z]?(?:[,;] [^\]]*)?)\]", text):
+        yield from re.findall(r"(?:^|[,;]\s)([A-Z][A-Za-z]*\d\d[a-z]?)(?!\w)", inside)
+
+
+def test_citations_have_their_entry_in_the_bibliography():
+    assert list(cited("[SB12, eq. 7]; [Hub81, Owe07], x[0], [Ha09b]")) == ["SB12", "Hub81", "Owe07", "Ha09b"]
+    keys = set(re.findall(r"(?m)^\[([\w-]+)\]$", read("docs/bibliography.md")))
+    files = [*SOURCES, *PAGES]
+    missing = {f"{path.name}: {key}" for path in files for key in cited(path.read_text("utf-8")) if key not in keys}
+    assert not missing

@@ -135,7 +135,7 @@ _DENSITIES = {"iid": _iid, "nid": _nid, "kernel": _kernel}
 
 
 def huber_covariance(made: Design, epsilon: float, scale: float, method: str) -> Matrix:
-    """Of Huber's coefficients at their scale: [Huber81]'s with its correction for "iid", the sandwich for "nid"."""
+    """Of Huber's coefficients at their scale: [Hub81]'s with its correction for "iid", the sandwich for "nid"."""
     n, p = made.X.shape
     z = (made.y - made.X @ made.coef[0]) / scale
     psi, inside = np.clip(z, -epsilon, epsilon), (np.abs(z) <= epsilon).astype(np.float64)

@@ -1,12 +1,12 @@
 """Points where a Gaussian process expects most improvement: for functions that are evaluated a few dozen times.
 
 J98: D. R. Jones, M. Schonlau and W. J. Welch, *Efficient global optimization of expensive black-box functions*, Journal
-of Global Optimization 13, 1998. G10: D. Ginsbourger, R. Le Riche and L. Carraro, *Kriging is well-suited to parallelize
-optimization*, 2010: what is under way is believed to give what is predicted. K06: J. Knowles, *ParEGO: a hybrid
-algorithm with on-line landscape approximation for expensive multiobjective optimization problems*, IEEE Transactions on
-Evolutionary Computation 10(1), 2006: of several objectives every proposal descends another mixture. C20: M.-L. Cauwet
-et al., *Fully parallel hyperparameter search: reshaped space-filling*, ICML 2020: of a few points in many dimensions,
-those nearer to the middle are nearer to an optimum that may be anywhere.
+of Global Optimization 13, 1998. Gi10: D. Ginsbourger, R. Le Riche and L. Carraro, *Kriging is well-suited to
+parallelize optimization*, 2010: what is under way is believed to give what is predicted. K06: J. Knowles, *ParEGO: a
+hybrid algorithm with on-line landscape approximation for expensive multiobjective optimization problems*, IEEE
+Transactions on Evolutionary Computation 10(1), 2006: of several objectives every proposal descends another mixture.
+C20: M.-L. Cauwet et al., *Fully parallel hyperparameter search: reshaped space-filling*, ICML 2020: of a few points in
+many dimensions, those nearer to the middle are nearer to an optimum that may be anywhere.
 """
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ class ExpectedImprovement(Update):
         return np.asarray(shares.max(axis=1) + 0.05 * shares.sum(axis=1))
 
     def _worth(self, points: Array, costs: Array, broken: Array) -> Acquisition:
-        """The acquisition, with what is under way believed to give what is predicted [G10]."""
+        """The acquisition, with what is under way believed to give what is predicted [Gi10]."""
         objective = self._fitted(0, points, costs)
         holds = np.flatnonzero((broken <= 0.0).all(axis=1))
         means = np.asarray(objective.predict(points)[0])

@@ -8,10 +8,10 @@ is -sign(sum_j J_ij s_j), at the cost -|sum_j J_ij s_j|. Two things make that qu
 - one neighbour that outweighs the others together, |J_ij| >= sum of the rest: then s_i = -sign(J_ij) s_j at the
   minimum, and i is merged into j.
 
-Random graphs with two edges a node shrink to a tenth, cubic ones to less than half [DDJMRR95, LMPS19].
+Random graphs with two edges a node shrink to a tenth, cubic ones to less than half [DDJMRR95, LAS19].
 
 DDJMRR95: C. De Simone, M. Diehl, M. Juenger, P. Mutzel, G. Reinelt and G. Rinaldi, *Exact ground states of Ising spin
-glasses*, Journal of Statistical Physics 80, 1995. LMPS19: J.-H. Lange, B. Andres and P. Swoboda, *Combinatorial
+glasses*, Journal of Statistical Physics 80, 1995. LAS19: J.-H. Lange, B. Andres and P. Swoboda, *Combinatorial
 persistency criteria for multicut and max-cut*, CVPR 2019.
 """
 

@@ -12,7 +12,7 @@ few rows are near enough to their kink to be on another side of it than there. T
 
 A few more Newton steps on (2), the noise of its rows falling, freeze most of those, and what is left is a small linear
 programme, solved from vertex to vertex. Where no frozen row turns out to be on the other side, its solution is that of
-(1); else those rows join the near ones. The idea is the preprocessing of [PortnoyKoenker97], as
+(1); else those rows join the near ones. The idea is the preprocessing of [PK97], as
 [ChernozhukovFernandezValMelly22] use it for the bootstrap. Products with X are made for all neighbours at once.
 """
 
