@@ -1,4 +1,7 @@
-"""The bound of a composite as its mean moves, for descents whose steps take less time than making objects would."""
+"""The bound of a composite as its mean moves, for descents whose steps take less time than making objects would.
+
+On a lasso it is E of [SB12, eq. 15], with the derivatives of eq. 16; on a kernel machine that of eq. 29 to 32.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +71,7 @@ class MovingBound:
             for rows in self._rows:
                 rows.smooth(sigma)
         value, gradient = self._quadratic(mean)
-        value += self._excess
+        value += self._excess  # the quadratic, with tr(H Sigma) / 2 [SB12, eq. 15]
         for rows in self._rows:
             more, own = rows.value_and_gradient(mean)
             value, gradient = value + more, gradient + own
@@ -103,14 +106,15 @@ class _MovingRows:
         self._sum = self._term.weighted_sum(sigma * self._length, self._weights)
 
     def value_and_gradient(self, mean: Vector) -> tuple[float, Any]:
-        value, first = self._sum(self._locate(mean))
-        return value, self._linear.transpose_apply(first)
+        value, first = self._sum(self._locate(mean))  # sum_n w_n <rho(z_n)> [SB12, eq. 15, 29], w_n <rho'(z_n)>
+        return value, self._linear.transpose_apply(first)  # A'(w <rho'>) [SB12, eq. 31, 32]
 
     def gradient_and_diagonal(self, mean: Vector, sigma: float) -> tuple[Any, Any]:
         z, s = self._locate(mean), sigma * self._length
         first, second = self._term.slope_and_curvature(z, s, self._common, self._out)
         if self._direct:
             return first, second
+        # A'(w <rho'>), and the diagonal of A' Diag(w <rho''>) A [SB12, eq. 16]
         return self._linear.transpose_apply(first), self._linear.gram_diagonal(second)
 
 
@@ -131,7 +135,7 @@ class _RowsWithQuadratic(_MovingRows):
             z = z + apply(mean[part])
         value, first = self._sum(z)
         gradient = np.zeros(mean.size)
-        gradient[self._part] = self._times((2.0 * self._weight) * own + first)
+        gradient[self._part] = self._times((2.0 * self._weight) * own + first)  # K (2 mu + w <rho'>) [SB12, eq. 31]
         for part, _, transpose_apply in self._others:
             gradient[part] = transpose_apply(first)
         return value + self._weight * float(own.dot(image)), gradient

@@ -107,7 +107,7 @@ class RowNoise:
 
 @dataclass(frozen=True, eq=False)
 class PointNoise(RowNoise):
-    """``x ~ N(mean, sigma^2 C C')`` [SB12]; `spread` is ``tr(H C C')`` of the quadratic."""
+    """``x ~ N(mean, sigma^2 C C')`` [SB12, eq. 10]; `spread` is ``tr(H C C')`` of the quadratic."""
 
     spread: float = 0.0
 
@@ -115,6 +115,7 @@ class PointNoise(RowNoise):
     def of(cls, problem: Composite, sigma: float, factor: Any = 1.0) -> PointNoise:
         """The noise of a Gaussian over x, for a problem; `factor` is C, a number, a vector or a matrix."""
         factor = np.asarray(factor, dtype=np.float64)
+        # a'x + d ~ N(a'mean + d, s^2), s = sigma |C'a|, as for the rows of a kernel machine [SB12, eq. 30]
         lengths = [one_if_equal(np.sqrt(r.linear.row_variance(factor))) for r in problem.rows]
         return cls(sigma, lengths, (), _spread(problem, factor))
 
@@ -124,7 +125,7 @@ class PointNoise(RowNoise):
 
     def excess(self, problem: Composite) -> float:
         """What the quadratic gains."""
-        return 0.5 * (self.sigma * self.sigma) * self.spread
+        return 0.5 * (self.sigma * self.sigma) * self.spread  # tr(H Sigma) / 2, of x'Hx / 2 [SB12, eq. 15]
 
 
 def one_if_equal(rows: Vector) -> Any:

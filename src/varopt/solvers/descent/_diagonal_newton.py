@@ -1,6 +1,8 @@
-r"""`diagonal-newton`: the paper's update for the lasso [SB12].
+r"""`diagonal-newton`: the paper's update for the lasso [SB12, section 2.2].
 
-mu_i <- mu_i - step E'_i / E''_ii,      x ~ N(mu, sigma^2 I),      sigma falls at every iteration.
+    mu_i <- mu_i - step E'_i / E''_ii,    x ~ N(mu, sigma^2 I),    sigma falls at every iteration    [SB12, eq. 20]
+
+E and its derivatives are those of [SB12, eq. 15 and 16], for terms of any kind.
 """
 
 from __future__ import annotations
@@ -84,7 +86,7 @@ class DiagonalNewton(Method):
             gradient, curvature = bound.gradient_and_diagonal(path.x, path.sigma)
             if not (curved or np.minimum.reduce(curvature) > 0.0):  # a flat coordinate rests
                 gradient, curvature = np.where(curvature > 0.0, (gradient, curvature), ((0.0,), (1.0,)))
-            # mu_i <- mu_i - step E'_i / E''_ii  [SB12, section 2.1]
+            # mu_i <- mu_i - step E'_i / E''_ii  [SB12, eq. 20]
             step = np.divide(gradient, curvature, gradient)
             path.x = path.x - np.multiply(step, self.step, step)
             return 1

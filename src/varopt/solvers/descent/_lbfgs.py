@@ -1,4 +1,7 @@
-"""`lbfgs`: the paper's method for support vector machines [SB12], on SciPy's L-BFGS-B."""
+"""`lbfgs`: the paper's method for support vector machines [SB12, section 3.2], on SciPy's L-BFGS-B.
+
+E is that of [SB12, eq. 29] and its gradient that of [SB12, eq. 31 and 32], for terms of any kind.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +75,7 @@ class LBFGS(Method):
                 state.latest, state.sigma, state.steps = np.array(x), path.sigma, state.steps + 1
                 check(state)
 
-            found = minimize(
+            found = minimize(  # E [SB12, eq. 29] and its gradient [SB12, eq. 31 and 32]
                 bound.value_and_gradient, path.x, args=(path.sigma,), jac=True, method="L-BFGS-B", callback=seen,
                 options={"maxiter": self.iterations, "maxcor": self.memory, "maxfun": 100 * self.iterations,
                          "maxls": _TRIALS, "ftol": 0.0, "gtol": 0.0},

@@ -1,7 +1,16 @@
 r"""The exact optimum of a problem with norms, once it is known which groups vanish and which rows rest on a kink.
 
-On the active set, where those are held, the rest is smooth: Newton's method with the held rows as equality constraints,
-whose multipliers are their dual variables. What these say is wrong with the set is corrected, and it is solved again.
+On the active set, where those are held, the rest is smooth: Newton's method with the held rows as equality constraints
+[NW06, section 16.1], whose multipliers are their dual variables. With K and G the second and first derivatives of the
+rest and A x = c what is held, a step is
+
+    K d + A'u = -G,    A d = c - A x,                                                                                (1)
+
+where a norm that does not vanish has, with e = z / |z|,
+
+    the gradient w Z'e and the Hessian w Z'(I - e e')Z / |z|.                                                        (2)
+
+What the multipliers say is wrong with the set is corrected, and it is solved again.
 """
 
 from __future__ import annotations
@@ -121,7 +130,7 @@ class ActiveSet:
             for group in live:
                 norm_gradient, norm_hessian = _norm_derivatives(group, x)
                 gradient, hessian = gradient + norm_gradient, add(hessian, norm_hessian)
-            dx, multipliers = held.step(hessian, gradient, target - held.matrix @ x)
+            dx, multipliers = held.step(hessian, gradient, target - held.matrix @ x)  # (1)
             if not np.all(np.isfinite(dx)):
                 return None
             if self._collapsed(x, x + dx):
@@ -274,7 +283,7 @@ class ActiveSet:
 
 
 def _norm_derivatives(group: Groups, x: Vector) -> tuple[Vector, Any]:
-    """Gradient and Hessian of the weighted norms where they do not vanish."""
+    """(2): gradient and Hessian of the weighted norms where they do not vanish."""
     z = group.positions(x)
     directions, curvature = group.directions(z), group.weights / group.norms(z)
     gradient = group.linear.transpose_apply(group.spread(group.weights) * directions)
@@ -313,7 +322,7 @@ class _Equalities:
         self.last[order[begins + counts - 1]] = True
 
     def step(self, matrix: Any, gradient: Vector, missing: Vector) -> tuple[Vector, Vector]:
-        """Minimise ``1/2 d'Kd + gradient'd`` subject to ``held d = missing``: the step and the multipliers."""
+        """(1): minimise ``1/2 d'Kd + gradient'd`` subject to ``held d = missing``; the step and the multipliers."""
         dx, multipliers, free, count = np.zeros(gradient.size), np.zeros(missing.size), self.free, self.free.size
         dx[self.columns] = missing[self.alone] / self.factors
         inner, along = np.zeros((count, count)), gradient[free].copy()
@@ -327,9 +336,10 @@ class _Equalities:
         system[count:, :count] = self.tied_free * scale
         system[:count, count:] = system[count:, :count].T
         rhs = np.concatenate([-scale * along, missing[self.others] - self.tied @ dx])
-        solution = _symmetric(system, rhs)
+        solution = _symmetric(system, rhs)  # (1), of the free variables and the rows of several
         dx[free] = scale * solution[:count]
         multipliers[self.others] = solution[count:]
+        # (1): what is left of its first equation belongs to the rows of single variables.
         left = -(gradient + (0.0 if matrix is None else matrix @ dx) + self.transpose @ multipliers)
         multipliers[self.alone] = self._shared(left)
         return dx, multipliers

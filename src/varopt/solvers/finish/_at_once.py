@@ -53,8 +53,8 @@ def at_once(problem: Composite, x: Vector, tol: float, most: int) -> Exact | Non
     if _resting(problem, positions, kinks) > most:
         return None
     dual, residual = _dual(problem, x, positions)
-    step = -residual / curvature if _is_diagonal(problem) else solve_definite(problem.hessian, -residual)
-    gap, value = -0.5 * float(residual @ step), problem.value(x, positions)
+    step = -residual / curvature if _is_diagonal(problem) else solve_definite(problem.hessian, -residual)  # (1)
+    gap, value = -0.5 * float(residual @ step), problem.value(x, positions)  # what (1) falls by
     if gap <= tol * max(problem.unit, abs(value)) and _satisfied(problem, positions):  # as where nothing moves
         return Exact(x, value, gap, "", dual)
     if sum(_passing(r, z, step) for r, z in zip(problem.rows, positions, strict=True)) > most:

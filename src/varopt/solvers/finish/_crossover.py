@@ -196,7 +196,7 @@ def _linear(gradient: Vector, a: Vector, d: Vector, high: Vector, distance: Vect
     matrix, wanted = (rows / scale).T, -gradient / scale
     if not (np.isfinite(gain) and np.all(np.isfinite(matrix)) and np.all(np.isfinite(wanted))):
         return None
-    result = linprog(
+    result = linprog(  # (2)
         -cost / gain, A_eq=matrix, b_eq=wanted, bounds=(0.0, 1.0), method="highs-ds",
         options=_seconds(),
     )  # fmt: skip
@@ -251,12 +251,12 @@ def _quadratic(
             return np.asarray(basis @ ((basis.T @ v).T / curvature).T)
 
     if not d.size:
-        return -scale * invert(gradient), high
+        return -scale * invert(gradient), high  # (4)
     spread = invert(rows.T)
     inner = rows @ spread  # (3)
     balance = (rows @ null).T  # (3): in directions without curvature multipliers must cancel the gradient
     target = -(null.T @ gradient)
-    linear = spread.T @ gradient - d
+    linear = spread.T @ gradient - d  # (3): A H^+ g - d
     v = box_by_active_set(inner, linear, balance, target, -half, half, sides)
     if v is None:
         return None
@@ -273,7 +273,7 @@ def _quadratic(
         if found is None:
             return None
         directions = found
-    return scale * (y + null @ directions), half + v
+    return scale * (y + null @ directions), half + v  # (4): y + N c
 
 
 def _along(gradient: Vector, a: Vector, d: Vector, high: Vector) -> Vector | None:

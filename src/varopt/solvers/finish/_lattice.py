@@ -1,8 +1,8 @@
 """Numbers in double precision for which steep equations nearly hold: close points of a lattice.
 
 The numbers next to a point are a lattice, and what it costs to leave the point a norm of it: steep terms count much,
-and along what they do not see there are many points to choose from. A basis that is nearly orthogonal [Lenstra, Lenstra
-& Lovasz 1982] tells a close one, coordinate by coordinate [Babai 1986].
+and along what they do not see there are many points to choose from. A basis that is nearly orthogonal [LLL82] tells a
+close one, coordinate by coordinate [Babai86].
 """
 
 from __future__ import annotations

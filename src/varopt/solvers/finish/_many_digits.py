@@ -6,14 +6,25 @@ Terms are lines and sums of ``phi(y) = max {u y - r u^2 / 2 : 0 <= u <= h}``, a 
 
     min_x max_{u, v}  1/2 x'Kx + g'x + sum_k u_k y_k - r_k u_k^2 / 2 + sum_j v_j'z_j,    y = A x + b,  z = Z x + e.  (1)
 
-On the central path ``y - r u = p - q``, ``q u = p (h - u) = mu``, and ``z = l v``, ``l (w^2 - |v|^2) / 2 = mu``. A
-Newton step for all of them is, once the others are eliminated, one of x:
+On the central path, with s = (w^2 - |v|^2) / 2,
 
-    (K + A'DA + Z'M^-1 Z) dx = ...,    D = 1 / (r + q / u + p / (h - u)),    M = l (I + v v' / s).                   (2)
+    y - r u = p - q,    q u = p (h - u) = mu,    z = l v,    l s = mu,                                               (2)
+
+and a Newton step for these is
+
+    dq = q0 - (q / u) du,    q0 = mu / u - q,    dp = p0 + p / (h - u) du,    p0 = mu / (h - u) - p,                 (3)
+    du = D (A dx + rest - p0 + q0),    rest = y - r u - p + q,    D = 1 / (r + q / u + p / (h - u)),                 (4)
+    dv = M^-1 (Z dx + z - l v - v c / s),    M = l (I + v v' / s),    c = mu - l s,                                  (5)
+    dl = (c + l v'dv) / s,                                                                                           (6)
+
+so that, once these are eliminated, it is one of x:
+
+    (K + A'DA + Z'M^-1 Z) dx = -(Kx + g + A'u + Z'v) - A'D (rest - p0 + q0) - Z'M^-1 (z - l v - v c / s).            (7)
 
 Multipliers are then strictly inside their intervals and balls, so that as many of them as there are variables can be
 changed a little for ``Kx + g + A'u + Z'v = 0`` to hold exactly. The value of (1) is then a lower bound, without any
-rounding. Steps are those of S. Mehrotra, *On the implementation of a primal-dual interior point method*, 1992.
+rounding. Steps are a predictor and a corrector, which adds the products of changes that (3) to (6) leave out
+[Mehrotra92].
 """
 
 from __future__ import annotations
@@ -168,12 +179,12 @@ class _Cone:
         if second:
             self.c += self.length * (self.dv @ self.dv) / 2 + self.dl * (self.v @ self.dv)
             rest = rest - self.dl * self.dv
-        self.right = rest - self.v * (self.c / self.s)
+        self.right = rest - self.v * (self.c / self.s)  # (5)
 
     def change(self, dx: Decimals) -> None:
         self.dz = self.matrix @ dx
-        self.dv = self.inverse(self.dz + self.right)
-        self.dl = (self.c + self.length * (self.v @ self.dv)) / self.s
+        self.dv = self.inverse(self.dz + self.right)  # (5)
+        self.dl = (self.c + self.length * (self.v @ self.dv)) / self.s  # (6)
 
     def longest(self) -> Decimal:
         """How far it can go with ``|v| < w`` and l positive."""
@@ -314,19 +325,19 @@ class _Path:
 
     def _step(self, mu: Decimal) -> None:
         s = self.h - self.u
-        self.D = _ONE / (self.r + self.q / self.u + self.p / s)
+        self.D = _ONE / (self.r + self.q / self.u + self.p / s)  # (4)
         scaled = [(cone, cone.inverse(cone.matrix)) for cone in self.cones]
         matrix = self.K + self.A.T @ (self.D[:, None] * self.A) if self.u.size else self.K.copy()
         for cone, part in scaled:
             matrix = matrix + cone.matrix.T @ part
-        factor = _factor(matrix)
+        factor = _factor(matrix)  # (7)
         balance = self.K @ self.x + self.g
         balance = balance + (self.A.T @ self.u if self.u.size else _NULL)
         for cone in self.cones:
             balance = balance + cone.matrix.T @ cone.v
-        rest = self.A @ self.x + self.b - self.r * self.u - self.p + self.q
+        rest = self.A @ self.x + self.b - self.r * self.u - self.p + self.q  # (4)
         length = self._direction(factor, balance, rest, s, _NULL, second=False)
-        aim = mu * (_ONE - min(length, _ONE)) ** 3
+        aim = mu * (_ONE - min(length, _ONE)) ** 3  # [Mehrotra92]
         if self.unbalanced * self.began > _AHEAD * self.products:  # products must not vanish before all balances
             aim = mu
         length = self._direction(factor, balance, rest, s, aim, second=length > _SHORT_DECIMAL_STEP)
@@ -344,7 +355,7 @@ class _Path:
         self, factor: Decimals, balance: Decimals, rest: Decimals, s: Decimals, mu: Decimal, *, second: bool
     ) -> Decimal:
         """The step towards products of mu; how far it can be taken."""
-        q, p = mu / self.u - self.q, mu / s - self.p
+        q, p = mu / self.u - self.q, mu / s - self.p  # (3): q0 and p0
         if second:
             q, p = q - self.du * self.dq / self.u, p + self.du * self.dp / s
         right = -balance
@@ -353,9 +364,9 @@ class _Path:
         for cone in self.cones:
             cone.aim(mu, second)
             right = right - cone.matrix.T @ cone.inverse(cone.right)
-        self.dx = _solved(factor, right)
-        self.du = self.D * (self.A @ self.dx + rest - p + q)
-        self.dq, self.dp = q - self.q / self.u * self.du, p + self.p / s * self.du
+        self.dx = _solved(factor, right)  # (7)
+        self.du = self.D * (self.A @ self.dx + rest - p + q)  # (4)
+        self.dq, self.dp = q - self.q / self.u * self.du, p + self.p / s * self.du  # (3)
         far = [-v / d for v, d in zip(self.u, self.du, strict=True) if d < 0]
         far += [-v / d for v, d in zip(self.q, self.dq, strict=True) if d < 0]
         far += [v / d for v, d in zip(s, self.du, strict=True) if d > 0 and v < _INFINITE]

@@ -8,8 +8,8 @@ derivatives of all else, on the pieces where rows are,
 
 is the step to the minimum on the working set. Along it rows are followed across knots until the derivative is not
 negative: the row of that knot joins W. Where p = 0 the u are the subgradients of W; one outside its interval says in
-which direction its row should leave, and if there is none the point is the optimum [Bartels & Conn 1980 for sums of
-absolute values]. The number of digits grows with that of variables: this is for a few.
+which direction its row should leave, and if there is none the point is the optimum; for sums of absolute values that is
+[BartelsConn80]. The number of digits grows with that of variables: this is for a few.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class _ActiveSet:
             tick()
             gradient, matrix = self._derivatives()
             held = sorted(self.working)
-            direction, duals = _step(gradient, matrix, [self.rows[k].entries for k in held])
+            direction, duals = _step(gradient, matrix, [self.rows[k].entries for k in held])  # (1)
             if any(direction):
                 if not self._move(gradient, matrix, direction):
                     return _Found(ZERO, False)

@@ -113,7 +113,7 @@ def _unsettled(
     if found is None:
         return None
     u, (*factor, _) = found[1], scipy.linalg.lapack.dgetrf(a[basis])
-    x = scipy.linalg.lu_solve(factor, -d[basis], check_finite=False)
+    x = scipy.linalg.lu_solve(factor, -d[basis], check_finite=False)  # (1)
     z = a @ x + d
     away = np.abs(z) > _REST_POSITION * (np.abs(a) @ np.abs(x) + np.abs(d))
     away[basis] = False
@@ -165,7 +165,7 @@ def _exchange(
         outside = _outside(resting, bound)
         if not outside.max() > _OUTSIDE_BOUND:
             return max(done, 1)
-        steep = outside * bound / np.sqrt(lengths)  # how fast the sum falls by the length of the way
+        steep = outside * bound / np.sqrt(lengths)  # how fast the sum falls by the length of the way [GoldfarbReid77]
         leaving = int(np.where(outside > _OUTSIDE_BOUND, steep, 0.0).argmax())
         side, out = (1.0 if resting[leaving] > 0.0 else -1.0), basis[leaving]
         column = table[:, leaving].copy()
@@ -193,8 +193,9 @@ def _exchange(
         row[leaving] -= 1.0
         row /= pivot
         resting -= resting[leaving] * row  # (2)
-        lengths += row * (row * lengths[leaving] - 2.0 * (column @ table))
+        lengths += row * (row * lengths[leaving] - 2.0 * (column @ table))  # of the columns of the table below
         np.maximum(lengths, _LEAST_SQUARE, out=lengths)  # which rounding may miss; a row of the basis moves by one
+        # A A_B^{-1} after the exchange, by Sherman and Morrison.
         table = scipy.linalg.blas.dger(-1.0, column, row, a=table, overwrite_a=True)
         basis[leaving], bound[leaving] = entering, high[entering]
     return most

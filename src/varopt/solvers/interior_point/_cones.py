@@ -2,12 +2,14 @@ r"""Products of half-lines and second-order cones, with the scaling of Nesterov 
 
 In the Jordan algebra of a cone ``{(t, y) : |y| <= t}``, with ``J = diag(1, -1, ..., -1)``,
 
-    (a o b) = (a'b, a0 b1 + b0 a1),    a in the cone iff a0 >= 0 and a'Ja >= 0,
+    (a o b) = (a'b, a0 b1 + b0 a1),    a in the cone iff a0 >= 0 and a'Ja >= 0,                                     (1)
 
 and the scaling that takes z and s to one point, ``W z = W^-1 s``, is
 
-    W = beta (2 v v' - J),    beta^4 = s'Js / z'Jz,    v = (w + e) / sqrt(2 (w0 + 1)),
-    w = (s' + J z') / 2 gamma,    gamma^2 = (1 + s''z') / 2     with s', z' of s'Js = z'Jz = 1.
+    W = beta (2 v v' - J),    beta^4 = s'Js / z'Jz,    v = (w + e) / sqrt(2 (w0 + 1)),                             (2)
+    w = (s' + J z') / 2 gamma,    gamma^2 = (1 + s''z') / 2     with s', z' of s'Js = z'Jz = 1,                    (3)
+
+as in [NT97] and [Vdb10]. Its inverse is ``(2 J v v' J - J) / beta``, as v'Jv = 1.                                  (4)
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ class Cones:
         out = a * b
         for part in self.parts:
             u, v = a[part], b[part]
-            out[part] = u[0] * v + v[0] * u
+            out[part] = u[0] * v + v[0] * u  # (1)
             out[part.start] = u @ v
         return out
 
@@ -80,13 +82,13 @@ class Cones:
             if bad or not (a > 0.0 and b > 0.0 and s[part.start] > 0.0 and z[part.start] > 0.0):
                 return None
             one, other = s[part] / np.sqrt(a), z[part] / np.sqrt(b)
-            gamma = np.sqrt(0.5 * (1.0 + float(one @ other)))
+            gamma = np.sqrt(0.5 * (1.0 + float(one @ other)))  # (3)
             w = one - other
             w[0] = one[0] + other[0]
             v = w / (2.0 * gamma)
             v[0] += 1.0
             v /= np.sqrt(2.0 * v[0])
-            reflections.append(((a / b) ** 0.25, v))
+            reflections.append(((a / b) ** 0.25, v))  # (2)
         if bad:
             return None
         diagonal = np.sqrt(s[:positive] / z[:positive])
@@ -109,7 +111,7 @@ class Scaling:
         out = a.copy()
         out[: self.cones.positive] *= self.diagonal
         for part, (beta, v) in zip(self.cones.parts, self.reflections, strict=True):
-            out[part] = beta * (2.0 * (v @ a[part]) * v + a[part])
+            out[part] = beta * (2.0 * (v @ a[part]) * v + a[part])  # (2)
             out[part.start] -= 2.0 * beta * a[part.start]
         return out
 
@@ -122,7 +124,7 @@ class Scaling:
             mirrored[0] = v[0]
             along = mirrored @ a[part]
             turned = 2.0 * along * mirrored if a.ndim == 1 else 2.0 * np.outer(mirrored, along)
-            out[part] = (turned + a[part]) / beta
+            out[part] = (turned + a[part]) / beta  # (4)
             out[part.start] -= 2.0 * a[part.start] / beta
         return out
 

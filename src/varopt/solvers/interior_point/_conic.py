@@ -220,20 +220,21 @@ class _Programme:
         lam = scaling.lam
         dual, primal = self.P @ self.x + self.q + G.T @ self.z, G @ self.x + self.s - self.h
         scaled = scaling.inverse(G)
-        matrix = self.P + scaled.T @ scaled
+        matrix = self.P + scaled.T @ scaled  # P + G' W^-2 G, (1)
 
         def direction(d: Vector) -> tuple[Vector, Vector, Vector]:
             aim = cones.divide(lam, d)
             right = scaling.inverse(primal) + aim
-            dx = solve_definite(matrix, -dual - scaled.T @ right)
+            dx = solve_definite(matrix, -dual - scaled.T @ right)  # (1)
             wz = scaled @ dx + right  # W dz, (2)
-            return dx, wz, aim - wz
+            return dx, wz, aim - wz  # W^-1 ds, (2)
 
         square = cones.times(lam, lam)
-        _, wz, ws = direction(-square)
+        _, wz, ws = direction(-square)  # towards products of zero
         length = min(1.0, cones.longest(lam, wz), cones.longest(lam, ws))
         mu = float(lam @ lam) / cones.degree
-        sigma = (1.0 - length) ** 3
+        sigma = (1.0 - length) ** 3  # [Mehrotra92]: the longer the predictor's step, the less is aimed at
+        # d = -lambda o lambda - (W^-1 ds') o (W dz') + sigma mu e [Vdb10]
         dx, wz, ws = direction(-square - cones.times(ws, wz) + sigma * mu * cones.one)
         length = min(1.0, _CONE_BOUNDARY_SHARE * min(cones.longest(lam, wz), cones.longest(lam, ws)))
         x, s, z = self.x + length * dx, self.s + length * scaling.apply(ws), self.z + length * scaling.inverse(wz)

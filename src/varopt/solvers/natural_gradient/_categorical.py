@@ -97,20 +97,20 @@ class CategoricalUpdate(FamilyUpdate):
 
     def _adapted(self, gradient: Array) -> float:
         """A step of constant length in the Fisher metric; shorter while successive steps disagree [A19]."""
-        # With F the Fisher matrix, |g|_F^2 = sum over all entries of g^2 / theta.
+        # With F the Fisher matrix, |g|_F^2 = sum over all entries of g^2 / theta [A19].
         whitened = gradient / np.sqrt(np.maximum(self.theta, 1e-12))
         length = math.sqrt(float((whitened * whitened).sum()))
         if length == 0.0:
             return 0.0
         delta = 1.0 / self._slowness
-        beta = delta / math.sqrt(self._freedom)  # beta = delta / n^(1/2), n the free parameters
+        beta = delta / math.sqrt(self._freedom)  # beta = delta / n^(1/2), n the free parameters [A19]
         # s <- (1 - beta) s + sqrt(beta (2 - beta)) F^(1/2) g / |g|_F; gamma <- (1 - beta)^2 gamma + beta (2 - beta)
         self._path = (1.0 - beta) * self._path + math.sqrt(beta * (2.0 - beta)) * whitened / length
         self._normalizer = (1.0 - beta) ** 2 * self._normalizer + beta * (2.0 - beta)
         agreement = float((self._path * self._path).sum())  # |s|^2, on average gamma where steps are independent
-        # Delta <- max(1, Delta exp(beta (gamma - |s|^2 / alpha))), alpha = 1.5, delta = 1 / Delta
+        # Delta <- max(1, Delta exp(beta (gamma - |s|^2 / alpha))), alpha = 1.5, delta = 1 / Delta [A19]
         self._slowness = max(1.0, self._slowness * math.exp(beta * (self._normalizer - agreement / 1.5)))
-        return min(1.0, delta / length)  # eta = delta / |g|_F
+        return min(1.0, delta / length)  # eta = delta / |g|_F [A19]
 
     def _keep_possible(self) -> None:
         """Raise what fell below the margin and take it from the rest, in proportion."""
@@ -158,7 +158,7 @@ def free_energy(
     options: NDArray[np.intp], population: int | None = None, rate: float = 0.3,
     beta: Callable[[int], float] | None = None,
 ) -> CategoricalUpdate:  # fmt: skip
-    """Berny's update of the free energy ``<f> + <log p> / beta`` instead of E, while beta grows [SB12, section 4.3]."""
+    """Berny's update of the free energy ``<f> + <log p> / beta`` instead of E, while beta grows [SB12, eq. 46]."""
     return CategoricalUpdate(options, population or 20, None, rate, 0.1 / options.size, beta or growing_beta)
 
 

@@ -1,7 +1,8 @@
 """Diagonal covariance matrix adaptation [RH08], and a test that tells, in the run, whether a diagonal will do.
 
 RH08: R. Ros and N. Hansen, *A simple modification in CMA-ES achieving linear time and space complexity*, PPSN 2008;
-its learning rates, (d + 2) / 3 times those of the full covariance. Ha14: N. Hansen, A. Atamna and A. Auger, *How to
+its learning rates, (d + 2) / 3 times those of the full covariance, of H16: N. Hansen, *The CMA evolution strategy: a
+tutorial*, arXiv:1604.00772, 2016. Ha14: N. Hansen, A. Atamna and A. Auger, *How to
 assess step-size adaptation mechanisms in randomised search*, PPSN 2014; its two-point adaptation. W14: D. Wierstra et
 al., *Natural evolution strategies*, JMLR 15, 2014: variances move by factors, so that none becomes negative. O14: M. N.
 Omidvar, X. Li, Y. Mei and X. Yao, *Cooperative co-evolution with differential grouping for large scale optimization*,
@@ -50,17 +51,20 @@ class DiagonalCMA(GaussianUpdate):
     def __init__(self, mean: Array, sigma: float, population: int | None = None) -> None:
         d = mean.size
         self.population = population or default_population(d)
-        weights = signed_log_weights(self.population)
+        weights = signed_log_weights(self.population)  # [H16, eq. 49]
         positive, negative = np.maximum(weights, 0.0), np.minimum(weights, 0.0)
         self._parents = int((weights > 0.0).sum())
         self._recombination = positive[: self._parents].copy()
-        mu = self._mu_eff = 1.0 / float((positive**2).sum())
-        self._c_path = (4.0 + mu / d) / (d + 4.0 + 2.0 * mu / d)
-        faster = (d + 2.0) / 3.0  # [RH08]
+        mu = self._mu_eff = 1.0 / float((positive**2).sum())  # [H16, eq. 8], of weights that sum to one
+        self._c_path = (4.0 + mu / d) / (d + 4.0 + 2.0 * mu / d)  # [H16, eq. 56]
+        faster = (d + 2.0) / 3.0  # [RH08]: a diagonal has fewer numbers to learn
+        # [H16, eq. 57 and 58] times that, without the 1/4 of the latter; one half is ours, for small d.
         self._c_one = min(0.5, faster * 2.0 / ((d + 1.3) ** 2 + mu))
         self._c_mu = min(0.5, faster * 2.0 * (mu - 2.0 + 1.0 / mu) / ((d + 2.0) ** 2 + mu))
         mu_minus = float(negative.sum()) ** 2 / max(float((negative**2).sum()), 1e-300)
+        # [H16, eq. 50 and 51]; that of eq. 52 keeps a full matrix definite, and factors keep variances positive.
         alpha = min(1.0 + self._c_one / max(self._c_mu, 1e-300), 1.0 + 2.0 * mu_minus / (mu + 2.0))
+        # [H16, eq. 53]
         self._weights = np.where(weights > 0.0, weights, alpha * weights / max(-float(negative.sum()), 1e-300))
         self._mean, self.sigma = np.array(mean, dtype=np.float64), float(sigma)
         self.variances = np.ones(d)
@@ -88,20 +92,23 @@ class DiagonalCMA(GaussianUpdate):
         self._resize(points, order)
         order = order[: self.population]
         y = (points[order] - self._mean) / self.sigma  # ~ N(0, diag(variances))
-        step = self._recombination[: len(order)] @ y[: self._parents]
+        step = self._recombination[: len(order)] @ y[: self._parents]  # <y>_w [H16, eq. 41]
         self._step = self.sigma * step
-        self._mean = self._mean + self._step
+        self._mean = self._mean + self._step  # m <- m + sigma <y>_w [H16, eq. 42]
         c = self._c_path
+        # p_c <- (1 - c_c) p_c + sqrt(c_c (2 - c_c) mu_eff) <y>_w [H16, eq. 45]
         self._path = (1.0 - c) * self._path + math.sqrt(c * (2.0 - c) * self._mu_eff) * step
         squares = y * y / self.variances
         weights = self._weights[: len(order)].copy()
         worse = weights < 0.0
+        # w_i d / |C^(-1/2) y_i|^2 [H16, eq. 46]
         weights[worse] *= self._mean.size / np.maximum(squares[worse].sum(axis=1), 1e-300)
+        # What [H16, eq. 47] adds to the diagonal, relative to it: c_1 (p_c^2 / v - 1) + c_mu sum_i w_i (y_i^2 / v - 1).
         gradient = self._c_one * (self._path**2 / self.variances - 1.0)
         gradient += self._c_mu * (weights @ squares - self._weights[: len(order)].sum())
-        # The scale is the step size's alone: variances only say how coordinates differ.
+        # By factors [W14]. The scale is the step size's alone: variances only say how coordinates differ.
         self.variances = self.variances * np.exp(np.clip(gradient, -1.0, 1.0))
-        self.sigma *= math.exp(RESPONSE * self._trend / math.sqrt(self._mean.size))
+        self.sigma *= math.exp(RESPONSE * self._trend / math.sqrt(self._mean.size))  # [Ha14]
 
     def _resize(self, points: Array, order: NDArray[np.intp]) -> None:
         """Whether a longer step would have been better, by the ranks of both ends of the last one [Ha14]."""

@@ -56,5 +56,6 @@ def raw_weights(values: Array) -> Array:
     filled = np.where(finite, values, values[finite].max())
     filled = filled / max(1.0, np.abs(filled).max())  # so that no square overflows
     spread = filled.std()
-    # (b - f(x_k)) / n of grad E = <(f(x) - b) grad log p(x)> [SB12], b the average, in units of the deviation
+    # (b - f(x_k)) / n of grad E = <(f(x) - b) grad log p(x)>, b the average, in units of the deviation: from
+    # [SB12, eq. 2], as grad p = p grad log p, and any b is free, as <grad log p> = 0
     return np.asarray((filled.mean() - filled) / (spread * values.size)) if spread > 0.0 else np.zeros_like(values)

@@ -48,7 +48,7 @@ class LinearSpline:
         first = self._summed(weighted)
         weighted *= self.share
         ends = self._summed(weighted)
-        self.off_diagonal = first - ends
+        self.off_diagonal = first - ends  # (2): sum of c (1 - b) b, b the share of the way
         self.diagonal = np.append(self._summed(signal.weights) - first - self.off_diagonal, 0.0)
         self.diagonal[1:] += ends
         later = self._summed(np.multiply(signal.gradient, self.share, out=weighted))
@@ -76,7 +76,7 @@ class LinearSpline:
         steps = np.diff(np.concatenate([[0.0], dual, [0.0]])) / self.lengths
         rhs = np.diff(np.concatenate([[0.0], steps, [0.0]]))
         rhs += self.gradient
-        return np.negative(rhs, out=rhs)
+        return np.negative(rhs, out=rhs)  # (3): -B'g - D'q
 
     def minimiser(self, dual: Vector) -> Vector:
         """The values at the knots that belong to a dual point there: the solution of (3)."""

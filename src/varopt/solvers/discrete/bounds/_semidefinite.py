@@ -4,7 +4,7 @@ The smallest <M, X>/2 over X with unit diagonal, positive semidefinite, is at mo
 rows [BM03]; row by row, the best v_i given the others is -(MV)_i / |(MV)_i| [mixing], and an independent set of rows
 is updated at once. At the optimum y_i = |(MV)_i| makes M + Diag(y) positive semidefinite; short of it, for every y,
 
-    s'Ms = s'(M + Diag(y))s - sum(y)  >=  n min(0, lambda_min(M + Diag(y))) - sum(y)   over s in {-1, 1}^n,
+    s'Ms = s'(M + Diag(y))s - sum(y)  >=  n min(0, lambda_min(M + Diag(y))) - sum(y)   over s in {-1, 1}^n,          (1)
 
 or the same after a scaling of the rows.
 
@@ -97,7 +97,7 @@ def diagonal_bound(
     smallest, assumption = verified_lower_bound(slack, rng, expired)
     eps = float(np.finfo(np.float64).eps)
     smallest -= 16.0 * eps * float(1.0 + np.max(np.abs(y) / d, initial=0.0))  # of the scaling, entry by entry
-    # s'Ms >= sum(d) min(0, lambda_min(D^(-1/2) (M + Diag(y)) D^(-1/2))) - sum(y)
+    # (1), scaled: s'Ms >= sum(d) min(0, lambda_min(D^(-1/2) (M + Diag(y)) D^(-1/2))) - sum(y)
     total = float(d.sum()) * min(0.0, smallest) - float(y.sum())
     rounding = 4.0 * eps * spins.size * float(np.abs(y).sum() + d.sum() + abs(spins.constant))
     return spins.constant + 0.5 * total - rounding, assumption

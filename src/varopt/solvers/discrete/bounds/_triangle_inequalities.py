@@ -3,14 +3,14 @@ r"""The semidefinite relaxation tightened by triangle inequalities, for small de
 Of three spins an even number of products is negative: a X_ij + b X_ik + c X_jk >= -1 for signs with abc = 1. With
 multipliers y of the diagonal and gamma >= 0 of the triangles, Z = M/2 - Diag(y) - sum_t gamma_t A_t, every point has
 
-    s'Ms / 2 = <Z, ss'> + sum(y) + sum_t gamma_t <A_t, ss'>  >=  sum(y) - sum(gamma) + n min(0, lambda_min(Z)).
+    s'Ms / 2 = <Z, ss'> + sum(y) + sum_t gamma_t <A_t, ss'>  >=  sum(y) - sum(gamma) + n min(0, lambda_min(Z)).      (1)
 
 The multipliers come from a regularised dual that is smooth, hence L-BFGS-B [KMR14]; the bound is proved from them.
 
 Where the relaxation is tight, Z has the optimal spins in its kernel and the bound only tends to their energy. But all
 others are then away from the kernel: for spins t other than s and -s, |s't| <= n - 2, and for every c
 
-    <Z, tt'> = <Z + c ss'/n, tt'> - c (s't)^2 / n  >=  n lambda_min(Z + c ss'/n) - c (n - 2)^2 / n,
+    <Z, tt'> = <Z + c ss'/n, tt'> - c (s't)^2 / n  >=  n lambda_min(Z + c ss'/n) - c (n - 2)^2 / n,                  (2)
 
 about 4 c where c is the second smallest eigenvalue of Z. Once that is more than the gap, s is optimal.
 
@@ -167,7 +167,7 @@ def _prove(matrix: Vector, dual: TriangleDual) -> TriangleDual:
     size = float(np.abs(dual.diagonal).sum() + dual.gamma.sum() + np.abs(matrix).sum())
     rounding = 8.0 * np.finfo(np.float64).eps * (z.shape[0] + dual.gamma.size) * size
     constant = float(dual.diagonal.sum() - dual.gamma.sum()) - rounding
-    bound = constant + z.shape[0] * min(0.0, cholesky_lower_bound(z))  # sum(y) - sum(gamma) + n min(0, lambda_min(Z))
+    bound = constant + z.shape[0] * min(0.0, cholesky_lower_bound(z))  # (1)
     own = 2.0 * float(np.finfo(np.float64).eps) * z.shape[0] * float(np.abs(matrix).sum())
     return replace(dual, bound=bound, spins=spins, value=value, rounding=own, apart=constant + _apart(z, spins))
 
@@ -179,7 +179,7 @@ def _apart(z: Vector, s: Vector) -> float:
     if cost <= 0.0:
         return -np.inf
     rounding = 8.0 * float(np.finfo(np.float64).eps) * n * n * cost
-    # n lambda_min(Z + c ss'/n) - c (n - 2)^2 / n
+    # (2): n lambda_min(Z + c ss'/n) - c (n - 2)^2 / n
     return n * cholesky_lower_bound(z + (cost / n) * np.outer(s, s)) - cost * (n - 2) ** 2 / n - rounding
 
 
