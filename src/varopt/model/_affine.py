@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import uuid
+import secrets
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from itertools import chain
@@ -362,7 +362,7 @@ class Variable(Affine):
         if name is not None and not isinstance(name, str):
             raise ValueError(f"name must be a string; got {name!r}.")
         leave_frames_to_us()
-        self._restore(dimensions, name, (_order.take(), uuid.uuid4().hex))
+        self._restore(dimensions, name, (_order.take(), secrets.token_hex(16)))
 
     def _restore(self, dimensions: tuple[int, ...], name: str | None, order: tuple[int, str]) -> None:
         self.size = int(np.prod(dimensions))

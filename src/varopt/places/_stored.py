@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
-import uuid
+import secrets
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -217,7 +217,7 @@ class DataColumn(Stored):
 
     def __init__(self, table: Table, shape: tuple[int, ...], dtype: Any, name: str = "") -> None:
         self.table, self.shape, self.dtype = table, shape, np.dtype(dtype)
-        self.key, self._name = uuid.uuid4().hex, name
+        self.key, self._name = secrets.token_hex(16), name
 
     @property
     def name(self) -> str:
