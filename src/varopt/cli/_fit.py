@@ -23,7 +23,7 @@ from varopt.cli._tables import FORMATS, MISSING, DataTable, Source, read_table
 
 __all__ = ["FIT", "PREDICT", "add_fit", "add_predict"]
 
-_MOST_LABELS = 100
+_MOST_LABELS = 100  # of a classifier: a column with more is a number or a name
 _SHOWN = 20  # coefficients that are printed; the file of --coefficients has them all
 
 FIT = (

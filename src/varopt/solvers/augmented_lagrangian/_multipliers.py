@@ -39,7 +39,7 @@ _MOST_WITHOUT_RIDGE = 8  # most variables without a ridge
 _SHRINKS = (0.25, 0.25, 0.5)  # what of the width is left after a level of no step, of one, of more
 # Of a weak ridge: widths a row is away from rest, variables, and rows a variable.
 _WEAK_RIDGE, _WEAK_VARIABLES, _WEAK_ROWS = 500.0, 3000, 4
-_PENALTY_LEVELS = 60
+_WIDTH_LEVELS = 60  # at most, on each of which the width shrinks
 _NEWTON_STEPS = 30  # most of a level
 _FROZEN_WIDTHS = 3.0  # from its kink at which a row is frozen
 _LIVE = 0.8  # share of rows in play below which a copy of them pays
@@ -151,7 +151,7 @@ class _Run:
         state, least, idle = self.state, np.inf, 0
         x = self._outward()
         state.see(x, self.problem.value(x))
-        for _ in range(_PENALTY_LEVELS):
+        for _ in range(_WIDTH_LEVELS):
             before = state.steps
             gap = self._level()
             state.sigma, state.latest = self.width, self._outward()

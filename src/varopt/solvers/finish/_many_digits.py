@@ -55,7 +55,7 @@ Decimals = NDArray[Any]  # of decimal numbers
 
 _DECIMAL_DIGITS = 76  # four words of nineteen
 _NUMBERS = Context(prec=_DECIMAL_DIGITS, rounding=ROUND_HALF_EVEN, Emin=-(10**9), Emax=10**9)
-_DECIMAL_STEPS = 200
+_DECIMAL_STEPS = 200  # at most
 _AHEAD = Decimal(1000)  # times that products may have fallen by more than what is not in balance
 _STALLED_STEPS = 6  # steps without progress after which it ends
 _LONGER = Decimal("1.000001")  # times the length of z by the radius of its ball that l is at least

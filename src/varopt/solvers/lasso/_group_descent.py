@@ -30,7 +30,7 @@ Mask = NDArray[np.bool_]
 
 # Over the groups before Newton's method is tried; twice as many each time that it does not end it.
 _FIRST_GROUP_SWEEPS = 4
-_MOST_SWEEPS = 64
+_MOST_SWEEPS = 64  # in one round
 _SWEEP_ROUNDS = 40  # of sweeps and Newton steps before the method gives up
 _NEWTON_STEPS_IN_ROUND = 12  # most Newton steps in a round
 _SHORTEST_NEWTON_STEP = 1e-4  # share of a Newton step below which it is not taken

@@ -37,7 +37,7 @@ __all__ = ["CycleBound", "OddCycles"]
 Vector = NDArray[np.float64]
 Index = NDArray[np.intp]
 
-_VIOLATED_CYCLE = 1e-4
+_VIOLATED_CYCLE = 1e-4  # by which a way is shorter than 1, at least
 _HOP = 1e-6  # what an edge is longer than it is: of equal ways, the one of fewer edges
 _SOURCES = 64  # nodes from which ways are looked for together
 _ENOUGH = 1000  # inequalities found in a search, after which no more are looked for

@@ -40,8 +40,8 @@ _SIGNS = np.array([[1.0, 1.0, 1.0], [1.0, -1.0, -1.0], [-1.0, 1.0, -1.0], [-1.0,
 _REGULARISATIONS = (1.0, 0.1, 0.01, 0.001)  # relative, and what the bound loses falls with it
 _SEPARATIONS = 3  # searches for violated triangles at each
 _CUTS = 8  # triangles added in a search, as a multiple of n
-_VIOLATED_TRIANGLE = 1e-2
-_LBFGS_ITERATIONS = 60
+_VIOLATED_TRIANGLE = 1e-2  # by which -1 is missed, at least
+_LBFGS_ITERATIONS = 60  # between two searches, at most
 
 
 @dataclass(frozen=True)

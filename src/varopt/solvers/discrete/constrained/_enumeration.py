@@ -13,7 +13,7 @@ __all__ = ["enumerated"]
 Vector = NDArray[np.float64]
 
 _MOST_LOOKED_AT = 1 << 18  # states that are looked at
-_STATES_AT_ONCE = 1 << 12
+_STATES_AT_ONCE = 1 << 12  # whose energies are computed together
 
 
 def enumerated(energy: Energy, limits: Limits) -> tuple[Vector | None, float] | None:

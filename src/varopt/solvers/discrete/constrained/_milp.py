@@ -23,7 +23,7 @@ __all__ = ["MixedInteger", "mixed_integer"]
 
 Vector = NDArray[np.float64]
 
-_MOST_PRODUCTS = 4000
+_MOST_PRODUCTS = 4000  # of bits, a variable each, up to which HiGHS is asked
 
 
 class MixedInteger(NamedTuple):

@@ -19,7 +19,7 @@ Vector = NDArray[np.float64]
 
 # Set by hand: at six edges a spin the semidefinite bound is better, and shortest paths from 3,000 nodes take seconds.
 _EDGES_PER_SPIN = 3.5
-_SPINS = 3000
+_SPINS = 3000  # up to which it is tried
 _TILT = 0.1  # of the slack of a proof, by which the best cut known is favoured
 _STALLED_ROUNDS = 8  # rounds without so much of a better bound,
 _RISE = 0.02  # as a share of what is missing, after which a box is split

@@ -29,7 +29,7 @@ _CROWDED_ENERGY = 0.08
 _LARGEST_MATRIX_ENTRIES = 1 << 28  # entries of the matrix, at most: 1 GiB
 _BITS_TOGETHER = 2.0  # bits of a replica that may always change together, on average
 _FEWEST_SWEEP_BLOCKS = 16  # blocks of a sweep, at least
-_EXPONENTIALS = 1 << 16
+_EXPONENTIALS = 1 << 16  # drawn at once, besides those of one sweep
 
 
 def is_crowded(energy: Energy) -> bool:
