@@ -144,6 +144,7 @@ def test_import_loads_what_minimize_runs_and_no_more():
     later = [
         "families",
         "bounds._methods",
+        "certificates._recession",
         "optimize._path",
         "optimize.anywhere",
         "places._together",

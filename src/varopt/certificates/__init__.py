@@ -30,19 +30,20 @@ from varopt.certificates._duality import (
     young,
 )
 from varopt.certificates._proof_parts import enclosed_at
-from varopt.certificates._recession import curves_down, falls_along, falls_for_ever
 from varopt.certificates._verified_bracket import ROUNDING, Verified, Verifier, verified
 from varopt.certificates.enclosures import DualQuadratic, DualRows, annihilates, enclosed_value
 
 if TYPE_CHECKING:
     from varopt.certificates._farkas import contradiction
+    from varopt.certificates._recession import curves_down, falls_along, falls_for_ever
     from varopt.certificates._sampled import Sampled, student
     from varopt.certificates._tangents import EnclosedSum, Lines, lines, piece_table, positions, values
 
-# What proves anything of constraints, of samples, and of rows that are not in memory.
+# What proves anything of constraints, of objectives that fall for ever, of samples, and of rows that are not in memory.
 __getattr__, __dir__ = on_first_use(
     __name__,
     {"contradiction": "varopt.certificates._farkas"}
+    | dict.fromkeys(("curves_down", "falls_along", "falls_for_ever"), "varopt.certificates._recession")
     | dict.fromkeys(("Sampled", "student"), "varopt.certificates._sampled")
     | dict.fromkeys(
         ("EnclosedSum", "Lines", "lines", "piece_table", "positions", "values"), "varopt.certificates._tangents"

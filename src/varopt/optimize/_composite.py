@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from varopt import certificates
 from varopt._clock import TimeUp, budget, deadline
 from varopt._display import Progress
 from varopt._domains import as_finite
@@ -24,10 +25,7 @@ from varopt.certificates import (
     DualGap,
     NoCertificate,
     Verifier,
-    curves_down,
     enclosed_at,
-    falls_along,
-    falls_for_ever,
     floor,
     rests,
 )
@@ -156,10 +154,13 @@ def threads(problem: Composite) -> Any:
 def _is_unbounded(objective: Objective, problem: Composite) -> bool:
     """Whether a direction shows it, where one is quickly found."""
     if problem.not_convex:
-        return problem.indefinite and curves_down(objective) is not None
+        return problem.indefinite and certificates.curves_down(objective) is not None
     if floor(problem) > -math.inf:
         return False
-    return falls_along(objective, -np.asarray(problem.vector)) or falls_for_ever(objective) is not None
+    return (
+        certificates.falls_along(objective, -np.asarray(problem.vector))
+        or certificates.falls_for_ever(objective) is not None
+    )
 
 
 def _is_large(problem: Composite) -> bool:
@@ -218,7 +219,7 @@ class Descent:
         if self.bounded or not state.upper < self.below or math.isfinite(state.lower):
             return
         self.below = _DEEP * state.upper
-        if falls_along(self.objective, state.x):
+        if certificates.falls_along(self.objective, state.x):
             raise Falls
 
 
@@ -406,7 +407,7 @@ def _status(
 def _falls(objective: Objective, x: Vector) -> bool:
     """Whether it falls for ever, far along x or where a quadratic form that was taken for convex curves down."""
     return (
-        falls_along(objective, x)
-        or falls_for_ever(objective, _MORE_ENTRIES) is not None
-        or (bool(objective.assumption) and curves_down(objective) is not None)
+        certificates.falls_along(objective, x)
+        or certificates.falls_for_ever(objective, _MORE_ENTRIES) is not None
+        or (bool(objective.assumption) and certificates.curves_down(objective) is not None)
     )
