@@ -50,7 +50,7 @@ _WARM = GeometricTemperature(0.12, 0.04), GeometricTemperature(0.2, 0.05)
 _STALE = 2  # rounds without improvement that end an epoch
 _MIXES = 3  # recombinations between two anneals, of all points;
 _MIXES_OF_FEW = 6  # of a GPU's, which are more than there is time for, of as many of the best as can have so many each,
-_FIRST_MIXED, _LEAST_MIXED = 32, 16  # which are so many before it is known what that takes, and at least
+_FIRST_MIXED, _FEWEST_MIXED = 32, 16  # which are so many before it is known what that takes, and at least
 _MIXING_SHARE = 0.3  # of the time of the anneals that recombinations may take, where time is limited;
 _MIXED_ENTRIES = 1 << 19  # the clock is looked at after so many coordinates
 _SHARPENED = 64  # bits up to which exact moves on blocks are tried,
@@ -229,7 +229,7 @@ class _Population:
         if not (self.is_crowd and math.isfinite(seconds)):
             return self.replicas
         pace = self._mixing_pace or seconds / (_MIXES_OF_FEW * _FIRST_MIXED)
-        return min(self.replicas, max(_LEAST_MIXED, _whole(max(1, int(seconds / (_MIXES_OF_FEW * pace))))))
+        return min(self.replicas, max(_FEWEST_MIXED, _whole(max(1, int(seconds / (_MIXES_OF_FEW * pace))))))
 
     def mixed(self, x: Vector, partner: Vector, end: float = math.inf) -> Vector:
         """Points recombined with partners, until time ends; turned around first where that is the same and nearer."""
