@@ -29,6 +29,7 @@ from varopt.certificates import (
 )
 from varopt.composite import Composite, NotComposite
 from varopt.model import Constraint, Objective, flattened, unflatten
+from varopt.model.maps import latest_products
 from varopt.optimize._composite import STOPPED, Refused, chosen, conclude, start, stopped, threads, watch
 from varopt.optimize._result import Result, Status, final_line
 from varopt.optimize.constrained._penalty import Penalised, spread
@@ -72,7 +73,7 @@ def minimize_constrained(
     line = Progress(progress)
     check = watch(line, callback, time_limit, state.elapsed)
     run = _Run(penalised, solver, tol, check, state, weights, problem)
-    with threads(problem):
+    with threads(problem), latest_products():
         try:
             with deadline(time_limit):
                 outcome = run.solve()
