@@ -163,8 +163,9 @@ class Verifier:
     def lower(self, dual: Sequence[Vector | None] | None, enough: float) -> float:
         """A lower bound of the optimum, without the value at x where one that is `enough` is at hand."""
         with np.errstate(all="ignore"), suppress(NotEnclosed):
-            if (lower := _directly(self._parts, self.x, dual, self._norms)) >= enough:
-                return lower
+            for at_hand in (True, False) if products_at_hand() and not self._is_small else (False,):
+                if (lower := _directly(self._parts, self.x, dual, self._norms, at_hand=at_hand)) >= enough:
+                    return lower
         return self.bracket(dual).lower
 
     def near(self, dual: Sequence[Vector | None] | None, enough: float) -> tuple[float, str]:
