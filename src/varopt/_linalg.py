@@ -211,6 +211,10 @@ def add(a: Any, b: Any) -> Any:
         return b
     if sp.issparse(a) and sp.issparse(b):
         return a + b
+    if sp.issparse(b) and b.format == "dia" and not b.offsets.any() and b.offsets.size == 1:  # as of single variables
+        total = np.array(a, dtype=np.float64)
+        total[np.diag_indices(len(total))] += b.data[0, : len(total)]
+        return total
     return (a.toarray() if sp.issparse(a) else a) + (b.toarray() if sp.issparse(b) else b)
 
 

@@ -92,6 +92,10 @@ class SmoothedRows:
     def hessian(self) -> Any:
         """The Hessian in x but for rows of next to no curvature, dense or sparse; None where there are no others."""
         linear, weights = self.rows.linear, self.second
+        if self.rows.single is not None:
+            index, factor = self.rows.single
+            diagonal = np.bincount(index, weights * factor**2, minlength=linear.shape[1])
+            return sp.diags_array(diagonal) if diagonal.any() else None
         active = np.flatnonzero(weights > _NEGLIGIBLE * weights.max(initial=0.0))
         if active.size > _MOST_ROWS * weights.size:
             return linear.gram(weights)

@@ -273,9 +273,7 @@ class _Run:
             if np.all(np.isfinite(path.x)):
                 x = path.x
             path.x = x
-            if self._within_reach(path):
-                self.state.see(*self._proof(path))
-            if not self._crossed_over(x, [path.sigma * length for length in lengths]):
+            if not self._crossed_over(path, [path.sigma * length for length in lengths]):
                 self.state.record()
                 return
             if not (self._within_reach(path) or self._proved()):
@@ -286,9 +284,15 @@ class _Run:
             self.check(self.state)
             sigma, few = self.config.schedule(path), 0
 
-    def _crossed_over(self, x: Vector, deviations: list[float]) -> bool:
-        """Cross over from rows within more and more deviations of a kink; whether to go on where nothing is proved."""
+    def _crossed_over(self, path: Path, deviations: list[float]) -> bool:
+        """Cross over from rows within more and more deviations of a kink; whether to go on where nothing is proved.
+
+        What the smoothed terms prove is looked at where the first does not: it is a pass over all rows.
+        """
+        x = path.x
         for attempt, (reach, most) in enumerate(_ATTEMPTS):
+            if attempt == 1 and not self._proved() and self._within_reach(path):
+                self.state.see(*self._proof(path))
             if attempt and not self.config.thorough and not self._proved():
                 return False  # rows in such units that active sets lose their way
             if attempt and self._proved():  # once even so: exact zeros are worth it
