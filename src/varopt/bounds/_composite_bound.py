@@ -16,10 +16,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from varopt._linalg import add
+from varopt._linalg import add, as_dense
 from varopt.bounds._bound import Bound, Form, Gradient, Verdict, check_form
 from varopt.bounds._noise import BoundNoise, Expectations
-from varopt.composite import Composite, Congruence, Groups, Rows, as_dense
+from varopt.composite import Composite, Congruence, Groups, Rows
 from varopt.terms import group_norm
 
 __all__ = ["CompositeBound", "SmoothedGroups", "SmoothedRows", "quadratic_diagonal"]

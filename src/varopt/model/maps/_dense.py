@@ -114,7 +114,7 @@ _WORTH_KEEPING = 1 << 12  # entries of an array whose products are
 # Columns from which on a copy of what the transpose was multiplied with costs little beside the product, or entries up
 # to which it costs little anyway.
 _WIDE, _CACHED = 16, 1 << 20
-_CHECKED_ALONE = 1 << 20  # entries beyond which the lengths of columns tell whether they are finite, as proofs ask for them
+_BY_LENGTHS = 1 << 20  # entries beyond which lengths of columns, that proofs ask for, tell whether all are finite
 
 
 @contextmanager
@@ -309,7 +309,7 @@ class Matrix(Map):
     @cached_property
     def _finite(self) -> bool:
         kept = self._kept
-        if kept is None and self.array.dtype == np.float64 and self.array.size > _CHECKED_ALONE:
+        if kept is None and self.array.dtype == np.float64 and self.array.size > _BY_LENGTHS:
             latest = _latest_of(self.array)
             if latest is not None and np.all(np.isfinite(self.column_squares)):
                 return True

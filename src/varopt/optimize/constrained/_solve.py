@@ -306,7 +306,7 @@ class _Run:
         ended = partial(conclude, objective, problem, state, self.tol, method=method, violation=penalised.violation)
         if status is None and dual is not None and math.isfinite(state.upper) and not problem.not_convex:
             claimed = ended(Status.OPTIMAL, proved=False, value=state.upper)
-            if (proved := self._proved_apart(claimed, objective, dual, multipliers)) is not None:
+            if (proved := self._proved_apart(claimed, objective, problem, dual, multipliers)) is not None:
                 return proved
         result = ended(status)
         if result.status is Status.GAP_OPEN and np.all(np.isfinite(result.x)):
@@ -335,8 +335,9 @@ class _Run:
         return [known * w * u for w, u in zip(weights, dual[len(dual) - len(weights) :], strict=True)]
 
     def _proved_apart(
-        self, result: Result, objective: Objective, dual: Sequence[Vector | None], multipliers: Sequence[Vector]
-    ) -> Result | None:
+        self, result: Result, objective: Objective, problem: Composite, dual: Sequence[Vector | None],
+        multipliers: Sequence[Vector],
+    ) -> Result | None:  # fmt: skip
         """The result, where f at its point and a lower bound of the penalised objective are within the tolerance.
 
         The rounding of the penalised objective at the point is that of constraints times their weights, of which f has
@@ -347,7 +348,7 @@ class _Run:
         value = float(penalised.f.at(own))
         if penalised.f.assumption or not penalised.holds(x) or not math.isfinite(value):
             return None
-        verifier = Verifier(objective, x)
+        verifier = Verifier(objective, x, problem=problem)
         lower = verifier.lower(dual, value - 0.5 * self.tol * max(self.state.unit, abs(value)))
         upper = self._upper(own, value, x, multipliers, verifier)
         if not self._closes(lower, upper):
@@ -431,11 +432,13 @@ class _Run:
         self, own: Vector, value: float, x: Vector, multipliers: Sequence[Vector], known: Verifier | None = None
     ) -> float:
         """The value of f at the point with its rounding, and what the constraints are missed by, as they are worth."""
-        inside, error = Verifier(self.penalised.f, own, other=known).value if own.size else (value, 0.0)
+        f, form = self.penalised.f, self.penalised.own
+        form = form if own.size == x.size else None  # which is in all variables
+        inside, error = Verifier(f, own, problem=form, other=known).value if own.size else (value, 0.0)
         missed = sum(
             float(np.abs(y) @ e) for y, e in zip(multipliers, self.penalised.excesses(x), strict=True) if np.any(e)
         )
-        rounded = inside + error if math.isfinite(error) else enclosed_at(self.penalised.f, own)[1]
+        rounded = inside + error if math.isfinite(error) else enclosed_at(f, own)[1]
         rounded = rounded if math.isfinite(rounded) else value
         return max(value, rounded) + (_ROOM * missed if math.isfinite(missed) else 0.0)
 
