@@ -89,7 +89,7 @@ def transposed_at_hand(linear: Map, v: Vector, norms: Norms) -> Ball | None:
         known = linear.known_transposed()
         if known is None or known[0].shape != v.shape:
             return transposed(linear, Ball.exact(v), norms) if linear.array.size <= EXTENDED else None
-        values, product, count = known
+        values, product, count = np.asarray(known[0], dtype=np.float64), known[1], known[2]
         size, moved = length(values), length(v - values)
         if moved > _ROUNDED * size:
             return None

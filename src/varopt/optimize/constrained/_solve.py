@@ -432,8 +432,7 @@ class _Run:
         self, own: Vector, value: float, x: Vector, multipliers: Sequence[Vector], known: Verifier | None = None
     ) -> float:
         """The value of f at the point with its rounding, and what the constraints are missed by, as they are worth."""
-        f, form = self.penalised.f, self.penalised.own
-        form = form if own.size == x.size else None  # which is in all variables
+        f, form = self.penalised.f, self.penalised.own if own.size == x.size else None  # which is in all variables
         inside, error = Verifier(f, own, problem=form, other=known).value if own.size else (value, 0.0)
         missed = sum(
             float(np.abs(y) @ e) for y, e in zip(multipliers, self.penalised.excesses(x), strict=True) if np.any(e)
