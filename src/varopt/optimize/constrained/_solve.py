@@ -402,8 +402,9 @@ class _Run:
                 upper = self._upper(own, value, x, multipliers)
             value = value if result.certificate.assumption else _of_a_point(value, lower, upper)
             upper = max(upper, value)
-            if status is Status.UNBOUNDED:  # of these weights only
-                status = Status.GAP_OPEN
+            met = upper - lower <= self.tol * max(result.state.unit, self.state.unit, abs(upper))
+            if status is Status.UNBOUNDED or (status in (Status.OPTIMAL, Status.ASSUMED) and not met):
+                status = Status.GAP_OPEN  # of these weights only; or of F and not of f, whose rounding may be larger
             if status is Status.GAP_OPEN and self._closes(lower, upper):
                 status = Status.ASSUMED if result.certificate.assumption else Status.OPTIMAL
             if status is Status.ASSUMED and not self.problem.not_convex:
