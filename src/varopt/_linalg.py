@@ -18,6 +18,7 @@ __all__ = [
     "InverseEnergy",
     "absolute_sum",
     "add",
+    "as_dense",
     "cholesky",
     "factorised",
     "factorised_sparse",
@@ -211,7 +212,25 @@ def add(a: Any, b: Any) -> Any:
         return b
     if sp.issparse(a) and sp.issparse(b):
         return a + b
-    return (a.toarray() if sp.issparse(a) else a) + (b.toarray() if sp.issparse(b) else b)
+    if (diagonal := _only_diagonal(b)) is not None:  # as of single variables
+        total = np.array(a, dtype=np.float64)
+        total[np.diag_indices(len(total))] += diagonal
+        return total
+    return as_dense(a) + as_dense(b)
+
+
+def as_dense(matrix: Any) -> Vector:
+    """A sparse matrix or an array as an array."""
+    if (diagonal := _only_diagonal(matrix)) is not None:  # which SciPy takes by way of two other formats
+        return np.diag(diagonal)
+    return np.asarray(matrix.toarray() if sp.issparse(matrix) else matrix)
+
+
+def _only_diagonal(matrix: Any) -> Vector | None:
+    """The diagonal, where a square sparse matrix is stored as nothing else."""
+    if not sp.issparse(matrix) or matrix.format != "dia" or matrix.shape[0] != matrix.shape[1]:
+        return None
+    return np.asarray(matrix.data[0, : matrix.shape[0]]) if matrix.offsets.tolist() == [0] else None
 
 
 def row_bandwidth(a: Any) -> int:

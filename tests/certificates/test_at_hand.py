@@ -105,7 +105,10 @@ def test_gradients_at_hand_and_their_shares_enclose_the_exact_ones(rng, spread):
             linear.transpose_apply(v)
             known = rows.gradient_at_hand(v, norms)
             less, part = rows.shrunk(v, known, 0.7, norms)
-        for dual, ball in ((v, known), (less, part)):
+            rounded = v * (1.0 + rng.integers(-3, 4, COUNT) * 2.0**-52)  # as numbers are that are moved into bounds
+            near = rows.gradient_at_hand(rounded, norms)
+            assert rows.gradient_at_hand(1.001 * v, norms) is None
+        for dual, ball in ((v, known), (less, part), (rounded, near)):
             exact = [_dot(column, _whole(dual)) for column in _columns(linear)]
             off = [abs(Fraction(m) - e) for m, e in zip(ball.middle.tolist(), exact, strict=True)]
             assert all(o <= Fraction(r) for o, r in zip(off, ball.radius.tolist(), strict=True))

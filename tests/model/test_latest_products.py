@@ -31,20 +31,42 @@ def test_the_point_may_change_afterwards(rng):
         assert not np.array_equal(matrix.apply(x), before)
 
 
-def test_products_with_the_transpose_are_known_of_the_same_numbers_alone(rng):
+def test_the_latest_product_with_the_transpose_is_known_and_with_what(rng):
     matrix, v = Matrix(rng.standard_normal((300, 70))), rng.standard_normal(300)
-    assert matrix.known_transposed(v) is None
+    assert matrix.known_transposed() is None
     with latest_products():
-        assert matrix.known_transposed(v) is None
+        assert matrix.known_transposed() is None
         product = matrix.transpose_apply(v)
-        known, additions = matrix.known_transposed(v.copy())
+        values, known, additions = matrix.known_transposed()
+        assert np.array_equal(values, v)
         assert np.array_equal(known, product)
         assert additions >= 300
         product[0] += 1.0  # which is the caller's
-        assert np.array_equal(matrix.known_transposed(v)[0], v @ matrix.array)
-        v[0] += 1.0
-        assert matrix.known_transposed(v) is None
-    assert matrix.known_transposed(v) is None
+        assert np.array_equal(matrix.transpose_apply(v), v @ matrix.array)
+        before = v.copy()
+        v[1] += 1.0
+        assert np.array_equal(matrix.known_transposed()[0], before)
+        assert np.array_equal(matrix.transpose_apply(v), v @ matrix.array)
+        assert np.array_equal(matrix.known_transposed()[0], v)
+    assert matrix.known_transposed() is None
+
+
+def test_what_is_known_of_the_largest_array_stays(rng):
+    large, copies = Matrix(rng.standard_normal((400, 70))), [rng.standard_normal((300, 70)) for _ in range(6)]
+    with latest_products():
+        squares = large.column_squares
+        for copy in copies:
+            Matrix(copy).apply(np.ones(70))
+        assert large.column_squares is squares
+
+
+def test_lengths_of_columns_tell_what_is_finite_and_leave_large_numbers_alone():
+    array = np.ones((300_000, 4))
+    array[5, 1] = 1e200  # whose square is not
+    for entry, finite in ((1.0, True), (np.nan, False), (np.inf, False)):
+        array[7, 2] = entry
+        with latest_products():
+            assert Matrix(array)._finite is finite
 
 
 def test_an_array_does_not_outlive_its_use(rng):

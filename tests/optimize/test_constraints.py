@@ -479,3 +479,19 @@ def test_zeros_but_for_rounding_are_not_made_zeros_against_a_constraint(shift):
     r = vo.minimize(f, subject_to=[w[1] - 5e-12 * w[0] >= 0])
     assert r.status is Status.OPTIMAL
     assert r.violation <= 1e-18
+
+
+def test_a_bracket_that_rounding_widens_is_no_longer_within_the_tolerance():
+    """Far out along a direction of next to no curvature f is rounded far more than the penalised optimum is."""
+    matrix = np.array([
+        [4.805141087740812, 2.6606831133447795, 1.1665697901981602, -0.004109578992977699],
+        [2.6606831133447795, 1.6331390721717105, 0.017594513913818256, 0.08241544843427996],
+        [1.1665697901981602, 0.017594513913818256, 2.7527986676832574, -0.33385404917415523],
+        [-0.004109578992977699, 0.08241544843427996, -0.33385404917415523, 0.0448666712140273],
+    ])  # fmt: skip
+    slope = np.array([-0.7488671125109657, 0.7861945819570293, 0.33231003573017137, 0.013281112739190477])
+    w = vo.Variable(4)
+    row = np.array([1.25, -0.375, 2.125, 0.0]) @ w
+    r = vo.minimize(vo.quad_form(w, matrix) + slope @ w, subject_to=[row <= 2.71875, row <= 2.71875])
+    met = r.upper - r.lower <= 1e-9 * max(r.state.unit, abs(r.upper))
+    assert met or r.status not in (Status.OPTIMAL, Status.ASSUMED)

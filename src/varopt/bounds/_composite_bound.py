@@ -16,10 +16,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from varopt._linalg import add
+from varopt._linalg import add, as_dense
 from varopt.bounds._bound import Bound, Form, Gradient, Verdict, check_form
 from varopt.bounds._noise import BoundNoise, Expectations
-from varopt.composite import Composite, Congruence, Groups, Rows, as_dense
+from varopt.composite import Composite, Congruence, Groups, Rows
 from varopt.terms import group_norm
 
 __all__ = ["CompositeBound", "SmoothedGroups", "SmoothedRows", "quadratic_diagonal"]
@@ -92,6 +92,10 @@ class SmoothedRows:
     def hessian(self) -> Any:
         """The Hessian in x but for rows of next to no curvature, dense or sparse; None where there are no others."""
         linear, weights = self.rows.linear, self.second
+        if self.rows.single is not None:
+            index, factor = self.rows.single
+            diagonal = np.bincount(index, weights * factor**2, minlength=linear.shape[1])
+            return sp.diags_array(diagonal) if diagonal.any() else None
         active = np.flatnonzero(weights > _NEGLIGIBLE_CURVATURE * weights.max(initial=0.0))
         if active.size > _MOST_COPIED_ROWS * weights.size:
             return linear.gram(weights)

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from varopt._linalg import as_dense
 from varopt.bounds._layout import Component
-from varopt.composite import Congruence, as_dense, pick
+from varopt.composite import Congruence, pick
 
 __all__ = ["Hessian", "same_choice", "to_simplex"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cached_property, reduce
 from typing import NamedTuple
@@ -163,7 +163,8 @@ class Verifier:
     def lower(self, dual: Sequence[Vector | None] | None, enough: float) -> float:
         """A lower bound of the optimum, without the value at x where one that is `enough` is at hand."""
         with np.errstate(all="ignore"), suppress(NotEnclosed):
-            if (lower := _directly(self._parts, self.x, dual, self._norms)) >= enough:
+            ways = (lower_at_hand, direct_lower) if products_at_hand() and not self._is_small else (direct_lower,)
+            if (lower := _directly(self._parts, self.x, dual, self._norms, ways, enough)) >= enough:
                 return lower
         return self.bracket(dual).lower
 
@@ -229,7 +230,7 @@ class Verifier:
         for r, given in zip(self._parts.rows, self._parts.given, strict=True):
             if self.squares and not r.is_own:
                 add_lengths(given, self.squares, self._norms)
-        lower = _directly(self._parts, self.x, dual, self._norms, at_hand=True)
+        lower = _directly(self._parts, self.x, dual, self._norms, (lower_at_hand,))
         if lower == -math.inf:
             return None
         value, error = self.value
@@ -299,9 +300,13 @@ def _lower(parts: ProofParts, x: Vector, dual: Sequence[Vector | None] | None, n
 
 
 def _directly(
-    parts: ProofParts, x: Vector, dual: Sequence[Vector | None] | None, norms: Norms, *, at_hand: bool = False
-) -> float:
-    """What is proved without a correction, where every variable has a row of its own."""
+    parts: ProofParts, x: Vector, dual: Sequence[Vector | None] | None, norms: Norms,
+    ways: Sequence[Callable[..., float]] = (), enough: float = math.inf,
+) -> float:  # fmt: skip
+    """What is proved without a correction, where every variable has a row of its own: by the first way that is enough.
+
+    Else by the best of them; without any by `direct_lower`.
+    """
     if parts.groups or parts.quadratics or (own := has_own_rows(parts.rows, x.size)) is None:
         return -math.inf
     given = given_duals(parts, dual)
@@ -310,6 +315,10 @@ def _directly(
         if not mine:
             r = r.at(r.term.derivative(r.linear.apply(x) + r.offset) if u is None else u)
         rows.append(r)
-    prove = lower_at_hand if at_hand else direct_lower
-    lower = prove(rows, own, parts.vector, parts.scalar, norms, Caps.of(rows, own, x.size))
-    return float(down(lower - parts.error * SLACK))
+    caps, best = Caps.of(rows, own, x.size), -math.inf
+    for prove in ways or (direct_lower,):
+        lower = prove(rows, own, parts.vector, parts.scalar, norms, caps)
+        best = max(best, float(down(lower - parts.error * SLACK)))
+        if best >= enough:
+            break
+    return best

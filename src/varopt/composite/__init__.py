@@ -1,7 +1,7 @@
 """The canonical form of an objective: a quadratic, rows of terms, and groups."""
 
 from varopt.composite._box import Bounds, bounded
-from varopt.composite._congruence import Congruence, as_dense, columns_of, gram, pick, squared_norms
+from varopt.composite._congruence import Congruence, columns_of, gram, pick, squared_norms
 from varopt.composite._conversion import NotComposite, composite, rows_of, shared_rows, sharing, unmultiplied
 from varopt.composite._form import Composite, Rows, single_variables
 from varopt.composite._groups import Groups
@@ -22,7 +22,6 @@ __all__ = [
     "Restriction",
     "Rows",
     "SharedMatrix",
-    "as_dense",
     "bounded",
     "columns_of",
     "composite",

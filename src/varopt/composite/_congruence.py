@@ -10,9 +10,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from varopt._linalg import as_dense
 from varopt.model.maps import HStack, Map, Operator, Scaled, Selection
 
-__all__ = ["Congruence", "as_dense", "columns_of", "gram", "pick", "squared_norms"]
+__all__ = ["Congruence", "columns_of", "gram", "pick", "squared_norms"]
 
 Vector = NDArray[np.float64]
 
@@ -26,11 +27,6 @@ def columns_of(linear: Map, part: slice) -> Map | None:
     if isinstance(linear, HStack) and part in linear.slices:
         return linear.parts[linear.slices.index(part)][0]
     return linear.columns(part)
-
-
-def as_dense(matrix: Any) -> Vector:
-    """A sparse matrix or an array as an array."""
-    return np.asarray(matrix.toarray() if sp.issparse(matrix) else matrix)
 
 
 def pick(matrix: Any, rows: NDArray[np.intp], columns: NDArray[np.intp]) -> Vector:

@@ -22,7 +22,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from varopt._array import repeated
-from varopt._linalg import InverseEnergy, add
+from varopt._linalg import InverseEnergy, add, as_dense
 from varopt.composite._groups import Groups
 from varopt.composite._quadratic_form import QuadraticForm
 from varopt.model.maps import Difference, HStack, Map, Matrix, Scaled, Selection, Sparse
@@ -242,7 +242,7 @@ class Composite:
         for form in self.forms:
             hessian = add(hessian, form.multiplied[0])
         if sp.issparse(hessian) and self.size <= _DENSE_SIZE and any(r.linear.storage == "dense" for r in self.rows):
-            return hessian.toarray()  # the rows will make it dense sooner or later
+            return as_dense(hessian)  # the rows will make it dense sooner or later
         return hessian
 
     @property

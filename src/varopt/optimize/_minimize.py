@@ -24,6 +24,7 @@ from varopt.model import (
     ordered,
 )
 from varopt.model.blocks import LargestBlock
+from varopt.model.maps import latest_products
 from varopt.optimize._composite import minimize_composite, start
 from varopt.optimize._largest_entries import LargestEntries
 from varopt.optimize._result import Result
@@ -133,16 +134,25 @@ def minimize(
     if space is not None:
         return _black_box(space, "minimize", f, {**shared, **black_box}, tol, resume, subject_to)
     constraints = () if subject_to is None else as_constraints(subject_to)
+    with latest_products():
+        return _checked(f, constraints, tol, resume, memory, shared, black_box)
+
+
+def _checked(
+    f: Any, constraints: tuple[Constraint, ...], tol: float, resume: Any, memory: Any, shared: dict[str, Any],
+    black_box: dict[str, Any],
+) -> Result:  # fmt: skip
+    """Minimise an objective, once it is seen to be admissible."""
     objective = _admissible(f, constraints)
     if all(v.kind != "real" for v in _variables(objective, constraints)):
         return _discrete(objective, {"tol": tol, **shared, **black_box}, resume, constraints)
     if black_box:
         raise ValueError(f"{', '.join(map(repr, black_box))} applies to a black box only: give a callable and a space.")
-    tol, time_limit = _check_options(tol, method, time_limit, callback)
+    tol, time_limit = _check_options(tol, shared["method"], shared["time_limit"], shared["callback"])
     shared |= {"tol": tol, "time_limit": time_limit, "resume": resume}
     if any(isinstance(block, LargestBlock) for block in objective.blocks):
         lifted = LargestEntries(objective, constraints)
-        shared["x0"] = lifted.start(x0)
+        shared["x0"] = lifted.start(shared["x0"])
         return lifted.told(_real(lifted.objective, constraints, memory, shared))
     return _real(objective, constraints, memory, shared)
 

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from varopt._verified import (
+    EXTENDED,
     SLACK,
     TINY,
     Ball,
@@ -41,6 +42,7 @@ Vector = NDArray[np.float64]
 Norms = dict[int, tuple[Any, Vector]]
 
 _TINIEST = float(np.finfo(np.float64).tiny)
+_ROUNDED_SHARE = 1e-13  # share of their length that numbers may have been rounded by since they were multiplied
 AT_ONCE = 1 << 16  # entries of a matrix that are looked at together
 
 
@@ -79,13 +81,20 @@ def _with_lengths(linear: Matrix, norms: Norms) -> tuple[Any, Vector]:
 
 
 def transposed_at_hand(linear: Map, v: Vector, norms: Norms) -> Ball | None:
-    """``A'v``, enclosed, where the run has multiplied the same numbers already; else None."""
+    """``A'v``, enclosed, where the run has multiplied the same numbers already, but for rounding; else None.
+
+    What a number was rounded to its bounds by is charged, times the length of its column.
+    """
     if isinstance(linear, Matrix):
-        known = linear.known_transposed(v)
-        if known is None:
+        known = linear.known_transposed()
+        if known is None or known[0].shape != v.shape:
+            return transposed(linear, Ball.exact(v), norms) if linear.array.size <= EXTENDED else None
+        values, product, count = np.asarray(known[0], dtype=np.float64), known[1], known[2]
+        size, moved = length(values), length(v - values)
+        if moved > _ROUNDED_SHARE * size:
             return None
-        radius = _with_lengths(linear, norms)[1] * (gamma(known[1] + 1) * length(v)) + 2.0 * v.size * TINY
-        return Ball(np.asarray(known[0], dtype=np.float64), radius * SLACK)
+        radius = _with_lengths(linear, norms)[1] * (gamma(count + 1) * size + moved) + 2.0 * v.size * TINY
+        return Ball(np.asarray(product, dtype=np.float64), radius * SLACK)
     if isinstance(linear, Scaled) and np.all(np.abs(linear.scale) == 1.0):
         return transposed_at_hand(linear.inner, linear.scale * v, norms)
     if not isinstance(linear, HStack):

@@ -99,6 +99,12 @@ class _Latest:
         self.transposed: tuple[Vector, Vector] | None = None
         self.squares: Vector | None = None
 
+    @property
+    def size(self) -> int:
+        """Entries of the array; none where it is gone."""
+        array = self.array()
+        return 0 if array is None else array.size
+
 
 # Hidden state as well, and for one run only, since arrays may change between runs: the method's last look, the value of
 # the objective and its proof multiply with the same point, and between them stand blocks, maps and methods.
@@ -107,7 +113,8 @@ _LATEST_ARRAYS = 4  # of which that is known at a time
 _WORTH_KEEPING = 1 << 12  # entries of an array whose products are
 # Columns from which on a copy of what the transpose was multiplied with costs little beside the product, or entries up
 # to which it costs little anyway.
-_WIDE_COLUMNS, _COPIED_ENTRIES = 64, 1 << 20
+_WIDE_COLUMNS, _COPIED_ENTRIES = 16, 1 << 20
+_BY_LENGTHS = 1 << 20  # entries beyond which lengths of columns, that proofs ask for, tell whether all are finite
 
 
 @contextmanager
@@ -135,8 +142,8 @@ def _latest_of(array: NDArray[Any]) -> _Latest | None:
     latest = known.get(id(array))
     if latest is None or latest.array() is not array:
         known.pop(id(array), None)
-        while len(known) >= _LATEST_ARRAYS:
-            known.pop(next(iter(known)))
+        while len(known) >= _LATEST_ARRAYS:  # what is gone, or costs least to compute again
+            known.pop(min(known, key=lambda k: known[k].size))
         latest = known[id(array)] = _Latest(array)
     return latest
 
@@ -208,26 +215,28 @@ class Matrix(Map):
         return out
 
     def transpose_apply(self, values: Vector) -> Vector:
+        worth = self.shape[1] >= _WIDE_COLUMNS or self.array.size <= _COPIED_ENTRIES
+        plain = values.ndim == 1 and values.dtype == self.array.dtype == np.float64
+        latest = _latest_of(self.array) if worth and plain else None
+        known = latest.transposed if latest is not None else None
+        if known is not None and known[0][0] == values[0] and np.array_equal(known[0], values):
+            return known[1].copy()
         product = np.asarray(self._product("transpose_apply", values, self._transpose_apply))
-        if (
-            (self.shape[1] >= _WIDE_COLUMNS or self.array.size <= _COPIED_ENTRIES)
-            and values.ndim == 1
-            and values.dtype == self.array.dtype == np.float64
-        ):
-            latest = _latest_of(self.array)
-            if latest is not None:
-                kept = product.copy()
-                kept.flags.writeable = False
-                latest.transposed = values.copy(), kept
+        if latest is not None:
+            kept = product.copy()
+            kept.flags.writeable = False
+            copy = np.empty(values.shape) if known is None else known[0]  # memory that is new takes longer than to copy
+            copy[:] = values
+            latest.transposed = copy, kept
         return product
 
-    def known_transposed(self, values: Vector) -> tuple[Vector, int] | None:
-        """``A'y`` where it is the run's latest such product, and the additions that none of its numbers exceeds."""
+    def known_transposed(self) -> tuple[Vector, Vector, int] | None:
+        """The run's latest y and ``A'y``, for reading, and the additions that none of its numbers exceeds."""
         latest = _latest_of(self.array)
-        if latest is None or latest.transposed is None or not np.array_equal(latest.transposed[0], values):
+        if latest is None or latest.transposed is None:
             return None
         count = additions(*self.shape) if self.array.flags.c_contiguous else self.shape[0]
-        return latest.transposed[1], count
+        return *latest.transposed, count
 
     def _transpose_apply(self, values: Vector) -> Vector:
         if self._fits(values):
@@ -301,6 +310,10 @@ class Matrix(Map):
     @cached_property
     def _finite(self) -> bool:
         kept = self._kept
+        if kept is None and self.array.dtype == np.float64 and self.array.size > _BY_LENGTHS:
+            latest = _latest_of(self.array)
+            if latest is not None and np.all(np.isfinite(self.column_squares)):
+                return True
         return is_finite(self.array) if kept is None else kept.finite
 
     def __str__(self) -> str:

@@ -29,6 +29,7 @@ from varopt.certificates import (
 )
 from varopt.composite import Composite, NotComposite
 from varopt.model import Constraint, Objective, flattened, unflatten
+from varopt.model.maps import latest_products
 from varopt.optimize._composite import STOPPED, Refused, chosen, conclude, start, stopped, threads, watch
 from varopt.optimize._result import Result, Status, final_line
 from varopt.optimize.constrained._penalty import Penalised, spread
@@ -73,7 +74,7 @@ def minimize_constrained(
     line = Progress(progress)
     check = watch(line, callback, time_limit, state.elapsed)
     run = _Run(penalised, solver, tol, check, state, weights, problem)
-    with threads(problem):
+    with threads(problem), latest_products():
         try:
             with deadline(time_limit):
                 outcome = run.solve()
@@ -307,7 +308,7 @@ class _Run:
         ended = partial(conclude, objective, problem, state, self.tol, method=method, violation=penalised.violation)
         if status is None and dual is not None and math.isfinite(state.upper) and not problem.not_convex:
             claimed = ended(Status.OPTIMAL, proved=False, value=state.upper)
-            if (proved := self._proved_apart(claimed, objective, dual, multipliers)) is not None:
+            if (proved := self._proved_apart(claimed, objective, problem, dual, multipliers)) is not None:
                 return proved
         result = ended(status)
         if result.status is Status.GAP_OPEN and np.all(np.isfinite(result.x)):
@@ -336,8 +337,9 @@ class _Run:
         return [known * w * u for w, u in zip(weights, dual[len(dual) - len(weights) :], strict=True)]
 
     def _proved_apart(
-        self, result: Result, objective: Objective, dual: Sequence[Vector | None], multipliers: Sequence[Vector]
-    ) -> Result | None:
+        self, result: Result, objective: Objective, problem: Composite, dual: Sequence[Vector | None],
+        multipliers: Sequence[Vector],
+    ) -> Result | None:  # fmt: skip
         """The result, where f at its point and a lower bound of the penalised objective are within the tolerance.
 
         The rounding of the penalised objective at the point is that of constraints times their weights, of which f has
@@ -348,7 +350,7 @@ class _Run:
         value = float(penalised.f.at(own))
         if penalised.f.assumption or not penalised.holds(x) or not math.isfinite(value):
             return None
-        verifier = Verifier(objective, x)
+        verifier = Verifier(objective, x, problem=problem)
         lower = verifier.lower(dual, value - 0.5 * self.tol * max(self.state.unit, abs(value)))
         upper = self._upper(own, value, x, multipliers, verifier)
         if not self._closes(lower, upper):
@@ -402,8 +404,9 @@ class _Run:
                 upper = self._upper(own, value, x, multipliers)
             value = value if result.certificate.assumption else _of_a_point(value, lower, upper)
             upper = max(upper, value)
-            if status is Status.UNBOUNDED:  # of these weights only
-                status = Status.GAP_OPEN
+            met = upper - lower <= self.tol * max((result.state or self.state).unit, self.state.unit, abs(upper))
+            if status is Status.UNBOUNDED or (status in (Status.OPTIMAL, Status.ASSUMED) and not met):
+                status = Status.GAP_OPEN  # of these weights only; or of F and not of f, whose rounding may be larger
             if status is Status.GAP_OPEN and self._closes(lower, upper):
                 status = Status.ASSUMED if result.certificate.assumption else Status.OPTIMAL
             if status is Status.ASSUMED and not self.problem.not_convex:
@@ -432,11 +435,12 @@ class _Run:
         self, own: Vector, value: float, x: Vector, multipliers: Sequence[Vector], known: Verifier | None = None
     ) -> float:
         """The value of f at the point with its rounding, and what the constraints are missed by, as they are worth."""
-        inside, error = Verifier(self.penalised.f, own, other=known).value if own.size else (value, 0.0)
+        f, form = self.penalised.f, self.penalised.own if own.size == x.size else None  # which is in all variables
+        inside, error = Verifier(f, own, problem=form, other=known).value if own.size else (value, 0.0)
         missed = sum(
             float(np.abs(y) @ e) for y, e in zip(multipliers, self.penalised.excesses(x), strict=True) if np.any(e)
         )
-        rounded = inside + error if math.isfinite(error) else enclosed_at(self.penalised.f, own)[1]
+        rounded = inside + error if math.isfinite(error) else enclosed_at(f, own)[1]
         rounded = rounded if math.isfinite(rounded) else value
         return max(value, rounded) + (_WEIGHT_ROOM * missed if math.isfinite(missed) else 0.0)
 

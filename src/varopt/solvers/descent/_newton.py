@@ -43,6 +43,7 @@ _MEDIAN = 100_000  # rows whose median is as good as that of more
 _GROWTH = 8  # each sample of rows is this many times the one before
 _FLOOR = 1e-10  # relative sigma at which the path gives up
 _KINKS = 2000  # most near kinks that the crossover takes on
+_STEEPEST = 0.25  # share of the noise of a block that the next one has at least, where a path goes on with more rows
 # Near kinks from which it is a short way: for each variable that may move, and more.
 _NEAR_KINKS_PER_VARIABLE, _NEAR_KINKS = 2, 50
 # Deviations within which a row is taken as near a kink, and the most such rows: a few; where that does not lock on,
@@ -261,8 +262,11 @@ class _Run:
                 return path.sigma <= 2.0 * rough
 
             path = Path(thinned, x, RowNoise(sigma, lengths), sigma)
-            x = follow(path, self._step, self.config.schedule, coarse).x
-            lengths, sigma = typical_lengths(self.smooth, x), min(sigma, 0.5 * rough)
+            path = follow(path, self._step, self.config.schedule, coarse)
+            x, sigma = path.x, min(sigma, 0.5 * rough)
+            # The point may have come close to the kinks of a few rows, whose noise would fall at once by orders.
+            least = _STEEPEST * path.sigma / sigma
+            lengths = [max(new, least * old) for new, old in zip(typical_lengths(self.smooth, x), lengths, strict=True)]
             sample *= _GROWTH
         return x, sigma, lengths
 
@@ -274,9 +278,7 @@ class _Run:
             if np.all(np.isfinite(path.x)):
                 x = path.x
             path.x = x
-            if self._within_reach(path):
-                self.state.see(*self._proof(path))
-            if not self._crossed_over(x, [path.sigma * length for length in lengths]):
+            if not self._crossed_over(path, [path.sigma * length for length in lengths]):
                 self.state.record()
                 return
             if not (self._within_reach(path) or self._proved()):
@@ -287,9 +289,15 @@ class _Run:
             self.check(self.state)
             sigma, few = self.config.schedule(path), 0
 
-    def _crossed_over(self, x: Vector, deviations: list[float]) -> bool:
-        """Cross over from rows within more and more deviations of a kink; whether to go on where nothing is proved."""
+    def _crossed_over(self, path: Path, deviations: list[float]) -> bool:
+        """Cross over from rows within more and more deviations of a kink; whether to go on where nothing is proved.
+
+        What the smoothed terms prove is looked at where the first does not: it is a pass over all rows.
+        """
+        x = path.x
         for attempt, (reach, most) in enumerate(_CROSSOVER_ATTEMPTS):
+            if attempt == 1 and not self._proved() and self._within_reach(path):
+                self.state.see(*self._proof(path))
             if attempt and not self.config.thorough and not self._proved():
                 return False  # rows in such units that active sets lose their way
             if attempt and self._proved():  # once even so: exact zeros are worth it

@@ -17,11 +17,10 @@ from typing import Any
 
 import numpy as np
 import scipy.linalg
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from varopt._clock import left, tick
-from varopt._linalg import factorised
+from varopt._linalg import as_dense, factorised
 from varopt.composite import Composite, bounded
 
 __all__ = ["Polyhedron", "polyhedron"]
@@ -59,7 +58,7 @@ class Polyhedron:
         """The Newton step (1), zero where none is found."""
         if matrix is None:
             return np.zeros_like(x)
-        found = self._least(matrix.toarray() if sp.issparse(matrix) else np.asarray(matrix), gradient, x)
+        found = self._least(as_dense(matrix), gradient, x)
         return np.zeros_like(x) if found is None else found[0]
 
     def dual(self, problem: Composite, x: Vector, residual: Vector, inner: Sequence[Vector]) -> list[Vector]:

@@ -31,7 +31,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from varopt._clock import left, tick
-from varopt._linalg import factorised
+from varopt._linalg import as_dense, factorised
 from varopt.certificates import dual_gap
 from varopt.composite import Composite
 from varopt.solvers.finish._box_programs import box_by_active_set
@@ -227,7 +227,7 @@ def _quadratic(
     an end, what they leave of each other would be lost to rounding. The gradient g is that with all of them there.
     """
     tick(float(gradient.size) ** 2 * (gradient.size / 3.0 + _NEW_ENTRY_OPERATIONS))
-    hessian = matrix.toarray() if sp.issparse(matrix) else np.asarray(matrix)
+    hessian = as_dense(matrix)
     diagonal, columns = hessian.diagonal(), np.abs(a).max(axis=0, initial=0.0)
     flat = np.where(columns > 0, columns, 1.0)
     scale = 1.0 / np.where(diagonal > 0, np.sqrt(np.maximum(diagonal, 1e-300)), flat)  # variables in any units
