@@ -46,7 +46,6 @@ _KINKS = 2000  # most near kinks that the crossover takes on
 _PER_VARIABLE, _MORE = 2, 50  # near kinks from which it is a short way: for each variable that may move, and more
 # Deviations within which a row is taken as near a kink, and the most such rows: a few; where that does not lock on,
 # more; at last all of them.
-_STEEPEST = 0.25  # share of the noise of a block that the next one has at least, where a path goes on with more rows
 _ATTEMPTS = ((4.0, _KINKS), (40.0, _KINKS // 2), (np.inf, _KINKS // 2))
 _LARGEST = 2000  # kinks up to which all are taken at once
 _LARGEST_CURVED = 500  # the same with a quadratic part
@@ -261,11 +260,8 @@ class _Run:
                 return path.sigma <= 2.0 * rough
 
             path = Path(thinned, x, RowNoise(sigma, lengths), sigma)
-            path = follow(path, self._step, self.config.schedule, coarse)
-            x, sigma = path.x, min(sigma, 0.5 * rough)
-            # The point may have come close to the kinks of a few rows, whose noise would fall at once by orders.
-            least = _STEEPEST * path.sigma / sigma
-            lengths = [max(new, least * old) for new, old in zip(typical_lengths(self.smooth, x), lengths, strict=True)]
+            x = follow(path, self._step, self.config.schedule, coarse).x
+            lengths, sigma = typical_lengths(self.smooth, x), min(sigma, 0.5 * rough)
             sample *= _GROWTH
         return x, sigma, lengths
 
