@@ -43,7 +43,6 @@ _MEDIAN = 100_000  # rows whose median is as good as that of more
 _GROWTH = 8  # each sample of rows is this many times the one before
 _FLOOR = 1e-10  # relative sigma at which the path gives up
 _KINKS = 2000  # most near kinks that the crossover takes on
-_STEEPEST = 0.25  # share of the noise of a block that the next one has at least, where a path goes on with more rows
 # Near kinks from which it is a short way: for each variable that may move, and more.
 _NEAR_KINKS_PER_VARIABLE, _NEAR_KINKS = 2, 50
 # Deviations within which a row is taken as near a kink, and the most such rows: a few; where that does not lock on,
@@ -262,11 +261,8 @@ class _Run:
                 return path.sigma <= 2.0 * rough
 
             path = Path(thinned, x, RowNoise(sigma, lengths), sigma)
-            path = follow(path, self._step, self.config.schedule, coarse)
-            x, sigma = path.x, min(sigma, 0.5 * rough)
-            # The point may have come close to the kinks of a few rows, whose noise would fall at once by orders.
-            least = _STEEPEST * path.sigma / sigma
-            lengths = [max(new, least * old) for new, old in zip(typical_lengths(self.smooth, x), lengths, strict=True)]
+            x = follow(path, self._step, self.config.schedule, coarse).x
+            lengths, sigma = typical_lengths(self.smooth, x), min(sigma, 0.5 * rough)
             sample *= _GROWTH
         return x, sigma, lengths
 
