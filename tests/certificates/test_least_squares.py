@@ -1,5 +1,6 @@
 """The short way to the bracket of a lasso: sound in fractions, and taken where it may be."""
 
+import itertools
 from fractions import Fraction
 
 import numpy as np
@@ -66,6 +67,35 @@ def test_it_agrees_with_the_long_way(taken):
     assert long.lower <= r.upper
     assert r.lower <= long.upper
     assert r.gap <= 1e-10 * r.fun
+
+
+def signal_in_fractions(signal, weight, penalty, order, x):
+    x = [Fraction(float(v)) for v in x]
+    squares = sum((Fraction(float(t)) - v) ** 2 for t, v in zip(signal, x, strict=True))
+    for _ in range(order):
+        x = [b - a for a, b in itertools.pairwise(x)]
+    return Fraction(weight) * squares + Fraction(penalty) * sum(map(abs, x))
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+@pytest.mark.parametrize(("units", "shift"), [(1.0, 0.0), (1e90, 0.0), (1e-90, 0.0), (1.0, 50.0)])
+@pytest.mark.parametrize("flipped", [False, True])
+def test_the_bracket_of_a_signal_holds_in_fractions(order, units, shift, flipped, monkeypatch):
+    found = []
+    short = _least_squares.signal_bracket
+    monkeypatch.setattr(
+        "varopt.certificates._verified_bracket.signal_bracket", lambda *given: found.append(short(*given)) or found[-1]
+    )
+    rng = np.random.default_rng(order)
+    signal = units * (np.repeat(rng.standard_normal(20), 10) + 0.3 * rng.standard_normal(200)) + shift
+    x, penalty = vo.Variable(200), 2.0 * units
+    fit = vo.sum_squares(x - signal) if flipped else vo.sum_squares(signal - x)
+    r = vo.minimize(0.5 * fit + penalty * vo.norm1(vo.diff(x, order)))
+    assert r.status is vo.Status.OPTIMAL
+    assert found[-1] is not None or order == 3
+    assert signal_in_fractions(signal, 0.5, penalty, order, r.x) <= Fraction(r.upper)
+    for other in (r.x, r.x * (1.0 + 1e-9 * rng.standard_normal(200)), signal, np.full(200, signal.mean())):
+        assert Fraction(r.lower) <= signal_in_fractions(signal, 0.5, penalty, order, other)
 
 
 def test_other_problems_are_left_to_the_long_way(taken):
