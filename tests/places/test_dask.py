@@ -176,7 +176,7 @@ def test_data_that_are_persisted_after_passes(data, caplog):
     near = vo.minimize(vo.sum(vo.abs(y - X @ w))).fun
     whole = in_blocks(X, y).rechunk((3000, 4))
     with (
-        distributed.Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=None) as client,
+        distributed.Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=":0") as client,
         dask.config.set(scheduler=client),
     ):
         held = []  # so that the scheduler does not forget them

@@ -142,11 +142,16 @@ def solve_scaled(problem: ScaledHuber, state: State, options: RunOptions) -> Gen
         problem = replace(
             problem, centre=centre_of(rows_of(problem.blocks[0].at(sample), problem.variables), problem.ridge)
         )
+    steps, again = _from_sample(problem, state, options, sample, part, relations), sample
+    if problem.centre is None:
+        del again  # so that it is not held while rows are read
+    del sample
     while True:
         try:
-            yield from _from_sample(problem, state, options, sample, part, relations)
-        except _LosesDigits as lost:
+            yield from steps
+        except _LosesDigits as lost:  # by the first pass
             problem = replace(problem, centre=lost.left)
+            steps = _from_sample(problem, state, options, again, part, relations)
         else:
             return
 
@@ -160,6 +165,7 @@ def _from_sample(
         if state.reached(options.tol):
             return
     x, scale = _pilot(problem, sample)
+    del sample
     yield from _descend(problem, state, options.tol, x, scale, part, relations)
 
 
