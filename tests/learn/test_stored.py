@@ -161,18 +161,43 @@ def test_a_scale_is_estimated_and_its_bracket_is_proved(alpha, data, monkeypatch
     assert exact <= Fraction(far.certificate_.upper)
 
 
-@pytest.mark.parametrize(("columns", "targets", "offset"), [(1e6, 1.0, 0.0), (1.0, 1e-80, 0.0), (1.0, 1.0, 1e6)])
-@pytest.mark.parametrize("alpha", [0.0, 1e-4])
-def test_a_scale_of_data_in_other_units_is_proved(alpha, columns, targets, offset, data, monkeypatch):
-    """A ridge that is faint beside the data, and targets far from zero; in fractions."""
+@pytest.mark.parametrize(
+    ("columns", "targets", "offset", "shift"),
+    [
+        (1e6, 1.0, 0.0, 0.0), (1.0, 1e-80, 0.0, 0.0), (1.0, 1.0, 1e6, 0.0), (1.0, 1e80, 0.0, 0.0),
+        (1e-80, 1.0, 0.0, 0.0), (1.0, 1.0, 0.0, 1e6), (1.0, 1.0, 0.0, -1e8), (1e-3, 1e40, 1e43, 1e4),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("alpha", [0.0, 1e-4, 50.0])
+def test_a_scale_of_data_in_other_units_is_proved(alpha, columns, targets, offset, shift, data, monkeypatch):
+    """Ridges that are faint or strong beside the data, targets and columns far from zero; in fractions."""
     from varopt.optimize.anywhere import _scale
 
     monkeypatch.setattr(_scale, "rows_at_once", lambda problem, options: 500)
-    X, y, weight = data[0][:2000] * columns, data[1][:2000] * targets + offset, np.ones(2000)
+    X, y, weight = data[0][:2000] * columns + shift, data[1][:2000] * targets + offset, np.ones(2000)
     far = HuberRegressor(alpha=alpha).fit(vo.rows([(X[:900], y[:900]), (X[900:], y[900:])]), None)
     assert far.certificate_.assumption == ""
     assert far.gap_ <= 1e-9 * far.objective_
     near = HuberRegressor(alpha=alpha).fit(X, y)
+    for model in (far, near):
+        exact = huber_objective(X, y, weight, far, model.coef_, float(model.intercept_), float(model.scale_))
+        assert far.lower_bound_ <= exact
+    exact = huber_objective(X, y, weight, far, far.coef_, float(far.intercept_), far.scale_)
+    assert exact <= Fraction(far.certificate_.upper)
+
+
+def test_a_scale_beside_columns_far_from_zero_of_which_some_rows_lose_digits(data, monkeypatch):
+    """From such a column nothing is taken, from the others it is; in fractions."""
+    from varopt.optimize.anywhere import _scale
+
+    monkeypatch.setattr(_scale, "rows_at_once", lambda problem, options: 500)
+    X, y, weight = data[0][:2000] + np.array([0.0, 1e3, 1e6, 1e5]), data[1][:2000].copy(), np.ones(2000)
+    X[1700, 1] = 1e-9 / 3.0
+    far = HuberRegressor().fit(vo.rows([(X[:900], y[:900]), (X[900:], y[900:])]), None)
+    near = HuberRegressor().fit(X, y)
+    assert far.certificate_.assumption == ""
+    assert far.gap_ <= 1e-9 * far.objective_
+    assert far.coef_ == pytest.approx(near.coef_, abs=1e-4)
     for model in (far, near):
         exact = huber_objective(X, y, weight, far, model.coef_, float(model.intercept_), float(model.scale_))
         assert far.lower_bound_ <= exact

@@ -155,6 +155,39 @@ def test_partitions_that_share_what_they_read_are_left_to_dask(data):
         assert vo.minimize(vo.sum(vo.abs(dy - dX @ w))).fun == pytest.approx(near, rel=1e-12)
 
 
+def test_names_of_a_collection_are_left_to_it(data):
+    """Dask makes a graph over before it persists it: a name that passes had used would then stand for two graphs."""
+    from dask.callbacks import Callback
+
+    done = set()
+    whole = in_blocks(*data).rechunk((3000, 4))
+    known = whole[whole[:, 3] > 0.0]
+    with Callback(pretask=lambda key, *_: done.add(key)):
+        vo.minimize(vo.sum(vo.abs(whole[:, 3] - whole[:, :3] @ w)))
+        table = vo.rows(known[:, :3], y=known[:, 3])
+        vo.minimize(vo.sum(vo.abs(table.y - table.X @ w)))
+    assert done
+    assert not done & {*whole.dask, *whole[:, 3].dask, *whole[:, :3].dask, *known[:, :3].dask, *known[:, 3].dask}
+
+
+def test_data_that_are_persisted_after_passes(data, caplog):
+    distributed = pytest.importorskip("distributed", reason="the dask extra is not installed")
+    X, y = data
+    near = vo.minimize(vo.sum(vo.abs(y - X @ w))).fun
+    whole = in_blocks(X, y).rechunk((3000, 4))
+    with (
+        distributed.Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=":0") as client,
+        dask.config.set(scheduler=client),
+    ):
+        held = []  # so that the scheduler does not forget them
+        for persist in (False, True, False, True):
+            source = whole.persist() if persist else whole
+            held.append(source)
+            r = vo.minimize(vo.sum(vo.abs(source[:, 3] - source[:, :3] @ w)))
+            assert r.fun == pytest.approx(near, rel=1e-12)
+    assert "run_spec" not in caplog.text
+
+
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems keep memory as they like")
 def test_a_worker_keeps_memory_while_it_works_on_a_partition():
     """In a process like those of Dask's workers, where freed memory goes back to the system at once."""

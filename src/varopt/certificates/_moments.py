@@ -26,7 +26,7 @@ from varopt.certificates.enclosures import DualRows, Norms
 from varopt.composite import Rows
 from varopt.model.maps import Composition, HStack, Map, Matrix, Scaled, Selection, additions
 
-__all__ = ["SquareMoments", "add_lengths", "lower_by_moments", "moments_at"]
+__all__ = ["SquareMoments", "add_lengths", "lengths_of", "lower_by_moments", "moments_at"]
 
 Vector = NDArray[np.float64]
 
@@ -106,6 +106,13 @@ class _Multiplied(NamedTuple):
     def underflow(self) -> float:
         return self.rows.count * TINY * (1.0 + self.curvature) * SLACK
 
+    @property
+    def lengths(self) -> Vector:
+        """Bounds of the lengths of the columns."""
+        start, size = self.matrix.column, self.matrix.array.shape[1]
+        diagonal = self.rows.hessian.diagonal()[start : start + size]
+        return np.asarray(np.sqrt((diagonal + self.spread(diagonal)) / self.curvature) * (SLACK * SLACK))
+
     def spread(self, diagonal: Vector) -> Vector:
         """A bound of the error of the diagonal."""
         return np.asarray((self.share * diagonal + self.underflow) / (1.0 - self.share) * SLACK)
@@ -115,7 +122,12 @@ def _multiplied(given: Rows, squares: Sequence[Rows]) -> _Multiplied | None:
     """The squares that are the very same as given rows, where they are multiplied out and nothing may be amiss."""
     r = next((r for r in squares if "hessian" in r.__dict__ and _are_same(r, given)), None)
     leaves = None if r is None or not r.count else _leaves(r.linear)
-    if r is None or leaves is None or np.ptp(r.distinct_weights) > 0.0:
+    return None if r is None or leaves is None else _without_doubt(r, leaves)
+
+
+def _without_doubt(r: Rows, leaves: tuple[_Leaf, _Leaf | None]) -> _Multiplied | None:
+    """Squares that are multiplied out, where nothing may be amiss."""
+    if np.ptp(r.distinct_weights) > 0.0:
         return None
     if not isinstance(r.hessian, np.ndarray) or r.hessian.flags.writeable or r.gradient_at_zero.flags.writeable:
         return None
@@ -131,10 +143,15 @@ def _multiplied(given: Rows, squares: Sequence[Rows]) -> _Multiplied | None:
 def add_lengths(given: Rows, squares: Sequence[Rows], norms: Norms) -> None:
     """Add the lengths of the columns of rows to `norms`, where the diagonal of their Hessian tells them."""
     if (known := _multiplied(given, squares)) is not None and id(known.matrix.array) not in norms:
-        matrix = known.matrix
-        diagonal = known.rows.hessian.diagonal()[matrix.column : matrix.column + matrix.array.shape[1]]
-        lengths = np.sqrt((diagonal + known.spread(diagonal)) / known.curvature) * SLACK
-        norms[id(matrix.array)] = (matrix.array, lengths * SLACK)
+        norms[id(known.matrix.array)] = (known.matrix.array, known.lengths)
+
+
+def lengths_of(r: Rows, array: Any) -> Vector | None:
+    """Bounds of the lengths of the columns of an array, by the Hessian of the squares of it, where there is one."""
+    if "hessian" not in r.__dict__ or not array.flags.c_contiguous:
+        return None
+    known = _without_doubt(r, (_Leaf(0, 1.0, array), None))
+    return None if known is None else known.lengths
 
 
 def moments_at(given: Rows, squares: Sequence[Rows], x: Vector) -> SquareMoments | None:

@@ -23,6 +23,7 @@ from varopt._verified import (
 )
 from varopt.certificates._direct import Caps, direct_lower, has_own_rows, lower_at_hand
 from varopt.certificates._dual_value import Proof, lower_near, lower_of_squares, verified_lower
+from varopt.certificates._least_squares import lasso_at_hand, signal_bracket
 from varopt.certificates._lent_ridge import with_lent_ridge
 from varopt.certificates._moments import SquareMoments, add_lengths, lower_by_moments, moments_at
 from varopt.certificates._proof_parts import (
@@ -217,7 +218,13 @@ class Verifier:
         return Verified(lower, upper, why or ("" if upper < math.inf else "numbers overflow."))
 
     def _cheaply(self, dual: Sequence[Vector | None] | None, gap: float) -> Verified | None:
-        """A bracket that is no wider than a gap without a pass over the data: first by the shorter of two ways."""
+        """A bracket that is no wider than a gap without a pass over the data: by the shortest of three ways first."""
+        if self.problem is not None and self._radius is None and math.isfinite(gap):
+            short = lasso_at_hand(self.objective, self.problem, self.x, self._norms, gap)
+            if short is None:
+                short = signal_bracket(self.objective, self.problem, self.x, dual, gap)
+            if short is not None:
+                return Verified(*short)
         rows = max((r.linear.shape[0] for r in self._parts.rows), default=0)
         if rows >= self.x.size**2:  # passes over rows take longer than the moments
             return self._by_moments(gap) or self._at_hand(dual, gap)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -60,7 +62,7 @@ class OnCluster(Table):
         """What holds the arrays of each partition: asked for again and again, and found once."""
         known = tuple(c.partitions[0].key for c in columns if isinstance(c, DaskColumn))
         if known not in self._found:
-            self._found[known] = _coarse([c for c in columns if isinstance(c, DaskColumn)])
+            self._found[known] = _coarse([c.partitions for c in columns if isinstance(c, DaskColumn)])
         return self._found[known]
 
     def sample(self, columns: Sequence[DataColumn], rows: int, rng: np.random.Generator) -> DataPart:
@@ -125,19 +127,51 @@ class _Reads:
         return list(_dask().get(self.graph, self.keys))
 
 
-def _coarse(columns: Sequence[DaskColumn]) -> list[Any]:
+class _Step:
+    """One task of a graph, worked on beside what it needs."""
+
+    def __init__(self, key: Any, task: Any, needed: list[Any]) -> None:
+        self.key, self.task, self.needed = key, task, needed
+
+
+def _coarse(columns: Sequence[Sequence[Any]]) -> list[Any]:
     """The graph of each partition as one piece, if no other needs any of it; else, and of what is held, the arrays."""
     from dask.optimization import cull
 
-    alike = [list(parts) for parts in zip(*(c.partitions for c in columns), strict=True)]
+    alike = [list(parts) for parts in zip(*columns, strict=True)]
     whole: dict[Any, Any] = {}
     for graph in {id(p.dask): p.dask for parts in alike for p in parts}.values():
         whole.update(graph)
-    if _holds_futures(whole):
-        return alike
-    reads = [_Reads(cull(whole, [p.key for p in parts])[0], [p.key for p in parts]) for parts in alike]
-    apart = len(set().union(*(r.graph for r in reads))) == sum(len(r.graph) for r in reads)
-    return reads if apart else alike
+    keys = [[p.key for p in parts] for parts in alike]
+    if not _holds_futures(whole):
+        reads = [_Reads(cull(whole, mine)[0], mine) for mine in keys]
+        if len(set().union(*(r.graph for r in reads))) == sum(len(r.graph) for r in reads):
+            return reads
+    named = _renamed(cull(whole, [key for mine in keys for key in mine])[0])
+    return [[named[key] for key in mine] for mine in keys]
+
+
+def _renamed(graph: dict[Any, Any]) -> dict[Any, Any]:
+    """What each task of a graph makes, under names that nobody else has; what a cluster holds keeps its own.
+
+    The names of a collection are Dask's: to persist it, Dask makes its graph over, and where passes had used the same
+    names for the graph as it was, a name would stand for two.
+    """
+    from dask.core import get_dependencies
+    from dask.delayed import Delayed
+    from dask.optimization import cull
+
+    ours: dict[Any, Any] = {}
+    held = set(cull(graph, [key for key, task in graph.items() if _holds_futures({key: task})])[0])
+    token = uuid.uuid4().hex
+    names = {key: key if key in held else f"rows-{token}-{i}" for i, key in enumerate(graph)}
+    for key, task in graph.items():
+        if key in held:
+            ours[key] = task
+        else:
+            needed = list(get_dependencies(graph, key))
+            ours[names[key]] = (_worked, _Step(key, task, needed), [names[k] for k in needed])
+    return {key: Delayed(name, ours) for key, name in names.items()}
 
 
 def _holds_futures(graph: dict[Any, Any]) -> bool:
@@ -151,6 +185,19 @@ def _holds_futures(graph: dict[Any, Any]) -> bool:
 
 
 # -- What runs on the workers ------------------------------------------------------------------------------------------
+
+
+def _worked(step: _Step, values: list[Any]) -> Any:
+    given = {key: (partial(_itself, value),) for key, value in zip(step.needed, values, strict=True)}
+    return _dask().get({**given, step.key: step.task}, step.key)
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
+def _length(arrays: Sequence[Any] | _Reads) -> int:
+    return len((arrays.read() if isinstance(arrays, _Reads) else arrays)[0])
 
 
 def _part(start: int, keys: list[str], arrays: Sequence[Any] | _Reads) -> DataPart:
@@ -211,7 +258,7 @@ def of_dask(value: Any, name: str = "", lengths: Sequence[int] | None = None) ->
         raise ValueError(f"{name or 'the data'} must be real numbers; got {value.dtype}.")
     counted = lengths is None and bool(np.isnan(np.asarray(known, dtype=np.float64)).any())
     if counted:
-        lengths = dask.compute(*(dask.delayed(len)(part) for part in parts))
+        lengths = dask.compute(*(dask.delayed(_length)(part) for part in _coarse([parts])))
     table = OnCluster(lengths if lengths is not None else [int(n) for n in known], counted)
     return DaskColumn(table, value, parts, (table.count, *width), name)
 

@@ -245,3 +245,11 @@ def test_lbfgs_searches_a_line_on_after_a_cut_of_sigma(rng):
     start = rng.standard_normal(81)
     r = vo.minimize(f, method=LBFGS(most=1500, memory=100), x0=start, tol=0.0)
     assert r.nit >= 1500
+
+
+def test_a_step_that_overflows_ends_the_search():
+    """Of targets of 1e150 beside columns of 1e-160 a Newton step has no length: the search must end all the same."""
+    X = 1e-160 * np.array([[1.0235], [1.0158], [-4.5697], [1.8309], [-2.4906], [-0.8614], [-1.7416], [-2.1651]])
+    y, w = 1e149 * np.array([-9.11, 2.86, 3.88, -0.31, -1.03, 3.68, -4.8, -23.79]), vo.Variable(1)
+    r = vo.minimize(vo.sum_squares(y - X @ w) + 4.3e-10 * vo.norm1(w), time_limit=5.0)
+    assert r.status in (vo.Status.OPTIMAL, vo.Status.GAP_OPEN)

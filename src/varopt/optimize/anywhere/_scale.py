@@ -25,8 +25,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import cho_solve
 
 import varopt.model as vo
+from varopt._linalg import factorised
 from varopt._verified import SLACK, TINY, UNIT, Ball, down
 from varopt.certificates import Lines, Verifier, lines, positions
 from varopt.composite import Rows, rows_of
@@ -34,14 +36,15 @@ from varopt.model import Affine, Objective, Variable
 from varopt.model.blocks import AffineBlock, Block, TermBlock
 from varopt.model.maps import Map, Matrix
 from varopt.optimize.anywhere._ask import Ask
+from varopt.optimize.anywhere._centre import Centre, centre_of
 from varopt.optimize.anywhere._engine import RunOptions, rows_at_once
 from varopt.optimize.anywhere._problem import Problem
 from varopt.optimize.anywhere._relations import Relations, relations_of
 from varopt.optimize.anywhere._sweep import Sweep, Swept
-from varopt.places import DataPart, joined
+from varopt.places import DataPart, OnDevice, joined
 from varopt.solvers import State
 from varopt.solvers.huber import HuberProblem, JointNewton, Overflow
-from varopt.terms import abs_, huber
+from varopt.terms import PiecewisePolynomial, abs_, huber
 
 __all__ = ["ScaledHuber", "solve_scaled"]
 
@@ -82,6 +85,13 @@ class ScaledHuber(Problem):
     coefficients: Variable
     epsilon: float
     alpha: float
+    centre: Centre | None = None  # points are in terms of what it leaves of the data
+
+    def rows(self, part: DataPart, term: PiecewisePolynomial | None = None) -> Rows:
+        """The rows of a part, less what is taken from their columns."""
+        block = self.blocks[0].at(part)
+        rows = rows_of(block if term is None else replace(block, term=term), self.variables)
+        return rows if self.centre is None else self.centre.of(rows)[0]
 
     @property
     def ridge(self) -> Vector:
@@ -99,6 +109,7 @@ class _Seen(NamedTuple):
     """The objective times half the scale, as a function of coefficients and of a multiple of the scale, at a point."""
 
     x: Vector
+    given: Vector  # the same point, in terms of the data as they are
     scale: float
     value: float  # of the objective itself
     upper: float
@@ -111,6 +122,14 @@ class _Seen(NamedTuple):
     related: Any
 
 
+class _LosesDigits(Exception):
+    """Numbers cannot be taken from all columns that they were to be taken from: from which they may be."""
+
+    def __init__(self, left: Centre | None) -> None:
+        super().__init__()
+        self.left = left
+
+
 def solve_scaled(problem: ScaledHuber, state: State, options: RunOptions) -> Generator[Ask, Any, None]:
     """Lower the bracket of `state`: Newton's method from where a sample has its optimum, a pass each."""
     part: DataPart | None = None
@@ -120,6 +139,28 @@ def solve_scaled(problem: ScaledHuber, state: State, options: RunOptions) -> Gen
     sample: DataPart = part if part is not None else (yield Ask(rows=wanted))
     relations = relations_of(problem, sample) if problem.alpha == 0.0 else Relations.none(problem.size)
     state.unit = _SMALLEST_SHARE * 2.0 * problem.count / sample.count * _null(problem, sample) or 1.0
+    if not relations.spared.size and not isinstance(problem.table, OnDevice):
+        problem = replace(
+            problem, centre=centre_of(rows_of(problem.blocks[0].at(sample), problem.variables), problem.ridge)
+        )
+    steps, again = _from_sample(problem, state, options, sample, part, relations), sample
+    if problem.centre is None:
+        del again  # so that it is not held while rows are read
+    del sample
+    while True:
+        try:
+            yield from steps
+        except _LosesDigits as lost:  # by the first pass
+            problem = replace(problem, centre=lost.left)
+            steps = _from_sample(problem, state, options, again, part, relations)
+        else:
+            return
+
+
+def _from_sample(
+    problem: ScaledHuber, state: State, options: RunOptions, sample: DataPart, part: DataPart | None,
+    relations: Relations,
+) -> Generator[Ask, Any, None]:  # fmt: skip
     if (exact := _exact(problem, sample, options)) is not None:
         yield from _vanish(problem, state, options.tol, *exact, part, relations)
         if state.reached(options.tol):
@@ -169,12 +210,12 @@ def _descend(
                 return
             if (factor := _off_scale(problem, seen)) != 1.0:  # first the scale alone: far from it, steps lead nowhere
                 before, scale = None, _rounded(factor * scale)
-                state.latest = np.append(x, scale)
+                state.latest = np.append(seen.given, scale)
                 continue
             before, step = seen, _newton(seen, relations)
             length = min(1.0, (1.0 - 1.0 / _RESCALING) / max(-step[-1], 1e-9), (_RESCALING - 1.0) / max(step[-1], 1e-9))
         x, scale = before.x + length * step[:-1], _rounded(before.scale * (1.0 + length * float(step[-1])))
-        state.latest = np.append(x, scale)
+        state.latest = np.append(x if problem.centre is None else problem.centre.back(x)[0], scale)
 
 
 def _promised(before: _Seen, step: Vector, length: float) -> float:
@@ -201,10 +242,22 @@ def _newton(seen: _Seen, relations: Relations) -> Vector:
     hessian, gradient = seen.hessian.copy(), seen.gradient.copy()
     hessian[relations.spared] = hessian[:, relations.spared] = 0.0
     gradient[relations.spared] = 0.0
-    unit = np.sqrt(np.diag(hessian))
+    return -_solved(hessian, gradient, 1e-14)
+
+
+def _solved(matrix: Vector, wanted: Vector, cutoff: float) -> Vector:
+    """The solution of equations with a matrix that is not negative, in units in which its diagonal is ones."""
+    unit = np.sqrt(np.diag(matrix))
     unit = np.divide(1.0, unit, out=np.zeros_like(unit), where=unit > 0.0)
-    step = np.linalg.lstsq(unit[:, None] * hessian * unit, unit * gradient, rcond=1e-14)[0]
-    return np.asarray(-unit * step, dtype=np.float64)
+    even, wanted = unit[:, None] * matrix * unit, unit * wanted
+    used = unit > 0.0
+    factor = factorised(even[np.ix_(used, used)])
+    if factor is None:
+        return np.asarray(unit * np.linalg.lstsq(even, wanted, rcond=cutoff)[0], dtype=np.float64)
+    # Entries that a strong ridge keeps small are exact beside large ones, as by singular values they would not be.
+    found = np.zeros(unit.size)
+    found[used] = cho_solve(factor, wanted[used], check_finite=False)
+    return unit * found
 
 
 def _scale_apart(seen: _Seen) -> _Seen:
@@ -221,7 +274,7 @@ def _rounded(scale: float) -> float:
 
 
 def _arrays(problem: ScaledHuber, sample: DataPart) -> tuple[Vector, Rows]:
-    rows = rows_of(problem.blocks[0].at(sample), problem.variables)
+    rows = problem.rows(sample)
     return -np.asarray(rows.linear.dense(), dtype=np.float64), rows
 
 
@@ -242,7 +295,7 @@ def _exact(problem: ScaledHuber, sample: DataPart, options: RunOptions) -> tuple
     There each row costs ``2 epsilon |r|``, and the scale has nothing to gain where rows with ``r = 0`` are more than a
     share ``1 - 1 / epsilon^2``.
     """
-    rows = rows_of(problem.blocks[0].at(sample), problem.variables)
+    rows = problem.rows(sample)
     size = float(np.abs(rows.offset).max(initial=0.0))
     if size == 0.0 or not rows.weights.any():
         return None
@@ -252,6 +305,7 @@ def _exact(problem: ScaledHuber, sample: DataPart, options: RunOptions) -> tuple
         few = min(sample.count, _MORE_ANCHORS + _ANCHORS * problem.size)  # outliers lead absolute values not astray
         some = problem.blocks[0].at(sample.take(np.linspace(0, sample.count - 1, few).astype(np.intp)))
         x = options.minimize(Objective([replace(some, term=abs_())]), tol=_ROUGHLY, proved=False).x
+        x = x if problem.centre is None else problem.centre.there(x)
     return (x, _rounded(_SCALE_NEAR_ZERO * size)) if _fits(problem, rows, x, size) else None
 
 
@@ -286,7 +340,8 @@ def _pilot(problem: ScaledHuber, sample: DataPart) -> tuple[Vector, float]:
     steps = _descend(of_sample, state, _ROUGHLY, x, _rounded(start[-1]), sample, Relations.none(problem.size))
     for _ in steps:
         pass
-    return state.x[:-1], _rounded(max(float(state.x[-1]), 1e-9 * typical))
+    x = state.x[:-1] if problem.centre is None else problem.centre.there(state.x[:-1])
+    return x, _rounded(max(float(state.x[-1]), 1e-9 * typical))
 
 
 def _evaluated(
@@ -297,7 +352,12 @@ def _evaluated(
     if not _SMALLEST_SQUARE <= knot * knot <= 1.0 / _SMALLEST_SQUARE:
         raise ValueError(f"the scale of the residuals, about {scale:.0e}, has no square: measure y in other units.")
     every = max(1, problem.count // (_ANCHORS * (problem.size + 1) + _MORE_ANCHORS))
-    request = Sweep(x, every=every, curved=True, scaled=True, term=huber(knot), relations=relations)
+    given, off = x, 0.0
+    if problem.centre is not None:
+        given, x, off = problem.centre.back(x)
+    request = Sweep(
+        x, every=every, curved=True, scaled=True, term=huber(knot), relations=relations, centre=problem.centre
+    )
     swept: Swept
     if part is None:
         [swept] = yield Ask(work=[request])
@@ -305,7 +365,9 @@ def _evaluated(
         swept = request.of(problem.blocks[0], problem.variables, part)
     if not swept.weight.ball().middle > 0.0:
         raise ValueError("weights must not be zero for every row.")
-    kept = rows_of(replace(problem.blocks[0].at(joined(swept.kept)), term=huber(knot)), problem.variables)
+    if problem.centre is not None and not np.all(swept.exact):
+        raise _LosesDigits(problem.centre.only(swept.exact))
+    kept = problem.rows(joined(swept.kept), huber(knot))
     placed = positions(kept, x, {})
     z = placed.middle
     all_lines = swept.lines + lines(kept, z, kept.weights, {}, placed.radius)
@@ -328,16 +390,17 @@ def _evaluated(
     charged = _CHARGED * knot * knot * float(weight.middle) + 2.0**-46 * (float(losses.middle) + squares)
     middle = float(weight.middle) * half + float(losses.middle) + squares
     radius = float(weight.radius) * half + float(losses.radius) + charged + 16.0 * UNIT * middle
+    radius += off * knot * float(weight.middle + weight.radius) * (1.0 + 8.0 * UNIT)  # no dual is beyond the knot
     upper = 2.0 * (middle + radius) / scale * (1.0 + 8.0 * UNIT)
     return _Seen(
-        x, scale, 2.0 * middle / scale, upper, gradient, hessian, all_lines, weight, kept, placed, swept.related
+        x, given, scale, 2.0 * middle / scale, upper, gradient, hessian, all_lines, weight, kept, placed, swept.related
     )
 
 
 def _see(problem: ScaledHuber, state: State, seen: _Seen, relations: Relations) -> None:
     """The bracket at a point."""
     if seen.upper < state.upper:
-        state.x, state.upper, state.bound = np.append(seen.x, seen.scale), seen.upper, seen.value
+        state.x, state.upper, state.bound = np.append(seen.given, seen.scale), seen.upper, seen.value
     lower = max(0.0, *(_lower(problem, seen, relations, at_zero) for at_zero in (False, True)))
     if problem.alpha > 0.0 and not lower >= (1.0 - _GAP_WITHOUT_RIDGE) * seen.value:
         # A ridge that is faint in the units of the data takes up what rounding leaves at any price: better without it.
@@ -361,10 +424,10 @@ def _lower(problem: ScaledHuber, seen: _Seen, relations: Relations, at_zero: boo
     h, c, most = z[inside], rows.weights[inside], most[inside]
     A[:, relations.spared] = 0.0
     B = A if at_zero else np.column_stack([A, -h])
-    lengths = np.abs(B).max(axis=0)
-    unit = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0.0)
-    B, wanted = B * unit, seen.gradient[: unit.size] * unit
-    shares = -B @ np.linalg.lstsq(B.T @ ((c * most)[:, None] * B), wanted, rcond=1e-13)[0]  # of what they may
+    gram = B.T @ ((c * most)[:, None] * B)
+    ridge = problem.alpha * seen.scale * knot * problem.ridge  # which takes up what it may at the same price
+    gram[np.diag_indices(ridge.size)] += ridge
+    shares = -B @ _solved(gram, seen.gradient[: gram.shape[0]], 1e-13)  # of what they may
     taken_up = max(_DUAL_ROOM * seen.scale / knot, _MORE_DUAL_ROOM * float(np.abs(shares).max()))
     if not taken_up <= 1.0:
         return -math.inf

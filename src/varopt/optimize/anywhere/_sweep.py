@@ -18,6 +18,7 @@ from varopt.certificates import EnclosedSum, Lines, annihilates, lines, position
 from varopt.composite import Composite, Rows, rows_of
 from varopt.model import Variable
 from varopt.model.blocks import TermBlock
+from varopt.optimize.anywhere._centre import Centre
 from varopt.places import DataColumn, DataPart, joined
 from varopt.terms import PiecewisePolynomial
 
@@ -49,11 +50,12 @@ class Swept:
     weight: EnclosedSum = field(default_factory=EnclosedSum.zeros)  # of all rows, where a scale is asked for
     bend: Any = 0.0  # then, with the second derivatives D of rows that are not kept, ``A'Dz`` and ``z'Dz``
     related: Any = True  # which relations of columns hold in all rows, where some are asked for
+    exact: Any = True  # from which columns numbers are taken without rounding, where some are
 
     def __add__(self, other: Swept) -> Swept:
         return Swept(
             self.value + other.value, self.lines + other.lines, self.hessian + other.hessian, self.kept + other.kept,
-            self.weight + other.weight, self.bend + other.bend, self.related & other.related,
+            self.weight + other.weight, self.bend + other.bend, self.related & other.related, self.exact & other.exact,
         )  # fmt: skip
 
     def __getstate__(self) -> dict[str, Any]:
@@ -84,6 +86,8 @@ class Sweep:
         In the place of that of the block.
     relations : array, optional
         Vectors of whole numbers, of which those are wanted along which no row changes.
+    centre : Centre, optional
+        What is taken from the columns; x is a point in terms of what is left.
     """
 
     x: Vector
@@ -95,10 +99,14 @@ class Sweep:
     scaled: bool = False
     term: PiecewisePolynomial | None = None
     relations: Vector | None = None
+    centre: Centre | None = None
 
     def of(self, block: TermBlock, variables: tuple[Variable, ...], part: DataPart) -> Swept:
         """The sums over a part."""
         rows, norms = checked(self.applied(block), variables, part), {}  # type: ignore[var-annotated]
+        exact: Any = True
+        if self.centre is not None:
+            rows, exact = self.centre.of(rows)
         with np.errstate(over="ignore", invalid="ignore"):
             z = positions(rows, self.x, norms)
             total = values(rows, z)
@@ -108,7 +116,7 @@ class Sweep:
         near = self._near(rows, z.middle, part)
         weights = np.array(rows.weights, dtype=np.float64)
         weights[near] = 0.0
-        swept = Swept(total, lines(rows, z.middle, weights, norms, z.radius if self.scaled else None))
+        swept = Swept(total, lines(rows, z.middle, weights, norms, z.radius if self.scaled else None), exact=exact)
         if self.curved and rows.term.degree > 1:
             bent = weights * rows.term.derivative(z.middle, 2)
             swept.hessian = rows.linear.gram(bent)

@@ -149,7 +149,7 @@ def _search(bound: CompositeBound, step: Vector, decrement: float, last: bool) -
         trial = line.at(length, derivatives=not last)
         if trial.value <= allowed - ARMIJO * length * decrement:
             return trial, length
-        if length < _SHORTEST_MOVE * min(1.0, far):
+        if not length > max(_SHORTEST_MOVE * min(1.0, far), _TINY):  # as of a step that overflows
             return trial, 0.0
         length *= 0.5 if length > 0.1 else 0.1
 

@@ -1,0 +1,207 @@
+r"""Brackets of least squares beside sizes of the variables, or of their differences: lassos and signals, in few steps.
+
+    c sum_i (a_i'x + d_i)^2 + sum_j l_j |x_j|,    c sum_i (x_i + d_i)^2 + l sum_j |(D x)_j|
+
+The derivatives v of the squares at x, times a share t, are a dual point where ``t |A'v|_j <= l_j``, and its value is
+``t v'd - t^2 v'v / (4 c)``: sums that are the same for every t. Of signals any u with ``|u_j| <= l`` is a dual point,
+of value ``-g'd - g'g / (4 c)`` with ``g = D'u``. What proofs of any objective do comes to the same, by several times as
+many short steps, which together take half as long as a small lasso itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from varopt._verified import SLACK, TINY, UNIT, column_norms, gamma
+from varopt.certificates._moments import lengths_of
+from varopt.certificates._proof_parts import FORMED_SIZE
+from varopt.certificates.enclosures import Norms
+from varopt.composite import Composite, Rows
+from varopt.model import Objective
+from varopt.model.blocks import TermBlock
+from varopt.model.maps import Difference, Map, Matrix, Scaled, Selection
+
+__all__ = ["lasso_at_hand", "signal_bracket"]
+
+Vector = NDArray[np.float64]
+
+_LEAST_WEIGHT, _LARGEST_WEIGHT = 1e-100, 1e100  # weights of squares whose products with squares are not amiss
+
+
+_BLOCK = 1 << 12  # numbers that are added up at once
+
+
+class _Lasso(NamedTuple):
+    """The squares and their weight, the matrix that they see and its sign, and the rows of sizes of variables."""
+
+    squares: Rows
+    weight: float
+    matrix: Matrix
+    sign: float
+    sizes: Rows
+
+
+def _lasso(problem: Composite) -> _Lasso | None:
+    """What a problem is made of, where it is one dense block of squares and the weighted size of every variable."""
+    if (found := _squares_and_sizes(problem)) is None:
+        return None
+    r, weight, k = found
+    sign, matrix = _signed(r.linear)
+    if not isinstance(matrix, Matrix) or matrix.array.dtype != np.float64:
+        return None
+    inner = _signed(k.linear)[1]
+    if not isinstance(inner, Selection) or inner.index is not None or k.count != problem.size:
+        return None
+    return _Lasso(r, weight, matrix, sign, k)
+
+
+class _Signal(NamedTuple):
+    """The squares of all variables less numbers, or of their negatives, and the sizes of differences of neighbours."""
+
+    squares: Rows
+    weight: float
+    sign: float
+    sizes: Rows
+    order: int
+
+
+def _signal(problem: Composite) -> _Signal | None:
+    """What a problem is made of, where it is a signal and weighted sizes of its differences."""
+    if (found := _squares_and_sizes(problem)) is None:
+        return None
+    r, weight, k = found
+    (sign, inner), (_, difference) = _signed(r.linear), _signed(k.linear)
+    if not isinstance(inner, Selection) or inner.index is not None or r.count != problem.size:
+        return None
+    if not isinstance(difference, Difference) or k.weights.strides != (0,):
+        return None
+    return _Signal(r, weight, sign, k, difference.order)
+
+
+def _squares_and_sizes(problem: Composite) -> tuple[Rows, float, Rows] | None:
+    """A block of squares with one weight, that weight, and one of weighted sizes, where there is nothing else."""
+    if problem.not_convex or problem.groups or problem.forms or problem.matrix is not None:
+        return None
+    if len(problem.rows) != 1 or len(problem.squares) != 1:
+        return None
+    r, k = problem.squares[0], problem.rows[0]
+    if r.weights.strides != (0,) or not r.count or not k.count:
+        return None
+    if r.term.rows is not None or r.term.degree != 2 or r.term.centres[0] != 0.0 or any(r.term.pieces[0][:2]):
+        return None
+    if k.term.rows is not None or k.term.knots != (0.0,) or any(k.term.centres):
+        return None
+    if [tuple(piece) for piece in k.term.pieces] != [(0.0, -1.0), (0.0, 1.0)]:
+        return None
+    if (k.offset[:1] if k.offset.strides == (0,) else k.offset).any() or not np.all(k.distinct_weights > 0.0):
+        return None
+    weight = float(r.weights[0]) * float(r.term.pieces[0][2])
+    return (r, weight, k) if _LEAST_WEIGHT <= weight <= _LARGEST_WEIGHT else None
+
+
+def _signed(linear: Map) -> tuple[float, Map]:
+    sign = 1.0
+    while isinstance(linear, Scaled) and np.ndim(linear.scale) == 0 and abs(float(linear.scale)) == 1.0:
+        sign, linear = sign * float(linear.scale), linear.inner
+    return sign, linear
+
+
+def lasso_at_hand(
+    objective: Objective, problem: Composite, x: Vector, norms: Norms, gap: float
+) -> tuple[float, float] | None:
+    """Bounds of the optimum that are no farther apart than a gap; None of other problems, or without the products."""
+    found = problem.structure(_lasso)
+    if found is None or not _are_rows(objective, found):
+        return None
+    r, weight, matrix, sign, k = found
+    count, size = matrix.shape
+    if count * size <= FORMED_SIZE:  # of which numbers of more digits make a closer bracket
+        return None
+    z = r.linear.apply(x) + r.offset
+    v = np.asarray(r.weights * r.term.derivative(z))
+    known = matrix.known_transposed()
+    if known is None or not np.array_equal(known[0], v if sign > 0.0 else -v):
+        return None
+    _, product, additions = known
+    lengths, rounding, tiny = _lengths(r, matrix, norms), gamma(count), count * TINY
+    v_v, z_z, v_d = float(v @ v), float(z @ z), float(v @ r.offset)
+    far, far_v, far_d = (_far(square, rounding, tiny) for square in (z_z, v_v, float(r.offset @ r.offset)))
+    weights = k.distinct_weights
+    radius = lengths * (gamma(additions + 1) * far_v * SLACK) + 2.0 * tiny
+    most = float(((np.abs(product) + radius * SLACK) / weights).max()) * (1.0 + 8.0 * UNIT)
+    share = 1.0 if most <= 1.0 else (1.0 - 4.0 * UNIT) / most
+    linear, square = share * v_d, share * share * v_v / (4.0 * weight)
+    lost = share * (rounding * far_v * far_d + tiny) + share * share * (rounding * v_v + tiny) / (4.0 * weight)
+    lower = linear - square - (lost + 16.0 * UNIT * (abs(linear) + square) + TINY) * SLACK
+    # Rounding moves all positions together by no more than a length, and by Cauchy and Schwarz the sum of squares.
+    sizes = np.abs(x)
+    off = gamma(size + 4) * float(lengths @ sizes) + math.sqrt(count) * (size + 4) * TINY + UNIT * far
+    penalty = float(weights[0] * sizes.sum() if weights.size < size else weights @ sizes)
+    lost = weight * (rounding * z_z + tiny + off * SLACK * (2.0 * far + off * SLACK)) + (size + 1) * TINY
+    value = weight * z_z + penalty
+    upper = value + (lost + gamma(size + 1) * penalty + 8.0 * UNIT * value) * SLACK
+    lower, upper = math.nextafter(lower, -math.inf), math.nextafter(upper, math.inf)
+    return (lower, upper) if upper - lower <= gap else None  # which numbers that are not finite are not
+
+
+def signal_bracket(
+    objective: Objective, problem: Composite, x: Vector, dual: Sequence[Vector | None] | None, gap: float
+) -> tuple[float, float] | None:
+    """Bounds of the optimum that are no farther apart than a gap, of a dual point; None of other problems."""
+    found = problem.structure(_signal)
+    if found is None or not _are_rows(objective, found) or not dual or (given := dual[0]) is None:
+        return None
+    r, weight, sign, k, order = found
+    size, penalty = r.count, float(k.weights[0])
+    if size * k.count <= FORMED_SIZE or np.shape(given) != (k.count,) or not penalty <= _LARGEST_WEIGHT:
+        return None
+    g = np.asarray(k.linear.transpose_apply(np.clip(penalty * given, -penalty, penalty)), dtype=np.float64)
+    wrong = (gamma(order + 2) * 2.0**order * penalty + (order + 2) * TINY) * SLACK  # of each number of it
+    z, d = np.asarray(r.linear.apply(x) + r.offset, dtype=np.float64), r.offset
+    rounding, tiny = gamma(size if size <= _BLOCK else _BLOCK + size // _BLOCK + 2), size * TINY
+    g_g, g_d, d_d, z_z = _dot(g, g), _dot(g, d), _dot(d, d), _dot(z, z)
+    far, far_g, far_d = (_far(square, rounding, tiny) for square in (z_z, g_g, d_d))
+    linear, square, root = -sign * g_d, g_g / (4.0 * weight), math.sqrt(size)
+    lost = rounding * far_g * far_d + tiny + (rounding * g_g + tiny) / (4.0 * weight)
+    lost += wrong * root * (far_d + (far_g + wrong * root) / (2.0 * weight))
+    lower = linear - square - (lost + 16.0 * UNIT * (abs(linear) + square) + TINY) * SLACK
+    sizes, off = _dot(np.abs(k.linear.apply(x)), None), UNIT * far * SLACK
+    lost = weight * (rounding * z_z + tiny + off * (2.0 * far + off))
+    lost += penalty * (rounding * sizes + gamma(order) * 2.0**order * root * _far(_dot(x, x), rounding, tiny)) + tiny
+    value = weight * z_z + penalty * sizes
+    upper = value + (lost + 8.0 * UNIT * value) * SLACK
+    lower, upper = math.nextafter(lower, -math.inf), math.nextafter(upper, math.inf)
+    return (lower, upper) if upper - lower <= gap else None
+
+
+def _dot(a: Vector, b: Vector | None) -> float:
+    """The sum of products, or of numbers, by blocks where there are many."""
+    parts = [slice(i, i + _BLOCK) for i in range(0, a.size, _BLOCK)]
+    return float(sum(a[part].sum() if b is None else a[part] @ b[part] for part in parts))
+
+
+def _are_rows(objective: Objective, found: _Lasso | _Signal) -> bool:
+    """Whether the objective has these two blocks and nothing else."""
+    terms = [block.term if isinstance(block, TermBlock) else None for block in objective.blocks]
+    return len(terms) == 2 and any(a is found.squares.term and b is found.sizes.term for a, b in (terms, terms[::-1]))
+
+
+def _lengths(r: Rows, matrix: Matrix, norms: Norms) -> Vector:
+    """Bounds of the lengths of the columns, which are kept."""
+    array = matrix.array
+    if id(array) not in norms:
+        lengths = lengths_of(r, array)
+        if lengths is None:
+            lengths = column_norms(array, np.asarray(matrix.column_squares, dtype=np.float64))
+        norms[id(array)] = (array, lengths)  # which keeps its id taken
+    return norms[id(array)][1]
+
+
+def _far(square: float, rounding: float, tiny: float) -> float:
+    """A bound of the length of numbers whose squares were added up."""
+    return math.sqrt(square * (1.0 + rounding) + tiny) * SLACK

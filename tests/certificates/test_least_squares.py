@@ -1,0 +1,117 @@
+"""The short way to the bracket of a lasso: sound in fractions, and taken where it may be."""
+
+import itertools
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import varopt as vo
+from varopt.certificates import Verifier, _least_squares  # how often the short way is taken
+
+COUNT, SIZE = 300, 60
+
+
+def exact(X, y, weight, penalties, x):
+    """The objective in fractions."""
+    x = [Fraction(float(v)) for v in x]
+    squares = Fraction(0)
+    for row, target in zip(X.tolist(), y.tolist(), strict=True):
+        squares += (Fraction(target) - sum(Fraction(a) * v for a, v in zip(row, x, strict=True) if v)) ** 2
+    sizes = sum(Fraction(float(c)) * abs(v) for c, v in zip(penalties, x, strict=True))
+    return Fraction(weight) * squares + sizes
+
+
+@pytest.fixture
+def taken(monkeypatch):
+    found = []
+    short = _least_squares.lasso_at_hand
+
+    def watched(*given):
+        found.append(short(*given))
+        return found[-1]
+
+    monkeypatch.setattr("varopt.certificates._verified_bracket.lasso_at_hand", watched)
+    return found
+
+
+def lasso(seed, units=1.0, shift=0.0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((COUNT, SIZE)) * 10.0 ** rng.uniform(-1.0, 1.0, SIZE) + shift
+    y = units * (X[:, :3] @ [1.0, -2.0, 3.0] + rng.standard_normal(COUNT))
+    return X, y, float(2.0 * np.abs(X.T @ y).max() / 20.0)
+
+
+@pytest.mark.parametrize(("units", "shift"), [(1.0, 0.0), (1e90, 0.0), (1e-90, 0.0), (1.0, 30.0)])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_bracket_holds_in_fractions(seed, units, shift, taken):
+    X, y, penalty = lasso(seed, units, shift)
+    penalties = penalty * np.random.default_rng(seed).uniform(0.5, 1.0, SIZE) if seed else np.full(SIZE, penalty)
+    w = vo.Variable(SIZE)
+    r = vo.minimize(0.5 * vo.sum_squares(y - X @ w) + vo.sum(penalties * vo.abs(w)))
+    assert r.status is vo.Status.OPTIMAL
+    assert taken[-1] is not None
+    assert exact(X, y, 0.5, penalties, r.x) <= Fraction(r.upper)
+    near = np.random.default_rng(seed + 100)
+    for other in (r.x, r.x * (1.0 + 1e-9 * near.standard_normal(SIZE)), np.zeros(SIZE)):
+        assert Fraction(r.lower) <= exact(X, y, 0.5, penalties, other)
+
+
+def test_it_agrees_with_the_long_way(taken):
+    X, y, penalty = lasso(5)
+    w = vo.Variable(SIZE)
+    f = vo.sum_squares(X @ w - y) + penalty * vo.norm1(w)
+    r = vo.minimize(f)
+    assert taken[-1] == (r.lower, max(r.upper, r.fun))
+    long = Verifier(f, r.x).bracket(None, 1e-9 * r.fun)
+    assert long.lower <= r.upper
+    assert r.lower <= long.upper
+    assert r.gap <= 1e-10 * r.fun
+
+
+def signal_in_fractions(signal, weight, penalty, order, x):
+    x = [Fraction(float(v)) for v in x]
+    squares = sum((Fraction(float(t)) - v) ** 2 for t, v in zip(signal, x, strict=True))
+    for _ in range(order):
+        x = [b - a for a, b in itertools.pairwise(x)]
+    return Fraction(weight) * squares + Fraction(penalty) * sum(map(abs, x))
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+@pytest.mark.parametrize(("units", "shift"), [(1.0, 0.0), (1e90, 0.0), (1e-90, 0.0), (1.0, 50.0)])
+@pytest.mark.parametrize("flipped", [False, True])
+def test_the_bracket_of_a_signal_holds_in_fractions(order, units, shift, flipped, monkeypatch):
+    found = []
+    short = _least_squares.signal_bracket
+    monkeypatch.setattr(
+        "varopt.certificates._verified_bracket.signal_bracket", lambda *given: found.append(short(*given)) or found[-1]
+    )
+    rng = np.random.default_rng(order)
+    signal = units * (np.repeat(rng.standard_normal(20), 10) + 0.3 * rng.standard_normal(200)) + shift
+    x, penalty = vo.Variable(200), 2.0 * units
+    fit = vo.sum_squares(x - signal) if flipped else vo.sum_squares(signal - x)
+    r = vo.minimize(0.5 * fit + penalty * vo.norm1(vo.diff(x, order)))
+    assert r.status is vo.Status.OPTIMAL
+    assert found[-1] is not None or order == 3
+    assert signal_in_fractions(signal, 0.5, penalty, order, r.x) <= Fraction(r.upper)
+    for other in (r.x, r.x * (1.0 + 1e-9 * rng.standard_normal(200)), signal, np.full(200, signal.mean())):
+        assert Fraction(r.lower) <= signal_in_fractions(signal, 0.5, penalty, order, other)
+
+
+def test_other_problems_are_left_to_the_long_way(taken):
+    X, y, penalty = lasso(6)
+    w, b = vo.Variable(SIZE), vo.Variable()
+    squares = vo.sum_squares(y - X @ w)
+    for f in (
+        squares + penalty * vo.norm1(w) + vo.sum(w),
+        squares + penalty * vo.norm1(w) + 3.0,
+        squares + penalty * vo.norm1(w - 1.0),
+        squares + penalty * vo.norm1(2.0 * w),
+        squares + penalty * vo.sum(vo.pinball(w, 0.3)),
+        squares + penalty * vo.norm1(w[:-1]),
+        vo.sum_squares(y - X @ w - b) + penalty * vo.norm1(w),
+        vo.sum(np.linspace(1.0, 2.0, COUNT) * vo.square(y - X @ w)) + penalty * vo.norm1(w),
+        squares + penalty * vo.norm1(w) + 1e-3 * vo.sum_squares(w),
+    ):
+        assert vo.minimize(f).status is vo.Status.OPTIMAL
+    assert not any(taken)
