@@ -39,7 +39,8 @@ _SWEPT_ENTRY_SECONDS = 2.5e-9, 1.3e-10  # by what an entry of the matrix takes i
 _CROWDED_SECONDS = 0.0, 3e-11  # and where fields are kept,
 _SWEEPING_SHARE = 0.6  # in the share of the time that goes into anneals
 _CROWDED_REPLICAS = (8, 32)
-_ON_DEVICE, _ENTRIES_ON_DEVICE = (64, 512), 1 << 23  # a GPU is idle with fewer
+# A GPU is idle with fewer; of 10^4 nodes 512 take twice as long as 128, and on tori find less in the same time.
+_ON_DEVICE, _ENTRIES_ON_DEVICE = (64, 512), 1 << 21
 _FIRST_EPOCH_SWEEPS = 64  # sweeps of the first epoch; each epoch has at least twice those of the one before
 # From where the mean energy is about that of local minima (0.29 of the typical field on planar graphs, 0.40 to 0.44 on
 # random ones and tori): hotter is wasted.
@@ -50,8 +51,9 @@ _WARM = GeometricTemperature(0.12, 0.04), GeometricTemperature(0.2, 0.05)
 _STALE = 2  # rounds without improvement that end an epoch
 _MIXES = 3  # recombinations between two anneals, of all points;
 _MIXES_OF_FEW = 6  # of a GPU's, which are more than there is time for, of as many of the best as can have so many each,
-_FIRST_MIXED, _FEWEST_MIXED = 32, 16  # which are so many before it is known what that takes, and at least
-_MIXING_SHARE = 0.3  # of the time of the anneals that recombinations may take, where time is limited;
+_FIRST_MIXED, _FEWEST_MIXED = 64, 32  # which are so many before it is known what that takes, and at least
+# Of the time of the anneals that recombinations may take, where time is limited, of a processor's replicas and a GPU's;
+_MIXING_SHARES = 0.3, 0.6
 _MIXED_ENTRIES = 1 << 19  # the clock is looked at after so many coordinates
 _SHARPENED = 64  # bits up to which exact moves on blocks are tried,
 _BLOCKS, _BLOCK_BITS = 16, 18  # so many in a round, of so many bits
@@ -118,7 +120,8 @@ def population_search(
             yield now
             if pilot and math.isfinite(left()):
                 break
-            share = _MIXING_SHARE * population.pace * sweeps if math.isfinite(left()) else math.inf
+            seconds = _MIXING_SHARES[population.is_crowd] * population.pace * sweeps
+            share = seconds if math.isfinite(left()) else math.inf
             x, value = population.descended(population.shuffled(x, value, share))
             yield population.found(x, value, epoch)
             if pilot:
