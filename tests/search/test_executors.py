@@ -275,6 +275,52 @@ def test_a_point_that_kills_every_worker_is_recorded_as_failed(name, request):
     assert {record.number for record in errors} == {r.number for r in r.search.records if r.row[0] < -2}
 
 
+@POSIX
+def test_processes_that_were_ended_since_one_hung_may_be_given_again():
+    def hanging(x):
+        time.sleep(60 if x[0] > 0 else 0)
+        return sphere(x)
+
+    with processes() as pool:
+        for _ in range(2):
+            r = vo.minimize(hanging, BOX, seed=1, budget=BUDGET, population=8, executor=pool, timeout=0.3)
+            assert [record.error is None for record in r.search.records] == [r.row[0] <= 0 for r in r.search.records]
+        assert not vo.minimize(sphere, BOX, seed=1, budget=BUDGET, executor=pool).errors
+
+
+def test_a_pool_that_was_ended_after_a_death_may_be_given_again():
+    """As Ray's is, which goes on sending work to actors that have died: whoever made it did not end it."""
+    deaths = iter([True])
+
+    class RayActorError(Exception):
+        pass
+
+    class Pool:
+        def __init__(self, processes, initializer=None, initargs=(), ray_remote_args=None):
+            self._actor_pool, self._initializer, self._initargs = [None] * processes, initializer, initargs
+            self.running = True
+
+        def apply_async(self, function, args, kwargs, callback, error_callback):
+            if not self.running:
+                raise ValueError("Pool not running")
+            if next(deaths, False):
+                error_callback(RayActorError())
+            else:
+                callback(function(*args, **kwargs))
+
+        def terminate(self):
+            self.running = False
+
+    alone, pool = outcome(vo.minimize(sphere, BOX, budget=BUDGET, seed=1, batch=7)), Pool(2)
+    for _ in range(2):
+        assert outcome(vo.minimize(sphere, BOX, budget=BUDGET, seed=1, executor=pool)) == alone
+        assert not pool.running
+    closed = Pool(2)
+    closed.terminate()
+    with pytest.raises(ValueError, match=r"executor does not take f: .*Pool not running"):
+        vo.minimize(sphere, BOX, budget=BUDGET, executor=closed)
+
+
 def test_nobody_is_sent_off_beside_a_suspect():
     """An asynchronous search starts points while others are under way: with a suspect they would die innocent."""
 
