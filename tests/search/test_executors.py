@@ -2,12 +2,14 @@
 
 import contextlib
 import ctypes
+import faulthandler
 import importlib
 import importlib.util
 import math
 import multiprocessing
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -364,6 +366,31 @@ def test_a_process_that_hangs_outside_python_is_ended():
         r = vo.minimize(stuck, BOX, seed=1, budget=2, executor=pool, timeout=0.1)
     assert {r.error for r in r.search.records if r.row[0] > 0} <= {"the worker died"}
     assert r.time < 30
+
+
+@POSIX
+@pytest.mark.parametrize("listens", [False, True])
+def test_processes_of_a_parent_that_is_watched_keep_their_time(listens):
+    """As pytest watches slow tests; and where an alarm has a listener already, by the watch of Python."""
+
+    def stuck(x):
+        if x[0] > 0:
+            ctypes.PyDLL(None).sleep(60)
+        return sphere(x)
+
+    if listens:
+        before = signal.signal(signal.SIGALRM, lambda *_: None)
+    else:
+        faulthandler.dump_traceback_later(600)
+    try:
+        with processes() as pool:
+            r = vo.minimize(stuck, BOX, seed=1, budget=2, executor=pool, timeout=0.1)
+        assert {record.error for record in r.search.records if record.row[0] > 0} == {"the worker died"}
+    finally:
+        if listens:
+            signal.signal(signal.SIGALRM, before)
+        else:
+            faulthandler.cancel_dump_traceback_later()
 
 
 def test_the_same_promises_hold_under_mpi():
