@@ -75,7 +75,9 @@ def dask():
 @pytest.fixture
 def dask_processes():
     distributed = pytest.importorskip("distributed", reason="the dask extra is not installed")
-    once = importlib.import_module("dask").config.set({"distributed.scheduler.allowed-failures": 1})  # sooner than 3
+    # Sooner than 3; and Dask does not replace a worker that dies while it starts: a failure then, and not for ever.
+    settings = {"distributed.scheduler.allowed-failures": 1, "distributed.scheduler.no-workers-timeout": "30s"}
+    once = importlib.import_module("dask").config.set(settings)
     with once, distributed.Client(n_workers=1, threads_per_worker=2, dashboard_address=None, processes=True) as client:
         yield client
 
