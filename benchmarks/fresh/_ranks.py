@@ -39,7 +39,7 @@ def run(job: Job) -> list[float]:
 
     def evaluate(point: Any) -> float:
         seen.append(posed.cost(point))
-        if len(seen) >= budget and solver not in WITH_A_BUDGET:
+        if len(seen) > budget:
             raise Spent
         return seen[-1]
 

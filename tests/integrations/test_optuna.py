@@ -78,31 +78,90 @@ def test_another_sampler_learns_from_what_is_stored():
     assert statistics.median(ratios) < 1 / 3
 
 
-def test_processes_with_one_seed_propose_different_points():
-    """As three processes do that each have their own sampler: nobody has seen the others' trials when they ask."""
+def processes(count, **options):
+    """Studies as processes have them that each have their own sampler and share the storage alone."""
     storage = optuna.storages.InMemoryStorage()
-    studies = [
-        optuna.create_study(
-            study_name="s", storage=storage, sampler=VariationalSampler(seed=3, budget=30), load_if_exists=True
-        )
-        for _ in range(3)
-    ]
+    samplers = [VariationalSampler(seed=3, **options) for _ in range(count)]
+    return [optuna.create_study(study_name="s", storage=storage, sampler=s, load_if_exists=True) for s in samplers]
+
+
+def asked(studies):
+    """A trial of each, which has been given its point and has not suggested it."""
+    trials = [study.ask() for study in studies]
+    for trial in trials:
+        getattr(trial, "relative_params", None)  # Optuna 5 asks the sampler when these are wanted, Optuna 4 at once
+    return trials
+
+
+def points_of(study):
+    return [tuple(trial.params.values()) for trial in study.trials]
+
+
+def bowl(trial):
+    """Its optimum is found to the last digit, again and again."""
+    return (trial.suggest_float("x", -5, 5) - 1) ** 2 + (trial.suggest_float("y", 1e-3, 10, log=True) - 2) ** 2
+
+
+def whole(trial):
+    kind = trial.suggest_categorical("kind", ["a", "b", None])
+    return trial.suggest_int("layers", 1, 9, step=2) + trial.suggest_int("width", 4, 9) + (kind != "b")
+
+
+@pytest.mark.parametrize(("objective", "budget"), [(mixed, 30), (bowl, None), (bowl, 200)])
+def test_processes_with_one_seed_propose_different_points(objective, budget):
+    """Nobody has seen the others' trials, or heard of where they go, when they ask."""
+    studies = processes(3, budget=budget)
     for _ in range(40):  # the first trial of each is independent, and makes the space known
-        trials = [study.ask() for study in studies]
-        for study, trial in zip(studies, trials, strict=True):
-            study.tell(trial, mixed(trial))
-    points = [tuple(trial.params.values()) for trial in studies[0].trials]
+        for study, trial in zip(studies, asked(studies), strict=True):
+            study.tell(trial, objective(trial))
+    points = points_of(studies[0])
     assert len(points) == 120
     assert len(set(points)) == 120
 
 
+def test_processes_that_ask_at_the_same_time_propose_different_points(monkeypatch):
+    """Each has looked where the other goes before either has said so, and is led to the same optimum."""
+    studies = processes(2, budget=None)
+    studies[0].optimize(bowl, n_trials=5)
+    taken = VariationalSampler._taken
+    blind = {5, 6}
+
+    def looks(self, study, trial):
+        if trial.number in blind:
+            blind.remove(trial.number)
+            return set()
+        return taken(self, study, trial)
+
+    monkeypatch.setattr(VariationalSampler, "_taken", looks)
+    monkeypatch.setattr(VariationalSampler, "_next", lambda self, search: {"x": 1.0, "y": 2.0})
+    points = [
+        (trial.suggest_float("x", -5, 5), trial.suggest_float("y", 1e-3, 10, log=True)) for trial in asked(studies)
+    ]
+    assert not blind
+    assert points[0] == (1.0, 2.0) != points[1]
+
+
+def test_all_points_are_proposed_once_before_any_is_again():
+    """Of 90 whole points each, also the last few; then trials go on."""
+    studies = processes(3, budget=None)
+    studies[0].optimize(whole, n_trials=1)
+    for _ in range(30):
+        for study, trial in zip(studies, asked(studies), strict=True):
+            study.tell(trial, whole(trial))
+    points = points_of(studies[0])
+    assert len(set(points[:90])) == 90
+    assert len(points) == 91
+
+
+def test_integers_without_number_are_told_apart():
+    study = optuna.create_study(sampler=VariationalSampler(seed=0, budget=None))
+    study.optimize(lambda trial: trial.suggest_int("k", 0, 2**50) > 0, n_trials=20)
+    assert len(set(points_of(study))) == 20
+
+
 def test_processes_are_not_led_to_the_same_corner():
     """A plane is lowest there, and everybody knows."""
-    storage = optuna.storages.InMemoryStorage()
-    studies = [
-        optuna.create_study(study_name="s", storage=storage, sampler=VariationalSampler(seed=3), load_if_exists=True)
-        for _ in range(3)
-    ]
+    studies = processes(3)
     for _ in range(10):
         under_way = []
         for study in studies:
@@ -110,7 +169,7 @@ def test_processes_are_not_led_to_the_same_corner():
             under_way.append((study, trial, trial.suggest_float("x", -5, 5) + trial.suggest_float("y", -5, 5)))
         for study, trial, value in under_way:
             study.tell(trial, value)
-    points = [tuple(trial.params.values()) for trial in studies[0].trials]
+    points = points_of(studies[0])
     assert (-5.0, -5.0) in points
     assert len(set(points)) == 30
 
@@ -133,6 +192,18 @@ def test_what_only_some_trials_have_is_searched_too():
         return statistics.median(best)
 
     assert found() < 0.7 * found(independent_sampler=optuna.samplers.RandomSampler(seed=0))
+
+
+@pytest.mark.parametrize("budget", [None, 200])
+def test_the_best_of_two_choices_is_tried_again_with_what_depends_on_it(budget):
+    def tree(trial):
+        kind = trial.suggest_categorical("kind", ["a", "b"])
+        return trial.suggest_float(f"{kind} x", 0, 1) + (kind == "a")
+
+    for seed in range(3):
+        study = optuna.create_study(sampler=VariationalSampler(seed=seed, budget=budget))
+        study.optimize(tree, n_trials=40)
+        assert [trial.params["kind"] for trial in study.trials[10:]].count("b") > 20
 
 
 def test_study_in_a_database_goes_on(tmp_path):

@@ -2,12 +2,14 @@
 
 import contextlib
 import ctypes
+import faulthandler
 import importlib
 import importlib.util
 import math
 import multiprocessing
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -73,7 +75,9 @@ def dask():
 @pytest.fixture
 def dask_processes():
     distributed = pytest.importorskip("distributed", reason="the dask extra is not installed")
-    once = importlib.import_module("dask").config.set({"distributed.scheduler.allowed-failures": 1})  # sooner than 3
+    # Sooner than 3; and Dask does not replace a worker that dies while it starts: a failure then, and not for ever.
+    settings = {"distributed.scheduler.allowed-failures": 1, "distributed.scheduler.no-workers-timeout": "30s"}
+    once = importlib.import_module("dask").config.set(settings)
     with once, distributed.Client(n_workers=1, threads_per_worker=2, dashboard_address=None, processes=True) as client:
         yield client
 
@@ -275,6 +279,52 @@ def test_a_point_that_kills_every_worker_is_recorded_as_failed(name, request):
     assert {record.number for record in errors} == {r.number for r in r.search.records if r.row[0] < -2}
 
 
+@POSIX
+def test_processes_that_were_ended_since_one_hung_may_be_given_again():
+    def hanging(x):
+        time.sleep(60 if x[0] > 0 else 0)
+        return sphere(x)
+
+    with processes() as pool:
+        for _ in range(2):
+            r = vo.minimize(hanging, BOX, seed=1, budget=BUDGET, population=8, executor=pool, timeout=0.3)
+            assert [record.error is None for record in r.search.records] == [r.row[0] <= 0 for r in r.search.records]
+        assert not vo.minimize(sphere, BOX, seed=1, budget=BUDGET, executor=pool).errors
+
+
+def test_a_pool_that_was_ended_after_a_death_may_be_given_again():
+    """As Ray's is, which goes on sending work to actors that have died: whoever made it did not end it."""
+    deaths = iter([True])
+
+    class RayActorError(Exception):
+        pass
+
+    class Pool:
+        def __init__(self, processes, initializer=None, initargs=(), ray_remote_args=None):
+            self._actor_pool, self._initializer, self._initargs = [None] * processes, initializer, initargs
+            self.running = True
+
+        def apply_async(self, function, args, kwargs, callback, error_callback):
+            if not self.running:
+                raise ValueError("Pool not running")
+            if next(deaths, False):
+                error_callback(RayActorError())
+            else:
+                callback(function(*args, **kwargs))
+
+        def terminate(self):
+            self.running = False
+
+    alone, pool = outcome(vo.minimize(sphere, BOX, budget=BUDGET, seed=1, batch=7)), Pool(2)
+    for _ in range(2):
+        assert outcome(vo.minimize(sphere, BOX, budget=BUDGET, seed=1, executor=pool)) == alone
+        assert not pool.running
+    closed = Pool(2)
+    closed.terminate()
+    with pytest.raises(ValueError, match=r"executor does not take f: .*Pool not running"):
+        vo.minimize(sphere, BOX, budget=BUDGET, executor=closed)
+
+
 def test_nobody_is_sent_off_beside_a_suspect():
     """An asynchronous search starts points while others are under way: with a suspect they would die innocent."""
 
@@ -318,6 +368,31 @@ def test_a_process_that_hangs_outside_python_is_ended():
         r = vo.minimize(stuck, BOX, seed=1, budget=2, executor=pool, timeout=0.1)
     assert {r.error for r in r.search.records if r.row[0] > 0} <= {"the worker died"}
     assert r.time < 30
+
+
+@POSIX
+@pytest.mark.parametrize("listens", [False, True])
+def test_processes_of_a_parent_that_is_watched_keep_their_time(listens):
+    """As pytest watches slow tests; and where an alarm has a listener already, by the watch of Python."""
+
+    def stuck(x):
+        if x[0] > 0:
+            ctypes.PyDLL(None).sleep(60)
+        return sphere(x)
+
+    if listens:
+        before = signal.signal(signal.SIGALRM, lambda *_: None)
+    else:
+        faulthandler.dump_traceback_later(600)
+    try:
+        with processes() as pool:
+            r = vo.minimize(stuck, BOX, seed=1, budget=2, executor=pool, timeout=0.1)
+        assert {record.error for record in r.search.records if record.row[0] > 0} == {"the worker died"}
+    finally:
+        if listens:
+            signal.signal(signal.SIGALRM, before)
+        else:
+            faulthandler.cancel_dump_traceback_later()
 
 
 def test_the_same_promises_hold_under_mpi():

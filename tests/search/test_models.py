@@ -141,6 +141,15 @@ def test_small_budgets_use_a_process_and_beat_chance():
     assert vo.minimize(bowl, vo.Box(-5, 5, size=3), budget=40, seed=0).fun < 1e-2
 
 
+@pytest.mark.parametrize(("f", "space"), [(mixed, MIXED), (bowl, vo.Box(-5, 5, size=3))])
+def test_small_budgets_begin_alike(f, space):
+    """Which of them was given shows in nothing but the end: the benchmark counts on it."""
+    points = [
+        [record.row.tobytes() for record in vo.minimize(f, space, budget=b, seed=1).search.records] for b in (20, 80)
+    ]
+    assert points[1][:20] == points[0]
+
+
 @pytest.mark.parametrize(("seconds", "modelled"), [(0.06, True), (0.0, False)])
 def test_where_only_seconds_are_given_a_process_takes_a_tenth_of_them(seconds, modelled, tmp_path, monkeypatch):
     """By how long evaluations take, which the journal keeps: who goes on from it goes on with the same points."""

@@ -8,19 +8,21 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler, TPESampler
 from optuna.search_space import IntersectionSearchSpace
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
-from varopt.search import Box, Choice, Dimension, Integer, Search, Space
+from varopt.integrations._optuna_points import count, dimension, elsewhere, external, internal
+from varopt.search import Search, Space
 
 __all__ = ["VariationalSampler"]
 
 CONSTRAINTS = "constraints"  # Optuna's name for them
+ASKED = "varopt:asked"  # where a trial says which point it is given, before it suggests it parameter by parameter
 AGAIN = 5  # proposals for a trial, until one is not another's that is under way
-NEXT_TO = 1e-3  # of a range: how far from a bound a trial is moved that may not be the only one there
+REPEATS = 30  # and until one is none whose value is known: the search is told that, and asked again
 _FINISHED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
 
 
@@ -46,10 +48,14 @@ class VariationalSampler(BaseSampler):
 
     Notes
     -----
-    Studies may have several directions: `study.best_trials` is then the front that is sought. Of the storage the
-    sampler uses nothing but Optuna's attribute for constraints. A process learns from all finished trials of the study,
-    whoever ran them: those that were there before are told as points from elsewhere. Failed trials rank last; a pruned
-    one counts with its last intermediate value. Parameters under a condition go to `independent_sampler`.
+    Studies may have several directions: `study.best_trials` is then the front that is sought. A process learns from all
+    finished trials of the study, whoever ran them: those that were there before are told as points from elsewhere.
+    Failed trials rank last; a pruned one counts with its last intermediate value. Parameters under a condition go to
+    `independent_sampler`, and with them all others where none of these is a real number.
+
+    No point is proposed twice, by whichever process, as long as there is another: objectives are taken to give the same
+    value again. Only first trials, whose parameters are drawn one by one, may agree where there are no reals. Of the
+    storage the sampler uses Optuna's attribute for constraints, and one that says where a trial goes.
 
     Examples
     --------
@@ -78,10 +84,13 @@ class VariationalSampler(BaseSampler):
         self._about: Any = None  # space, directions and number of constraints of the search
         self._search: Search | None = None
         self._told: set[int] = set()
+        self._known: dict[Any, Any] = {}  # what was told, by its point
+        self._beside = False  # whether trials have parameters that the search does not
 
     def __getstate__(self) -> dict[str, Any]:
         """What a copy in another process needs: it learns the rest from the study."""
-        return {**self.__dict__, "_lock": None, "_search": None, "_told": set(), "_by_trial": {}}
+        fresh = {"_told": set(), "_known": {}, "_beside": False, "_by_trial": {}}
+        return {**self.__dict__, "_lock": None, "_search": None, **fresh}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _lock=threading.RLock())
@@ -92,9 +101,19 @@ class VariationalSampler(BaseSampler):
             self._independent.reseed_rng()
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        """The parameters that all trials so far have, with more than one value."""
+        """The parameters that all trials so far have, with more than one value.
+
+        None, where there are no reals among them and some trials have others: a search goes on to another point, and
+        the best of a few choices has to be tried again with other values of what depends on it.
+        """
         known = self._intersection.calculate(study)
-        return {name: distribution for name, distribution in known.items() if not distribution.single()}
+        space = {name: distribution for name, distribution in known.items() if not distribution.single()}
+        return {} if math.isfinite(count(space)) and self._has_more(study, space) else space
+
+    def _has_more(self, study: Study, space: Mapping[str, BaseDistribution]) -> bool:
+        """Whether trials have parameters beside these."""
+        trials = study.get_trials(deepcopy=False, states=_FINISHED)
+        return any(_beside(trial, space) for trial in trials)
 
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
@@ -107,34 +126,63 @@ class VariationalSampler(BaseSampler):
             maximize = [direction == StudyDirection.MAXIMIZE for direction in study.directions]
             about = (dict(space), maximize, self._count(study))
             if self._search is None or about != self._about:
-                parts = {name: _dimension(distribution) for name, distribution in space.items()}
+                parts = {name: dimension(distribution) for name, distribution in space.items()}
                 self._search = Search(
                     Space(parts), asynchronous=True, maximize=maximize, objectives=len(maximize),
                     constraints=about[2], **self._options,
                 )  # fmt: skip
-                self._space, self._about, self._told = dict(space), about, set()
+                self._space, self._about = dict(space), about
+                self._told, self._known, self._beside = set(), {}, False
             self._learn(study)
             self._search.reseed(self._search.seed, trial.number)
             return self._proposal(study, trial, self._search)
 
     def _proposal(self, study: Study, trial: FrozenTrial, search: Search) -> dict[str, Any]:
-        """What the search asks for next, unless another trial is there now.
+        """What the search asks for next, unless a trial has been there, or is there now.
 
-        Other processes know what this one knows, and may have been led to the same corner. Of those that have begun
-        a trial and not said where, the first goes there, and the others next to it.
+        Other processes know what this one knows, and may be led to the same optimum or corner at the same time. So a
+        trial says where it goes, and then looks who else does: of two at least one sees the other, and goes elsewhere.
         """
-        for _ in range(AGAIN):
-            (point,) = search.ask(1)
-            values = {name: _external(distribution, point[name]) for name, distribution in self._space.items()}
-            now = study.get_trials(deepcopy=False)  # proposals take a while, and other trials begin and end meanwhile
-            others = [other for other in now if other.number != trial.number and other.number not in self._told]
-            if not any(values.items() <= other.params.items() for other in others):
+        rng = np.random.default_rng((search.seed, trial.number, 1))  # not the numbers that the search draws
+        values, taken = self._next(search), self._taken(study, trial)
+        for number in range(2 * AGAIN):
+            key = self._key(values)
+            if key in taken and number < AGAIN:
+                values = self._next(search)
+            elif key in taken or key in self._known:
+                before, values = values, elsewhere(self._space, values, taken | self._known.keys(), rng)
+                if values == before:  # there is no other
+                    return values
+            study._storage.set_trial_system_attr(trial._trial_id, ASKED, values)
+            taken = self._taken(study, trial)
+            if (key := self._key(values)) not in taken and key not in self._known:
                 break
-        silent = [other.number for other in others if not self._space.keys() <= other.params.keys()]
-        if min(silent, default=trial.number) < trial.number:
-            rng = np.random.default_rng((search.seed, trial.number))
-            values = {name: _off_bounds(self._space[name], value, rng) for name, value in values.items()}
         return values
+
+    def _taken(self, study: Study, trial: FrozenTrial) -> set[Any]:
+        """Where the trials are, or say that they will be, of which the search knows nothing yet."""
+        now = study.get_trials(deepcopy=False)
+        others = [other for other in now if other.number != trial.number and other.number not in self._told]
+        points = (self._key(other.params) or self._key(other.system_attrs.get(ASKED, {})) for other in others)
+        return {point for point in points if point is not None}
+
+    def _next(self, search: Search) -> dict[str, Any]:
+        """The next proposal that no trial has a value of, if there is one soon.
+
+        Of a point that has one the search is told this again, as an evaluation would tell it.
+        """
+        for _ in range(REPEATS):
+            (point,) = search.ask(1)
+            values = {name: external(distribution, point[name]) for name, distribution in self._space.items()}
+            key = self._key(values)
+            if key not in self._known or len(self._known) >= count(self._space):
+                break
+            search.tell([point], [self._known[key]])
+        return values
+
+    def _key(self, params: Mapping[str, Any]) -> tuple[Any, ...] | None:
+        point = internal(self._space, params)
+        return None if point is None else tuple(point.values())
 
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
@@ -175,9 +223,20 @@ class VariationalSampler(BaseSampler):
             if trial.number in self._told:
                 continue
             self._told.add(trial.number)
-            point = _internal(self._space, trial.params)
-            if point is not None:
-                self._search.tell([point], [_numbers(trial, self._about[2])])
+            point = internal(self._space, trial.params)
+            if point is None:
+                continue
+            numbers = _numbers(trial, self._about[2])
+            self._search.tell([point], [numbers])
+            if _beside(trial, self._space):
+                self._known, self._beside = {}, True  # that two trials agree in the rest does not make them the same
+            elif not self._beside:
+                self._known[tuple(point.values())] = numbers
+
+
+def _beside(trial: FrozenTrial, space: Mapping[str, BaseDistribution]) -> bool:
+    """Whether a trial has parameters that are not of this space, with more than one value."""
+    return any(name not in space and not one.single() for name, one in trial.distributions.items())
 
 
 def _constraints(trial: FrozenTrial) -> tuple[float, ...]:
@@ -204,64 +263,3 @@ def _value(trial: FrozenTrial) -> float | None:
     if trial.state == TrialState.PRUNED and trial.last_step is not None:
         return trial.intermediate_values[trial.last_step]
     return None
-
-
-def _grid(distribution: BaseDistribution) -> float | None:
-    """The step of a grid that begins at ``low``; ``None`` for all numbers, and for all whole numbers."""
-    if isinstance(distribution, FloatDistribution):
-        return distribution.step
-    return distribution.step if isinstance(distribution, IntDistribution) and distribution.step != 1 else None
-
-
-def _dimension(distribution: BaseDistribution) -> Dimension:
-    if isinstance(distribution, CategoricalDistribution):
-        return Choice(range(len(distribution.choices)))
-    if not isinstance(distribution, (FloatDistribution, IntDistribution)):
-        raise ValueError(f"VariationalSampler knows floats, ints and categories; got {distribution!r}.")
-    step = _grid(distribution)
-    if step is not None:
-        return Integer(0, round((distribution.high - distribution.low) / step))
-    if isinstance(distribution, IntDistribution):
-        return Integer(distribution.low, distribution.high, log=distribution.log)
-    return Box(distribution.low, distribution.high, log=distribution.log)
-
-
-def _external(distribution: Any, value: Any) -> Any:
-    if isinstance(distribution, CategoricalDistribution):
-        return distribution.choices[value]
-    step = _grid(distribution)
-    return value if step is None else min(distribution.low + step * value, distribution.high)
-
-
-def _off_bounds(distribution: Any, value: Any, rng: np.random.Generator) -> Any:
-    """A real on a bound, moved inside by up to a thousandth of the range."""
-    if not isinstance(distribution, FloatDistribution) or distribution.step is not None:
-        return value
-    low, high, near = distribution.low, distribution.high, 1e-12 * (distribution.high - distribution.low)
-    if low + near < value < high - near:
-        return value
-    share = NEXT_TO * rng.random()
-    other = high if value <= low + near else low
-    return value * (other / value) ** share if distribution.log else value + share * (other - value)
-
-
-def _internal(space: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The point of a trial, or ``None`` if it lacks a parameter or lies outside."""
-    point: dict[str, Any] = {}
-    for name, distribution in space.items():
-        if name not in params:
-            return None
-        value = params[name]
-        try:
-            number = distribution.to_internal_repr(value)
-        except ValueError:  # a category that is none of these
-            return None
-        if not distribution._contains(number):
-            return None
-        step = _grid(distribution)
-        if isinstance(distribution, CategoricalDistribution):
-            value = int(number)
-        elif step is not None:
-            value = round((value - distribution.low) / step)
-        point[name] = value
-    return point

@@ -13,6 +13,7 @@ import functools
 import math
 import os
 import pickle
+import signal
 import socket
 import threading
 import time
@@ -149,18 +150,33 @@ class Evaluation:
 
 
 class _LastResort:
-    """End this process if it is still inside after some seconds, whatever holds the interpreter."""
+    """End this process if it is still inside after some seconds, whatever holds the interpreter.
+
+    By the alarm of the system, which ends who does not listen to it. Where someone does, by `faulthandler`: not sooner,
+    since a process forked while its parent was watched by that waits for ever when it asks for it.
+    """
 
     def __init__(self, seconds: float | None) -> None:
         self._seconds = seconds
 
     def __enter__(self) -> None:
-        if self._seconds is not None:
+        if self._seconds is None:
+            return
+        alarm = getattr(signal, "SIGALRM", None)
+        self._alarm = alarm is not None and signal.getsignal(alarm) == signal.SIG_DFL
+        self._alarm = self._alarm and signal.getitimer(signal.ITIMER_REAL)[0] == 0.0
+        if self._alarm:
+            signal.setitimer(signal.ITIMER_REAL, self._seconds)
+        else:
             self._sink = Path(os.devnull).open("w")
             faulthandler.dump_traceback_later(self._seconds, exit=True, file=self._sink)
 
     def __exit__(self, *exception: object) -> None:
-        if self._seconds is not None:
+        if self._seconds is None:
+            return
+        if self._alarm:
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+        else:
             faulthandler.cancel_dump_traceback_later()
             self._sink.close()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable
 from concurrent import futures
@@ -20,6 +21,8 @@ LONE_ATTEMPT = 2  # after so many deaths of its worker a point is evaluated with
 DEATHS = {"KilledWorker", "RayActorError", "ActorDiedError", "WorkerCrashedError"}  # Dask's and Ray's words for it
 
 Pending = futures.Future[Evaluated]
+# Pools that we ended since a worker of theirs had died or hung: who made them did not, and may give them again.
+ENDED: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 class Renewal(NamedTuple):
@@ -98,7 +101,7 @@ class Futures(Workers):
         lone = any(flight.alone for flight in self._flying.values())
         if (self._haunted or self._suspects or lone) and self._flying:
             return []
-        if self._haunted:
+        if self._haunted or _pool(self._executor) in ENDED:
             self._replace()
         outcomes: list[Outcome] = []
         waiting = self._suspects or self._backlog
@@ -159,6 +162,7 @@ class Futures(Workers):
         if self._renewal is None:
             return False
         old, self._executor, self._owned = self._executor, self._renewal.another(self._executor), True
+        ENDED.add(_pool(old))
         self._renewal.end(old)
         return True
 
@@ -169,6 +173,11 @@ class Futures(Workers):
             self._renewal.end(self._executor)
         elif self._owned:
             self._executor.shutdown(wait=not self._flying)
+
+
+def _pool(executor: Any) -> Any:
+    """What the user gave, where we have wrapped it."""
+    return executor.pool if isinstance(executor, PoolExecutor) else executor
 
 
 def _failed(flight: Flight, error: str) -> Outcome:

@@ -1,0 +1,142 @@
+"""Points of an Optuna study: as our search has them, and moved to where no other trial is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+
+from varopt.search import Box, Choice, Dimension, Integer
+
+__all__ = ["count", "dimension", "elsewhere", "external", "internal"]
+
+SCALES = (-8.0, -2.0)  # powers of ten of a range, for steps away from a point that has been evaluated
+TRIES = 30  # steps from a point
+
+
+def _grid(distribution: BaseDistribution) -> float | None:
+    """The step of a grid that begins at ``low``; ``None`` for all numbers, and for all whole numbers."""
+    if isinstance(distribution, FloatDistribution):
+        return distribution.step
+    return distribution.step if isinstance(distribution, IntDistribution) and distribution.step != 1 else None
+
+
+def dimension(distribution: BaseDistribution) -> Dimension:
+    """What our space has for it."""
+    if isinstance(distribution, CategoricalDistribution):
+        return Choice(range(len(distribution.choices)))
+    if not isinstance(distribution, (FloatDistribution, IntDistribution)):
+        raise ValueError(f"VariationalSampler knows floats, ints and categories; got {distribution!r}.")
+    step = _grid(distribution)
+    if step is not None:
+        return Integer(0, round((distribution.high - distribution.low) / step))
+    if isinstance(distribution, IntDistribution):
+        return Integer(distribution.low, distribution.high, log=distribution.log)
+    return Box(distribution.low, distribution.high, log=distribution.log)
+
+
+def external(distribution: Any, value: Any) -> Any:
+    """A value of our space as Optuna has it."""
+    if isinstance(distribution, CategoricalDistribution):
+        return distribution.choices[value]
+    step = _grid(distribution)
+    return value if step is None else min(distribution.low + step * value, distribution.high)
+
+
+def internal(space: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The point of a trial, or ``None`` if it lacks a parameter or lies outside."""
+    point: dict[str, Any] = {}
+    for name, distribution in space.items():
+        if name not in params:
+            return None
+        value = params[name]
+        try:
+            number = distribution.to_internal_repr(value)
+        except ValueError:  # a category that is none of these
+            return None
+        if not distribution._contains(number):
+            return None
+        step = _grid(distribution)
+        if isinstance(distribution, CategoricalDistribution):
+            value = int(number)
+        elif step is not None:
+            value = round((value - distribution.low) / step)
+        point[name] = value
+    return point
+
+
+def count(space: Mapping[str, Any]) -> float:
+    """How many points there are."""
+    return math.inf if any(map(_real, space.values())) else math.prod(_whole(one)[1] for one in space.values())
+
+
+def _real(distribution: Any) -> bool:
+    return isinstance(distribution, FloatDistribution) and distribution.step is None
+
+
+def _stepped(distribution: Any, value: float, step: float) -> float:
+    """A value and a step in shares of the range, turned round where it leads out."""
+    low, high, log = distribution.low, distribution.high, distribution.log
+    for share in (step, -step):
+        new = value * (high / low) ** share if log else value + share * (high - low)
+        if low <= new <= high:
+            return float(new)
+    return value
+
+
+def elsewhere(
+    space: Mapping[str, Any], values: Mapping[str, Any], taken: Collection[Any], rng: np.random.Generator
+) -> dict[str, Any]:
+    """A point that is not among `taken` (of values as our space has them), near `values`; these where there is none."""
+    near = _steps(space, values, rng) if math.isinf(count(space)) else _neighbours(space, values, taken, rng)
+    for point in near:
+        found = internal(space, point)
+        if found is not None and tuple(found.values()) not in taken:
+            return point
+    return dict(values)
+
+
+def _steps(space: Mapping[str, Any], values: Mapping[str, Any], rng: np.random.Generator) -> Iterator[dict[str, Any]]:
+    """Steps in all reals, of all lengths: an optimum to the last digit may be only the nearest one."""
+    for _ in range(TRIES):
+        length = 10.0 ** rng.uniform(*SCALES)
+        yield {
+            name: _stepped(space[name], value, length * rng.normal()) if _real(space[name]) else value
+            for name, value in values.items()
+        }
+
+
+def _neighbours(
+    space: Mapping[str, Any], values: Mapping[str, Any], taken: Collection[Any], rng: np.random.Generator
+) -> Iterator[dict[str, Any]]:
+    """Points that differ in one parameter and more, then all over the space, and all of it where most are taken."""
+    names, whole = list(space), {name: _whole(distribution) for name, distribution in space.items()}
+
+    def drawn(some: Collection[str]) -> dict[str, Any]:
+        places = {name: int(rng.integers(whole[name][1])) for name in some}
+        return {name: external(space[name], whole[name][0] + place) for name, place in places.items()}
+
+    for number in range(TRIES):
+        changed = rng.permutation(len(names))[: 1 + number * len(names) // TRIES]
+        yield {**values, **drawn([names[i] for i in changed])}
+    total = count(space)
+    if total > 2 * len(taken):  # every second point is free, at least
+        for _ in range(TRIES):
+            yield drawn(names)
+        return
+    for i in rng.permutation(int(total)):
+        places = np.unravel_index(i, [size for _, size in whole.values()])
+        yield {name: external(space[name], whole[name][0] + int(k)) for name, k in zip(names, places, strict=True)}
+
+
+def _whole(distribution: Any) -> tuple[int, int]:
+    """The first of all values, as our space has them, and how many there are."""
+    if isinstance(distribution, CategoricalDistribution):
+        return 0, len(distribution.choices)
+    step = _grid(distribution)
+    if step is not None:
+        return 0, round((distribution.high - distribution.low) / step) + 1
+    return distribution.low, distribution.high - distribution.low + 1
