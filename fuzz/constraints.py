@@ -266,7 +266,9 @@ def complaints(
         float(np.abs(np.atleast_1d(result.multipliers[c])) @ (np.abs(limit.matrix) @ np.abs(x) + np.abs(limit.bound)))
         for limit, c in zip(limits, constraints, strict=True)
     )
-    yield from _kkt(result, constraints, f, 1e-6 * max(scale, 1e-9) + 8.0 * 2.0**-52 * left + result.gap)
+    # Where f is zero its value is rounding of what is added up in its rows: their offsets at least.
+    rows = sum(float(np.sum(np.abs(b.weight) * np.abs(b.offset))) for b in problem.blocks)
+    yield from _kkt(result, constraints, f, 1e-6 * max(scale, 1e-9) + 8.0 * 2.0**-52 * (left + rows) + result.gap)
 
 
 def _missed(limit: Limit, x: Any) -> Any:

@@ -11,8 +11,9 @@ from scipy.optimize import linprog, lsq_linear, nnls
 from scipy.sparse.linalg import aslinearoperator
 
 import varopt as vo
-from fuzz.constraints import program, random_limits
+from fuzz.constraints import constraints, program, random_limits
 from fuzz.problems import random_problem
+from fuzz.report import Report
 from varopt import Status
 from varopt.optimize.constrained import Contradiction, Ray
 
@@ -424,6 +425,14 @@ def test_multipliers_are_those_of_the_optimum_where_a_stopped_run_is_finished_ex
     assert stopped.status.name == whole.status.name == "OPTIMAL"
     for c in limits:
         assert np.allclose(stopped.multipliers[c], whole.multipliers[c], atol=1e-6)
+
+
+def test_multipliers_are_found_where_a_zero_of_many_digits_is_rounded():
+    """The optimum rests on bounds at zero and on a norm; rounded from many digits it is a last digit off them."""
+    report = Report()
+    constraints(2103710137, report)
+    assert report.runs["constraints"] == 1
+    assert not report.findings
 
 
 def test_without_constraints_nothing_of_them_runs(data, w):

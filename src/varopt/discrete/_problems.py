@@ -396,4 +396,5 @@ def _violations(clauses: list[list[int]], weights: Vector, size: int) -> Energy:
     # Each of these is in a constant, two coefficients and a pair, with as many others as its variables occur in.
     occurrences = np.bincount(np.abs([literal for k in short for literal in clauses[k]] or [0])).max()
     lost = added_rounding([weights[short]], int(occurrences) + 8, 8.0) + added_rounding([weights[soft]], 2, 2.0)
-    return replace(energy, products=tuple(products), rounding=energy.rounding + lost)
+    # No weight is negative: nothing satisfies more than all of them.
+    return replace(energy, products=tuple(products), floor=-total, rounding=energy.rounding + lost)

@@ -346,6 +346,7 @@ def test_gradient_steps_descend_the_bound(method, build, rng):
 def test_of_a_crowd_the_best_are_recombined_and_stand_for_all(rng, monkeypatch):
     """As on a GPU, whose replicas are more than the processor can recombine in the time of an anneal."""
     monkeypatch.setattr(_population, "_FIRST_MIXED", 8)
+    monkeypatch.setattr(_population, "_FEWEST_MIXED", 4)
     energy = integer_quadratic(rng)
     population = _population._Population(energy, rng, lambda: False, None)
     population.is_crowd = True

@@ -332,7 +332,7 @@ class _Run:
         problem = self.penalised.problem(weights)
         if not is_small(problem):
             return multipliers
-        dual, left = balancing(problem, np.where(np.abs(x) <= _TIDY * np.abs(x).max(initial=0.0), 0.0, x))
+        dual, left = balancing(problem, _tidied(x))
         known = 1.0 if left <= _BALANCED_MULTIPLIERS else math.nan
         return [known * w * u for w, u in zip(weights, dual[len(dual) - len(weights) :], strict=True)]
 
@@ -378,6 +378,9 @@ class _Run:
         if dual is None and not self.problem.not_convex and np.all(np.isfinite(self.state.x)):
             try:
                 found = balancing(self.problem, self.state.x) if is_small(self.problem) else None
+                if found is not None and found.left > _BALANCED_MULTIPLIERS:
+                    # What rests at zero may be a last digit beside it, as of an optimum to many digits, rounded.
+                    found = min(found, balancing(self.problem, _tidied(self.state.x)), key=lambda way: way.left)
                 if found is not None and (not self.problem.groups or found.left <= _BALANCED_MULTIPLIERS):
                     dual = found.dual
                 else:  # norms that rest may need more than the cube inside of their ball
@@ -470,6 +473,11 @@ def _reach(problem: Composite, x: Vector) -> float:
     for group in problem.groups:
         size += float(np.abs(group.weights) @ group.norms(spread(group.linear, np.abs(x)) + np.abs(group.offset)))
     return size
+
+
+def _tidied(x: Vector) -> Vector:
+    """A point without what rounding leaves of its zeros."""
+    return np.where(np.abs(x) <= _TIDY * np.abs(x).max(initial=0.0), 0.0, x)
 
 
 def _of_a_point(value: float, lower: float, upper: float) -> float:
