@@ -68,6 +68,7 @@ def _clarabel(laplacian: Vector, seconds: float) -> Vector:
     return np.asarray(clarabel.DefaultSolver(empty, c, A, b, [clarabel.PSDTriangleConeT(n)], settings).solve().x)
 
 
+_FACTORED = 200  # nodes up to which one step of an interior point takes seconds, not minutes
 _SOLVERS: dict[str, Callable[[Vector, float], Vector]] = {"scs": _scs, "clarabel": _clarabel}
 
 
@@ -75,17 +76,17 @@ _SOLVERS: dict[str, Callable[[Vector, float], Vector]] = {"scs": _scs, "clarabel
 @one_thread
 def upper_bounds(config: Config) -> Iterator[Row]:
     """Our bound over the best of the others in the same time: at most one where ours is not behind."""
-    names = config.pick(("dense +-1 100", "dense +-1 200", "planar 400", "G1", "G22"), ("dense +-1 30",))
+    names = config.pick(("dense +-1 100", "dense +-1 200", "planar 400", "G1"), ("dense +-1 30",))
     for name in names:
         if name[0] == "G" and not np.isfinite(best_known(name)):
             yield Row(name, "varopt", "", 0.0, np.inf, skipped="the data are not in the folder that VAROPT_DATA names")
             continue
-        graph, seconds = graph_named(name), config.pick(10.0, 1.0)
+        graph, seconds = graph_named(name), config.pick(5.0, 1.0)
         with processor_clock():
             found = max_cut(graph, time_limit=seconds)
         bounds: dict[str, tuple[float, float]] = {}
         for solver, solve in _SOLVERS.items():
-            if is_absent(solver):
+            if is_absent(solver) or (solver == "clarabel" and graph.shape[0] > _FACTORED):
                 continue
             laplacian, began = _laplacian(graph), time.process_time()
             y = solve(laplacian, seconds)

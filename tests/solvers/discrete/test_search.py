@@ -357,4 +357,3 @@ def test_replicas_are_as_many_as_the_time_pays_for(rng):
     assert counts == sorted(counts)
     assert counts[0] < counts[1] < counts[2]
     assert counts[3] <= 128
-    assert replicas(np.inf) == counts[1]  # without a limit the seed alone decides

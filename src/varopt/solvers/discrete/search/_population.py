@@ -33,9 +33,9 @@ Vector = NDArray[np.float64]
 # The one default setting, for every problem. What it gives on G-set, graphs made afresh, Beasley's QUBOs, rudy graphs,
 # MaxSAT and LABS is measured by the suite `discrete`.
 _ENTRIES = 1 << 17  # replicas times coordinates that cost little more than one; fewer replicas of large problems,
-_REPLICAS = {np.int8: (32, 128), np.int16: (16, 64), None: (8, 64)}  # within these limits, by the type of the fields;
-# more where there is time: of 32 replicas of 5,000 nodes recombination makes one basin within 4 s, and the rest is lost
-_FEWEST = 8  # where the time is too short for the sweeps of more,
+_REPLICAS = {np.int8: (32, 128), np.int16: (16, 64), None: (8, 64)}  # within these limits, by the type of the fields.
+_FEWEST = 8  # under a time limit: of 20,000 nodes 8 replicas with many sweeps beat 32 with few in 20 s,
+_PLENTY = 16_000  # and more than are cheap where each has so many: of 5,000 nodes 32 meet in one basin within 4 s
 _ENTRY_SECONDS = 2.5e-9, 1.3e-10  # by what an entry of the matrix takes in a sweep, and in one of its replicas,
 _CROWDED_SECONDS = 0.0, 3e-11  # and where fields are kept,
 _SWEEPING_SHARE = 0.6  # in the share of the time that goes into anneals
@@ -243,17 +243,17 @@ def _sweeper(energy: Energy, rng: np.random.Generator, device: str | None, secon
         return DenseSweeper(energy, _whole(min(most, _affordable(size**2, seconds, *_CROWDED_SECONDS))), rng)
     kind = whole_number_type(energy)
     fewest, most = _REPLICAS[kind]
+    if math.isinf(seconds):
+        return Sweeper(energy, _whole(int(np.clip(_ENTRIES // size, fewest, most))), rng, kind or np.float32)
     entries = max(1, count_nonzero(energy.quadratic) + sum(p.codes.size for p in energy.products) + energy.size)
-    cheap = int(np.clip(_ENTRIES // size, fewest, most))
-    if math.isfinite(seconds):
-        cheap = max(cheap, min(most, _affordable(entries, seconds, *_ENTRY_SECONDS, anneals=_ANNEALS)))
-    replicas = _whole(min(cheap, _affordable(entries, seconds, *_ENTRY_SECONDS)))
-    return Sweeper(energy, replicas, rng, kind or np.float32)
+    cheap = int(np.clip(1 << round(math.log2(max(1.0, _ENTRIES / size))), _FEWEST, most))
+    many = max(cheap, min(most, _affordable(entries, seconds, *_ENTRY_SECONDS, _PLENTY)))
+    return Sweeper(energy, _whole(min(many, _affordable(entries, seconds, *_ENTRY_SECONDS))), rng, kind or np.float32)
 
 
-def _affordable(entries: int, seconds: float, shared: float, own: float, anneals: int = 1) -> int:
+def _affordable(entries: int, seconds: float, shared: float, own: float, sweeps: float = _SHORT) -> int:
     """As many replicas as leave enough sweeps for each in the time: long anneals are better than many short ones."""
-    replicas = (_SWEEPING_SHARE * seconds / (anneals * _SHORT * entries) - shared) / own
+    replicas = (_SWEEPING_SHARE * seconds / (sweeps * entries) - shared) / own
     return int(np.clip(min(replicas, 1e6), _FEWEST, 1e6))
 
 
