@@ -68,7 +68,7 @@ def _clarabel(laplacian: Vector, seconds: float) -> Vector:
     return np.asarray(clarabel.DefaultSolver(empty, c, A, b, [clarabel.PSDTriangleConeT(n)], settings).solve().x)
 
 
-_FACTORED = 200  # nodes up to which one step of an interior point takes seconds, not minutes
+_FACTORED = 100  # nodes up to which an interior point is run: of 200 its factors take 20 GB
 _SOLVERS: dict[str, Callable[[Vector, float], Vector]] = {"scs": _scs, "clarabel": _clarabel}
 
 

@@ -35,7 +35,8 @@ Vector = NDArray[np.float64]
 _ENTRIES = 1 << 17  # replicas times coordinates that cost little more than one; fewer replicas of large problems,
 _REPLICAS = {np.int8: (32, 128), np.int16: (16, 64), None: (8, 64)}  # within these limits, by the type of the fields.
 _FEWEST = 8  # under a time limit: of 20,000 nodes 8 replicas with many sweeps beat 32 with few in 20 s,
-_PLENTY = 16_000  # and more than are cheap where each has so many: of 5,000 nodes 32 meet in one basin within 4 s
+_PLENTY = 16_000  # and more than are cheap where each has so many: of 5,000 nodes 32 meet in one basin within 4 s;
+_MANY = 64  # but no more: of G35, with 2,000 nodes, 128 end lower in 20 s
 _ENTRY_SECONDS = 2.5e-9, 1.3e-10  # by what an entry of the matrix takes in a sweep, and in one of its replicas,
 _CROWDED_SECONDS = 0.0, 3e-11  # and where fields are kept,
 _SWEEPING_SHARE = 0.6  # in the share of the time that goes into anneals
@@ -247,7 +248,7 @@ def _sweeper(energy: Energy, rng: np.random.Generator, device: str | None, secon
         return Sweeper(energy, _whole(int(np.clip(_ENTRIES // size, fewest, most))), rng, kind or np.float32)
     entries = max(1, count_nonzero(energy.quadratic) + sum(p.codes.size for p in energy.products) + energy.size)
     cheap = int(np.clip(1 << round(math.log2(max(1.0, _ENTRIES / size))), _FEWEST, most))
-    many = max(cheap, min(most, _affordable(entries, seconds, *_ENTRY_SECONDS, _PLENTY)))
+    many = max(cheap, min(_MANY, _affordable(entries, seconds, *_ENTRY_SECONDS, _PLENTY)))
     return Sweeper(energy, _whole(min(many, _affordable(entries, seconds, *_ENTRY_SECONDS))), rng, kind or np.float32)
 
 
