@@ -473,3 +473,24 @@ def test_wishes_with_hard_clauses_are_the_same_as_choices_with_constraints(rng):
     assert clauses.status is choices.status is vo.Status.PROVED
     assert clauses.fun == pytest.approx(choices.fun)
     assert 0.0 < choices.fun < weight.sum()
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_limit_too_short_for_elimination_still_has_a_good_cut(rng, monkeypatch, stopped):
+    """A torus of 12 x 9 needs tables of 2^19 entries each: where they cannot be made in time there is a search, and a
+    point even where they are begun and stopped."""
+    nodes = np.arange(108).reshape(12, 9)
+    ends = np.stack([np.concatenate([nodes, nodes]), np.concatenate([np.roll(nodes, 1, 0), np.roll(nodes, 1, 1)])])
+    rows, columns = ends.reshape(2, -1)
+    half = sp.csr_array((rng.choice([-1.0, 1.0], rows.size), (rows, columns)), shape=(108, 108))
+    graph = half + half.T
+    if stopped:
+
+        def eliminate(energy, order, check):
+            while True:
+                check()
+
+        monkeypatch.setattr(_solve, "eliminate", eliminate)
+    r = max_cut(graph, time_limit=0.3)
+    assert r.fun == cut_of(graph.toarray(), r.x)
+    assert r.fun > 0.5 * np.abs(half.data)[half.data > 0].sum()
