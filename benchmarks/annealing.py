@@ -17,6 +17,7 @@ from unittest import mock
 import numpy as np
 import scipy.sparse as sp
 
+from benchmarks._cut_rivals import annealed
 from benchmarks._registry import Config, Row, benchmark
 from benchmarks.discrete import DATA, is_absent, one_thread, table
 from varopt.discrete import max_cut, read_gset
@@ -59,33 +60,6 @@ def processor_clock() -> Iterator[None]:
         yield
 
 
-def annealed(graph: Any, seconds: float, seed: int) -> tuple[float, int]:
-    """The rival's best cut, and the number of sweeps it took."""
-    import dimod
-    from dwave.samplers import SimulatedAnnealingSampler
-
-    pairs = sp.triu(sp.csr_array(graph), 1, format="coo")
-    model = dimod.BinaryQuadraticModel.from_numpy_vectors(
-        np.zeros(graph.shape[0]), (pairs.row, pairs.col, pairs.data), 0.0, dimod.SPIN
-    )
-    sampler, total = SimulatedAnnealingSampler(), pairs.data.sum()
-
-    def run(sweeps: int, k: int) -> tuple[float, float]:
-        began = time.process_time()
-        found = sampler.sample(model, num_reads=1, num_sweeps=sweeps, seed=seed + 1000 * k)
-        return 0.5 * (total - float(found.first.energy)), time.process_time() - began
-
-    few, many = run(20, 0)[1], run(220, 0)[1]
-    pace = max((many - few) / 200.0, 1e-9 * graph.shape[0])
-    best = (-np.inf, 0)
-    for share in SHARES:
-        sweeps, spent, k = max(20, int(max(0.1 * seconds, seconds - few) / pace / share)), 0.0, 0
-        while spent < 0.8 * seconds:
-            value, took = run(sweeps, k)
-            best, spent, k = max(best, (value, sweeps)), spent + took, k + 1
-    return best
-
-
 @benchmark
 @one_thread
 def cuts(config: Config) -> Iterator[Row]:
@@ -103,19 +77,19 @@ def cuts(config: Config) -> Iterator[Row]:
 
 def row(kind: str, n: int, seconds: float, seeds: int) -> Row:
     """Medians over graphs made of different seeds."""
-    ours, theirs, sweeps = [], [], []
+    ours, theirs, shares = [], [], []
     for seed in range(seeds):
         graph = graph_of(kind, n, np.random.default_rng([n, seed]))
         with processor_clock():
             ours.append(max_cut(graph, time_limit=seconds, seed=seed).fun)
-        value, count = annealed(graph, seconds, seed)
-        theirs.append(value)
-        sweeps.append(count)
+        tried = [annealed(graph, seconds, seed, share) for share in SHARES]
+        theirs.append(max(tried).value)
+        shares.append(max(tried).setting)
     ahead, level = sum(a > b for a, b in zip(ours, theirs, strict=True)), sum(np.equal(ours, theirs))
     return Row(
         f"{kind}, n = {n}, {seconds:g} s", "varopt", "cut of dwave SA / ours, median",
         statistics.median(b / a for a, b in zip(ours, theirs, strict=True)), 1.0, objective=statistics.median(ours),
-        note=f"{ours} : {theirs} (best of {len(SHARES)} numbers of sweeps, {sweeps}); ahead {ahead}, level {level}",
+        note=f"{ours} : {theirs} (best of {len(SHARES)} numbers of sweeps, {shares}); ahead {ahead}, level {level}",
     )  # fmt: skip
 
 

@@ -1,5 +1,6 @@
 """The benchmarks' own arithmetic; the speeds themselves are for `make bench`."""
 
+import itertools
 import json
 import tracemalloc
 from urllib.error import URLError
@@ -10,7 +11,10 @@ import scipy.sparse as sp
 from sklearn import datasets
 
 from benchmarks import _measure, _registry, _report, learn, methods
+from benchmarks._cut_rivals import Cut, bifurcated
+from benchmarks.annealing import graph_of
 from benchmarks.composite import _data
+from benchmarks.cuts._runs import Job, Kept
 from varopt.solvers import METHODS
 
 
@@ -141,3 +145,26 @@ def test_data_that_are_not_at_hand_are_downloaded_once_or_skipped_with_the_reaso
     )
     assert _data.absent("a9a.bz2").endswith("VAROPT_DATA names and cannot be downloaded")
     assert _data.absent("reuters.bz2").endswith("VAROPT_DATA names")
+
+
+@pytest.mark.parametrize("setting", [4.0, -4.0])
+def test_bifurcation_finds_small_cuts(setting):
+    graph = graph_of("dense +-1", 12, np.random.default_rng(0))
+    found = bifurcated(graph, 0.1, 0, setting)
+    x = np.array(list(itertools.product([-1.0, 1.0], repeat=12)))
+    cuts = 0.25 * (graph.sum() - np.einsum("ki,ij,kj->k", x, graph, x))
+    assert found.value == cuts.max()
+
+
+def test_runs_are_kept_and_settings_are_those_that_were_best(tmp_path):
+    path = tmp_path / "runs.jsonl"
+    kept = Kept(path)
+    short, long = Job("annealing", "planar 100", 5.0), Job("annealing", "planar 100", 20.0)
+    assert kept.settings(short, (1.0, 4.0)) == (1.0, 4.0)
+    kept.add(short, [Cut(7.0, 1.0, np.inf, 5.0), Cut(9.0, 4.0, np.inf, 5.0), Cut(9.0, 16.0, np.inf, 5.0)])
+    assert kept.settings(long, (1.0, 4.0)) == (4.0,)  # of equal ones the longer runs
+    kept.add(long, [Cut(8.0, 4.0, np.inf, 20.0)])
+    again = Kept(path)
+    assert list(again.jobs()) == [short, long]
+    assert again.best(long).value == 8.0
+    assert again.best_within(long).value == 9.0

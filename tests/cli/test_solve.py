@@ -68,6 +68,26 @@ def test_what_is_not_proved_says_so(solve, rng):
     assert "s SATISFIABLE" in out
 
 
+def test_a_target_ends_the_search_and_a_seed_repeats_it(solve, rng):
+    edges = [f"{i} {j} 1" for i in range(1, 161) for j in range(i + 1, 161) if rng.random() < 0.2]
+    text = "\n".join([f"160 {len(edges)}", *edges])
+    half = len(edges) // 2
+    status, out, _ = solve(text, "--target", str(half), "--seed", "3", "--json")
+    first = json.loads(out)
+    assert status == 10
+    assert half <= first["value"] <= first["upper"]
+    assert "target" in first["message"]
+    again = json.loads(solve(text, "--target", str(half), "--seed", "3", "--json")[1])
+    assert (again["x"], again["value"]) == (first["x"], first["value"])
+
+
+def test_progress_is_for_a_terminal_that_did_not_ask_for_quiet(solve, monkeypatch):
+    assert solve(FORMULA)[2] == ""
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    assert solve(FORMULA, "--quiet")[2] == ""
+    assert solve(FORMULA)[2] != ""
+
+
 @pytest.mark.parametrize(
     ("text", "options", "message"),
     [

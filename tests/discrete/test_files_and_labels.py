@@ -143,6 +143,9 @@ def test_dimacs_graphs_and_lists_of_edges(tmp_path):
     path.write_text("c a triangle, one edge both ways\np edge 4 4\ne 1 2\ne 2 1\ne 2 3\ne 1 3\n")
     assert max_cut(read_dimacs(path)).fun == 2.0
     assert read_dimacs(path).shape == (4, 4)
+    clique = tmp_path / "k4.clq"
+    clique.write_text("p col 4 6\n" + "".join(f"e {i} {j}\n" for i in range(1, 5) for j in range(i + 1, 5)))
+    assert max_cut(read_dimacs(clique)).fun == 4.0
     path.write_text("# from zero\n0 1\n1,2,2.5\n")
     assert_array_equal(read_edges(path).toarray(), [[0, 1, 0], [1, 0, 2.5], [0, 2.5, 0]])
     path.write_text("1 2\n")

@@ -454,3 +454,43 @@ def test_method_of_a_start_that_is_proved_or_wanted():
     wanted = qubo(Q + np.triu(np.ones((3, 3)), 1), x0=[1.0, 0.0, 0.0], target=-1.0)
     assert wanted.status in (vo.Status.TARGET, vo.Status.PROVED)
     assert "free-energy" not in wanted.method
+
+
+def test_wishes_with_hard_clauses_are_the_same_as_choices_with_constraints(rng):
+    """As the guide says: exams in slots, where those that clash are apart, and each has a slot that it wants."""
+    exams, slots = 9, 3
+    wish, weight = rng.integers(slots, size=exams), rng.integers(1, 20, exams)
+    pairs = [(i, j) for i in range(exams) for j in range(i) if rng.random() < 0.3]
+    at = np.arange(1, exams * slots + 1).reshape(exams, slots)
+    hard = [row.tolist() for row in at]
+    hard += [[-int(row[a]), -int(row[b])] for row in at for a, b in itertools.combinations(range(slots), 2)]
+    hard += [[-int(at[i, t]), -int(at[j, t])] for i, j in pairs for t in range(slots)]
+    soft = [[int(at[i, wish[i]])] for i in range(exams)]
+    clauses = max_sat(hard + soft, [math.inf] * len(hard) + weight.astype(float).tolist())
+    x = vo.Categorical(exams, slots)
+    wanted = weight[:, None] * np.eye(slots)[wish]
+    choices = vo.maximize(vo.sum(wanted * x), subject_to=[x[i] + x[j] <= 1 for i, j in pairs])
+    assert clauses.status is choices.status is vo.Status.PROVED
+    assert clauses.fun == pytest.approx(choices.fun)
+    assert 0.0 < choices.fun < weight.sum()
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_limit_too_short_for_elimination_still_has_a_good_cut(rng, monkeypatch, stopped):
+    """A torus of 12 x 9 needs tables of 2^19 entries each: where they cannot be made in time there is a search, and a
+    point even where they are begun and stopped."""
+    nodes = np.arange(108).reshape(12, 9)
+    ends = np.stack([np.concatenate([nodes, nodes]), np.concatenate([np.roll(nodes, 1, 0), np.roll(nodes, 1, 1)])])
+    rows, columns = ends.reshape(2, -1)
+    half = sp.csr_array((rng.choice([-1.0, 1.0], rows.size), (rows, columns)), shape=(108, 108))
+    graph = half + half.T
+    if stopped:
+
+        def eliminate(energy, order, check):
+            while True:
+                check()
+
+        monkeypatch.setattr(_solve, "eliminate", eliminate)
+    r = max_cut(graph, time_limit=0.3)
+    assert r.fun == cut_of(graph.toarray(), r.x)
+    assert r.fun > 0.5 * np.abs(half.data)[half.data > 0].sum()

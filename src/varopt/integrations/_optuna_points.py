@@ -14,7 +14,7 @@ from varopt.search import Box, Choice, Dimension, Integer
 __all__ = ["count", "dimension", "elsewhere", "external", "internal"]
 
 SCALES = (-8.0, -2.0)  # powers of ten of a range, for steps away from a point that has been evaluated
-TRIES = 30  # steps from a point
+REDRAWS = 30  # steps from a point
 
 
 def _grid(distribution: BaseDistribution) -> float | None:
@@ -101,7 +101,7 @@ def elsewhere(
 
 def _steps(space: Mapping[str, Any], values: Mapping[str, Any], rng: np.random.Generator) -> Iterator[dict[str, Any]]:
     """Steps in all reals, of all lengths: an optimum to the last digit may be only the nearest one."""
-    for _ in range(TRIES):
+    for _ in range(REDRAWS):
         length = 10.0 ** rng.uniform(*SCALES)
         yield {
             name: _stepped(space[name], value, length * rng.normal()) if _real(space[name]) else value
@@ -119,12 +119,12 @@ def _neighbours(
         places = {name: int(rng.integers(whole[name][1])) for name in some}
         return {name: external(space[name], whole[name][0] + place) for name, place in places.items()}
 
-    for number in range(TRIES):
-        changed = rng.permutation(len(names))[: 1 + number * len(names) // TRIES]
+    for number in range(REDRAWS):
+        changed = rng.permutation(len(names))[: 1 + number * len(names) // REDRAWS]
         yield {**values, **drawn([names[i] for i in changed])}
     total = count(space)
     if total > 2 * len(taken):  # every second point is free, at least
-        for _ in range(TRIES):
+        for _ in range(REDRAWS):
             yield drawn(names)
         return
     for i in rng.permutation(int(total)):

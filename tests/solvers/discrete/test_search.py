@@ -358,3 +358,20 @@ def test_of_a_crowd_the_best_are_recombined_and_stand_for_all(rng, monkeypatch):
     assert children.shape == x.shape
     assert len(np.unique(children, axis=1).T) <= few
     assert energy.value(children).min() <= value.min()
+
+
+def test_replicas_are_as_many_as_the_time_pays_for(rng):
+    """Few where there is no time for their sweeps, more where few would have met in one basin long before its end."""
+    n = 5_000
+    ends = rng.integers(n, size=(2, 3 * n))
+    half = sp.csr_array((np.ones(3 * n), (ends.min(axis=0), ends.max(axis=0))), shape=(n, n))
+    half.setdiag(0.0)
+    energy = Energy.quadratic_form(half + half.T, -np.asarray((half + half.T).sum(axis=1)).ravel())
+
+    def replicas(seconds):
+        return next(population_search(energy, np.random.default_rng(0), left=lambda: seconds)).others[0].shape[1]
+
+    counts = [replicas(seconds) for seconds in (0.1, 5.0, 60.0, 600.0)]
+    assert counts == sorted(counts)
+    assert counts[0] < counts[1] < counts[2]
+    assert counts[3] <= 128

@@ -51,6 +51,7 @@ _PARTIAL_STEPS = 200  # of branch and bound over choices, likewise
 _ROUND_SECONDS = 6e-7  # about what a round of branch and cut takes, for each square of a spin: shortest paths
 _LIKELY_CLOSED = 0.01  # of the couplings: a gap from which branch and cut is likely to close it
 _HOPELESS_SHARE = 0.1  # of the time of the search, for a proof that is far from it
+_FIRST_POINTS = 8  # local minima that are looked at before elimination, where the time is limited
 _CONTRACTION_SHARE = 0.05  # of the time, to take bits out, and to look for an order of elimination
 _RELAXATION_SHARES = (0.1, 0.15)  # of the time that is left, for the relaxation, then for its proof
 _FACTORED_SHARE = 0.4  # for the proof of a dense one, where a factorisation fits in: few steps prove little there
@@ -196,7 +197,8 @@ def solve(
         if not named:
             _bound_termwise(run)
         brief = run.within(_CONTRACTION_SHARE)
-        order = elimination_order(run.small.energy, expired=brief) if run.small.energy.size else []
+        inner = run.small.energy
+        order = elimination_order(inner, expired=brief, seconds=run.left()) if inner.size else []
         if not named:
             _exact(run, order)
         run.chain.append(name)
@@ -233,6 +235,8 @@ def _exact(run: _Run, order: list[int] | None) -> None:
         return
     run.chain.append("elimination")
     small = run.small
+    if math.isfinite(run.limit) and small.energy.size:
+        _see_local_minima(run)
     x, value = eliminate(small.energy, order, lambda: run.check(run.state))
     # Tables are sums of as many terms as there are: their rounding.
     rounding = 4.0 * np.finfo(np.float64).eps * max(1, len(order)) * run.energy.magnitude + small.rounding
@@ -241,6 +245,15 @@ def _exact(run: _Run, order: list[int] | None) -> None:
     run.state.steps += small.size  # a site each
     run.bound(value - rounding, "", Exhaustive)
     run.bound(run.state.upper - 2.0 * rounding, "", Exhaustive)
+
+
+def _see_local_minima(run: _Run) -> None:
+    """Points of little cost, for what may be stopped before it has one."""
+    sweeper = Sweeper(run.small.energy, _FIRST_POINTS, run.rng)
+    state = sweeper.uniform()
+    sweeper.descend(state, expired=run.expired)
+    best = int(sweeper.values(state).argmin())
+    run.see(run.small.lift(sweeper.points(state)[:, best].astype(np.float64)), 0)
 
 
 def _search_and_bound(run: _Run, points: Iterator[Found]) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import math
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -24,7 +25,9 @@ from varopt.solvers.discrete._matrices import count_nonzero
 __all__ = ["ENTRIES", "eliminate", "elimination_order"]
 
 ENTRIES = 1 << 22  # of the largest table: 32 MiB
-_TOTAL = 1 << 29  # of all tables together: a few seconds
+_TOTAL = 1 << 29  # of all tables together: a few seconds,
+_TABLE_ENTRY_SECONDS = 2e-8  # at so much for each,
+_ELIMINATION_SHARE = 0.5  # within this share of the time that there is: what does not end leaves nothing
 _STRIPS_ONLY, _WIDEST_STRIP = 3000, 200  # sites from which on only strips are tried, and how wide these may be
 
 
@@ -48,9 +51,11 @@ class _Choice:
 
 
 def elimination_order(
-    energy: Energy, entries: int = ENTRIES, expired: Callable[[], bool] = lambda: False
+    energy: Energy, entries: int = ENTRIES, expired: Callable[[], bool] = lambda: False, seconds: float = math.inf
 ) -> list[int] | None:
     """An order of the sites with small tables; None where one would exceed `entries`, or all of them a few seconds.
+
+    Under a time limit of so many `seconds`, there is none where the tables would take more than half of it.
 
     Two orders are tried: least degree in what is left of the graph, good where it is irregular, and along the
     graph's breadth [CM69], good where it is a strip. Cost: n times the square of the width, in Python. Once
@@ -76,7 +81,8 @@ def elimination_order(
         _walk(graph, logs, entries, given, expired)
         for given in ((strip.tolist(),) if large else (None, strip.tolist()))
     ]
-    return min((a for a in attempts if a[1] <= _TOTAL), key=lambda a: a[1], default=(None, 0.0))[0]
+    most = min(_TOTAL, _ELIMINATION_SHARE * seconds / _TABLE_ENTRY_SECONDS)
+    return min((a for a in attempts if a[1] <= most), key=lambda a: a[1], default=(None, 0.0))[0]
 
 
 def _bandwidth(graph: Any, order: NDArray[np.intp]) -> int:

@@ -32,9 +32,11 @@ Vector = NDArray[np.float64]
 
 # The one default setting, for every problem. What it gives on G-set, graphs made afresh, Beasley's QUBOs, rudy graphs,
 # MaxSAT and LABS is measured by the suite `discrete`.
-_REPLICA_ENTRIES = 1 << 17  # replicas times coordinates that cost little more than one; large problems get fewer
-_REPLICAS = {np.int8: (32, 128), np.int16: (16, 64), None: (8, 64)}  # within these limits, by the type of the fields
-_FEWEST_REPLICAS = 8  # where the time is too short for the sweeps of more,
+_REPLICA_ENTRIES = 1 << 17  # replicas times coordinates that cost little more than one; of large problems fewer,
+_REPLICAS = {np.int8: (32, 128), np.int16: (16, 64), None: (8, 64)}  # within these limits, by the type of the fields.
+_FEWEST_REPLICAS = 8  # under a time limit: of 20,000 nodes 8 replicas with many sweeps beat 32 with few in 20 s,
+_PLENTY_OF_SWEEPS = 16_000  # and more than are cheap where each has so many: of 5,000 nodes 32 meet within 4 s,
+_MANY_REPLICAS = 64  # but no more: of G35, with 2,000 nodes, 128 end lower in 20 s,
 _SWEPT_ENTRY_SECONDS = 2.5e-9, 1.3e-10  # by what an entry of the matrix takes in a sweep, and in one of its replicas,
 _CROWDED_SECONDS = 0.0, 3e-11  # and where fields are kept,
 _SWEEPING_SHARE = 0.6  # in the share of the time that goes into anneals
@@ -264,15 +266,19 @@ def _sweeper(energy: Energy, rng: np.random.Generator, device: str | None, secon
         most = int(np.clip(_REPLICA_ENTRIES // size, *_CROWDED_REPLICAS))
         return DenseSweeper(energy, _whole(min(most, _affordable(size**2, seconds, *_CROWDED_SECONDS))), rng)
     kind = whole_number_type(energy)
-    most = int(np.clip(_REPLICA_ENTRIES // size, *_REPLICAS[kind]))
+    fewest, most = _REPLICAS[kind]
+    if math.isinf(seconds):
+        return Sweeper(energy, _whole(int(np.clip(_REPLICA_ENTRIES // size, fewest, most))), rng, kind or np.float32)
     entries = max(1, count_nonzero(energy.quadratic) + sum(p.codes.size for p in energy.products) + energy.size)
-    replicas = _whole(min(most, _affordable(entries, seconds, *_SWEPT_ENTRY_SECONDS)))
+    cheap = int(np.clip(1 << round(math.log2(max(1.0, _REPLICA_ENTRIES / size))), _FEWEST_REPLICAS, most))
+    many = max(cheap, min(_MANY_REPLICAS, _affordable(entries, seconds, *_SWEPT_ENTRY_SECONDS, _PLENTY_OF_SWEEPS)))
+    replicas = _whole(min(many, _affordable(entries, seconds, *_SWEPT_ENTRY_SECONDS)))
     return Sweeper(energy, replicas, rng, kind or np.float32)
 
 
-def _affordable(entries: int, seconds: float, shared: float, own: float) -> int:
+def _affordable(entries: int, seconds: float, shared: float, own: float, sweeps: float = _SHORT_ANNEAL_SWEEPS) -> int:
     """As many replicas as leave enough sweeps for each in the time: long anneals are better than many short ones."""
-    replicas = (_SWEEPING_SHARE * seconds / (_SHORT_ANNEAL_SWEEPS * entries) - shared) / own
+    replicas = (_SWEEPING_SHARE * seconds / (sweeps * entries) - shared) / own
     return int(np.clip(min(replicas, 1e6), _FEWEST_REPLICAS, 1e6))
 
 
