@@ -141,7 +141,7 @@ def minimize(
 
 
 def _apart(callback: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """A callback that sees none of the products of its run: what it computes itself may be of arrays that it changes."""
+    """A callback that sees none of the products of its run: what it computes may be of arrays that it changes."""
 
     def called(state: Any) -> Any:
         with no_latest_products():
