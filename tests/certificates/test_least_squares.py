@@ -8,6 +8,8 @@ import pytest
 
 import varopt as vo
 from varopt.certificates import Verifier, _least_squares  # how often the short way is taken
+from varopt.composite import composite
+from varopt.model.maps import latest_products
 
 COUNT, SIZE = 300, 60
 
@@ -115,3 +117,21 @@ def test_other_problems_are_left_to_the_long_way(taken):
     ):
         assert vo.minimize(f).status is vo.Status.OPTIMAL
     assert not any(taken)
+
+
+@pytest.mark.parametrize("far", [1e3, 1e9, 1e10])
+def test_a_share_whose_square_underflows_is_charged(far):
+    """Far from the optimum a dual point is scaled by 1e-161, and what it loses by its length is not nothing."""
+    X, y, w = np.zeros((200, 100)), np.zeros(200), vo.Variable(100)
+    X[0, 0], y[0], penalty, x = 1e99, 1e-53, 2e46, np.zeros(100)
+    x[0] = -far
+    f = vo.sum_squares(X @ w - y) + penalty * vo.norm1(w)
+    problem = composite(f)
+    squares = problem.squares[0]
+    with latest_products(), np.errstate(all="ignore"):
+        v = squares.weights * squares.term.derivative(squares.linear.apply(x) + squares.offset)
+        squares.linear.transpose_apply(v)
+        lower, upper = _least_squares.lasso_at_hand(f, problem, x, {}, 1e300)
+    best = exact(X, y, 1.0, np.full(100, penalty), np.zeros(100))
+    assert 0.99 * best <= Fraction(lower) <= best
+    assert exact(X, y, 1.0, np.full(100, penalty), x) <= Fraction(upper)

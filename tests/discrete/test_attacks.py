@@ -184,3 +184,52 @@ def test_whole_numbers_are_proved_without_a_gap(rng):
         max_sat([[1, 2], [-1], [-2, 3]], [3, 2, 1]),
     ):
         assert r.lower == r.fun == r.upper
+
+
+@pytest.mark.parametrize("weights", [[0.1] * 300, [1e16, 3.0, -1e16, -1.0], [-1e16, 0.5, 1e16, 0.5, 0.5]])
+def test_parallel_edges_are_added_up_in_fractions(weights):
+    graph = pytest.importorskip("networkx").MultiGraph()
+    for k, weight in enumerate(weights):
+        graph.add_edge(*((0, 1) if k % 2 else (1, 0)), weight=weight)
+    r = max_cut(graph)
+    assert Fraction(r.lower) <= max(sum(map(Fraction, weights)), 0) <= Fraction(r.upper)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("form", [sp.coo_array, sp.csr_array])
+@pytest.mark.parametrize("place", [0, 1])
+def test_entries_in_one_place_are_added_up_in_fractions(rng, dtype, form, place):
+    weights = -np.where(np.arange(300) == 0, 1e6, rng.random(300)).astype(dtype)
+    columns = np.full(300, place)
+    rows = (columns, [0, 300, 300]) if form is sp.csr_array else ((np.zeros(300, dtype=int), columns),)
+    r = qubo(form((weights, *rows), shape=(2, 2)))
+    assert Fraction(r.lower) <= sum(exactly(weights)) <= Fraction(r.upper)
+
+
+def test_whole_numbers_beyond_double_precision_are_charged():
+    """Both bits cost 2^53 + 1, which is no double, and together gain 2^54 + 4."""
+    cost, gain = 2**53 + 1, -(2**54 + 4)
+    graph, dimod = pytest.importorskip("networkx").MultiGraph(), pytest.importorskip("dimod")
+    graph.add_weighted_edges_from([(0, 1, 2**53 + 1), (0, 1, -(2**53 - 2))])
+    model = dimod.BinaryQuadraticModel({0: cost, 1: cost}, {(0, 1): gain}, 0, "BINARY", dtype=object)
+    for r, best in [
+        (qubo([[cost, gain], [0, cost]]), -2),
+        (qubo(sp.csr_array(np.array([[cost, gain], [0, cost]]))), -2),
+        (qubo(np.array([[cost, gain], [0, cost]], dtype=np.longdouble)), -2),
+        (qubo({(0, 0): cost, (0, 1): gain, (1, 1): cost}), -2),
+        (qubo({(0, 1): gain}, [cost, cost]), -2),
+        (qubo(model), -2),
+        (max_cut(graph), 3),
+        (max_sat([[1], [2], [-1, -2]], [cost, cost, 1]), 2 * cost),
+    ]:
+        assert Fraction(r.lower) <= best <= Fraction(r.upper)
+
+
+@pytest.mark.parametrize("offset", [2.0**51, -(2.0**51), 2.0**50])
+@pytest.mark.parametrize("gains", range(1, 8))
+def test_eighths_beside_a_large_constant_are_not_taken_for_exact(offset, gains):
+    """Their sizes add up to one, which is a whole number, but most of their sums are not."""
+    dimod = pytest.importorskip("dimod")
+    linear = {k: -0.125 if k < gains else 0.125 for k in range(8)}
+    r = qubo(dimod.BinaryQuadraticModel(linear, {}, offset, "BINARY"))
+    assert Fraction(r.lower) <= Fraction(offset) - Fraction(gains, 8) <= Fraction(r.upper)

@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse as sp
 
 import varopt as vo
-from varopt.model.maps import Composition, Difference, HStack, Matrix, Scaled, Selection, latest_products
+from varopt.model.maps import Composition, Difference, HStack, Matrix, Scaled, Selection, _dense, latest_products
 
 
 def test_a_product_with_the_latest_point_is_computed_once_and_for_reading(rng):
@@ -91,6 +91,42 @@ def test_data_that_change_between_runs_are_seen(rng, scale):
     assert again.fun == pytest.approx(new.fun, rel=1e-12)
     assert again.status is vo.Status.OPTIMAL
     assert f(again.x) == again.fun
+
+
+def test_a_callback_sees_nothing_of_what_its_run_keeps(rng):
+    X, y, w = rng.standard_normal((400, 30)), rng.standard_normal(400), vo.Variable(30)
+    other, x, seen = rng.standard_normal((400, 30)), rng.standard_normal(30), []
+    f = vo.sum_squares(y - other @ w) + 5.0 * vo.norm1(w)
+
+    def callback(state):
+        if len(seen) < 3:
+            seen.append((f(x), np.sum((y - other @ x) ** 2) + 5.0 * np.abs(x).sum()))
+            other[:] *= 1.5  # its own data, in one place
+
+    vo.minimize(vo.norm1(y - X @ w) + 5.0 * vo.norm1(w), callback=callback)
+    assert len(seen) > 1
+    for value, expected in seen:
+        assert value == pytest.approx(expected, rel=1e-12)
+
+
+class _Interrupted(np.ndarray):
+    """Numbers that are written, and then the user has enough."""
+
+    def __setitem__(self, key, value):
+        super().__setitem__(key, value)
+        raise KeyboardInterrupt
+
+
+def test_no_product_stands_beside_other_numbers_where_a_run_is_interrupted(rng):
+    matrix, v = Matrix(rng.standard_normal((300, 70))), rng.standard_normal(300)
+    with latest_products():
+        matrix.transpose_apply(v)
+        latest = _dense._latest_of(matrix.array)
+        latest.transposed = latest.transposed[0].view(_Interrupted), latest.transposed[1]
+        with pytest.raises(KeyboardInterrupt):
+            matrix.transpose_apply(2.0 * v)
+        assert matrix.known_transposed() is None
+        assert np.array_equal(matrix.transpose_apply(2.0 * v), 2.0 * v @ matrix.array)
 
 
 def _maps(rng):

@@ -135,8 +135,9 @@ def lasso_at_hand(
     radius = lengths * (gamma(additions + 1) * far_v * SLACK) + 2.0 * tiny
     most = float(((np.abs(product) + radius * SLACK) / weights).max()) * (1.0 + 8.0 * UNIT)
     share = 1.0 if most <= 1.0 else (1.0 - 4.0 * UNIT) / most
-    linear, square = share * v_d, share * share * v_v / (4.0 * weight)
-    lost = share * (rounding * far_v * far_d + tiny) + share * share * (rounding * v_v + tiny) / (4.0 * weight)
+    # The square of a share may underflow, before it is multiplied with what is as large.
+    linear, square = share * v_d, share * (share * (v_v / (4.0 * weight)))
+    lost = share * (rounding * far_v * far_d + tiny + share * ((rounding * v_v + tiny) / (4.0 * weight)))
     lower = linear - square - (lost + 16.0 * UNIT * (abs(linear) + square) + TINY) * SLACK
     # Rounding moves all positions together by no more than a length, and by Cauchy and Schwarz the sum of squares.
     sizes = np.abs(x)

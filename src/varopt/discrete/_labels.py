@@ -12,6 +12,7 @@ import scipy.sparse as sp
 
 from varopt._display import not_echoed
 from varopt.optimize import Result
+from varopt.solvers.discrete import doubles
 
 __all__ = ["LabelledResult", "labelled", "mapping_matrix"]
 
@@ -107,8 +108,11 @@ def labelled(result: Result, labels: Sequence[Hashable] | None = None, graph: An
     return LabelledResult(**known, labels=tuple(range(result.x.size) if labels is None else labels), graph=graph)
 
 
-def mapping_matrix(name: str, value: Mapping[Any, Any]) -> tuple[Any, list[Hashable] | None]:
-    """A mapping from pairs of indices, or of labels, to numbers as a matrix; the labels, in order of appearance."""
+def mapping_matrix(name: str, value: Mapping[Any, Any]) -> tuple[Any, list[Hashable] | None, float]:
+    """A mapping from pairs of indices, or of labels, to numbers as a matrix; the labels, in order of appearance.
+
+    And what the numbers lose to rounding.
+    """
     for key in value:
         if not (isinstance(key, tuple) and len(key) == 2):
             raise ValueError(f"{name} must map pairs (i, j) to numbers; got the key {key!r}.")
@@ -130,7 +134,7 @@ def mapping_matrix(name: str, value: Mapping[Any, Any]) -> tuple[Any, list[Hasha
         place = {label: k for k, label in enumerate(labels)}
         pairs, size = np.array([[place[i], place[j]] for i, j in value], dtype=np.intp).reshape(-1, 2), len(labels)
     try:
-        entries = np.array([float(entry) for entry in value.values()])
+        entries, lost = doubles(value.values())
     except (TypeError, ValueError):
         raise ValueError(f"{name} must map pairs to numbers; got a value that is none.") from None
-    return sp.coo_array((entries, (pairs[:, 0], pairs[:, 1])), shape=(size, size)), labels
+    return sp.coo_array((entries, (pairs[:, 0], pairs[:, 1])), shape=(size, size)), labels, lost

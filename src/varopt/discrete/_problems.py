@@ -6,7 +6,7 @@ import math
 import operator
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypedDict, Unpack
 
@@ -18,7 +18,17 @@ from scipy.linalg import bandwidth, issymmetric
 from varopt._domains import as_finite
 from varopt.discrete._labels import LabelledResult, labelled, mapping_matrix
 from varopt.optimize import Result, Status, minimize_energy
-from varopt.solvers.discrete import BIT, NEGATED, Energy, Products, added_rounding, model_energy
+from varopt.solvers.discrete import (
+    BIT,
+    NEGATED,
+    Energy,
+    Products,
+    added_rounding,
+    doubles,
+    lost_by_converting,
+    lost_of_repeated,
+    model_energy,
+)
 
 __all__ = ["ising", "max_cut", "max_sat", "qubo"]
 
@@ -91,11 +101,12 @@ def max_cut(
     """
     started = time.perf_counter()
     named = hasattr(graph, "nodes") and hasattr(graph, "edges")  # networkx, without importing it
-    matrix, share = _couplings("graph", _adjacency(graph, weight) if named else _matrix("graph", graph)[0])
+    given, _, rounded = _adjacency(graph, weight) if named else _matrix("graph", graph)
+    matrix, share = _couplings("graph", given)
     # cut = sum_{i<j} w_ij (x_i + x_j - 2 x_i x_j)
     energy = Energy.quadratic_form(matrix, weight=2.0 * share)
     sums, lost = energy.row_sums()
-    energy = replace(energy, linear=-0.5 * sums, rounding=energy.rounding + lost)
+    energy = replace(energy, linear=-0.5 * sums, rounding=energy.rounding + lost + rounded)
     r = _maximized(energy, target, time_limit=time_limit, seed=seed, started=started, **options)
     return labelled(r, list(graph.nodes), graph) if named else labelled(r)
 
@@ -132,11 +143,15 @@ def qubo(
     """
     started = time.perf_counter()
     sign = -1.0 if maximize else 1.0
+    labels: list[Hashable] | None
     if hasattr(Q, "change_vartype") and hasattr(Q, "quadratic"):  # dimod, without importing it
-        energy, labels = model_energy(Q, sign, _vector("linear", linear, len(Q.variables)))
+        coefficients, rounded = _vector("linear", linear, len(Q.variables))
+        energy, labels = model_energy(Q, sign, coefficients)
     else:
-        matrix, labels = _matrix("Q", Q)
-        energy = Energy.quadratic_form(matrix, sign * _vector("linear", linear, matrix.shape[0]), weight=sign)
+        matrix, labels, lost = _matrix("Q", Q)
+        coefficients, rounded = _vector("linear", linear, matrix.shape[0])
+        energy, rounded = Energy.quadratic_form(matrix, sign * coefficients, weight=sign), rounded + lost
+    energy = replace(energy, rounding=energy.rounding + rounded)
     run = _maximized if maximize else _minimized
     return labelled(run(energy, target, time_limit=time_limit, seed=seed, started=started, **options), labels)
 
@@ -170,12 +185,12 @@ def ising(
     (array([-1.,  1., -1.]), -2.5)
     """
     started = time.perf_counter()
-    given, labels = _matrix("J", J)
+    given, labels, rounded = _matrix("J", J)
     matrix, share = _couplings("J", given)
-    fields = _vector("h", h, matrix.shape[0])
+    fields, lost = _vector("h", h, matrix.shape[0])
     diagonal = np.asarray(matrix.diagonal(), dtype=np.float64)
     energy = Energy.spin_form(matrix, fields, math.fsum(diagonal.tolist()), share)
-    energy = replace(energy, rounding=energy.rounding + added_rounding([diagonal], 2))
+    energy = replace(energy, rounding=energy.rounding + rounded + lost + added_rounding([diagonal], 2))
     if options.get("x0") is not None:
         spins = as_finite("x0", options["x0"])
         if not np.all(np.abs(spins) == 1.0):
@@ -228,6 +243,8 @@ def max_sat(
         raise ValueError("clauses must not be empty.")
     given = _weights(weights, len(listed))
     energy = _violations(listed, given, _variable_count(listed, variables))
+    if weights is not None:
+        energy = replace(energy, rounding=energy.rounding + lost_by_converting(np.asarray(weights)))
     r = _maximized(energy, target, time_limit=time_limit, seed=seed, started=started, **options)
     # Whoever satisfies the hard clauses has a value of zero at least.
     if np.isinf(given).any() and r.upper < 0.0:
@@ -265,40 +282,59 @@ def _maximized(energy: Energy, target: float | None, **options: Any) -> Result:
 # -- What users hand in -----------------------------------------------------------------------------------------------
 
 
-def _adjacency(graph: Any, weight: str) -> Any:
-    """The matrix of a networkx graph."""
+def _adjacency(graph: Any, weight: str) -> tuple[Any, None, float]:
+    """The matrix of a networkx graph, with every edge above the diagonal, and what it has lost to rounding."""
     place = {node: k for k, node in enumerate(graph.nodes)}
     edges = [(place[a], place[b], _edge_weight(a, b, data.get(weight, 1.0))) for a, b, data in graph.edges(data=True)]
-    rows, columns, weights = zip(*edges, strict=True) if edges else ((), (), ())
-    half = sp.csr_array((weights, (rows, columns)), shape=(len(place), len(place)))
-    return _matrix("graph", half + half.T)[0]
+    rows, columns, given = zip(*edges, strict=True) if edges else ((), (), ())
+    weights, lost = doubles(given)
+    above = np.minimum(rows, columns), np.maximum(rows, columns)
+    matrix, _, lost_in_sums = _matrix("graph", sp.coo_array((weights, above), shape=(len(place), len(place))))
+    return matrix, None, lost + lost_in_sums
 
 
-def _edge_weight(a: Any, b: Any, value: Any) -> float:
+def _edge_weight(a: Any, b: Any, value: Any) -> Any:
     try:
-        return float(value)
+        float(value)
     except (TypeError, ValueError):
         raise ValueError(f"graph must have numbers for weights; the edge from {a!r} to {b!r} has {value!r}.") from None
+    return value
 
 
-def _matrix(name: str, value: Any) -> tuple[Any, Any]:
-    """A finite square matrix, sparse or dense as it came, and the labels of its rows, where it has any."""
-    labels = None
+def _matrix(name: str, value: Any) -> tuple[Any, list[Hashable] | None, float]:
+    """A finite square matrix, sparse or dense as it came, the labels of its rows, where it has any, and its rounding.
+
+    Rounding is of numbers that double precision does not hold, and of sums of those that stand in one place.
+    """
+    labels, lost = None, 0.0
     if isinstance(value, Mapping):
-        value, labels = mapping_matrix(name, value)
-    if sp.issparse(value):
-        matrix = sp.csr_array(value)
-        matrix = sp.csr_array(
-            (as_finite(f"the entries of {name}", matrix.data), matrix.indices, matrix.indptr), matrix.shape
-        )
+        value, labels, lost = mapping_matrix(name, value)
+    if sp.issparse(value) and value.ndim == 2:
+        lost += lost_by_converting(value)
+        matrix, repeated = _stored_once(name, value)
+        lost += repeated
     else:
-        matrix = as_finite(name, value)
-        matrix = matrix if matrix.dtype == np.float32 else matrix.astype(np.float64, copy=False)
+        given = np.asarray(as_finite(name, value))
+        lost += lost_by_converting(np.asarray(value))
+        matrix = given if given.dtype == np.float32 else given.astype(np.float64, copy=False)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
         raise ValueError(f"{name} must be a square matrix; got shape {matrix.shape}.")
     if matrix.shape[0] == 0:
         raise ValueError(f"{name} must not be empty.")
-    return matrix, labels
+    return matrix, labels, lost
+
+
+def _stored_once(name: str, value: Any) -> tuple[Any, float]:
+    """A sparse matrix with one entry in a place, added up in double precision where there are more; its rounding."""
+    if value.format == "csr" and value.has_canonical_format:
+        matrix = sp.csr_array(value)
+        data = as_finite(f"the entries of {name}", matrix.data)
+        return sp.csr_array((data, matrix.indices, matrix.indptr), matrix.shape), 0.0
+    given = sp.coo_array(value)
+    data = np.asarray(as_finite(f"the entries of {name}", given.data), dtype=np.float64)
+    matrix = sp.csr_array((data, given.coords), given.shape)
+    once = matrix.nnz == data.size
+    return matrix, 0.0 if once else lost_of_repeated(data, given.row, given.col, given.shape[1])
 
 
 def _couplings(name: str, matrix: Any) -> tuple[Any, float]:
@@ -324,13 +360,14 @@ def _is_triangular(matrix: Any) -> bool:
     return 0 in bandwidth(matrix)
 
 
-def _vector(name: str, value: Any, size: int) -> Vector:
+def _vector(name: str, value: Any, size: int) -> tuple[Vector, float]:
+    """The numbers, and what they lose in double precision; without any, zeros."""
     if value is None:
-        return np.zeros(size)
+        return np.zeros(size), 0.0
     vector = np.asarray(as_finite(name, value), dtype=np.float64)
     if vector.shape != (size,):
         raise ValueError(f"{name} must have {size} entries; got shape {vector.shape}.")
-    return vector
+    return vector, lost_by_converting(np.asarray(value))
 
 
 def _clause(number: int, clause: Sequence[int]) -> list[int]:

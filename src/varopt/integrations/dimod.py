@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from varopt._domains import as_generator
 from varopt.integrations._dimod_models import BitModel, bits_of_cqm, bits_of_dqm
 from varopt.optimize import minimize_energy
-from varopt.solvers.discrete import Energy, Products, added_rounding, model_energy
+from varopt.solvers.discrete import Energy, Products, added_rounding, doubles, model_energy
 
 __all__ = ["VaroptSampler"]
 
@@ -123,10 +123,10 @@ class VaroptSampler(dimod.Sampler, dimod.PolySampler):  # type: ignore[misc]
             Products(np.array([codes for codes, _ in terms]), np.array([w for _, w in terms]))
             for terms in longer.values()
         )
-        listed = [[float(weight) for weight in polynomial.values()]]
+        weights, rounded = doubles(polynomial.values())
         most = max(Counter(label for term in polynomial for label in term).values(), default=0)
         # Constants have as many addends as there are terms.
-        lost = quadratic.rounding + added_rounding(listed, max(most, len(polynomial)) + 8, 8.0)
+        lost = quadratic.rounding + rounded + added_rounding([weights], max(most, len(polynomial)) + 8, 8.0)
         energy = Energy(quadratic.constant, quadratic.linear, quadratic.quadratic, products, rounding=lost)
         return self._sampled(energy, labels, polynomial, options)
 

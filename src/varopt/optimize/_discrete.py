@@ -208,6 +208,8 @@ def ends(energy: Energy, state: State) -> tuple[float, float, float]:
     lower = min(state.lower, state.upper)
     if energy.is_exact:
         return state.upper, lower, state.upper
+    if not math.isfinite(state.upper):  # no point was found
+        return math.inf, float(down(lower - energy.rounding)), math.inf
     value, error = energy.enclosed(state.x)
     return value, float(down(min(lower - energy.rounding, value - error))), float(up(value + error))
 

@@ -236,8 +236,7 @@ class _Run:
     def conclude(self, status: Status | None) -> Result:
         """The result."""
         state, infeasible = self.state, status is Status.INFEASIBLE
-        found = math.isfinite(state.upper)
-        value, lower, upper = ends(self.energy, state) if found else (math.inf, state.lower, math.inf)
+        value, lower, upper = ends(self.energy, state)
         certificate: Certificate
         if infeasible:
             certificate = Infeasible(math.inf, math.inf, self.assumption)

@@ -24,7 +24,7 @@ from varopt.model import (
     ordered,
 )
 from varopt.model.blocks import LargestBlock
-from varopt.model.maps import latest_products
+from varopt.model.maps import latest_products, no_latest_products
 from varopt.optimize._composite import minimize_composite, start
 from varopt.optimize._largest_entries import LargestEntries
 from varopt.optimize._result import Result
@@ -134,8 +134,20 @@ def minimize(
     if space is not None:
         return _black_box(space, "minimize", f, {**shared, **black_box}, tol, resume, subject_to)
     constraints = () if subject_to is None else as_constraints(subject_to)
+    if callable(callback):
+        shared["callback"] = _apart(callback)
     with latest_products():
         return _checked(f, constraints, tol, resume, memory, shared, black_box)
+
+
+def _apart(callback: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A callback that sees none of the products of its run: what it computes may be of arrays that it changes."""
+
+    def called(state: Any) -> Any:
+        with no_latest_products():
+            return callback(state)
+
+    return called
 
 
 def _checked(

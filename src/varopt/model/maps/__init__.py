@@ -8,6 +8,7 @@ from varopt.model.maps._dense import (
     additions,
     kept_products,
     latest_products,
+    no_latest_products,
     products_are_kept,
     products_at_hand,
 )
@@ -37,6 +38,7 @@ __all__ = [
     "kept_products",
     "latest_products",
     "map_at",
+    "no_latest_products",
     "products_are_kept",
     "products_at_hand",
     "signed_sum",

@@ -27,6 +27,7 @@ __all__ = [
     "additions",
     "kept_products",
     "latest_products",
+    "no_latest_products",
     "products_are_kept",
     "products_of",
 ]
@@ -130,6 +131,16 @@ def latest_products() -> Iterator[None]:
         _LATEST.reset(token)
 
 
+@contextmanager
+def no_latest_products() -> Iterator[None]:
+    """Within it nothing of a run is known: for functions of the user, whose own arrays may change from call to call."""
+    token = _LATEST.set(None)
+    try:
+        yield
+    finally:
+        _LATEST.reset(token)
+
+
 def products_at_hand() -> bool:
     """Whether the run has kept a product with the transpose of an array."""
     return any(latest.transposed is not None for latest in (_LATEST.get() or {}).values())
@@ -226,6 +237,9 @@ class Matrix(Map):
             kept = product.copy()
             kept.flags.writeable = False
             copy = np.empty(values.shape) if known is None else known[0]  # memory that is new takes longer than to copy
+            latest.transposed = (
+                None  # the numbers are not to stand beside the product of others, if this is interrupted
+            )
             copy[:] = values
             latest.transposed = copy, kept
         return product

@@ -7,7 +7,7 @@ bracket, and `solve` says in which order they come.
 from varopt.solvers.discrete._conversion import NotPolynomial, energy_of, model_energy
 from varopt.solvers.discrete._energy import BIT, NEGATED, SPIN, Energy, Products
 from varopt.solvers.discrete._pool import Collector, SolutionPool
-from varopt.solvers.discrete._rounding import added_rounding
+from varopt.solvers.discrete._rounding import added_rounding, doubles, lost_by_converting, lost_of_repeated
 from varopt.solvers.discrete._solve import SEARCHES, RunEnded, solve
 from varopt.solvers.discrete.search import (
     GeometricTemperature,
@@ -43,8 +43,11 @@ __all__ = [
     "Sweeper",
     "added_rounding",
     "anneal",
+    "doubles",
     "energy_of",
     "is_symmetric",
+    "lost_by_converting",
+    "lost_of_repeated",
     "model_energy",
     "population_search",
     "solve",

@@ -21,7 +21,7 @@ from varopt.model.blocks import AffineBlock, Block, PolynomialBlock, QuadraticBl
 from varopt.model.maps import Map
 from varopt.solvers.discrete._energy import Energy, Products
 from varopt.solvers.discrete._matrices import stored
-from varopt.solvers.discrete._rounding import denominator, lost_by_adding
+from varopt.solvers.discrete._rounding import denominator, doubles, lost_by_adding
 
 __all__ = ["NotPolynomial", "energy_of", "model_energy"]
 
@@ -183,15 +183,15 @@ def model_energy(model: Any, sign: float = 1.0, extra: Any = 0.0) -> tuple[Energ
     place = {label: k for k, label in enumerate(labels)}
     pairs = [(place[u], place[v]) for u, v in model.quadratic]
     rows, columns = zip(*pairs, strict=True) if pairs else ((), ())
-    entries = as_finite("the quadratic biases", np.array([float(w) for w in model.quadratic.values()]))
+    entries, lost_of_pairs = doubles(model.quadratic.values())
+    entries = np.asarray(as_finite("the quadratic biases", entries), dtype=np.float64)
     matrix = sp.csr_array((entries, (rows, columns)), shape=(len(labels), len(labels)))
-    biases = np.array([float(model.linear[label]) for label in labels])
-    linear = np.asarray(as_finite("the linear biases", biases), dtype=np.float64)
-    offset = sign * float(model.offset)
+    linear, lost = doubles([*(model.linear[label] for label in labels), model.offset])
+    linear, offset = np.asarray(as_finite("the linear biases", linear[:-1]), dtype=np.float64), sign * float(linear[-1])
     if model.vartype.name == "BINARY":
         energy = Energy.quadratic_form(matrix, sign * linear, offset, weight=sign)
     else:
         energy = Energy.spin_form(matrix, sign * linear, offset, weight=sign)
     added = np.broadcast_to(sign * np.asarray(extra, dtype=np.float64), linear.shape)
-    lost = lost_by_adding(energy.linear, added)
+    lost += lost_of_pairs + lost_by_adding(energy.linear, added)
     return replace(energy, linear=energy.linear + added, rounding=energy.rounding + lost), labels

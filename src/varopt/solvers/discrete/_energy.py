@@ -222,7 +222,10 @@ class Energy:
     @cached_property
     def is_exact(self) -> bool:
         """Whether values are those of what was stated, to the last digit, in whatever order they are added up."""
-        return bool(self.granularity and exact_grid([self.constant, self.magnitude - abs(self.constant)]))
+        if not self.granularity:
+            return False
+        # Sizes may add up to whole numbers where values do not.
+        return bool(exact_grid([self.constant, self.granularity, self.magnitude - abs(self.constant)]))
 
     @property
     def value_rounding(self) -> float:

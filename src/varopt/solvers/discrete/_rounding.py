@@ -10,9 +10,18 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from varopt._verified import SLACK, gamma
+from varopt._verified import SLACK, UNIT, gamma, is_double
 
-__all__ = ["added_rounding", "denominator", "exact_grid", "lost_by_adding", "lost_in_pairs"]
+__all__ = [
+    "added_rounding",
+    "denominator",
+    "doubles",
+    "exact_grid",
+    "lost_by_adding",
+    "lost_by_converting",
+    "lost_in_pairs",
+    "lost_of_repeated",
+]
 
 Vector = NDArray[np.float64]
 
@@ -51,6 +60,29 @@ def added_rounding(parts: Iterable[Any], additions: float, multiple: float = 1.0
         return 0.0
     size = math.fsum(float(np.abs(part).sum(dtype=np.float64)) for part in listed)
     return gamma(additions) * multiple * size * SLACK
+
+
+def doubles(numbers: Iterable[Any]) -> tuple[Vector, float]:
+    """Single numbers in double precision, and what they lose by it: large whole numbers do, and fractions."""
+    given = [number.item() if isinstance(number, np.generic) else number for number in numbers]
+    converted = [float(number) for number in given]
+    rounded = math.fsum(abs(a) for a, b in zip(converted, given, strict=True) if a != b)
+    return np.array(converted), UNIT * rounded * SLACK
+
+
+def lost_by_converting(array: Any) -> float:
+    """The same of the entries of an array, dense or sparse: nothing where double precision holds them."""
+    if is_double(array):
+        return 0.0
+    entries = array.data if sp.issparse(array) else array
+    return UNIT * float(np.abs(entries.astype(np.float64)).sum()) * SLACK
+
+
+def lost_of_repeated(entries: Vector, rows: Any, columns: Any, size: int) -> float:
+    """What entries of a square matrix lose where those in one place are added up."""
+    counts = np.unique(np.asarray(rows, dtype=np.int64) * size + columns, return_counts=True)[1]
+    most = int(counts.max(initial=1))
+    return added_rounding([entries], most) if most > 1 else 0.0
 
 
 def lost_by_adding(a: Vector, b: Vector) -> float:
