@@ -233,3 +233,36 @@ def test_eighths_beside_a_large_constant_are_not_taken_for_exact(offset, gains):
     linear = {k: -0.125 if k < gains else 0.125 for k in range(8)}
     r = qubo(dimod.BinaryQuadraticModel(linear, {}, offset, "BINARY"))
     assert Fraction(r.lower) <= Fraction(offset) - Fraction(gains, 8) <= Fraction(r.upper)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_brackets_of_products_of_expressions_hold_in_fractions(seed):
+    """What cancels when a polynomial is expanded is charged, whatever is left of it."""
+    rng = np.random.default_rng(seed)
+    n = 3
+    x = vo.Binary(n)
+    a, b, c = (rng.choice([0.1, -0.3, 1e6, -1e6, 7.0, 1e9, 0.0], n) for _ in range(3))
+    A = rng.choice([0.1, 0.7, -1e8, 0.0, 2.0], (2, n))
+    f = (a @ x + 0.1) * (b @ x) + 1e16 * x[0] * x[1] - 0.3 * x[0] * x[1] - 1e16 * x[0] * x[1]
+    f = f + (a @ x) * (b @ x) * (c @ x - 0.2) - vo.sum((A @ x) * (A @ x))
+
+    def exact(point):
+        def dot(row):
+            return sum(v * p for v, p in zip(exactly(row), point, strict=True))
+
+        first, second, third = dot(a), dot(b), dot(c)
+        total = (first + Fraction(0.1)) * second - Fraction(0.3) * point[0] * point[1]
+        return total + first * second * (third - Fraction(0.2)) - sum(dot(row) ** 2 for row in A)
+
+    r = vo.minimize(f)
+    assert Fraction(r.lower) <= least(exact, n) <= Fraction(r.upper)
+    r = vo.minimize(f, subject_to=[vo.sum(x) >= 1])
+    best = min(exact(point) for point in itertools.product((0, 1), repeat=n) if sum(point) >= 1)
+    assert Fraction(r.lower) <= best <= Fraction(r.upper)
+
+
+def test_a_polynomial_that_cancels_is_not_proved_beyond_its_rounding():
+    x = vo.Binary(2)
+    r = vo.minimize(1e16 * x[0] * x[1] - 0.3 * x[0] * x[1] - 1e16 * x[0] * x[1])
+    assert Fraction(r.lower) <= Fraction(-0.3)
+    assert r.status is not Status.PROVED

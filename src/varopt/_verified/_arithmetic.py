@@ -20,6 +20,7 @@ __all__ = [
     "UNIT",
     "Ball",
     "NearlySingular",
+    "denominator",
     "difference_is_zero",
     "dot",
     "down",
@@ -48,6 +49,7 @@ _ADDED_AT_ONCE = 1024  # numbers that are added up without blocks
 _MANY = 1 << 13  # numbers beyond which extended precision is spent only where digits cancel
 _FEW_DIGITS = 1e-12  # relative error of a sum in double precision that is good enough
 EXTENDED = 1 << 14  # entries of a matrix up to which all of a product is in extended precision
+_DENOMINATORS = 1.0, 2.0, 4.0, 8.0  # of the grids that are looked for
 FEW_COLUMNS = 4  # columns up to which every sum is taken in extended precision
 _BLAS_ROWS = 256  # rows whose products are added up by BLAS, in whatever order
 
@@ -109,6 +111,15 @@ def gamma(count: float, unit: float = UNIT) -> float:
     if count * unit >= 0.5:
         return math.inf
     return count * unit / (1.0 - count * unit) * SLACK
+
+
+def denominator(values: Any) -> float:
+    """The least of 1, 2, 4 and 8 that makes all numbers whole; infinity where none does."""
+    for candidate in _DENOMINATORS:
+        scaled = candidate * np.asarray(values)
+        if np.all(scaled == np.rint(scaled)):
+            return candidate
+    return math.inf
 
 
 def up(value: Any) -> Any:

@@ -331,10 +331,10 @@ def _stored_once(name: str, value: Any) -> tuple[Any, float]:
         data = as_finite(f"the entries of {name}", matrix.data)
         return sp.csr_array((data, matrix.indices, matrix.indptr), matrix.shape), 0.0
     given = sp.coo_array(value)
-    data = np.asarray(as_finite(f"the entries of {name}", given.data), dtype=np.float64)
-    matrix = sp.csr_array((data, given.coords), given.shape)
-    once = matrix.nnz == data.size
-    return matrix, 0.0 if once else lost_of_repeated(data, given.row, given.col, given.shape[1])
+    entries: Vector = as_finite(f"the entries of {name}", given.data).astype(np.float64, copy=False)
+    matrix = sp.csr_array((entries, given.coords), given.shape)
+    once = matrix.nnz == entries.size
+    return matrix, 0.0 if once else lost_of_repeated(entries, given.row, given.col, given.shape[1])
 
 
 def _couplings(name: str, matrix: Any) -> tuple[Any, float]:

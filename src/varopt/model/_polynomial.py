@@ -6,8 +6,8 @@ expectation under a factorised distribution is the same polynomial of the probab
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -17,9 +17,18 @@ from numpy.typing import NDArray
 from varopt.model._affine import Affine, Variable
 from varopt.model._expression import Expression, flattened, ordered, select, slices
 from varopt.model._generic import as_polynomial
-from varopt.model._monomials import Monomials, join, merged, reduced
+from varopt.model._monomials import Monomials, Sizes, join, merged, reduced
 from varopt.model._objective import Elementwise, Objective
-from varopt.model.blocks import AffineBlock, Block, ComposedBlock, PolynomialBlock, QuadraticBlock, TermBlock, written
+from varopt.model.blocks import (
+    AffineBlock,
+    Block,
+    ComposedBlock,
+    PolynomialBlock,
+    QuadraticBlock,
+    TermBlock,
+    block_sizes,
+    written,
+)
 from varopt.model.maps import Map, Scaled, Selection, Sparse, as_vector
 from varopt.terms import AFFINE, UNKNOWN, Curvature
 
@@ -38,19 +47,23 @@ class Polynomial(Expression):
 
     def __init__(
         self, used: tuple[Variable, ...], monomials: Mapping[int, Monomials], shape: tuple[int, ...],
-        lowest: float = -np.inf,
+        lowest: float = -np.inf, sized: Callable[[], Sizes] | None = None,
     ) -> None:  # fmt: skip
         self.used, self.monomials, self.shape, self.lowest = used, dict(monomials), shape, lowest
         self._kept: tuple[Polynomial, ...] = ()
+        self._sized = sized
 
     @classmethod
     def sum_of(cls, polynomials: Iterable[Polynomial], shape: tuple[int, ...]) -> Polynomial:
         """The sum of polynomials of this shape, or of scalars."""
         lazy = cls.__new__(cls)
+        lazy._sized = None
         lazy.shape, lazy._kept = shape, tuple(addend for p in polynomials for addend in p._addends)
         lazy.lowest = sum((addend.lowest for addend in lazy._kept), 0.0)
         # Expanded now and then, so that no list grows long.
-        return lazy if len(lazy._kept) < _KEPT_ADDENDS else Polynomial(lazy.used, lazy.monomials, shape, lazy.lowest)
+        if len(lazy._kept) < _KEPT_ADDENDS:
+            return lazy
+        return Polynomial(lazy.used, lazy.monomials, shape, lazy.lowest, partial(getattr, lazy, "sizes"))
 
     @property
     def _addends(self) -> tuple[Polynomial, ...]:
@@ -67,6 +80,16 @@ class Polynomial(Expression):
         aligned = [addend.broadcast(self.shape).over(self.used) for addend in self._kept]
         return merged(item for polynomial in aligned for item in polynomial.monomials.items())
 
+    @cached_property
+    def sizes(self) -> Sizes:
+        """What the coefficients were added up from: asked for when it is to be known what rounding has cost."""
+        if self._sized is not None:
+            return self._sized()
+        if self._kept:
+            first, *others = (addend.broadcast(self.shape).sizes for addend in self._kept)
+            return first.plus(*others)
+        return Sizes.of_coefficients(self.monomials.values(), self.rows)
+
     @classmethod
     def from_affine(cls, affine: Affine) -> Polynomial:
         """An affine expression of discrete variables, entry by entry."""
@@ -81,7 +104,8 @@ class Polynomial(Expression):
         lowest = offset.copy()
         for _, (rows, _, values) in parts[1:]:
             lowest += np.bincount(rows, weights=np.minimum(values, 0.0), minlength=affine.rows)
-        return cls(affine.variables, merged(parts), affine.shape, float(lowest.min(initial=np.inf)))
+        sized = partial(Sizes.of_rows, [affine.maps[v] for v in affine.variables], offset)
+        return cls(affine.variables, merged(parts), affine.shape, float(lowest.min(initial=np.inf)), sized)
 
     @property
     def variables(self) -> tuple[Variable, ...]:
@@ -104,7 +128,7 @@ class Polynomial(Expression):
         where = slices(used)
         table = np.concatenate([np.arange(where[v].start, where[v].stop) for v in self.used] or [np.empty(0, np.intp)])
         moved = {d: (rows, table[k] if d else k, c) for d, (rows, k, c) in self.monomials.items()}
-        return Polynomial(used, moved, self.shape, self.lowest)
+        return Polynomial(used, moved, self.shape, self.lowest, partial(getattr, self, "sizes"))
 
     def scale(self, factor: Any) -> Polynomial:
         factor = as_vector("the factor", factor)
@@ -115,7 +139,8 @@ class Polynomial(Expression):
         lowest = -np.inf
         if np.all(factor >= 0.0) and np.isfinite(self.lowest):
             lowest = float(np.min(factor * self.lowest, initial=np.inf))
-        return Polynomial(wide.used, merged(scaled) if np.any(factor == 0) else dict(scaled), wide.shape, lowest)
+        kept = merged(scaled) if np.any(factor == 0) else dict(scaled)
+        return Polynomial(wide.used, kept, wide.shape, lowest, partial(_scaled_sizes, wide, factor))
 
     def broadcast(self, shape: tuple[int, ...]) -> Polynomial:
         """A scalar repeated to a vector."""
@@ -126,7 +151,7 @@ class Polynomial(Expression):
             d: (np.repeat(np.arange(n), c.size), np.tile(k, (n, 1)), np.tile(c, n))
             for d, (_, k, c) in self.monomials.items()
         }
-        return Polynomial(self.used, repeated, shape, self.lowest)
+        return Polynomial(self.used, repeated, shape, self.lowest, partial(_selected_sizes, self, np.zeros(n, np.intp)))
 
     def add(self, other: Any) -> Any:
         if not isinstance(other, Expression):
@@ -153,7 +178,8 @@ class Polynomial(Expression):
                 rows = np.zeros_like(i) if summed else rows_a[i]
                 parts += reduced(choice, (rows, np.hstack([codes_a[i], codes_b[j]]), values_a[i] * values_b[j]))
         lowest = 0.0 if other is self or (self.lowest >= 0.0 and other.lowest >= 0.0) else -np.inf
-        return Polynomial(left.used, merged(parts), () if summed else left.shape, lowest)
+        sized = partial(_product_sizes, left, right, summed)
+        return Polynomial(left.used, merged(parts), () if summed else left.shape, lowest, sized)
 
     def transform(self, outer: Map, shape: tuple[int, ...]) -> Polynomial:
         outer.check("the matrix before @")
@@ -162,7 +188,7 @@ class Polynomial(Expression):
         for degree, (inner, codes, values) in self.monomials.items():
             i, j = join(columns, inner)
             parts.append((degree, (rows[i], codes[j], entries[i] * values[j])))
-        return Polynomial(self.used, merged(parts), shape)
+        return Polynomial(self.used, merged(parts), shape, sized=partial(_transformed_sizes, self, outer))
 
     def total(self) -> Objective:
         summed = dict(self.monomials)
@@ -170,7 +196,8 @@ class Polynomial(Expression):
             summed = merged((d, (np.zeros_like(r), k, c)) for d, (r, k, c) in summed.items())
         constant = float(summed.pop(0)[2].sum()) if 0 in summed else 0.0
         monomials = {d: (k, c) for d, (_, k, c) in summed.items()}
-        return Objective([PolynomialBlock(self.used, monomials, constant, lowest=self.rows * self.lowest)])
+        sized = partial(_summed_sizes, self)
+        return Objective([PolynomialBlock(self.used, monomials, constant, 1.0, self.rows * self.lowest, sized)])
 
     def __getitem__(self, index: Any) -> Polynomial:
         kept, shape = select(self, index)
@@ -179,7 +206,7 @@ class Polynomial(Expression):
         for degree, (rows, codes, values) in self.monomials.items():
             i, j = join(kept, rows)
             parts.append((degree, (i, codes[j], values[j])))
-        return Polynomial(self.used, merged(parts), shape, self.lowest)
+        return Polynomial(self.used, merged(parts), shape, self.lowest, partial(_selected_sizes, self, kept))
 
     def values(self, points: Mapping[Variable, NDArray[Any]]) -> NDArray[Any]:
         flat = flattened(self.used, points)
@@ -203,6 +230,30 @@ class Polynomial(Expression):
         return f"<polynomial of shape {self.shape}: {self}>"
 
 
+# What `Polynomial.sizes` calls when it is first asked: functions by name, so that objectives can be sent to workers.
+
+
+def _scaled_sizes(polynomial: Polynomial, factor: Any) -> Sizes:
+    return polynomial.sizes.scaled(factor)
+
+
+def _product_sizes(left: Polynomial, right: Polynomial, summed: bool) -> Sizes:
+    sizes = left.sizes.times(right.sizes, left.degree + right.degree)
+    return sizes.summed() if summed else sizes
+
+
+def _transformed_sizes(polynomial: Polynomial, outer: Map) -> Sizes:
+    return polynomial.sizes.transformed(outer)
+
+
+def _selected_sizes(polynomial: Polynomial, kept: NDArray[np.intp]) -> Sizes:
+    return polynomial.sizes.at(kept)
+
+
+def _summed_sizes(polynomial: Polynomial) -> Sizes:
+    return polynomial.sizes.summed()
+
+
 def _from_block(block: PolynomialBlock) -> Polynomial:
     monomials: dict[int, Monomials] = {
         d: (np.zeros(len(c), np.intp), k, np.asarray(block.weights * c, dtype=np.float64))
@@ -210,7 +261,8 @@ def _from_block(block: PolynomialBlock) -> Polynomial:
     }
     constant = np.array([block.weights * block.constant])
     monomials[0] = (np.zeros(1, np.intp), np.empty((1, 0), np.intp), constant)
-    return Polynomial(block.used, monomials, (), block.weights * block.lowest if block.weights > 0.0 else -np.inf)
+    lowest = block.weights * block.lowest if block.weights > 0.0 else -np.inf
+    return Polynomial(block.used, monomials, (), lowest, partial(block_sizes, block))
 
 
 @as_polynomial.register(Polynomial)

@@ -13,7 +13,7 @@ from varopt.model.blocks._blocks import (
     written_term,
 )
 from varopt.model.blocks._largest_block import LargestBlock
-from varopt.model.blocks._polynomial_block import PolynomialBlock, combined, written
+from varopt.model.blocks._polynomial_block import PolynomialBlock, block_sizes, combined, written
 
 __all__ = [
     "AffineBlock",
@@ -26,6 +26,7 @@ __all__ = [
     "PolynomialBlock",
     "QuadraticBlock",
     "TermBlock",
+    "block_sizes",
     "combined",
     "weighted",
     "written",

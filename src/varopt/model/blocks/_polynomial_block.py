@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,12 @@ from numpy.typing import NDArray
 
 from varopt.model._affine import Variable
 from varopt.model._expression import flattened, ordered, slices
-from varopt.model._monomials import merged
+from varopt.model._monomials import Sizes, merged
 from varopt.model.blocks._blocks import Block, Points
 from varopt.model.maps import signed_sum, times
 from varopt.terms import AFFINE, UNKNOWN, Curvature
 
-__all__ = ["PolynomialBlock", "combined", "written"]
+__all__ = ["PolynomialBlock", "block_sizes", "combined", "written"]
 
 Vector = NDArray[np.floating[Any]]
 
@@ -27,7 +28,8 @@ class PolynomialBlock(Block):
     """A polynomial in bits and one-hot choices, with every monomial reduced to distinct coordinates.
 
     ``monomials[d]`` is ``(coordinates, coefficients)`` of shapes (M, d) and (M,), with coordinates in the flat order of
-    `used`. It is not below `lowest`, before the weight, as far as the way it was built tells.
+    `used`. It is not below `lowest`, before the weight, as far as the way it was built tells; `sized` tells what its
+    coefficients were added up from.
     """
 
     used: tuple[Variable, ...]
@@ -35,6 +37,7 @@ class PolynomialBlock(Block):
     constant: float = 0.0
     weights: float = 1.0
     lowest: float = -np.inf
+    sized: Callable[[], Sizes] | None = None
 
     rule = "an affine expression is convex; a product of variables is neither convex nor concave."
 
@@ -102,7 +105,22 @@ def combined(blocks: Sequence[PolynomialBlock]) -> PolynomialBlock:
             parts.append((degree, (np.zeros(values.size, np.intp), place[coordinates], values)))
     monomials = {degree: (coordinates, values) for degree, (_, coordinates, values) in merged(parts).items()}
     lowest = sum(block.weights * block.lowest if block.weights > 0.0 else -np.inf for block in blocks)
-    return PolynomialBlock(used, monomials, sum(block.weights * block.constant for block in blocks), lowest=lowest)
+    constant = sum(block.weights * block.constant for block in blocks)
+    return PolynomialBlock(used, monomials, constant, 1.0, lowest, partial(_combined_sizes, tuple(blocks)))
+
+
+def block_sizes(block: PolynomialBlock) -> Sizes:
+    """What the coefficients of a block, its weight included, were added up from."""
+    if block.sized is not None:
+        return block.sized().scaled(block.weights)
+    parts: list[Any] = [(np.zeros(len(values), np.intp), at, values) for at, values in block.monomials.values()]
+    parts.append((np.zeros(1, np.intp), np.empty((1, 0), np.intp), np.array([block.constant])))
+    return Sizes.of_coefficients(parts, 1).scaled(block.weights)
+
+
+def _combined_sizes(blocks: tuple[PolynomialBlock, ...]) -> Sizes:
+    first, *others = map(block_sizes, blocks)
+    return first.plus(*others)
 
 
 def written(used: tuple[Variable, ...], monomials: Mapping[int, tuple[Any, ...]], constant: float) -> str:

@@ -15,13 +15,13 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from varopt._domains import as_finite
-from varopt._verified import SLACK, gamma
+from varopt._verified import SLACK, denominator, gamma
 from varopt.model import Objective, as_polynomial
 from varopt.model.blocks import AffineBlock, Block, PolynomialBlock, QuadraticBlock, TermBlock
 from varopt.model.maps import Map
 from varopt.solvers.discrete._energy import Energy, Products
 from varopt.solvers.discrete._matrices import stored
-from varopt.solvers.discrete._rounding import denominator, doubles, lost_by_adding
+from varopt.solvers.discrete._rounding import doubles, lost_by_adding
 
 __all__ = ["NotPolynomial", "energy_of", "model_energy"]
 
@@ -83,9 +83,12 @@ class _Sizes:
     def __init__(self) -> None:
         self._size, self._finest, self._additions = 0.0, 1.0, 16.0
 
-    def add(self, parts: Iterable[Any], size: float, additions: float = 1.0) -> None:
-        """Products of one number of each of these parts: their sizes together, and how many make one coefficient."""
-        self._finest = max(self._finest, math.prod(map(denominator, parts)))
+    def add(self, parts: Iterable[Any], size: float, additions: float = 1.0, finest: float = 1.0) -> None:
+        """Products of one number of each of these parts: their sizes together, and how many make one coefficient.
+
+        Of those that were added up already, the denominator of their grid is `finest`.
+        """
+        self._finest = max(self._finest, finest * math.prod(map(denominator, parts)))
         self._size += size
         self._additions += additions
 
@@ -156,9 +159,9 @@ def _with_polynomial(energy: Energy, objective: Objective, blocks: list[Block], 
         raise NotPolynomial(f"{block.describe()} is no polynomial in Binary and Categorical variables.")
     linear, constant, quadratic = energy.linear.copy(), energy.constant + block.constant, energy.quadratic
     products = []
-    sizes.add([block.weights, block.constant], abs(block.weights * block.constant), len(blocks))
+    stated = whole.sizes
+    sizes.add([], float(stated.entries.sum()), stated.additions, stated.finest)
     for degree, (codes, coefficients) in block.monomials.items():
-        sizes.add([block.weights, coefficients], abs(block.weights) * float(np.abs(coefficients).sum()), len(blocks))
         weights = np.asarray(block.weights * coefficients, dtype=np.float64)
         if degree == 1:
             linear += np.bincount(codes[:, 0], weights=weights, minlength=energy.size)

@@ -10,11 +10,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from varopt._verified import SLACK, UNIT, gamma, is_double
+from varopt._verified import SLACK, UNIT, denominator, gamma, is_double
 
 __all__ = [
     "added_rounding",
-    "denominator",
     "doubles",
     "exact_grid",
     "lost_by_adding",
@@ -25,17 +24,7 @@ __all__ = [
 
 Vector = NDArray[np.float64]
 
-_DENOMINATORS = 1.0, 2.0, 4.0, 8.0  # of the grids that are looked for
 _EXACT = 2.0**52  # whole numbers below it, and their halves, are exact
-
-
-def denominator(values: Any) -> float:
-    """The least of 1, 2, 4 and 8 that makes all numbers whole; infinity where none does."""
-    for candidate in _DENOMINATORS:
-        scaled = candidate * np.asarray(values)
-        if np.all(scaled == np.rint(scaled)):
-            return candidate
-    return math.inf
 
 
 def exact_grid(parts: Iterable[Any], multiple: float = 1.0) -> float:
