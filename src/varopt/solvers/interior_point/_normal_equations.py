@@ -84,6 +84,8 @@ def normal(problem: Composite) -> Normal:
     """The normal matrices of a problem, in the form that suits it."""
     rows = [r.linear.explicit() for r in problem.rows]
     rows = [_canonical(a) if sp.issparse(a) else np.asarray(a, dtype=np.float64) for a in rows]
+    if not problem.is_multiplied and any(r.linear.storage == "dense" for r in (*problem.rows, *problem.squares)):
+        tick(float(problem.size) ** 3 / 3.0)  # its factors: where these would end too late, nor is it multiplied out
     hessian = problem.hessian
     if all(sp.issparse(a) for a in rows) and (hessian is None or sp.issparse(hessian)):
         width = max([row_bandwidth(a) for a in rows] + ([] if hessian is None else [_width(hessian)]), default=0)
