@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from varopt.composite import Rows
 from varopt.model.maps import Matrix
 
-__all__ = ["Centre", "centre_of"]
+__all__ = ["ColumnCentres", "centre_of"]
 
 Vector = NDArray[np.float64]
 
@@ -27,7 +27,7 @@ _MOST = 1000  # variables: rows become dense
 
 
 @dataclass(frozen=True)
-class Centre:
+class ColumnCentres:
     """What is taken from each column, zero for none, and the variable that takes it up."""
 
     numbers: Vector
@@ -47,7 +47,7 @@ class Centre:
         matrix[:, moved] = total
         return replace(rows, linear=Matrix(matrix)), exact
 
-    def only(self, exact: NDArray[np.bool_]) -> Centre | None:
+    def only(self, exact: NDArray[np.bool_]) -> ColumnCentres | None:
         """Without the columns that lose digits."""
         numbers = np.where(exact, self.numbers, 0.0)
         return replace(self, numbers=numbers) if numbers.any() else None
@@ -71,7 +71,7 @@ class Centre:
         return moved, math.nextafter(float(off), math.inf) if off else 0.0
 
 
-def centre_of(rows: Rows, penalised: Vector) -> Centre | None:
+def centre_of(rows: Rows, penalised: Vector) -> ColumnCentres | None:
     """What to take from columns by some rows, where one variable has no penalty and is an intercept."""
     free = np.flatnonzero(penalised == 0.0)
     if free.size != 1 or penalised.size > _MOST or not rows.count:
@@ -85,7 +85,7 @@ def centre_of(rows: Rows, penalised: Vector) -> Centre | None:
     far = np.abs(middle) > _FAR * (high - low)
     far[free[0]] = False
     numbers = np.where(far, [_short(float(m)) for m in middle], 0.0)
-    return Centre(numbers, int(free[0])) if numbers.any() else None
+    return ColumnCentres(numbers, int(free[0])) if numbers.any() else None
 
 
 def _short(number: float) -> float:

@@ -36,7 +36,7 @@ from varopt.model import Affine, Objective, Variable
 from varopt.model.blocks import AffineBlock, Block, TermBlock
 from varopt.model.maps import Map, Matrix
 from varopt.optimize.anywhere._ask import Ask
-from varopt.optimize.anywhere._centre import Centre, centre_of
+from varopt.optimize.anywhere._centre import ColumnCentres, centre_of
 from varopt.optimize.anywhere._engine import RunOptions, rows_at_once
 from varopt.optimize.anywhere._problem import Problem
 from varopt.optimize.anywhere._relations import Relations, relations_of
@@ -85,7 +85,7 @@ class ScaledHuber(Problem):
     coefficients: Variable
     epsilon: float
     alpha: float
-    centre: Centre | None = None  # points are in terms of what it leaves of the data
+    centre: ColumnCentres | None = None  # points are in terms of what it leaves of the data
 
     def rows(self, part: DataPart, term: PiecewisePolynomial | None = None) -> Rows:
         """The rows of a part, less what is taken from their columns."""
@@ -125,7 +125,7 @@ class _Seen(NamedTuple):
 class _LosesDigits(Exception):
     """Numbers cannot be taken from all columns that they were to be taken from: from which they may be."""
 
-    def __init__(self, left: Centre | None) -> None:
+    def __init__(self, left: ColumnCentres | None) -> None:
         super().__init__()
         self.left = left
 

@@ -18,7 +18,7 @@ from varopt.certificates import EnclosedSum, Lines, annihilates, lines, position
 from varopt.composite import Composite, Rows, rows_of
 from varopt.model import Variable
 from varopt.model.blocks import TermBlock
-from varopt.optimize.anywhere._centre import Centre
+from varopt.optimize.anywhere._centre import ColumnCentres
 from varopt.places import DataColumn, DataPart, joined
 from varopt.terms import PiecewisePolynomial
 
@@ -86,7 +86,7 @@ class Sweep:
         In the place of that of the block.
     relations : array, optional
         Vectors of whole numbers, of which those are wanted along which no row changes.
-    centre : Centre, optional
+    centre : ColumnCentres, optional
         What is taken from the columns; x is a point in terms of what is left.
     """
 
@@ -99,7 +99,7 @@ class Sweep:
     scaled: bool = False
     term: PiecewisePolynomial | None = None
     relations: Vector | None = None
-    centre: Centre | None = None
+    centre: ColumnCentres | None = None
 
     def of(self, block: TermBlock, variables: tuple[Variable, ...], part: DataPart) -> Swept:
         """The sums over a part."""
