@@ -63,6 +63,7 @@ _UNIT_SHARE = 2.0**-12  # of the sizes of parts that counts as their unit, here 
 _SHARE_INSIDE = 2.0**-20  # of the sizes of what cancels in a part: room for its rounding, and for little more
 _LAST_DIGITS = 2.0**-51  # relative difference of values that rounding alone may make: then zeros are zeros
 _EXACT_OPEN = 2.0  # seconds at most for the exact optimum of few variables, where nothing else has closed the gap
+_EXACT_LATE = 0.1  # seconds, or share of the time, where time is up
 _EXACT_ASSUMED = 0.3, 12  # and where it is closed under an assumption: seconds, and variables
 _ROUNDED = 1e-10  # relative error of a value beyond which its bound is told in place of it
 _DOUBTFUL = 1e-3  # relative gap without an assumption beyond which one that closes it is not believed
@@ -245,6 +246,8 @@ def conclude(
     is_open = proved and (hidden or bracket.assumption or not bracket.within(tol))
     if is_open and not state.falls and not state.alone and is_small(problem):
         seconds, most = _EXACT_ASSUMED if bracket.within(tol) else (_EXACT_OPEN, problem.size)
+        if status is Status.TIME_LIMIT:  # soon after it
+            seconds = min(seconds, max(_EXACT_LATE, _EXACT_LATE * state.elapsed))
         exact = _exact(objective, x, value, bracket, seconds) if problem.size <= most else None
         if exact is not None:
             (x, value, bracket), hidden = exact, ""  # which only what is convex for certain has
