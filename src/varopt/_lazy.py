@@ -33,4 +33,8 @@ def on_first_use(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str]
         setattr(sys.modules[package], name, found)  # so that it is looked for once
         return found
 
-    return find, lambda: sorted({*vars(sys.modules[package]), *homes})
+    def names() -> list[str]:
+        present = vars(sys.modules[package])
+        return sorted({*present.get("__all__", present), *homes})
+
+    return find, names

@@ -62,6 +62,19 @@ def test_mappings_of_labels_and_models():
     r = qubo({("x", "x"): -1.0, ("y", "y"): -1.0, ("x", "y"): 3.0})
     assert (r.fun, r.labels, sum(r.sample.values())) == (-1.0, ("x", "y"), 1)
     assert ising({("u", "v"): 1.0}).sample in ({"u": 1, "v": -1}, {"u": -1, "v": 1})
+    # A spin may have a field and no coupling; by number too, and beside a matrix.
+    r = ising({("u", "v"): 1.0}, {"u": 0.5, "alone": -2.0})
+    assert (r.fun, r.sample) == (-3.5, {"u": -1, "v": 1, "alone": 1})
+    assert ising({(0, 1): 1.0}, {3: 1.0}).fun == -2.0
+    assert ising(np.array([[0.0, 1.0], [1.0, 0.0]]), {0: 1.0}).sample == {0: -1, 1: 1}
+    assert ising({}, {"one": 1.0}).sample == {"one": -1}
+    for J, h, message in (
+        ({("u", "v"): 1.0}, {"u": "much"}, "h must map spins to numbers; got a value that is none"),
+        (np.eye(2), {5: 1.0}, "h must map spins to numbers; 5 is none of the 2"),
+        ({("u", "v"): 1.0}, {"u": np.inf}, "the values of h must be finite"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            ising(J, h)
     dimod = pytest.importorskip("dimod")
     model = dimod.BinaryQuadraticModel({"a": 1.0}, {("a", "b"): -2.0}, 0.5, "SPIN")
     r = qubo(model)

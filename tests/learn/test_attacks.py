@@ -50,6 +50,36 @@ def test_a_huber_fit_of_targets_with_many_equal_values_keeps_its_certificate(alp
     assert model.lower_bound_ <= huber_objective(reference, X, y) * (1.0 + 1e-12)
 
 
+@pytest.mark.parametrize(
+    ("rows", "columns", "unit", "epsilon", "alpha", "fit_intercept"),
+    [(8, 3, 1e4, 1.35, 0.01, False), (30, 4, 1.0, 1.1, 0.01, True), (22, 1, 1e10, 1.01, 1e-4, True)],
+)
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_huber_fit_of_fewer_rows_within_than_columns_closes_soon(
+    rows, columns, unit, epsilon, alpha, fit_intercept, sparse, monkeypatch
+):
+    """Newton's step is then cut short by damping; the fits at one scale after the other took seconds."""
+    if epsilon > 1.05:  # nearer to one, rows tell so little of the scale that it is tried out
+        monkeypatch.setattr("varopt.learn.HuberRegressor._fit_problem", _at_no_scale_but_zero)
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((rows, columns))
+        y = X @ rng.standard_normal(columns) + rng.standard_t(2, rows)
+        model = learn.HuberRegressor(alpha=alpha, epsilon=epsilon, fit_intercept=fit_intercept)
+        model.fit(sp.csr_array(unit * X) if sparse else unit * X, y)
+        assert model.gap_ <= 1e-9 * model.objective_
+        reference = SciKitHuber(alpha=alpha / unit**2, epsilon=epsilon, fit_intercept=fit_intercept, max_iter=10_000)
+        assert model.lower_bound_ <= huber_objective(reference.fit(X, y), X, y) * (1.0 + 1e-12)
+
+
+def _at_no_scale_but_zero(self, *given, scale):
+    assert scale == 0.0, f"fitted at the scale {scale:g}"
+    return _FIT(self, *given, scale=scale)
+
+
+_FIT = learn.HuberRegressor._fit_problem
+
+
 def huber_objective(model, X, y):
     sizes = np.abs(y - model.predict(X))
     linear = 2.0 * model.epsilon * sizes - model.scale_ * model.epsilon**2

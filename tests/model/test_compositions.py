@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from scipy.optimize import linprog
+from scipy.sparse import csr_array
 
 import varopt as vo
 from varopt import terms
@@ -138,3 +139,53 @@ def test_largest_absolute_values(rng):
     assert "abs(" in str(f)
     with pytest.raises(ValueError, match="sum_largest needs an affine expression"):
         vo.sum_largest(-abs(w), 2)
+
+
+def _with_itself(r):
+    return r @ r
+
+
+FORMS = {
+    "form": (lambda w, Q: w @ Q @ w, lambda x, Q: x @ Q @ x),
+    "the other way round": (lambda w, Q: (Q @ w) @ w, lambda x, Q: x @ Q @ x),
+    "transposed": (lambda w, Q: w.T @ Q @ w, lambda x, Q: x @ Q @ x),
+    "half of it": (lambda w, Q: 0.5 * w @ Q @ w, lambda x, Q: 0.5 * x @ Q @ x),
+    "half of it, later": (lambda w, Q: w @ (0.5 * (Q @ w)), lambda x, Q: 0.5 * x @ Q @ x),
+    "sparse": (lambda w, Q: w @ (csr_array(Q) @ w), lambda x, Q: x @ Q @ x),
+    "with a line": (lambda w, Q: w @ (Q @ w - np.arange(4.0)), lambda x, Q: x @ Q @ x - x @ np.arange(4.0)),
+    "with a constant": (lambda w, Q: (Q @ w + 2.0) @ w, lambda x, Q: x @ Q @ x + 2.0 * x.sum()),
+    "inner product": (lambda w, Q: w @ w, lambda x, Q: x @ x),
+    "of residuals": (lambda w, Q: _with_itself(Q @ w - 1.0), lambda x, Q: ((Q @ x - 1.0) ** 2).sum()),
+    "squares": (lambda w, Q: vo.sum(w * w), lambda x, Q: x @ x),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_products_of_a_variable_with_its_own_image_are_quadratic_forms(name):
+    rng = np.random.default_rng(0)
+    A, x, w = rng.standard_normal((4, 4)), rng.standard_normal(4), vo.Variable(4, name="w")
+    build, value = FORMS[name]
+    for Q in (A @ A.T, A):  # only the symmetric part matters
+        f = build(w, Q)
+        assert f(x) == pytest.approx(value(x, Q), rel=1e-13, abs=1e-13)
+    r = vo.minimize(build(w, A @ A.T) + vo.norm1(w - 1.0))
+    assert r.status.name == "OPTIMAL"
+    assert r.fun <= value(x, A @ A.T) + np.abs(x - 1.0).sum()
+
+
+def test_sums_and_means_as_numpy_writes_them():
+    w, W, x = vo.Variable(6, name="w"), vo.Variable((2, 3), name="W"), np.arange(6.0) - 2.0
+    bits = vo.Binary(6, name="bits")
+    assert w.sum()(x) == vo.sum(w)(x) == np.sum(w)(x) == x.sum()
+    assert abs(w).mean()(x) == vo.mean(vo.abs(w))(x) == np.mean(np.abs(w))(x) == np.abs(x).mean()
+    np.testing.assert_array_equal(W.mean(axis=0)(x), x.reshape(2, 3).mean(axis=0))
+    np.testing.assert_allclose(vo.mean(W, axis=1)(x), x.reshape(2, 3).mean(axis=1), rtol=1e-15)
+    np.testing.assert_array_equal(np.sum(W, axis=1)(x), x.reshape(2, 3).sum(axis=1))
+    assert vo.mean(w[0])(x) == x[0]
+    assert (bits * bits).mean()([1, 1, 0, 0, 0, 0]) == pytest.approx(1 / 3)
+    r = vo.minimize(abs(w - 1.0).mean() + 0.5 * (w @ w) / 6, subject_to=[w.sum() == 2])
+    assert r.status.name == "OPTIMAL"
+    lam = vo.Parameter(2.0, name="lam")
+    assert vo.mean(lam * vo.abs(w)).given()(x) == 2.0 * np.abs(x).mean()
+    with pytest.raises(ValueError, match="sum needs an expression"):
+        vo.mean(x)

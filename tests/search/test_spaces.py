@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
+from scipy.optimize import Bounds
 
 import varopt as vo
 from varopt.search._coding import Coding  # codes against their inverse
@@ -108,6 +109,28 @@ def test_a_plain_dictionary_is_a_space():
     assert vo.Search(parts).space == vo.Space(parts)
 
 
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        [(-1, 1), (-2.0, 2.0)],
+        ((-1, 1), [-2, 2]),
+        np.array([[-1.0, 1.0], [-2.0, 2.0]]),
+        Bounds([-1, -2], [1, 2]),
+    ],
+)
+def test_bounds_as_scipy_takes_them_are_a_box(bounds):
+    assert vo.Search(bounds, seed=0).space == vo.Box([-1, -2], [1, 2])
+    r = vo.minimize(lambda x: float(((x - 0.3) ** 2).sum()), bounds, budget=60, seed=0)
+    np.testing.assert_allclose(r.x, 0.3, atol=1e-2)
+    assert vo.Search(Bounds(-1, [1, 2]), seed=0).space == vo.Box(-1, [1, 2])
+
+
+@pytest.mark.parametrize("space", [np.zeros(3), (-1, 1), [], [(0, 1), (0, 1, 2)], [("a", "b")], [(False, True)]])
+def test_what_is_no_space_is_told_what_is(space):
+    with pytest.raises(ValueError, match=r"space must be a vo\.Box\(low, high\), a list of pairs .* is x0"):
+        vo.minimize(lambda x: 0.0, space)
+
+
 def test_options_without_json_need_the_space():
     with pytest.raises(ValueError, match="space must be given"):
         space_from_json(vo.Choice([np.sin, np.cos]).describe())
@@ -133,7 +156,7 @@ def test_options_without_json_need_the_space():
         (lambda: vo.Space({}), "non-empty mapping"),
         (lambda: vo.Space({"a": 3}), "the part 'a' of a Space must be"),
         (lambda: vo.Space({1: vo.Boolean()}), "names of a Space must be strings"),
-        (lambda: vo.Search(3), "space must be a Box"),
+        (lambda: vo.Search(3), r"space must be a vo\.Box"),
         (lambda: vo.Search(vo.Box(0, 1), method="magic"), "method must be one of 'auto'"),
         (lambda: vo.Search(vo.Box(0, 1), method="pbil"), "'pbil' is for booleans and choices"),
         (lambda: vo.Search(vo.Boolean(3), method="cma"), "'cma' is for numbers"),

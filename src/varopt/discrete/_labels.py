@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from varopt._display import not_echoed
+from varopt._domains import as_finite
 from varopt.optimize import Result
 from varopt.solvers.discrete import doubles
 
-__all__ = ["LabelledResult", "labelled", "mapping_matrix"]
+__all__ = ["LabelledResult", "labelled", "mapping_matrix", "mapping_vector"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -138,3 +140,20 @@ def mapping_matrix(name: str, value: Mapping[Any, Any]) -> tuple[Any, list[Hasha
     except (TypeError, ValueError):
         raise ValueError(f"{name} must map pairs to numbers; got a value that is none.") from None
     return sp.coo_array((entries, (pairs[:, 0], pairs[:, 1])), shape=(size, size)), labels, lost
+
+
+def mapping_vector(
+    name: str, value: Mapping[Any, Any], labels: Sequence[Hashable] | None, size: int
+) -> tuple[NDArray[np.float64], float]:
+    """A mapping from indices, or from labels, to numbers as a vector, zero elsewhere; what it loses to rounding."""
+    place = {label: k for k, label in enumerate(range(size) if labels is None else labels)}
+    for key in value:
+        if isinstance(key, (float, np.floating, bool)) or key not in place:
+            raise ValueError(f"{name} must map spins to numbers; {key!r} is none of the {size}.")
+    try:
+        entries, lost = doubles(value.values())
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must map spins to numbers; got a value that is none.") from None
+    vector = np.zeros(size)
+    vector[[place[key] for key in value]] = as_finite(f"the values of {name}", entries)
+    return vector, lost

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.linalg import bandwidth, issymmetric
 
 from varopt._domains import as_finite
-from varopt.discrete._labels import LabelledResult, labelled, mapping_matrix
+from varopt.discrete._labels import LabelledResult, labelled, mapping_matrix, mapping_vector
 from varopt.optimize import Result, Status, minimize_energy
 from varopt.solvers.discrete import (
     BIT,
@@ -167,8 +167,8 @@ def ising(
     J : square matrix, sparse or dense, or mapping from pairs to numbers
         Couplings: of a symmetric matrix every pair counts once; a triangular one and a mapping state each pair once.
         Of another asymmetric matrix both entries of a pair are added up, with a warning. The diagonal is a constant.
-    h : array of shape (n,), optional
-        Fields.
+    h : array of shape (n,), or mapping from spins to numbers, optional
+        Fields; spins that a mapping leaves out have none.
     time_limit, target, seed, **options
         As for `max_cut`; ``x0`` are spins.
 
@@ -185,9 +185,14 @@ def ising(
     (array([-1.,  1., -1.]), -2.5)
     """
     started = time.perf_counter()
+    if isinstance(J, Mapping) and isinstance(h, Mapping):  # as in Ocean: spins may have a field and no coupling
+        J = {**J, **{(spin, spin): 0.0 for spin in h if (spin, spin) not in J}}
     given, labels, rounded = _matrix("J", J)
     matrix, share = _couplings("J", given)
-    fields, lost = _vector("h", h, matrix.shape[0])
+    if isinstance(h, Mapping):
+        fields, lost = mapping_vector("h", h, labels, matrix.shape[0])
+    else:
+        fields, lost = _vector("h", h, matrix.shape[0])
     diagonal = np.asarray(matrix.diagonal(), dtype=np.float64)
     energy = Energy.spin_form(matrix, fields, math.fsum(diagonal.tolist()), share)
     energy = replace(energy, rounding=energy.rounding + rounded + lost + added_rounding([diagonal], 2))

@@ -59,7 +59,6 @@ class Expression(metaclass=_Sealed):
 
     _own_operators = True  # frames and parameters leave mixed operators to us
     __pandas_priority__ = 5000  # and pandas: above that of its frames
-    __iter__ = None  # else Python would index from 0 until an IndexError
     shape: tuple[int, ...]
 
     @property
@@ -91,6 +90,23 @@ class Expression(metaclass=_Sealed):
     def total(self) -> Objective:
         """The sum of the entries."""
         raise NotImplementedError
+
+    def sum(self, axis: int | None = None) -> Any:
+        """As `varopt.sum`: NumPy's way to write it."""
+        return generic.FUNCTIONS[np.sum](self, axis)
+
+    def mean(self, axis: int | None = None) -> Any:
+        """As `varopt.mean`: NumPy's way to write it."""
+        return generic.FUNCTIONS[np.mean](self, axis)
+
+    def __iter__(self) -> Any:  # else Python would index from 0 until an IndexError
+        raise TypeError(
+            f"{self} is not iterable: its sum is vo.sum(...), as Python's would add entry by entry, and an entry of an "
+            "affine expression is w[i]."
+        )
+
+    def __contains__(self, value: object) -> bool:
+        raise TypeError(f"{self} is not a container: its entries are not known before it is evaluated.")
 
     def transform(self, outer: Map, shape: tuple[int, ...]) -> Any:
         """``outer`` applied to the expression."""

@@ -27,9 +27,9 @@ from varopt.model.blocks import (
 from varopt.model.maps import signed_sum
 
 __all__ = [
-    "abs", "capped_abs", "clip", "dead_zone", "epsilon_insensitive", "hinge", "huber", "mcp", "norm1", "piecewise",
-    "pinball", "pos", "power", "ramp", "scad", "scalar", "square", "squared_hinge", "step", "sum", "sum_squares",
-    "zero_one",
+    "abs", "capped_abs", "clip", "dead_zone", "epsilon_insensitive", "hinge", "huber", "mcp", "mean", "norm1",
+    "piecewise", "pinball", "pos", "power", "ramp", "scad", "scalar", "square", "squared_hinge", "step", "sum",
+    "sum_squares", "zero_one",
 ]  # fmt: skip
 
 
@@ -248,6 +248,21 @@ def sum(expression: Any, axis: int | None = None) -> Any:
     if not isinstance(expression, Affine):
         raise ValueError(f"axis={axis!r} needs a matrix of variables, as vo.Variable((n, k)); got {expression}.")
     return summed_along(expression, axis)
+
+
+@lifted
+def mean(expression: Any, axis: int | None = None) -> Any:
+    """The mean of the entries of an expression, as an objective; along an axis of a matrix, a vector of means.
+
+    Examples
+    --------
+    >>> import numpy as np, varopt as vo
+    >>> w = vo.Variable(4, name="w")
+    >>> vo.mean(vo.abs(w))([1.0, -2.0, 3.0, 0.0])
+    1.5
+    """
+    total = sum(expression, axis)
+    return total / (expression.rows // total.rows)
 
 
 @lifted

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FUNCTIONS", "UFUNCS", "absolute", "as_affine", "as_polynomial", "compare", "matrix_product", "multiply", "power",
-    "spread", "total", "transposed",
+    "quadratic_product", "spread", "total", "transposed",
 ]  # fmt: skip
 
 
@@ -80,15 +80,27 @@ def total(expression: Any) -> Objective:
     raise TypeError(f"sums are of expressions; got {type(expression).__name__}.")
 
 
-def multiply(left: Any, right: Any, *, summed: bool = False) -> Polynomial:
-    """The product of two expressions, or the sum of its entries, where it is a polynomial in discrete variables."""
-    factors = []
-    for expression in (left, right):
-        factor = as_polynomial(expression)
-        if factor is None:
-            raise TypeError(
-                f"a product of expressions must be a polynomial in Binary or Categorical variables, and {expression} "
-                "is none: for real variables use sum_squares or quad_form, or hand vo.bound a callable."
-            )
-        factors.append(factor)
-    return factors[0].times(factors[1], summed=summed)
+@singledispatch
+def quadratic_product(left: Any, right: Any) -> Objective | None:
+    """``left @ right`` of real variables, where it is a quadratic form that one of them shows; else None."""
+    return None
+
+
+def multiply(left: Any, right: Any, *, summed: bool = False) -> Any:
+    """The product of two expressions, or the sum of its entries.
+
+    It must be a polynomial in discrete variables, a square, or a quadratic form ``w @ Q @ w``.
+    """
+    one, other = as_polynomial(left), as_polynomial(right)
+    if one is not None and other is not None:
+        return one.times(other, summed=summed)
+    if left is right:
+        return power(left, 2)
+    form = quadratic_product(left, right) if summed else None
+    if form is None:
+        culprit = left if one is None else right
+        raise TypeError(
+            f"a product of expressions must be a polynomial in Binary or Categorical variables, and {culprit} "
+            "is none: for real variables use sum_squares or quad_form, or hand vo.bound a callable."
+        )
+    return form

@@ -17,7 +17,11 @@ def _minimum(left: Any, right: Any) -> Any:
 
 
 def _sum(expression: Any, axis: int | None = None) -> Any:
-    return functions.sum(expression) if axis is None else functions.sum(expression, axis=axis)
+    return functions.sum(expression, axis)
+
+
+def _mean(expression: Any, axis: int | None = None) -> Any:
+    return functions.mean(expression, axis)
 
 
 def _diff(expression: Any, n: int = 1) -> Any:
@@ -40,5 +44,6 @@ generic.UFUNCS.update({
     np.minimum: _minimum,
 })  # fmt: skip
 generic.FUNCTIONS.update({
-    np.sum: _sum, np.diff: _diff, np.concatenate: vectors.concatenate, np.dot: _dot, np.transpose: _transpose,
+    np.sum: _sum, np.mean: _mean, np.diff: _diff, np.concatenate: vectors.concatenate, np.dot: _dot,
+    np.transpose: _transpose,
 })  # fmt: skip

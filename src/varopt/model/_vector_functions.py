@@ -9,13 +9,14 @@ import numpy as np
 import scipy.sparse as sp
 
 from varopt import terms
-from varopt.model._affine import Affine
+from varopt.model import _generic as generic
+from varopt.model._affine import Affine, Variable
 from varopt.model._expression import Expression, is_number, positive
 from varopt.model._functions import pos, scalar
 from varopt.model._objective import Elementwise, Objective
 from varopt.model._parameter import lifted
 from varopt.model.blocks import LargestBlock, NormBlock, QuadraticBlock, TermBlock
-from varopt.model.maps import Matrix, as_map, as_vector
+from varopt.model.maps import Composition, Map, Matrix, Scaled, Selection, Sparse, as_map, as_vector
 
 __all__ = ["concatenate", "cvar", "max", "norm2", "norm_inf", "quad_form", "sum_largest"]
 
@@ -257,3 +258,26 @@ def quad_form(expression: Any, matrix: Any) -> Objective:
     if isinstance(quadratic, Matrix) and quadratic.array.dtype.kind == "f" and quadratic.array.dtype.itemsize > 8:
         quadratic = Matrix(quadratic.array.astype(np.float64))  # what products convert it to anyway
     return Objective([QuadraticBlock(expression, quadratic)])
+
+
+@generic.quadratic_product.register(Affine)
+def _form(left: Affine, right: Any) -> Objective | None:
+    """``w @ (Q @ w + c)``, in either order, as ``quad_form(w, Q) + c @ w``; None of other products."""
+    for variable, image in ((left, right), (right, left)):
+        if not (isinstance(variable, Variable) and isinstance(image, Affine) and tuple(image.maps) == (variable,)):
+            continue
+        number, linear = _number_times(image.maps[variable])
+        if isinstance(linear, (Matrix, Sparse)):
+            form: Objective = number * quad_form(variable, linear.array)
+            return form if image.constant.is_zero else form.add((image.offset * variable).sum())
+    return None
+
+
+def _number_times(linear: Map) -> tuple[float, Map]:
+    """A map as a number times another, as of ``0.5 * w @ Q`` and ``0.5 * (w @ Q)``."""
+    scaled = linear.inner if isinstance(linear, Composition) else linear
+    if not (isinstance(scaled, Scaled) and np.ndim(scaled.scale) == 0):
+        return 1.0, linear
+    inside = linear.outer if isinstance(linear, Composition) else scaled.inner
+    is_identity = isinstance(scaled.inner, Selection) and scaled.inner.index is None
+    return (float(scaled.scale), inside) if is_identity or scaled is linear else (1.0, linear)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -50,7 +50,8 @@ def minimize(
         any degree, in Binary and Categorical variables. With a `space`, any function of a point in it. A bound of
         `varopt.bound` is minimised over the parameters of its family, the dispersion among them: a `BoundResult`.
     space : Box, Space, a dictionary of dimensions or another dimension, optional
-        Where to search for the minimum of a callable; `tol` and `resume` then do not apply.
+        Where to search for the minimum of a callable; `tol` and `resume` then do not apply. SciPy's bounds are a box
+        too: a list of pairs ``(low, high)``, or `scipy.optimize.Bounds`.
     tol : float
         Relative: stop when ``upper - lower <= tol * max(unit, |upper|)``. The unit is about a 4,000th of the sizes of
         all parts at zero or, where they cancel, at x, so that it changes with the units of f and nothing else does.
@@ -236,10 +237,10 @@ def _black_box(
     """Hand over to the space, which knows how to be searched: a layer above may be asked, but not imported."""
     if subject_to is not None:
         options["subject_to"] = subject_to
-    if isinstance(space, Mapping) and callable(f) and not isinstance(f, Objective):
-        space = importlib.import_module("varopt.search").Space(space)
-    if not hasattr(space, sense) or isinstance(f, Objective):
+    if not callable(f) or isinstance(f, Objective):
         raise ValueError(f"minimize needs a callable and a space, such as vo.Box(low, high); got {f!r} and {space!r}.")
+    if not hasattr(space, sense):
+        space = importlib.import_module("varopt.search").as_space(space)
     if tol != 1e-9 or resume is not None:
         raise ValueError("tol and resume do not apply to a black box: use budget and target, journal or Search.load.")
     result: Result = getattr(space, sense)(f, **options)

@@ -5,7 +5,7 @@ from varopt.search._incumbent import Best
 from varopt.search._methods import METHODS
 from varopt.search._minimize import SearchResult, minimize_black_box
 from varopt.search._search import Search
-from varopt.search._space import Space
+from varopt.search._space import Space, as_space
 from varopt.search.goals import Front, Halving, hypervolume
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "Search",
     "SearchResult",
     "Space",
+    "as_space",
     "hypervolume",
     "minimize_black_box",
 ]

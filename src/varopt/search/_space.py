@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import Bounds
 
 from varopt.search._conditions import active_columns, as_conditions, told
 from varopt.search._dimensions import Boolean, Box, Choice, Dimension, Integer, Permutation, Searchable
@@ -110,12 +111,27 @@ def _is_number(value: Any) -> bool:
 
 
 def as_space(space: Any) -> Space | Dimension:
-    """`space` itself if it is one, or a `ValueError`."""
+    """`space` itself if it is one, what a dictionary or SciPy's bounds stand for, or a `ValueError`."""
     if isinstance(space, (Space, Dimension)):
         return space
     if isinstance(space, Mapping):
         return Space(space)
-    raise ValueError(f"space must be a Box, a Space or another dimension of varopt.search; got {space!r}.")
+    if isinstance(space, Bounds):
+        return Box(*np.broadcast_arrays(np.atleast_1d(space.lb), space.ub))
+    if _are_pairs(space):
+        return Box([low for low, _ in space], [high for _, high in space])
+    raise ValueError(
+        "space must be a vo.Box(low, high), a list of pairs (low, high), a vo.Space or another dimension of "
+        f"varopt.search; got {space!r}. A point to start from is x0."
+    )
+
+
+def _are_pairs(space: Any) -> bool:
+    """Whether these are pairs of numbers, as SciPy's global optimisers take their bounds."""
+    if not isinstance(space, (list, tuple, np.ndarray)) or not len(space):
+        return False
+    pairs = all(isinstance(pair, (list, tuple, np.ndarray)) and np.shape(pair) == (2,) for pair in space)
+    return pairs and all(_is_number(end) for pair in space for end in pair)
 
 
 class SpaceLayout:

@@ -170,6 +170,13 @@ def _scale_derivative(log_scale: float, sizes: Vector, weight: Vector, epsilon: 
     return float(weight @ (1.0 - np.minimum(sizes / math.exp(log_scale), epsilon) ** 2))
 
 
+def _solved(gram: Vector, wanted: Vector, cutoff: float) -> Vector:
+    """What solves equations with a Gram matrix, in units in which its columns are equally long."""
+    unit = np.sqrt(np.diag(gram))
+    unit = np.where(unit > 0.0, unit, 1.0)
+    return np.asarray(np.linalg.lstsq(gram / unit[:, None] / unit, wanted / unit, rcond=cutoff)[0] / unit)
+
+
 def _least(columns: Any, weight: Vector, wanted: Vector, bound: float) -> Vector:
     """The u of least ``sum_i c_i u_i^2`` with ``columns'(c u) = wanted`` and none beyond `bound`, if there is any.
 
@@ -198,7 +205,7 @@ def _least(columns: Any, weight: Vector, wanted: Vector, bound: float) -> Vector
             break
         # A little of the rows at their bound keeps the equations solvable.
         inside = np.where(np.abs(position) < bound, 1.0, 1e-9)
-        step = np.linalg.lstsq(gram(weight * inside), missing, rcond=1e-15)[0]
+        step = _solved(gram(weight * inside), missing, 1e-15)
         ahead, length, value = columns @ step, 1.0, dual_value(m, position)
         while length > 1e-12 and not dual_value(m + length * step, position + length * ahead) > value:
             length *= 0.5
@@ -217,6 +224,6 @@ def _balanced(columns: Any, weight: Vector, dual: Vector, bound: float, wanted: 
         room = bound - np.abs(dual)
         share = (weight * room)[:, None]
         matrix = columns.T @ (columns.multiply(share) if sp.issparse(columns) else share * columns)
-        move = np.linalg.lstsq(matrix.toarray() if sp.issparse(matrix) else matrix, -gradient, rcond=1e-13)[0]
+        move = _solved(matrix.toarray() if sp.issparse(matrix) else matrix, -gradient, 1e-13)
         dual = dual + room * np.clip(columns @ move, -0.9, 0.9)
     return dual

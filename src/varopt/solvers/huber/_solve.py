@@ -32,6 +32,7 @@ _STRIDE = 5.0  # most by which the logarithm of a scale moves at a time
 _ON_KINK = 1e-9  # share of the targets within which a residual of a fit without a scale vanishes
 _MOST_FEATURES = 1000  # features up to which coefficients and scale go together, where there are more rows
 _ALIKE = 0.2  # logarithms of scales this close have much the same fit
+_FEW_ENTRIES = 1 << 16  # sparse data of at most so many are as well dense
 _MOST_SCALES = 200  # scales tried: a bisection over all that numbers hold takes fewer
 
 
@@ -45,6 +46,8 @@ def solve_huber(problem: HuberProblem, state: State, tol: float, check: Check, a
     Overflow
         Where products of the data, or residuals, overflow.
     """
+    if sp.issparse(problem.X) and math.prod(problem.X.shape) <= _FEW_ENTRIES:
+        problem = replace(problem, X=problem.X.toarray())
     if problem.typical == 0.0:  # targets of zero: there is nothing to explain
         state.see(*problem.bracket(np.append(np.zeros(state.x.size - 1), _PERFECT)))
         return
