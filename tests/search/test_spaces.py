@@ -177,7 +177,7 @@ def test_options_without_json_need_the_space():
         (lambda: vo.minimize(abs, vo.Box(0, 1), executor="many"), "executor must be a concurrent.futures executor"),
         (lambda: vo.minimize(abs, vo.Box(0, 1), executor=2, vectorized=True), "executor or vectorized, not both"),
         (lambda: vo.minimize(3, vo.Box(0, 1)), "f must be a function"),
-        (lambda: vo.minimize(abs, 3), "needs a callable and a space"),
+        (lambda: vo.minimize(abs, 3), r"space must be a vo\.Box"),
         (lambda: vo.minimize(abs, {"a": 1}), "the part 'a' of a Space must be"),
         (lambda: vo.Space({"lr": (1e-4, 1)}), r"'lr' .* vo.Box\(0.0001, 1\) .* or the list \[0.0001, 1\]"),
         (lambda: vo.minimize(abs, {"lr": (1e-4, 1)}), "could mean two things"),

@@ -237,7 +237,7 @@ def _black_box(
     """Hand over to the space, which knows how to be searched: a layer above may be asked, but not imported."""
     if subject_to is not None:
         options["subject_to"] = subject_to
-    if not callable(f) or isinstance(f, Objective):
+    if isinstance(f, Objective):
         raise ValueError(f"minimize needs a callable and a space, such as vo.Box(low, high); got {f!r} and {space!r}.")
     if not hasattr(space, sense):
         space = importlib.import_module("varopt.search").as_space(space)
