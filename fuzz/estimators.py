@@ -106,7 +106,8 @@ def _judge(m: Any, X: Any, y: Any, weight: Any, told: bool, found: Callable[[str
     if exact is not None:
         null = float(_value(exact, m, X, y, weight, np.zeros(X.shape[1]), 0.0)[0])
         _values(exact, m, X, y, weight, objective, Fraction(lower), found)
-    closed = gap <= max(m.tol * max(abs(objective), null / 4096), 1e-12 * null)
+    # Of targets that are all alike nothing is left, and of a bracket about zero what underflow may cost.
+    closed = gap <= max(m.tol * max(abs(objective), null / 4096), 1e-12 * null, 1e-300)
     status = "closed" if closed else "open, and told" if told else "open"
     report.statuses[f"estimators: {status}"] += 1
     if not closed and not told:
