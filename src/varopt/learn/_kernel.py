@@ -46,10 +46,11 @@ _WHOLE_KERNEL = 300  # samples up to which the whole kernel matrix is kept
 _LARGEST_C = 1e10  # what an infinite C is taken as
 _KERNEL = (
     'The kernel. That of "sigmoid" is not positive semidefinite: its fits are LIBSVM\'s and have no lower bound. For'
-    ' "precomputed" and callables the certificate assumes that it is.'
+    ' "precomputed" and callables the certificate assumes that it is; of all it assumes that rounding does not matter.'
 )
 _PROBABILITY = "As in scikit-learn; use `sklearn.calibration.CalibratedClassifierCV` instead."
 _SEMIDEFINITE = "the kernel is positive semidefinite"
+_ROUNDED = "rounding of the kernel, and of sums with it, changes the bounds by less than the gap allowed"
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,7 @@ class _Machine:
     samples: Index
     beta: Vector
     b: float
+    shift: float = 0.0  # what was taken from the targets, and is missing in the intercept
 
 
 def _among(block: _Block, samples: Index) -> _Block:
@@ -206,7 +208,7 @@ class _Finished(Declared, BaseLibSVM):
             states = [self._solve(machine) for machine in machines]
         self._certify(states)
         self._assemble(y, machines, [state.x[:-1] for state in states])
-        self.intercept_ = np.array([state.x[-1] for state in states])
+        self.intercept_ = np.array([s.x[-1] + machine.shift for s, machine in zip(states, machines, strict=True)])
         if self.kernel != "precomputed" and not callable(self.kernel):
             self.support_vectors_ = X[self.support_]
         if sp.issparse(X):
@@ -246,8 +248,9 @@ class _Finished(Declared, BaseLibSVM):
 
     def _certify(self, states: list[State]) -> None:
         trusted = self.kernel in ("linear", "rbf") or (self.kernel == "poly" and self.coef0 >= 0)
+        assumption = _ROUNDED if trusted else f"{_SEMIDEFINITE}; {_ROUNDED}"
         certificates: list[Certificate] = [
-            DualGap(min(s.lower, s.upper), s.upper, "" if trusted else _SEMIDEFINITE)
+            DualGap(min(s.lower, s.upper), s.upper, assumption)
             if np.isfinite(s.lower)
             else NoCertificate(s.lower, s.upper)
             for s in states
@@ -276,6 +279,8 @@ class _Finished(Declared, BaseLibSVM):
         if callable(self.kernel) or self.kernel == "precomputed":
             matrix = X
         else:
+            if self.kernel == "rbf" and not sp.issparse(X):
+                X = X - X.mean(axis=0)  # distances stay, and far from zero they would be differences of large numbers
             options = {"gamma": self._gamma, "degree": self.degree, "coef0": self.coef0}
 
             def block(rows: Any, columns: Any) -> Vector:
@@ -404,11 +409,12 @@ class SVR(_Finished, svm.SVR):
         beta = np.zeros(y.shape[0])
         beta[self.support_] = self._dense_coefficients()[0]
         samples = np.flatnonzero(weight > 0)
+        shift = float(np.median(y[samples]))  # of which, far from zero, differences are exact
         problem = KernelProblem(
             _among(block, samples), terms.epsilon_insensitive(self.epsilon) if self.epsilon > 0 else terms.abs_(),
-            -np.ones(samples.size), y[samples], min(self.C, _LARGEST_C) * weight[samples],
+            -np.ones(samples.size), y[samples] - shift, min(self.C, _LARGEST_C) * weight[samples],
         )  # fmt: skip
-        yield _Machine(problem, samples, beta[samples], float(self.intercept_[0]))
+        yield _Machine(problem, samples, beta[samples], float(self.intercept_[0]) - shift, shift)
 
     def _assemble(self, y: Vector, machines: list[_Machine], betas: list[Vector]) -> None:
         nonzero = np.flatnonzero(betas[0])
