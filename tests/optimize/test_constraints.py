@@ -474,7 +474,7 @@ def test_a_run_that_was_stopped_at_once_says_so(seed):
     rng = np.random.default_rng(seed)
     problem = random_problem(rng, extreme=False)
     names = {}
-    exec(program(problem, random_limits(rng, problem, feasible=True)), names)  # our own text
+    exec(program(problem, random_limits(rng, problem, feasible=True)[0]), names)  # our own text
     r = vo.minimize(names["f"], subject_to=names["limits"], time_limit=1e-9)
     assert r.status in (Status.TIME_LIMIT, Status.OPTIMAL)
     assert r.lower <= r.upper
@@ -504,3 +504,41 @@ def test_a_bracket_that_rounding_widens_is_no_longer_within_the_tolerance():
     r = vo.minimize(vo.quad_form(w, matrix) + slope @ w, subject_to=[row <= 2.71875, row <= 2.71875])
     met = r.upper - r.lower <= 1e-9 * max(r.state.unit, abs(r.upper))
     assert met or r.status not in (Status.OPTIMAL, Status.ASSUMED)
+
+
+# -- In units that are far apart --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("limit", [1e-9, None])
+@pytest.mark.parametrize("seed", range(6))
+def test_a_variable_far_away_excuses_no_constraint_of_others(seed, limit):
+    """The rounding of a variable at 1e18 is 128, of which constraints that do not see it know nothing."""
+    rng = np.random.default_rng(seed)
+    w, b = vo.Variable(3), vo.Variable()
+    rows = rng.integers(-4, 5, (2, 3)).astype(float)
+    f = vo.abs(b - 1e18) + vo.sum_squares(w - rng.integers(-9, 9, 3))
+    r = vo.minimize(f, subject_to=[rows @ w == np.array([1.0, 2.0]), w <= 1.0], time_limit=limit)
+    assert r.violation <= 1e-14
+    assert np.max(np.abs(rows @ r[w] - [1.0, 2.0])) <= 1e-14
+
+
+@pytest.mark.parametrize("power", [20, 30, 35])
+def test_multipliers_of_a_contradiction_contradict_though_rows_are_faint(power):
+    """A faint row needs a multiplier that is nothing beside its weight: without it the combination proves nothing."""
+    w, faint = vo.Variable(2), 2.0**-power
+    rows = np.array([[-0.75, -1.375], [0.75 + faint, 1.375]])
+    thin, beyond = rows @ w <= np.array([5.75, -1.75]), faint * w[0] >= 4.5
+    r = vo.minimize(vo.norm1(w), subject_to=[thin, beyond])
+    assert r.status is Status.INFEASIBLE
+    first, second = r.proof.multipliers[thin]
+    third = r.proof.multipliers[beyond]
+    assert min(first, second, third) > 0.0
+    np.testing.assert_allclose([second / first, third / first], 1.0, rtol=1e-12)
+    assert 0.0 < r.proof.least <= first * (4.5 - 4.0) * (1.0 + 1e-9)
+
+
+@pytest.mark.parametrize("seed", [71050004, 71010000])
+def test_steep_constraints(seed):
+    report = Report()
+    constraints(seed, report, extreme=True)
+    assert not report.serious(), report.programs()

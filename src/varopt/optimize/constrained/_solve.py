@@ -249,14 +249,12 @@ class _Run:
         nearest = repaired(penalised, flattened(variables, point))
         if penalised.holds(nearest):
             return None, nearest
-        subgradients = [
-            np.where(np.abs(u) > _ROUNDED_SUBGRADIENT, u, 0.0)
-            for u in Verifier(missing, state.x).subgradients(state.dual)
-        ]
+        subgradients = Verifier(missing, state.x).subgradients(state.dual)
         multipliers = [w * u for w, u in zip(weights, subgradients, strict=True)]
-        exact = self._exact_proof(multipliers)
+        larger = [y * (np.abs(u) > _ROUNDED_SUBGRADIENT) for y, u in zip(multipliers, subgradients, strict=True)]
+        exact = self._exact_proof(larger) or self._exact_proof(multipliers)  # small ones of heavy rows are no rounding
         if exact is None and is_small(problem) and (others := self._programmed_proof()) is not None:
-            exact = self._exact_proof(others)  # small subgradients of heavy rows are no rounding
+            exact = self._exact_proof(others)
         if exact is None:
             roomy = Objective(penalised.penalties([_WEIGHT_ROOM * w for w in weights]))  # any weights prove it
             exact = multipliers, verified(roomy, state.x, [u / _WEIGHT_ROOM for u in subgradients]).lower
@@ -393,23 +391,24 @@ class _Run:
         return [w * u for w, u in zip(self.weights, dual, strict=True)]
 
     def _finished(self, result: Result, multipliers: Sequence[Vector], proof: Callable[[], Verified]) -> Result:
-        penalised, x = self.penalised, result.x
+        penalised = self.penalised
+        x = repaired(penalised, result.x) if np.all(np.isfinite(result.x)) else result.x  # which was rounded since
+        moved = not np.array_equal(x, result.x)
         own = flattened(penalised.f.variables, unflatten(tuple(result.slices), x))
         value, lower, upper, status = float(penalised.f.at(own)), result.lower, result.upper, result.status
         violation = penalised.violation(x)
         if violation > 0.0 and not penalised.holds(x):
             upper = math.inf
-            status = (
-                self.ended or Status.NOT_FOUND
-            )  # of a run that was stopped it is not known what it would have found
+            status = self.ended or Status.NOT_FOUND  # of a run that was stopped it is not known what it would find
         else:
-            if violation > 0.0 or status is Status.GAP_OPEN:  # else it is that of F, which is f there
+            if moved or violation > 0.0 or status is Status.GAP_OPEN:  # else it is that of F, which is f there
                 upper = self._upper(own, value, x, multipliers)
             value = value if result.certificate.assumption else _of_a_point(value, lower, upper)
             upper = max(upper, value)
             met = upper - lower <= self.tol * max((result.state or self.state).unit, self.state.unit, abs(upper))
             if status is Status.UNBOUNDED or (status in (Status.OPTIMAL, Status.ASSUMED) and not met):
-                status = Status.GAP_OPEN  # of these weights only; or of F and not of f, whose rounding may be larger
+                # Of these weights only; or of F and not of f, whose rounding may be larger.
+                status = self.ended or Status.GAP_OPEN
             if status is Status.GAP_OPEN and self._closes(lower, upper):
                 status = Status.ASSUMED if result.certificate.assumption else Status.OPTIMAL
             if status is Status.ASSUMED and not self.problem.not_convex:
@@ -426,7 +425,7 @@ class _Run:
         known = math.isfinite(lower) and math.isfinite(upper)
         bracket = replace(result.certificate, lower=lower, upper=upper) if known else NoCertificate(lower, upper)
         return replace(
-            result, fun=value, certificate=bracket, status=status, violation=violation,
+            result, x=x, fun=value, certificate=bracket, status=status, violation=violation,
             multipliers=self._by_constraint(multipliers),
         )  # fmt: skip
 
