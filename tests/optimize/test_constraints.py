@@ -421,8 +421,14 @@ def test_multipliers_are_those_of_the_optimum_where_a_stopped_run_is_finished_ex
     A, v = rng.standard_normal((8, 3)), vo.Variable(3)
     f = vo.norm2(A @ v - 1.0) + 0.3 * vo.sum(vo.abs(v)) + vo.sum_squares(A[:3] @ v)
     limits = [v <= 0.1, vo.sum(v) == 0.05]
-    stopped, whole = (vo.minimize(f, subject_to=limits, time_limit=seconds) for seconds in (1e-6, None))
-    assert stopped.status.name == whole.status.name == "OPTIMAL"
+
+    def stop(_):
+        raise StopIteration
+
+    stopped, whole = (vo.minimize(f, subject_to=limits, callback=callback) for callback in (stop, None))
+    assert stopped.status is Status.INTERRUPTED
+    assert stopped.gap <= 1e-9
+    assert whole.status is Status.OPTIMAL
     for c in limits:
         assert np.allclose(stopped.multipliers[c], whole.multipliers[c], atol=1e-6)
 
@@ -542,3 +548,25 @@ def test_steep_constraints(seed):
     report = Report()
     constraints(seed, report, extreme=True)
     assert not report.serious(), report.programs()
+
+
+def test_an_interrupt_of_the_last_look_for_a_contradiction_keeps_the_result():
+    """It came after the bracket was found, and took all of it away, as did a time limit that ended there."""
+    rng = np.random.default_rng(71010002)
+    problem = random_problem(rng, extreme=bool(rng.random() < 0.5))
+    limits, _ = random_limits(rng, problem, feasible=bool(rng.random() < 0.85), extreme=True)
+    names, calls = {}, []
+    exec(program(problem, limits), names)  # our own text
+    whole = vo.minimize(names["f"], subject_to=names["limits"], callback=lambda _: calls.append(0))
+    assert whole.status is Status.GAP_OPEN
+    last = len(calls)
+
+    def interrupt(_):
+        calls.append(0)
+        if len(calls) == 2 * last:
+            raise KeyboardInterrupt
+
+    r = vo.minimize(names["f"], subject_to=names["limits"], callback=interrupt)
+    assert len(calls) == 2 * last
+    assert r.status is Status.INTERRUPTED
+    assert (r.lower, r.upper) == (whole.lower, whole.upper)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from varopt._clock import deadline
+from varopt._clock import TimeUp, deadline
 from varopt._display import Progress
 from varopt.certificates import (
     DualGap,
@@ -30,7 +30,18 @@ from varopt.certificates import (
 from varopt.composite import Composite, NotComposite
 from varopt.model import Constraint, Objective, flattened, unflatten
 from varopt.model.maps import latest_products
-from varopt.optimize._composite import STOPPED, Refused, chosen, conclude, start, stopped, threads, watch
+from varopt.optimize._composite import (
+    STOPPED,
+    Refused,
+    chosen,
+    conclude,
+    concluded,
+    left_to_prove,
+    start,
+    stopped,
+    threads,
+    watch,
+)
 from varopt.optimize._result import Result, Status, final_line
 from varopt.optimize.constrained._penalty import Penalised, spread
 from varopt.optimize.constrained._proofs import Contradiction, Ray
@@ -72,7 +83,8 @@ def minimize_constrained(
         raise NotComposite(f"{refusal} See f.explain().") from None
     state = start(penalised.objective(weights), x0, resume)
     line = Progress(progress)
-    check = watch(line, callback, time_limit, state.elapsed)
+    before = state.elapsed
+    check = watch(line, callback, time_limit, before)
     run = _Run(penalised, solver, tol, check, state, weights, problem)
     with threads(problem), latest_products():
         try:
@@ -80,8 +92,10 @@ def minimize_constrained(
                 outcome = run.solve()
         except STOPPED as reason:
             outcome = stopped(reason)
-            settle(run.problem, run.state)
-        result = run.conclude(outcome)
+            settle(run.problem, run.state, left_to_prove(time_limit, run.state.elapsed - before, outcome))
+        result = concluded(
+            run.conclude, outcome, lambda how: left_to_prove(time_limit, run.state.elapsed - before, how)
+        )
     line.end(final_line(result))
     return result
 
@@ -315,14 +329,17 @@ class _Run:
             multipliers = self._found_apart(result.x, multipliers)
         finished = self._finished(result, multipliers, partial(verified, objective, state.x, dual))
         hides = finished.status is Status.GAP_OPEN and finished.violation > 0.0 and self.ended is None
-        return (self._contradicted() if hides else None) or finished
+        return self._contradicted(finished) if hides else finished
 
-    def _contradicted(self) -> Result | None:
+    def _contradicted(self, result: Result) -> Result:
         """INFEASIBLE where that is proved near zero: far out, where f falls, rounding hides what constraints miss."""
         x, self.state.x = self.state.x, np.zeros_like(self.state.x)
-        self.proof, nearest = self._contradiction()
+        try:
+            self.proof, nearest = self._contradiction()
+        except STOPPED as reason:
+            return replace(result, status=stopped(reason))
         self.state.x = x if self.proof is None else nearest
-        return None if self.proof is None else self._without_optimum(Status.INFEASIBLE)
+        return result if self.proof is None else self._without_optimum(Status.INFEASIBLE)
 
     def _found_apart(self, x: Vector, multipliers: list[Vector]) -> list[Vector]:
         """Multipliers at an optimum that was proved without those of the method; NaN where none are found."""
@@ -330,7 +347,10 @@ class _Run:
         problem = self.penalised.problem(weights)
         if not is_small(problem):
             return multipliers
-        dual, left = balancing(problem, _tidied(x))
+        try:
+            dual, left = balancing(problem, _tidied(x))
+        except TimeUp:
+            return multipliers
         known = 1.0 if left <= _BALANCED_MULTIPLIERS else math.nan
         return [known * w * u for w, u in zip(weights, dual[len(dual) - len(weights) :], strict=True)]
 
@@ -384,7 +404,7 @@ class _Run:
                 else:  # norms that rest may need more than the cube inside of their ball
                     dual = Verifier(self.penalised.objective(self.weights), self.state.x).subgradients(self.state.dual)
                 dual = dual[len(dual) - len(self.weights) :]
-            except ValueError:  # pieces beyond degree two
+            except (ValueError, TimeUp):  # pieces beyond degree two
                 dual = None
         if dual is None:
             return [np.full(w.size, np.nan) for w in self.weights]
