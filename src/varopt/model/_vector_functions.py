@@ -15,7 +15,7 @@ from varopt.model._functions import pos, scalar
 from varopt.model._objective import Elementwise, Objective
 from varopt.model._parameter import lifted
 from varopt.model.blocks import LargestBlock, NormBlock, QuadraticBlock, TermBlock
-from varopt.model.maps import Matrix, as_map, as_vector
+from varopt.model.maps import as_map, as_vector
 
 __all__ = ["concatenate", "cvar", "max", "norm2", "norm_inf", "quad_form", "sum_largest"]
 
@@ -254,6 +254,4 @@ def quad_form(expression: Any, matrix: Any) -> Objective:
     quadratic = as_map("the matrix of quad_form", matrix)
     if quadratic.shape != (expression.rows, expression.rows):
         raise ValueError(f"the matrix of quad_form must have shape {(expression.rows,) * 2}; got {quadratic.shape}.")
-    if isinstance(quadratic, Matrix) and quadratic.array.dtype.kind == "f" and quadratic.array.dtype.itemsize > 8:
-        quadratic = Matrix(quadratic.array.astype(np.float64))  # what products convert it to anyway
     return Objective([QuadraticBlock(expression, quadratic)])

@@ -357,8 +357,9 @@ def _exact(
     point, lower, upper = found
     if not bracket.assumption:
         lower = max(lower, bracket.lower)
-    if not upper < bracket.upper:  # rounded, it may lie higher on steep terms than another point
-        point, upper = x, bracket.upper
+    known = bracket.upper if not bracket.assumption else max(bracket.upper, enclosed_at(objective, x)[1])
+    if not upper < known:  # rounded, it may lie higher on steep terms than another point
+        point, upper = x, known
     best = value if point is x else float(objective.at(point))
     if abs(best - upper) > _ROUNDED * abs(upper) and not lower <= best <= upper:
         best = upper  # where parts cancel, floating point may give a value that no point has
