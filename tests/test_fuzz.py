@@ -193,7 +193,7 @@ def test_steep_constraints(seed):
 
 
 def test_a_false_proof_of_contradictions_is_seen():
-    """Without the multiplier of a faint row the combination proves nothing, which sums in floating point do not tell."""
+    """Without the multiplier of a faint row the combination proves nothing; sums in floating point do not tell."""
     w, faint = vo.Variable(2), 2.0**-30
     rows = np.array([[-0.75, -1.375], [0.75 + faint, 1.375]])
     given = [rows @ w <= np.array([5.75, -1.75]), faint * w[0] >= 4.5]
