@@ -13,18 +13,21 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import islice
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 import varopt as vo
-from fuzz.oracle import ROUNDING, _programme, onto
+from fuzz.oracle import ROUNDING, _programme, onto, silent
 from fuzz.problems import Problem, is_convex, random_problem
 from fuzz.report import Finding, Report
-from fuzz.run import TOL, Hang, watched
+from fuzz.run import TOL, Hang, late, watched
 
 LIMIT = 5.0  # seconds of a run: group norms take a few tenths of one, with constraints or without
+HOLDS = 1e-11  # of the sizes of what a row compares, by which it may be missed,
+ZERO = 1e-15  # and of other coordinates that constraints see
 AGREES = 1e-7  # of the sizes of what is added up: how far a second solver's optimum may be from ours
 
 
@@ -41,15 +44,23 @@ class Limit:
 # -- At random --------------------------------------------------------------------------------------------------------
 
 
-def random_limits(rng: np.random.Generator, problem: Problem, *, feasible: bool) -> list[Limit]:
-    """One to four constraints around a point that satisfies them, in exact numbers; or one that contradicts them."""
+def random_limits(
+    rng: np.random.Generator, problem: Problem, *, feasible: bool, extreme: bool = False
+) -> tuple[list[Limit], Any]:
+    """One to four constraints around a point that satisfies them, in exact numbers; or one that contradicts them.
+
+    And that point.
+    """
     inside = np.round(4.0 * rng.standard_normal(problem.dimension)) / 4.0
-    limits = [_random_limit(rng, problem, inside) for _ in range(int(rng.integers(1, 5)))]
+    if extreme and rng.random() < 0.3:
+        inside = inside * 2.0 ** float(rng.integers(-30, 31))
+    draw = _steep_limit if extreme else _random_limit
+    limits = [draw(rng, problem, inside) for _ in range(int(rng.integers(1, 5)))]
     if rng.random() < 0.2:
         limits.append(limits[0])  # given twice
     if not feasible:
-        limits.append(_against(rng, problem, limits[int(rng.integers(len(limits)))]))
-    return limits
+        limits.append(_against(rng, problem, limits[int(rng.integers(len(limits)))], extreme))
+    return limits, inside
 
 
 def _random_limit(rng: np.random.Generator, problem: Problem, inside: Any) -> Limit:
@@ -95,14 +106,54 @@ def _random_limit(rng: np.random.Generator, problem: Problem, inside: Any) -> Li
     return Limit(f"{written} @ w <= {_array(high)}", rows(matrix), high)
 
 
-def _against(rng: np.random.Generator, problem: Problem, limit: Limit) -> Limit:
+def _steep_limit(rng: np.random.Generator, problem: Problem, inside: Any) -> Limit:
+    """Rows or columns in other units, and wedges that are thin: powers of two, so that the point is exactly inside."""
+    kind = rng.choice(["ordinary", "rows", "rows", "columns", "wedge", "wedge", "bounds"])
+    if kind == "ordinary":
+        return _random_limit(rng, problem, inside)
+    size, count = problem.size, int(rng.integers(1, 5))
+    matrix = np.round(8.0 * rng.standard_normal((count, size))) / 8.0
+    if kind == "rows":
+        matrix *= 2.0 ** rng.integers(-40, 41, (count, 1))
+    elif kind == "columns":
+        matrix *= 2.0 ** rng.integers(-20, 21, size)
+    elif kind == "wedge":
+        tilt = np.zeros(size)
+        tilt[int(rng.integers(size))] = 2.0 ** int(rng.integers(-40, -10))
+        matrix = np.vstack([matrix, -matrix + tilt])
+    else:
+        matrix = np.eye(size)[rng.integers(size, size=count)] * rng.choice([-1.0, 1.0], (count, 1))
+        matrix *= 2.0 ** rng.integers(-40, 41, (count, 1))
+    beyond = [int(rng.integers(-40, 3)) for _ in matrix] if rng.random() < 0.5 else []
+    slack = [Fraction(2) ** k for k in beyond] or [Fraction(0)] * len(matrix)
+    point = [Fraction(float(v)) for v in inside[:size]]
+    image = [_dot([Fraction(v) for v in row], point) for row in matrix.tolist()]
+    equal = kind != "wedge" and rng.random() < 0.2 and all(Fraction(float(v)) == v for v in image)
+    high = np.array([float(v) if equal else _above(v + s) for v, s in zip(image, slack, strict=True)])
+    sense = "==" if equal else "<="
+    whole = np.c_[matrix, np.zeros((len(matrix), problem.dimension - size))]
+    return Limit(f"np.array({matrix.tolist()}) @ w {sense} {_array(high)}", whole, high, bool(equal))
+
+
+def _above(value: Fraction) -> float:
+    """The smallest number of floating point that is no less."""
+    nearest = float(value)
+    return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
+
+
+def _against(rng: np.random.Generator, problem: Problem, limit: Limit, extreme: bool) -> Limit:
     """A combination of the rows of a constraint, on the other side of what they allow."""
     matrix, bound = np.atleast_2d(limit.matrix), np.atleast_1d(limit.bound)
     weights = np.round(4.0 * np.abs(rng.standard_normal(len(matrix)))) / 4.0 + 0.25
-    row = (weights @ matrix)[: problem.size]
-    value = float(weights @ bound) + float(rng.choice([0.25, 1.0, 64.0]))
-    whole = np.r_[row, np.zeros(problem.dimension - problem.size)]
-    return Limit(f"{_array(row)} @ w >= {value!r}", -whole[None, :], [-value])
+    beyond = 2.0 ** float(rng.integers(-40, 10)) if extreme else float(rng.choice([0.25, 1.0, 64.0]))
+    columns = [[Fraction(v) for v in column] for column in matrix.T.tolist()]
+    shares = [Fraction(v) for v in weights.tolist()]
+    if any(Fraction(float(_dot(column, shares))) != _dot(column, shares) for column in columns):
+        shares = [Fraction(i == 0) for i in range(len(matrix))]  # a combination that is not rounded
+    row = np.array([float(_dot(column, shares)) for column in columns])
+    value = _above(_dot([Fraction(v) for v in bound.tolist()], shares) + Fraction(beyond))
+    written = f"{_array(row[: problem.size])} @ w >= {value!r}"
+    return Limit(written, -row[None, :], [-value])
 
 
 def _array(values: Any) -> str:
@@ -139,25 +190,6 @@ def clarabel_answer(problem: Problem, limits: Sequence[Limit]) -> tuple[str, Any
         np.concatenate([b for _, b in rows]), [kinds[kind](n) for kind, n in cones], settings,
     ).solve()  # fmt: skip
     return str(solution.status), np.asarray(solution.x)[: problem.dimension]
-
-
-def is_infeasible(problem: Problem, limits: Sequence[Limit]) -> bool:
-    """Whether HiGHS finds no point."""
-    from scipy.optimize import linprog
-
-    parts = {equal: [limit for limit in limits if limit.equal is equal] for equal in (False, True)}
-
-    def stacked(of: list[Limit]) -> tuple[Any, Any]:
-        if not of:
-            return None, None
-        return np.vstack([np.atleast_2d(one.matrix) for one in of]), np.concatenate(
-            [np.atleast_1d(o.bound) for o in of]
-        )
-
-    above, limit = stacked(parts[False])
-    same, target = stacked(parts[True])
-    found = linprog(np.zeros(problem.dimension), A_ub=above, b_ub=limit, A_eq=same, b_eq=target, bounds=(None, None))
-    return bool(found.status == 2)
 
 
 # -- Exact arithmetic -------------------------------------------------------------------------------------------------
@@ -202,60 +234,45 @@ def _satisfied(limit: Limit, point: Sequence[Fraction]) -> bool:
 
 
 def complaints(
-    problem: Problem, limits: Sequence[Limit], result: Any, constraints: Sequence[Any], f: Any, *, feasible: bool
-) -> Iterator[str]:
-    """What is wrong with a result; of a problem that is known to be feasible, or not."""
+    problem: Problem, limits: Sequence[Limit], result: Any, constraints: Sequence[Any], f: Any, *, inside: Any,
+    feasible: bool, stopped: bool = False,
+) -> Iterator[str]:  # fmt: skip
+    """What is wrong with a result; of a problem that is known to be feasible, or not. A run may have been stopped."""
     name = result.status.name
     if name == "INFEASIBLE":
-        if feasible or not is_infeasible(problem, limits):
-            yield "FALSE INFEASIBLE: there is a point"
+        if feasible:
+            yield f"FALSE INFEASIBLE: {inside.tolist()} is a point"
         yield from _contradiction(limits, result.proof, constraints)
         return
     if not feasible:
-        yield f"NOT PROVED: {name}, and no point satisfies all constraints"
+        if math.isfinite(result.upper) and _misses(limits, result.x):
+            yield f"FALSE {name}: no point satisfies all constraints, which x misses by {result.violation:.3g}"
+        elif not math.isfinite(result.upper) and not (stopped and name == "TIME_LIMIT"):
+            yield f"not proved: {name}, and no point satisfies all constraints"
         return
     status, theirs = clarabel_answer(problem, limits)
     if name == "UNBOUNDED":
-        far = [
-            Fraction(float(v)) + 10**9 * Fraction(float(d))
-            for v, d in zip(result.x, result.proof.direction, strict=True)
-        ]
-        if status == "Solved" and problem.value(far)[0] >= problem.value(result.x)[0]:
-            yield "FALSE UNBOUNDED: a second solver stops"
-        for limit in limits:
-            along = np.atleast_2d(limit.matrix) @ result.proof.direction
-            if np.any(np.abs(along) > 1e-9) if limit.equal else np.any(along > 1e-9):
-                yield "FALSE UNBOUNDED: the direction breaks a constraint"
+        yield from _falls(problem, limits, result, inside, solved=status == "Solved")
         return
     x = result.x
     missed = max(float(np.max(_missed(limit, x))) for limit in limits)
-    if not np.isclose(missed, result.violation, rtol=1e-3, atol=1e-14):
+    rounding = 1e-14 * max(float(np.max(_sizes(limit, x))) for limit in limits)
+    if not np.isclose(missed, result.violation, rtol=1e-3, atol=rounding):
         yield f"FALSE VIOLATION: {result.violation:.3g} is stated, {missed:.3g} found"
+    allowed = None if status != "Solved" else exact_point(limits, theirs)
+    yield from _bracket(problem, limits, result, inside, allowed)
     if name in ("NOT_FOUND", "GAP_OPEN", "TIME_LIMIT"):
-        if status == "Solved":
+        if status == "Solved" and not stopped:
             kind = "gap open" if is_convex(problem) else "curved down by rounding"
             yield f"{kind}: {name}, gap {result.gap:.2g} at {result.fun:.6g}, violation {result.violation:.2g}"
         return
-    value, size = problem.value(x)
-    if value > Fraction(result.upper):
-        within = " within rounding" if value - Fraction(result.upper) <= ROUNDING * abs(value) else ""
-        yield f"FALSE UPPER BOUND{within}: {result.upper!r} below f(x) = {float(value)!r}"
-    if missed > 1e-9 * max(1.0, float(np.abs(x).max())):
-        yield f"FALSE {name}: constraints are missed by {missed:.3g}"
+    size = problem.value(x)[1]
     if not result.upper - result.lower <= TOL * max(result.state.unit, abs(result.upper)) * 1.001:
         yield f"FALSE {name}: a gap of {result.gap:.3g}"
     if name == "OPTIMAL" and all(b.term != "square" for b in problem.blocks) and not is_convex(problem, summed=True):
         yield "UNSOUND: OPTIMAL, and quadratic forms curve down, which nothing beside them makes good"
-    for candidate in (x, theirs if status == "Solved" else x):
-        exact = exact_point(limits, candidate)
-        if exact is not None and problem.value(exact)[0] < Fraction(result.lower):
-            below = Fraction(result.lower) - problem.value(exact)[0]
-            kind = "UNSOUND" if below > ROUNDING * abs(value) else "UNSOUND BY ROUNDING"
-            assumed = " (assumption stated)" if result.certificate.assumption else ""
-            yield f"{kind}{assumed}: lower {result.lower!r}, and a point that is allowed has less by {float(below):.3g}"
     scale = float(size) + abs(result.fun) + float(problem.value(np.zeros(problem.dimension))[1])
     if status == "Solved":
-        allowed = exact_point(limits, theirs)
         # By what is added up at that point too: a form that rounding makes curve down cancels to less than zero.
         rival, there = (math.inf, 0.0) if allowed is None else map(float, problem.value(allowed))
         if result.fun > rival + AGREES * max(scale, there, result.state.unit):
@@ -271,25 +288,102 @@ def complaints(
     yield from _kkt(result, constraints, f, 1e-6 * max(scale, 1e-9) + 8.0 * 2.0**-52 * (left + rows) + result.gap)
 
 
+def _bracket(
+    problem: Problem, limits: Sequence[Limit], result: Any, inside: Any, theirs: list[Fraction] | None
+) -> Iterator[str]:
+    """Whether both ends hold, whatever the status: the upper one at the point, the lower one wherever it is allowed."""
+    name, x = result.status.name, result.x
+    value = problem.value(x)[0]
+    if value > Fraction(result.upper) if math.isfinite(result.upper) else False:
+        within = " within rounding" if value - Fraction(result.upper) <= ROUNDING * abs(value) else ""
+        yield f"FALSE UPPER BOUND{within}: {result.upper!r} below f(x) = {float(value)!r}"
+    if math.isfinite(result.upper) and _misses(limits, x):
+        yield f"FALSE {name}: constraints are missed by {result.violation:.3g}"
+    if not result.lower <= result.upper:
+        yield f"lower {result.lower!r} is above upper {result.upper!r}"
+    if not math.isfinite(result.lower):
+        return
+    least = min(map(problem.value, allowed_points(problem, limits, x, inside, theirs)))[0]
+    if least < Fraction(result.lower):
+        below = Fraction(result.lower) - least
+        kind = "UNSOUND" if below > ROUNDING * abs(least) else "UNSOUND BY ROUNDING"
+        assumed = " (assumption stated)" if result.certificate.assumption else ""
+        yield f"{kind}{assumed}: lower {result.lower!r}, and a point that is allowed has less by {float(below):.3g}"
+
+
+def allowed_points(
+    problem: Problem, limits: Sequence[Limit], x: Any, inside: Any, theirs: list[Fraction] | None
+) -> Iterator[list[Fraction]]:
+    """Points that satisfy all constraints exactly: that of the problem, those of solvers, between, and far away."""
+    known = [Fraction(float(v)) for v in inside]
+    near = exact_point(limits, x) if np.all(np.isfinite(x)) else None
+    found = [point for point in (near, theirs) if point is not None]
+    yield known
+    for point in found:
+        yield point
+        for share in (Fraction(1, 2), 1 - Fraction(1, 10**3), 1 - Fraction(1, 10**6)):
+            yield [a + share * (b - a) for a, b in zip(known, point, strict=True)]
+    rows = [[*map(Fraction, row), Fraction(0)] for limit in limits for row in np.atleast_2d(limit.matrix).tolist()]
+    for v in islice(silent(problem), 4):
+        direction = onto(rows, [Fraction(float(d)) for d in v])  # along which no constraint changes
+        for sign in (1, -1):
+            for reach in (1, 10**4, 10**8, 10**13):
+                for first, moves in ((known, v), (known, direction), *((point, direction) for point in found)):
+                    if moves is not None:
+                        far = [a + sign * reach * Fraction(d) for a, d in zip(first, moves, strict=True)]
+                        if all(_satisfied(limit, far) for limit in limits):
+                            yield far
+
+
+def _falls(problem: Problem, limits: Sequence[Limit], result: Any, inside: Any, *, solved: bool) -> Iterator[str]:
+    """Whether values fall for ever along the direction, and no constraint is broken on the way."""
+    direction = result.proof.direction
+    far = [Fraction(float(v)) + 10**9 * Fraction(float(d)) for v, d in zip(result.x, direction, strict=True)]
+    if solved and problem.value(far)[0] >= problem.value(result.x)[0]:
+        yield "FALSE UNBOUNDED: a second solver stops"
+    for limit in limits:
+        along, size = np.atleast_2d(limit.matrix) @ direction, np.abs(np.atleast_2d(limit.matrix)) @ np.abs(direction)
+        if np.any((np.abs(along) if limit.equal else along) > 1e-9 * size):
+            yield "FALSE UNBOUNDED: the direction breaks a constraint"
+
+
+def _sizes(limit: Limit, x: Any) -> Any:
+    """The sizes of what the rows of a constraint compare."""
+    return np.abs(np.atleast_2d(limit.matrix)) @ np.abs(x) + np.abs(limit.bound)
+
+
+def _misses(limits: Sequence[Limit], x: Any) -> bool:
+    """Whether a point misses a row by more than rounding: of what the row compares, or of coordinates it is tied to."""
+    seen = np.any([np.any(np.atleast_2d(limit.matrix), axis=0) for limit in limits], axis=0)
+    tied = np.abs(x) + ZERO / HOLDS * float(np.abs(x[seen]).max(initial=0.0))
+    return any(bool(np.any(_missed(limit, x) > HOLDS * _sizes(limit, tied))) for limit in limits)
+
+
 def _missed(limit: Limit, x: Any) -> Any:
     excess = np.atleast_2d(limit.matrix) @ x - np.asarray(limit.bound, dtype=float)
     return np.abs(excess) if limit.equal else np.maximum(excess, 0.0)
 
 
 def _contradiction(limits: Sequence[Limit], proof: Any, constraints: Sequence[Any]) -> Iterator[str]:
-    """Whether the combination is what it should be."""
-    total, value, size = 0.0, 0.0, 0.0
+    """Whether multipliers within rounding of those given make a combination that is positive everywhere, exactly."""
+    rows, bounds, equal, given = [], [], [], []
     for limit, constraint in zip(limits, constraints, strict=True):
-        y = np.atleast_1d(proof.multipliers[constraint])
-        if not limit.equal and np.any(y < 0.0):
-            yield "FALSE PROOF: a multiplier is negative"
-        total = total + y @ np.atleast_2d(limit.matrix)
-        size = size + np.abs(y) @ np.abs(np.atleast_2d(limit.matrix))
-        value -= float(y @ np.asarray(limit.bound, dtype=float))
-    if np.any(np.abs(total) > 1e-9 * np.max(size)):
-        yield f"FALSE PROOF: the combination has the gradient {total}"
-    if not value > 0.0 or not 0.0 < proof.least <= value * (1.0 + 1e-9) + 1e-300:
-        yield f"FALSE PROOF: the combination is {value:.3g}, and {proof.least:.3g} is claimed"
+        rows += np.atleast_2d(limit.matrix).tolist()
+        bounds += np.atleast_1d(limit.bound).tolist()
+        equal += [limit.equal] * len(np.atleast_1d(limit.bound))
+        given += np.atleast_1d(proof.multipliers[constraint]).tolist()
+    used = [i for i, y in enumerate(given) if y]
+    y = [Fraction(given[i]) for i in used]
+    equations = [[*(Fraction(rows[i][j]) for i in used), Fraction(0)] for j in range(len(rows[0]))]
+    exact = onto([equation for equation in equations if any(equation)], y)
+    if exact is None or any(abs(a - b) > abs(b) * Fraction(1, 10**9) for a, b in zip(exact, y, strict=True)):
+        yield f"FALSE PROOF: the combination has a gradient that is not zero with {given}"
+    elif any(v < 0 and not equal[i] for v, i in zip(exact, used, strict=True)):
+        yield "FALSE PROOF: a multiplier is negative"
+    else:
+        least = -_dot([Fraction(bounds[i]) for i in used], exact)
+        if not 0.0 < proof.least <= float(least) * (1.0 + 1e-9):
+            yield f"FALSE PROOF: the combination is {float(least):.3g}, and {proof.least:.3g} is claimed"
 
 
 def _kkt(result: Any, constraints: Sequence[Any], f: Any, within: float) -> Iterator[str]:
@@ -324,13 +418,15 @@ def _kkt(result: Any, constraints: Sequence[Any], f: Any, within: float) -> Iter
 
 def constraints(seed: int, report: Report, *, extreme: bool = False) -> None:
     """One problem, by the methods that `auto` chooses."""
-    rng = np.random.default_rng(seed)
-    problem = random_problem(rng, extreme=extreme)
+    rng, part = np.random.default_rng(seed), "steep" if extreme else "constraints"
+    problem = random_problem(rng, extreme=extreme and bool(rng.random() < 0.5))
     line = tuple(block for block in problem.blocks if block.term == "linear")
     if line and rng.random() < 0.3:
         problem = replace(problem, blocks=line)  # a linear programme
     feasible = bool(rng.random() < 0.85)
-    limits = random_limits(rng, problem, feasible=feasible)
+    limits, inside = random_limits(rng, problem, feasible=feasible, extreme=extreme)
+    limit = float(10.0 ** rng.uniform(-2.0, -0.5)) if extreme and rng.random() < 0.3 else LIMIT
+    limits = [replace(one, bound=np.asarray(one.bound, dtype=float)) for one in limits]
     text = program(problem, limits)
     names: dict[str, Any] = {}
     exec(text, names)  # our own text
@@ -341,7 +437,7 @@ def constraints(seed: int, report: Report, *, extreme: bool = False) -> None:
         cpu = time.process_time()
         try:
             with watched(10.0 * LIMIT):
-                result = vo.minimize(f, subject_to=given, tol=TOL, time_limit=LIMIT)
+                result = vo.minimize(f, subject_to=given, tol=TOL, time_limit=limit)
         except Hang:
             found.append("hang: more than ten times the time limit")
         except Exception as error:
@@ -349,13 +445,13 @@ def constraints(seed: int, report: Report, *, extreme: bool = False) -> None:
             found.append(f"exception {type(error).__name__}: {error} ({where.filename}, line {where.lineno})")
         spent = time.process_time() - cpu
     found += [f"warning {w.category.__name__}: {w.message} ({w.filename}, line {w.lineno})" for w in caught[:1]]
-    if spent > 1.2 * LIMIT + 0.1:
-        found.append(f"late: {spent:.2f} s of {LIMIT:g}")
+    if late(spent, limit):
+        found.append(f"late: {spent:.2f} s of {limit:g}")
     if result is not None:
-        limits = [replace(limit, bound=np.asarray(limit.bound, dtype=float)) for limit in limits]
         # Variables that only the objective has, or only constraints, change the order of none: w comes before b.
-        found += complaints(problem, limits, result, given, f, feasible=feasible)
-        report.statuses[f"constraints: {result.status.name}"] += 1
-    report.runs["constraints"] += 1
-    shown = text + f"r = vo.minimize(f, subject_to=limits, time_limit={LIMIT})\nprint(r)\n"
+        stopped = limit < LIMIT
+        found += complaints(problem, limits, result, given, f, inside=inside, feasible=feasible, stopped=stopped)
+        report.statuses[f"{part}: {result.status.name}"] += 1
+    report.runs[part] += 1
+    shown = text + f"r = vo.minimize(f, subject_to=limits, time_limit={limit})\nprint(r)\n"
     report.findings += [Finding(t.split(":")[0], "auto", t, seed, shown) for t in found]

@@ -22,18 +22,20 @@ PARTS = {
     "extreme": lambda seed, report: composite(seed, report, extreme=True),
     "not convex": lambda seed, report: composite(seed, report, extreme=False, convex=False),
     "constraints": constraints,
+    "steep": lambda seed, report: constraints(seed, report, extreme=True),
     "bits": bits,
     "choices": choices,
     "estimators": estimators,
 }
 SHARES = {
-    "ordinary": 0.35,
+    "ordinary": 0.3,
     "extreme": 0.2,
     "not convex": 0.05,
     "constraints": 0.1,
+    "steep": 0.1,
     "bits": 0.1,
     "choices": 0.05,
-    "estimators": 0.15,
+    "estimators": 0.1,
 }
 CHUNK = 5.0  # seconds that a worker runs before it tells what it has found
 _PER_CHUNK = 10_000  # seeds that are set aside for a chunk

@@ -10,7 +10,8 @@ import pytest
 import varopt as vo
 from fuzz.bits import bits
 from fuzz.choices import choices
-from fuzz.constraints import constraints
+from fuzz.constraints import Limit, constraints
+from fuzz.constraints import _contradiction as contradiction_complaints
 from fuzz.estimators import NAMES, estimators
 from fuzz.estimators import _judge as judged
 from fuzz.gather import gathered
@@ -182,3 +183,22 @@ def test_a_run_ends_after_so_many_problems_and_tells_of_each_chunk(monkeypatch):
     )
     assert report.problems == {"bits": 3, "constraints": 3}
     assert told == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize("seed", range(72000000, 72000008))
+def test_steep_constraints(seed):
+    report = Report()
+    constraints(seed, report, extreme=True)
+    assert not shown(report)
+
+
+def test_a_false_proof_of_contradictions_is_seen():
+    """Without the multiplier of a faint row the combination proves nothing; sums in floating point do not tell."""
+    w, faint = vo.Variable(2), 2.0**-30
+    rows = np.array([[-0.75, -1.375], [0.75 + faint, 1.375]])
+    given = [rows @ w <= np.array([5.75, -1.75]), faint * w[0] >= 4.5]
+    limits = [Limit("", rows, np.array([5.75, -1.75])), Limit("", np.array([[-faint, 0.0]]), np.array([-4.5]))]
+    proof = vo.minimize(vo.norm1(w), subject_to=given).proof
+    assert not [*contradiction_complaints(limits, proof, given)]
+    false = replace(proof, multipliers={given[0]: np.ones(2), given[1]: 0.0})
+    assert [*contradiction_complaints(limits, false, given)]

@@ -87,3 +87,13 @@ def test_points():
     assert gap.upper == pytest.approx(f(np.zeros(4)))
     assert gap.lower <= best.fun
     assert "% above the optimum" in str(gap)
+
+
+@pytest.mark.parametrize("far", [1e155, -1e300])
+def test_a_point_whose_value_overflows_is_infinitely_far_above(far):
+    """It was so with a warning of NumPy's, and where parts overflow to both sides there is no number at all."""
+    w = vo.Variable(2)
+    f = 1e10 * vo.sum(vo.squared_hinge(w)) + vo.norm1(w - 1.0) + vo.quad_form(w, np.array([[2.0, -1.0], [-1.0, 2.0]]))
+    gap = vo.certify(f, np.array([far, far]))
+    assert gap.upper == np.inf
+    assert 0.0 <= gap.lower <= f([1.0, 1.0])

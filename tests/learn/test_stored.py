@@ -186,6 +186,42 @@ def test_a_scale_of_data_in_other_units_is_proved(alpha, columns, targets, offse
     assert exact <= Fraction(far.certificate_.upper)
 
 
+@pytest.mark.parametrize(
+    ("units", "shift", "options"),
+    [
+        (1.0, 1e4, {"fit_intercept": False}),
+        (1.0, 1e5, {"fit_intercept": False}),
+        (1.0, 1e5, {"fit_intercept": False, "alpha": 0.0}),
+        (1.0, 1e6, {"fit_intercept": False, "tol": 1e-8}),  # less is rounding of what products of rows cancel to
+        (1.0, 1e6, {"fit_intercept": False, "tol": 1e-8, "alpha": 0.0}),
+        (10.0 ** np.arange(-6, 7, 4), 0.0, {}),  # a ridge that is faint beside some and strong beside others
+        (10.0 ** np.arange(-6, 7, 4), 0.0, {"alpha": 50.0}),
+        (1.0, 0.0, {"epsilon": 1.01}),
+        (1.0, 0.0, {"epsilon": 1.01, "alpha": 0.0}),
+        (1.0, 1e3, {"epsilon": 1.02}),
+    ],
+)
+def test_a_scale_beside_columns_that_nearly_depend_on_each_other_or_few_rows_within_it(
+    units, shift, options, data, monkeypatch
+):
+    """Rounding asks for more room than balance does, and at epsilon 1.01 fifty rows lie outside for each inside."""
+    from varopt.optimize.anywhere import _scale
+
+    monkeypatch.setattr(_scale, "rows_at_once", lambda problem, options: 500)
+    X, y, weight = data[0][:2000] * units + shift, data[1][:2000], np.ones(2000)
+    far = HuberRegressor(**options).fit(vo.rows([(X[:900], y[:900]), (X[900:], y[900:])]), None)
+    assert far.certificate_.assumption == ""
+    assert far.gap_ <= far.tol * far.objective_
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # in memory not all of them are closed
+        near = HuberRegressor(**options).fit(X, y)
+    for model in (far, near):
+        exact = huber_objective(X, y, weight, far, model.coef_, float(model.intercept_), float(model.scale_))
+        assert far.lower_bound_ <= exact
+    exact = huber_objective(X, y, weight, far, far.coef_, float(far.intercept_), far.scale_)
+    assert exact <= Fraction(far.certificate_.upper)
+
+
 def test_a_scale_beside_columns_far_from_zero_of_which_some_rows_lose_digits(data, monkeypatch):
     """From such a column nothing is taken, from the others it is; in fractions."""
     from varopt.optimize.anywhere import _scale

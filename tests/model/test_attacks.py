@@ -1,5 +1,7 @@
 """What once went wrong silently: curvature that was guessed, constraints that vanished, operands that failed."""
 
+from fractions import Fraction
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -67,6 +69,43 @@ def test_longdouble_matrices():
     f = vo.quad_form(w, matrix.astype(np.longdouble)) + vo.norm1(w - 1.0)
     assert f.curvature is CONVEX
     assert vo.minimize(f).fun == pytest.approx(vo.minimize(vo.quad_form(w, matrix) + vo.norm1(w - 1.0)).fun, rel=1e-12)
+
+
+BEYOND = 2**60  # whole numbers here are those of double precision if they are multiples of 256
+
+
+@pytest.mark.parametrize("kind", [np.asarray, lambda a: a.astype(np.longdouble), sp.csr_array])
+def test_forms_of_whole_numbers_that_double_precision_rounds_are_not_called_convex_for_certain(kind):
+    """Along (1, -1) the form is -1, and rounded to double precision it is 0."""
+    w = vo.Variable(2)
+    matrix = np.array([[BEYOND, BEYOND + 1], [BEYOND + 1, BEYOND + 1]])
+    f = vo.quad_form(w, kind(matrix)) + vo.sum(vo.huber(w - 3.0))
+    assert f.assumption
+    assert vo.minimize(f).status is not vo.Status.OPTIMAL
+
+
+@pytest.mark.parametrize("kind", [np.asarray, lambda a: a.astype(np.longdouble), sp.csr_array])
+@pytest.mark.parametrize("seed", range(8))
+def test_values_of_whole_numbers_that_double_precision_rounds_are_not_above_the_upper_end(seed, kind):
+    """Far rows of them raised an exception, and an exact optimum was told with a value that was not."""
+    rng = np.random.default_rng(seed)
+    X, y = BEYOND + rng.integers(0, BEYOND, (30, 3)), rng.standard_normal(30)
+    w = vo.Variable(3)
+    f = vo.sum(vo.pinball(y - kind(X) @ w, 0.75)) if seed % 2 else vo.sum_squares(y - kind(X) @ w)
+    r = vo.minimize(f)
+    x = [Fraction(v) for v in r.x.tolist()]
+    rows = [sum(a * b for a, b in zip(row, x, strict=True)) for row in X.tolist()]
+    z = [Fraction(t) - v for t, v in zip(y.tolist(), rows, strict=True)]
+    value = sum(max(3 * v, -v) / 4 if seed % 2 else v * v for v in z)
+    assert r.certificate.assumption or Fraction(r.lower) <= value <= Fraction(r.upper)
+    assert r.status is vo.Status.OPTIMAL or kind is not np.asarray or not seed % 2  # which rational numbers solve
+
+
+def test_longdouble_data_beside_norms_and_constraints(rng):
+    X, y = rng.standard_normal((30, 3)).astype(np.longdouble) + np.longdouble(1e-18), rng.standard_normal(30)
+    w = vo.Variable(3)
+    r = vo.minimize(vo.norm2(y - X @ w) + vo.norm1(w), subject_to=[X @ w <= 1.0])
+    assert r.status is vo.Status.ASSUMED
 
 
 class TestFrames:

@@ -421,8 +421,14 @@ def test_multipliers_are_those_of_the_optimum_where_a_stopped_run_is_finished_ex
     A, v = rng.standard_normal((8, 3)), vo.Variable(3)
     f = vo.norm2(A @ v - 1.0) + 0.3 * vo.sum(vo.abs(v)) + vo.sum_squares(A[:3] @ v)
     limits = [v <= 0.1, vo.sum(v) == 0.05]
-    stopped, whole = (vo.minimize(f, subject_to=limits, time_limit=seconds) for seconds in (1e-6, None))
-    assert stopped.status.name == whole.status.name == "OPTIMAL"
+
+    def stop(_):
+        raise StopIteration
+
+    stopped, whole = (vo.minimize(f, subject_to=limits, callback=callback) for callback in (stop, None))
+    assert stopped.status is Status.INTERRUPTED
+    assert stopped.gap <= 1e-9
+    assert whole.status is Status.OPTIMAL
     for c in limits:
         assert np.allclose(stopped.multipliers[c], whole.multipliers[c], atol=1e-6)
 
@@ -474,7 +480,7 @@ def test_a_run_that_was_stopped_at_once_says_so(seed):
     rng = np.random.default_rng(seed)
     problem = random_problem(rng, extreme=False)
     names = {}
-    exec(program(problem, random_limits(rng, problem, feasible=True)), names)  # our own text
+    exec(program(problem, random_limits(rng, problem, feasible=True)[0]), names)  # our own text
     r = vo.minimize(names["f"], subject_to=names["limits"], time_limit=1e-9)
     assert r.status in (Status.TIME_LIMIT, Status.OPTIMAL)
     assert r.lower <= r.upper
@@ -504,3 +510,63 @@ def test_a_bracket_that_rounding_widens_is_no_longer_within_the_tolerance():
     r = vo.minimize(vo.quad_form(w, matrix) + slope @ w, subject_to=[row <= 2.71875, row <= 2.71875])
     met = r.upper - r.lower <= 1e-9 * max(r.state.unit, abs(r.upper))
     assert met or r.status not in (Status.OPTIMAL, Status.ASSUMED)
+
+
+# -- In units that are far apart --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("limit", [1e-9, None])
+@pytest.mark.parametrize("seed", range(6))
+def test_a_variable_far_away_excuses_no_constraint_of_others(seed, limit):
+    """The rounding of a variable at 1e18 is 128, of which constraints that do not see it know nothing."""
+    rng = np.random.default_rng(seed)
+    w, b = vo.Variable(3), vo.Variable()
+    rows = rng.integers(-4, 5, (2, 3)).astype(float)
+    f = vo.abs(b - 1e18) + vo.sum_squares(w - rng.integers(-9, 9, 3))
+    r = vo.minimize(f, subject_to=[rows @ w == np.array([1.0, 2.0]), w <= 1.0], time_limit=limit)
+    assert r.violation <= 1e-14
+    assert np.max(np.abs(rows @ r[w] - [1.0, 2.0])) <= 1e-14
+
+
+@pytest.mark.parametrize("power", [20, 30, 35])
+def test_multipliers_of_a_contradiction_contradict_though_rows_are_faint(power):
+    """A faint row needs a multiplier that is nothing beside its weight: without it the combination proves nothing."""
+    w, faint = vo.Variable(2), 2.0**-power
+    rows = np.array([[-0.75, -1.375], [0.75 + faint, 1.375]])
+    thin, beyond = rows @ w <= np.array([5.75, -1.75]), faint * w[0] >= 4.5
+    r = vo.minimize(vo.norm1(w), subject_to=[thin, beyond])
+    assert r.status is Status.INFEASIBLE
+    first, second = r.proof.multipliers[thin]
+    third = r.proof.multipliers[beyond]
+    assert min(first, second, third) > 0.0
+    np.testing.assert_allclose([second / first, third / first], 1.0, rtol=1e-12)
+    assert 0.0 < r.proof.least <= first * (4.5 - 4.0) * (1.0 + 1e-9)
+
+
+@pytest.mark.parametrize("seed", [71050004, 71010000])
+def test_steep_constraints(seed):
+    report = Report()
+    constraints(seed, report, extreme=True)
+    assert not report.serious(), report.programs()
+
+
+def test_an_interrupt_of_the_last_look_for_a_contradiction_keeps_the_result():
+    """It came after the bracket was found, and took all of it away, as did a time limit that ended there."""
+    rng = np.random.default_rng(71010002)
+    problem = random_problem(rng, extreme=bool(rng.random() < 0.5))
+    limits, _ = random_limits(rng, problem, feasible=bool(rng.random() < 0.85), extreme=True)
+    names, calls = {}, []
+    exec(program(problem, limits), names)  # our own text
+    whole = vo.minimize(names["f"], subject_to=names["limits"], callback=lambda _: calls.append(0))
+    assert whole.status is Status.GAP_OPEN
+    last = len(calls)
+
+    def interrupt(_):
+        calls.append(0)
+        if len(calls) == 2 * last:
+            raise KeyboardInterrupt
+
+    r = vo.minimize(names["f"], subject_to=names["limits"], callback=interrupt)
+    assert len(calls) == 2 * last
+    assert r.status is Status.INTERRUPTED
+    assert (r.lower, r.upper) == (whole.lower, whole.upper)

@@ -24,7 +24,7 @@ def constrained(seed):
     line = tuple(block for block in problem.blocks if block.term == "linear")
     if line and rng.random() < 0.3:
         problem = replace(problem, blocks=line)
-    limits = random_limits(rng, problem, feasible=bool(rng.random() < 0.85))
+    limits, _ = random_limits(rng, problem, feasible=bool(rng.random() < 0.85))
     names = {}
     exec(program(problem, limits), names)
     return problem, limits, names["limits"], vo.minimize(names["f"], subject_to=names["limits"], tol=TOL)

@@ -6,12 +6,13 @@ import gc
 import math
 import pickle
 import weakref
+from functools import partial
 
 import numpy as np
 import pytest
 import scipy.optimize
 import scipy.sparse as sp
-from scipy.sparse.linalg import aslinearoperator
+from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
 import varopt as vo
 from tests.solvers.explicit import explicit_optimum
@@ -426,3 +427,32 @@ def test_a_proof_is_asked_for_no_more_than_the_dual_has(monkeypatch):
             assert vo.minimize(f, tol=tol, method="multipliers").status is Status.OPTIMAL
     assert len(asked) == 12
     assert all(found <= gap for gap, found in asked)
+
+
+@pytest.mark.parametrize("subject_to", [None, "total"])
+def test_an_interrupt_while_the_bracket_is_proved_loses_nothing(subject_to):
+    """A user's own operator tells when the proof multiplies: the last product of a run is one of it."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((60, 4)), rng.standard_normal(60)
+    calls, interrupted = [], []
+
+    def product(array, v):
+        calls.append(0)
+        if len(calls) in interrupted:
+            raise KeyboardInterrupt
+        return array @ v
+
+    operator = LinearOperator((60, 4), matvec=partial(product, X), rmatvec=partial(product, X.T), dtype=float)
+    w = vo.Variable(4)
+    f = vo.sum(vo.huber(y - operator @ w)) + vo.sum_squares(w)
+    limits = {} if subject_to is None else {"subject_to": [vo.sum(w) == 1.0]}
+    whole = vo.minimize(f, **limits)
+    assert whole.status is Status.ASSUMED  # of how operators round nothing is known
+    first = len(calls)
+    vo.minimize(f, **limits)  # what the first has kept is not multiplied again
+    last = 2 * len(calls) - first
+    interrupted.append(last)
+    r = vo.minimize(f, **limits)
+    assert len(calls) >= last
+    assert r.status is Status.INTERRUPTED
+    assert (r.lower, r.upper) == (whole.lower, whole.upper)

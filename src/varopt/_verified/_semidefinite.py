@@ -31,13 +31,13 @@ class Definiteness(Enum):
     UNKNOWN = "the smallest eigenvalue is zero up to rounding, on which side of zero is not known"
 
 
-def definiteness(matrix: Any) -> Definiteness:
+def definiteness(matrix: Any, *, rounded: bool = False) -> Definiteness:
     """Whether ``x'Qx`` can be negative, of the symmetric part of a dense or a sparse matrix.
 
     Proved by a Cholesky factor of Q minus the most that rounding can have changed in it [Rump 2006, *Verification of
     positive definiteness*], by dominant diagonals, or, where Q is small, by rational arithmetic; refuted by an x, with
     the rounding of ``x'Qx`` allowed for. Units do not matter: Q is brought to a diagonal of about one first, by powers
-    of two, which is exact.
+    of two, which is exact. The entries may have been `rounded` to double precision before.
 
     Examples
     --------
@@ -45,20 +45,20 @@ def definiteness(matrix: Any) -> Definiteness:
     >>> [definiteness(np.diag(d)).name for d in ([1e8, 1e-7], [1e8, 0.0], [1e8, -1e-7])]
     ['POSITIVE', 'POSITIVE', 'INDEFINITE']
     """
-    symmetric, rounded = _symmetric(matrix)
-    if not rounded and _is_dominant(symmetric):
+    symmetric, added = _symmetric(matrix)
+    rounding = 2.0 * UNIT * (int(rounded) + int(added))
+    if not rounding and _is_dominant(symmetric):
         return Definiteness.POSITIVE
     scaled = _scaled(symmetric)
     if scaled is None:
         return Definiteness.INDEFINITE  # a negative diagonal entry, or a zero one beside others that are not
     if scaled.shape[0] == 0:
         return Definiteness.POSITIVE
-    rounding = 2.0 * UNIT * float(np.max(abs(scaled).sum(axis=1))) if rounded else 0.0
-    if smallest_eigenvalue_bound(scaled) > rounding:
+    if smallest_eigenvalue_bound(scaled) > rounding * float(np.max(abs(scaled).sum(axis=1))):
         return Definiteness.POSITIVE
     if any(_is_negative(scaled, x) for x in _directions(scaled)):
         return Definiteness.INDEFINITE
-    if not rounded and scaled.shape[0] <= _RATIONAL_ROWS and _is_semidefinite_exactly(_dense(scaled)):
+    if not rounding and scaled.shape[0] <= _RATIONAL_ROWS and _is_semidefinite_exactly(_dense(scaled)):
         return Definiteness.POSITIVE
     return Definiteness.UNKNOWN
 

@@ -293,11 +293,9 @@ def _quadratic(form: QuadraticForm, x: Vector) -> DualQuadratic:
     """``c z'Qz`` as ``c'/2 z'Sz`` with a symmetric S that is not rounded."""
     if form.matrix.storage == "operator":
         raise NotEnclosed(f"the entries of {form.matrix} are not known.")
-    matrix, factor = form.matrix.explicit(), 2.0 * form.weight
-    if matrix.dtype != np.float64:
-        if not is_double(matrix):
-            raise NotEnclosed(f"entries of dtype {matrix.dtype} are not those of double precision.")
-        matrix = matrix.astype(np.float64)
+    if not is_double(form.matrix.given):
+        raise NotEnclosed(f"entries of dtype {form.matrix.given.dtype} are not those of double precision.")
+    matrix, factor = form.matrix.explicit().astype(np.float64, copy=False), 2.0 * form.weight
     if not _is_symmetric(matrix):
         matrix, factor = _symmetric_part(matrix), form.weight
     if factor < 0.0:

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from varopt._verified import SLACK, UNIT, Ball, dot, is_double
 from varopt.certificates.enclosures import NotEnclosed, applied, coordinates, transposed
-from varopt.composite import Composite, composite
+from varopt.composite import Composite, QuadraticForm, composite
 from varopt.model import Objective
 from varopt.model.blocks import AffineBlock
 from varopt.model.maps import Difference, HStack, Map, Matrix, Scaled, Selection, Sparse
@@ -155,7 +155,7 @@ def _rays(objective: Objective, form: Composite) -> _Rays:
     norm: list[NDArray[np.intp]] = []
     for q in form.forms:
         _, rows, _ = entries_of(q.linear)
-        inner = np.asarray(q.matrix.dense(), dtype=np.float64)
+        inner = _entries_inside(q)
         if coordinates(q.linear) is not None and np.array_equal(inner, inner.T):
             rows = inner @ rows  # positive semidefinite: z'Qz is zero just where Qz is, and not only at zero
         free = np.full(len(rows), np.inf)
@@ -427,7 +427,7 @@ def _curvature(form: Composite, d: Sequence[Fraction]) -> Fraction:
     total = Fraction(0)
     for q in form.forms:
         z = _along(q.linear, d)
-        inner = np.asarray(q.matrix.dense(), dtype=np.float64).tolist()
+        inner = _entries_inside(q).tolist()
         image = [sum((Fraction(a) * v for a, v in zip(row, z, strict=True) if a), Fraction(0)) for row in inner]
         total += Fraction(q.weight) * sum((a * b for a, b in zip(z, image, strict=True)), Fraction(0))
     for r in form.rows:
@@ -439,6 +439,13 @@ def _curvature(form: Composite, d: Sequence[Fraction]) -> Fraction:
         total += sum((Fraction(float(w)) * Fraction(float(c)) * v * v
                       for w, c, v in zip(r.weights, curvature, z, strict=True)), Fraction(0))  # fmt: skip
     return total
+
+
+def _entries_inside(q: QuadraticForm) -> Vector:
+    """The matrix of a quadratic form, where that is not rounded."""
+    if not is_double(q.matrix.given):
+        raise Undecided
+    return np.asarray(q.matrix.dense(), dtype=np.float64)
 
 
 def _along(linear: Map, d: Sequence[Fraction]) -> list[Fraction]:

@@ -255,8 +255,6 @@ def quad_form(expression: Any, matrix: Any) -> Objective:
     quadratic = as_map("the matrix of quad_form", matrix)
     if quadratic.shape != (expression.rows, expression.rows):
         raise ValueError(f"the matrix of quad_form must have shape {(expression.rows,) * 2}; got {quadratic.shape}.")
-    if isinstance(quadratic, Matrix) and quadratic.array.dtype.kind == "f" and quadratic.array.dtype.itemsize > 8:
-        quadratic = Matrix(quadratic.array.astype(np.float64))  # what products convert it to anyway
     return Objective([QuadraticBlock(expression, quadratic)])
 
 

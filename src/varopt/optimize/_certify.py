@@ -55,6 +55,8 @@ def certify(
 
         upper = enclosed_stored(objective, point, memory)[1]
     else:
-        value, error = Verifier(objective, point).value
-        upper = float(np.nextafter(value + error, math.inf)) if math.isfinite(error) else float(objective.at(point))
+        with np.errstate(over="ignore", invalid="ignore"):  # of a point so far away the value is infinite
+            value, error = Verifier(objective, point).value
+            upper = float(np.nextafter(value + error, math.inf)) if math.isfinite(error) else float(objective.at(point))
+        upper = math.inf if math.isnan(upper) else upper
     return PointGap(min(result.lower, upper), upper, result.certificate.assumption)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,6 +43,8 @@ __all__ = [
     "Refused",
     "chosen",
     "conclude",
+    "concluded",
+    "left_to_prove",
     "minimize_composite",
     "start",
     "stopped",
@@ -110,10 +113,9 @@ def minimize_composite(
             state.falls = True
         except STOPPED as reason:
             status = stopped(reason)
-            settle(problem, state, min(_left(time_limit, state.elapsed - before), _TO_SETTLE))
-        left = _left(time_limit, state.elapsed - before)
-        with deadline(left if status is None else min(left, _TO_SETTLE), late=0.0):
-            result = conclude(objective, problem, state, tol, status, " > ".join(state.ran) or "none", proved=proved)
+            settle(problem, state, left_to_prove(time_limit, state.elapsed - before, status))
+        ended = partial(conclude, objective, problem, state, tol, method=" > ".join(state.ran) or "none", proved=proved)
+        result = concluded(ended, status, lambda how: left_to_prove(time_limit, state.elapsed - before, how))
         if line is not None:
             line.end(final_line(result))
         return result
@@ -135,11 +137,22 @@ def watch(
     return check
 
 
-def _left(time_limit: float | None, elapsed: float) -> float:
+def left_to_prove(time_limit: float | None, elapsed: float, status: Status | None) -> float:
     """Seconds for the bracket of a run: what goes beyond them ends within a tenth of one, or a fifth, all the same."""
-    if time_limit is None:
-        return math.inf
-    return max(time_limit + max(0.04, 0.1 * time_limit) - elapsed, 0.0)
+    most = math.inf if status is None else _TO_SETTLE
+    return most if time_limit is None else min(most, max(time_limit + max(0.04, 0.1 * time_limit) - elapsed, 0.0))
+
+
+def concluded(
+    conclude: Callable[[Status | None], Result], status: Status | None, left: Callable[[Status | None], float]
+) -> Result:
+    """The result of a run, in the seconds that are left; one interrupt of it is one of the run, and loses nothing."""
+    try:
+        with deadline(left(status), late=0.0):
+            return conclude(status)
+    except KeyboardInterrupt:
+        with deadline(left(Status.INTERRUPTED), late=0.0):
+            return conclude(Status.INTERRUPTED)
 
 
 def stopped(reason: BaseException) -> Status:
@@ -344,8 +357,9 @@ def _exact(
     point, lower, upper = found
     if not bracket.assumption:
         lower = max(lower, bracket.lower)
-    if not upper < bracket.upper:  # rounded, it may lie higher on steep terms than another point
-        point, upper = x, bracket.upper
+    known = bracket.upper if not bracket.assumption else max(bracket.upper, enclosed_at(objective, x)[1])
+    if not upper < known:  # rounded, it may lie higher on steep terms than another point
+        point, upper = x, known
     best = value if point is x else float(objective.at(point))
     if abs(best - upper) > _ROUNDED * abs(upper) and not lower <= best <= upper:
         best = upper  # where parts cancel, floating point may give a value that no point has

@@ -51,3 +51,9 @@ def test_multipliers_that_depend_on_each_other_are_left_to_the_vertices(rng):
     u = box_by_active_set(matrix, linear, nothing, np.zeros(0), -high, high, np.zeros(120))
     gradient, size = matrix @ u + linear, np.abs(matrix).max()
     assert np.all(np.where(np.abs(u) < high, np.abs(gradient), np.sign(u) * gradient) <= 1e-9 * size)
+
+
+def test_curvature_that_no_number_is_the_unit_of_is_a_way_lost():
+    """It was divided by a unit that underflows."""
+    one = np.ones(2)
+    assert box_by_active_set(1e300 * np.eye(2), 1e-50 * one, NOTHING[:, :2], np.zeros(0), -one, one) is None

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from varopt import places
-from varopt._verified import Definiteness, definiteness
+from varopt._verified import Definiteness, definiteness, is_double
 from varopt.model._affine import Affine, Variable
 from varopt.model._expression import Expression
 from varopt.model.maps import Map, times
@@ -382,12 +382,12 @@ class QuadraticBlock(Block):
             low, high = self.spectrum  # to nine digits, and not with proof
             hidden = {True: Definiteness.UNKNOWN, False: Definiteness.INDEFINITE}
             return hidden[low >= 0.0], hidden[high <= 0.0]
-        explicit = self.matrix.explicit()
-        return self._decided(explicit), self._decided(-explicit)
+        explicit, rounded = self.matrix.explicit(), not is_double(self.matrix.given)
+        return self._decided(explicit, rounded), self._decided(-explicit, rounded)
 
     @staticmethod
-    def _decided(matrix: Any) -> Definiteness:
-        decided = definiteness(matrix)
+    def _decided(matrix: Any, rounded: bool) -> Definiteness:
+        decided = definiteness(matrix, rounded=rounded)
         if decided is not Definiteness.INDEFINITE or matrix.dtype.itemsize >= 8:
             return decided
         # Entries in single precision or less are rounded themselves: by so much, their signs say nothing.

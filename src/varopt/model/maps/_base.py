@@ -68,6 +68,11 @@ class Map(ABC):
         """The matrix, in floating point: a dense array or a sparse one, as `storage` says."""
         return self.apply(np.eye(self.shape[1])).T
 
+    @property
+    def given(self) -> Any:
+        """The matrix as it was handed over, whose whole numbers or longer ones `explicit` may have rounded."""
+        return self.explicit()
+
     def dense(self) -> Vector:
         """The matrix as a dense array."""
         if self.shape[1] == 1:

@@ -307,7 +307,12 @@ class Matrix(Map):
         return np.asarray(weights[0] * self.column_squares)
 
     def explicit(self) -> Any:
-        return self.array if self.array.dtype.kind == "f" else self.array.astype(np.float64)
+        known = self.array.dtype.kind == "f" and self.array.dtype.itemsize <= 8  # by linear algebra
+        return self.array if known else self.array.astype(np.float64)
+
+    @property
+    def given(self) -> Any:
+        return self.array
 
     def dense(self) -> Vector:
         return np.asarray(self.explicit())

@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from varopt._verified import is_double
 from varopt.model.maps._base import Map
 from varopt.model.maps._text import formatted, wrapped
 
@@ -24,8 +25,8 @@ class Sparse(Map):
 
     def __init__(self, array: Any, form: str = "") -> None:
         kept = array if array.format in ("csr", "csc") else array.tocsr()
-        if kept.dtype.kind != "f":
-            kept = kept.astype(np.float64)
+        if kept.dtype.kind != "f":  # whole numbers that double precision rounds are told from others by their dtype
+            kept = kept.astype(np.float64 if is_double(kept) else np.longdouble)
         # One interface for both of SciPy's: the array types, which share the data of the matrix types.
         self.array = (sp.csr_array if kept.format == "csr" else sp.csc_array)(kept)
         self.shape = array.shape
@@ -48,6 +49,10 @@ class Sparse(Map):
         return self.array.tocsc()
 
     def explicit(self) -> Any:
+        return self.array if self.array.dtype.itemsize <= 8 else self.array.astype(np.float64)
+
+    @property
+    def given(self) -> Any:
         return self.array
 
     def check(self, name: str) -> None:

@@ -18,7 +18,8 @@ from varopt.optimize._result import Result, Status, final_line
 from varopt.optimize.anywhere._engine import RunOptions, Solve, read_small, run, solve, value_of
 from varopt.optimize.anywhere._memory import bytes_of
 from varopt.optimize.anywhere._problem import Problem
-from varopt.optimize.anywhere._scale import ScaledHuber, solve_scaled
+from varopt.optimize.anywhere._scale import solve_scaled
+from varopt.optimize.anywhere._scale_bound import ScaledHuber
 from varopt.places import DataPart, OnDevice
 from varopt.solvers import State
 

@@ -20,46 +20,37 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Generator
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_solve
 
-import varopt.model as vo
-from varopt._linalg import factorised
-from varopt._verified import SLACK, TINY, UNIT, Ball, down
-from varopt.certificates import Lines, Verifier, lines, positions
+from varopt._verified import UNIT
+from varopt.certificates import lines, positions
 from varopt.composite import Rows, rows_of
-from varopt.model import Affine, Objective, Variable
-from varopt.model.blocks import AffineBlock, Block, TermBlock
-from varopt.model.maps import Map, Matrix
+from varopt.model import Objective
 from varopt.optimize.anywhere._ask import Ask
 from varopt.optimize.anywhere._centre import ColumnCentres, centre_of
 from varopt.optimize.anywhere._engine import RunOptions, rows_at_once
-from varopt.optimize.anywhere._problem import Problem
 from varopt.optimize.anywhere._relations import Relations, relations_of
+from varopt.optimize.anywhere._scale_bound import CHARGED, ScaledHuber, Seen, lower_bound, solved
 from varopt.optimize.anywhere._sweep import Sweep, Swept
 from varopt.places import DataPart, OnDevice, joined
 from varopt.solvers import State
 from varopt.solvers.huber import HuberProblem, JointNewton, Overflow
-from varopt.terms import PiecewisePolynomial, abs_, huber
+from varopt.terms import abs_, huber
 
-__all__ = ["ScaledHuber", "solve_scaled"]
+__all__ = ["solve_scaled"]
 
 Vector = NDArray[np.float64]
 
 _MOST_EVALUATIONS = 40  # most evaluations
 _SMALLEST_SHARE = 2.0**-12  # of the value without coefficients: better fits than that count as this good
-# By which duals may move: a share of the scale, or times what balance should take.
-_DUAL_ROOM, _MORE_DUAL_ROOM = 1e-7, 4.0
-_AIMED_GAP = 1e-11  # relative gap that proofs aim at: one that a ridge closes alone may be wide
-_INSIDE_KNOT = 1.0 - 1e-6  # share of the knot up to which they may
 _ANCHORS, _MORE_ANCHORS = 20, 1000  # rows that keep room: so many for each variable, and so many
-_CHARGED = 2.0**-46  # times the square of the knot, for each row: more than what rounding of the term's pieces is
 _RESCALING = 10.0  # times which a step may make the scale larger, or smaller
 _OFF_SCALE = 0.3  # share of the weights that the derivative in the scale may be
+_BEYOND_KNOT = 0.7  # share of what it is at most, where all rows are beyond the knot
 _STALLED_SCALE_STEPS = 2  # steps without a narrower bracket
 _SHORTEST_SCALE_STEP = 1e-6  # share of a step
 _VANISHED_SCALE = 1e-12  # share of the first scale below which the data are fitted exactly
@@ -71,55 +62,9 @@ _NEARLY = 0.98  # and of what outliers may weigh, times epsilon^2, for a scale o
 _LED_ASTRAY = 0.05  # typical residual of least squares, as a share of the largest, where outliers may hide exact fits
 _SCALE_NEAR_ZERO = 1e-8  # share of the largest target that is a scale close to zero, but for rounding
 _OF_TOLERANCE = 0.05  # share of the gap allowed that a scale may cost, where zero is the best
-_GAP_WITHOUT_RIDGE = 1e-9  # gap beyond which a bound is tried without the ridge, which is not negative
+_CLOSE_ENOUGH = 1e-9  # gap beyond which a bound is tried with the tangent of the ridge, and with more room,
+_ROOM_PRICES = 0.0, 1e-11, 2e-10  # at these shares of the value
 _SCALE_BITS = 24  # of a scale, so that its square is exact
-
-
-@dataclass(frozen=True)
-class ScaledHuber(Problem):
-    """The sum of ``huber(r, 1)`` over rows that are elsewhere, to be minimised with a ridge and a scale.
-
-    A point holds the variables of the objective, and then the scale.
-    """
-
-    coefficients: Variable
-    epsilon: float
-    alpha: float
-    centre: ColumnCentres | None = None  # points are in terms of what it leaves of the data
-
-    def rows(self, part: DataPart, term: PiecewisePolynomial | None = None) -> Rows:
-        """The rows of a part, less what is taken from their columns."""
-        block = self.blocks[0].at(part)
-        rows = rows_of(block if term is None else replace(block, term=term), self.variables)
-        return rows if self.centre is None else self.centre.of(rows)[0]
-
-    @property
-    def ridge(self) -> Vector:
-        """One for each coefficient, zero for an intercept."""
-        marks = np.zeros(self.size)
-        marks[self.objective.slices[self.coefficients]] = 1.0
-        return marks
-
-    def knot(self, scale: float) -> float:
-        """Not above ``epsilon * scale``: no dual is then beyond what the loss allows."""
-        return self.epsilon * scale * (1.0 - 4.0 * UNIT)
-
-
-class _Seen(NamedTuple):
-    """The objective times half the scale, as a function of coefficients and of a multiple of the scale, at a point."""
-
-    x: Vector
-    given: Vector  # the same point, in terms of the data as they are
-    scale: float
-    value: float  # of the objective itself
-    upper: float
-    gradient: Vector
-    hessian: Vector
-    lines: Lines
-    weight: Ball
-    kept: Rows
-    positions: Ball  # of the rows kept
-    related: Any
 
 
 class _LosesDigits(Exception):
@@ -190,7 +135,7 @@ def _descend(
 ) -> Generator[Ask, Any, None]:
     """Newton's method from a point, by passes or on the rows that were read."""
     first, step, length = scale, np.zeros(problem.size + 1), 1.0
-    before: _Seen | None = None
+    before: Seen | None = None
     stalled = 0
     for attempt in range(_MOST_EVALUATIONS):
         state.steps += 1
@@ -218,49 +163,34 @@ def _descend(
         state.latest = np.append(x if problem.centre is None else problem.centre.back(x)[0], scale)
 
 
-def _promised(before: _Seen, step: Vector, length: float) -> float:
+def _promised(before: Seen, step: Vector, length: float) -> float:
     """The share that has to come true of what the gradient promises for a step."""
     return 2.0 / before.scale * _ARMIJO * length * float(before.gradient @ step)
 
 
-def _off_scale(problem: ScaledHuber, seen: _Seen) -> float:
+def _off_scale(problem: ScaledHuber, seen: Seen) -> float:
     """Times what the scale should be, where it is far off: one otherwise.
 
     With the residuals as they are, ``s^2 <- sum_i c_i v_i^2 / sum_i c_i`` lowers the objective [Hub81, section 7.8].
     """
     half = float(seen.weight.middle) * 0.5 * seen.scale * seen.scale
-    share = 1.0 - float(seen.gradient[-1]) / half
-    if abs(share - 1.0) <= _OFF_SCALE:
+    share, most = 1.0 - float(seen.gradient[-1]) / half, problem.epsilon**2
+    if -_OFF_SCALE <= share - 1.0 <= min(_OFF_SCALE, _BEYOND_KNOT * (most - 1.0)):
         return 1.0
-    if share > 0.7 * problem.epsilon**2:  # nearly all rows are beyond the knot, and tell little
+    if share > _BEYOND_KNOT * most:  # nearly all rows are beyond the knot, and tell little
         return _RESCALING
     return max(math.sqrt(max(share, 0.0)), 1.0 / _RESCALING)
 
 
-def _newton(seen: _Seen, relations: Relations) -> Vector:
+def _newton(seen: Seen, relations: Relations) -> Vector:
     """Newton's step, in units in which the Hessian has a diagonal of ones; along relations there is none."""
     hessian, gradient = seen.hessian.copy(), seen.gradient.copy()
     hessian[relations.spared] = hessian[:, relations.spared] = 0.0
     gradient[relations.spared] = 0.0
-    return -_solved(hessian, gradient, 1e-14)
+    return -solved(hessian, gradient, 1e-14)
 
 
-def _solved(matrix: Vector, wanted: Vector, cutoff: float) -> Vector:
-    """The solution of equations with a matrix that is not negative, in units in which its diagonal is ones."""
-    unit = np.sqrt(np.diag(matrix))
-    unit = np.divide(1.0, unit, out=np.zeros_like(unit), where=unit > 0.0)
-    even, wanted = unit[:, None] * matrix * unit, unit * wanted
-    used = unit > 0.0
-    factor = factorised(even[np.ix_(used, used)])
-    if factor is None:
-        return np.asarray(unit * np.linalg.lstsq(even, wanted, rcond=cutoff)[0], dtype=np.float64)
-    # Entries that a strong ridge keeps small are exact beside large ones, as by singular values they would not be.
-    found = np.zeros(unit.size)
-    found[used] = cho_solve(factor, wanted[used], check_finite=False)
-    return unit * found
-
-
-def _scale_apart(seen: _Seen) -> _Seen:
+def _scale_apart(seen: Seen) -> Seen:
     """With derivatives in the coefficients alone."""
     gradient, hessian = seen.gradient.copy(), seen.hessian.copy()
     gradient[-1] = hessian[-1] = hessian[:, -1] = 0.0
@@ -346,7 +276,7 @@ def _pilot(problem: ScaledHuber, sample: DataPart) -> tuple[Vector, float]:
 
 def _evaluated(
     problem: ScaledHuber, x: Vector, scale: float, part: DataPart | None, relations: Vector | None
-) -> Generator[Ask, Any, _Seen]:
+) -> Generator[Ask, Any, Seen]:
     """By a pass, or of all rows that were read."""
     knot = problem.knot(scale)
     if not _SMALLEST_SQUARE <= knot * knot <= 1.0 / _SMALLEST_SQUARE:
@@ -387,97 +317,26 @@ def _evaluated(
     )  # fmt: skip
     losses = swept.value.ball()
     squares = 0.5 * problem.alpha * scale * float(problem.ridge @ x**2)
-    charged = _CHARGED * knot * knot * float(weight.middle) + 2.0**-46 * (float(losses.middle) + squares)
+    charged = CHARGED * knot * knot * float(weight.middle) + 2.0**-46 * (float(losses.middle) + squares)
     middle = float(weight.middle) * half + float(losses.middle) + squares
     radius = float(weight.radius) * half + float(losses.radius) + charged + 16.0 * UNIT * middle
     radius += off * knot * float(weight.middle + weight.radius) * (1.0 + 8.0 * UNIT)  # no dual is beyond the knot
     upper = 2.0 * (middle + radius) / scale * (1.0 + 8.0 * UNIT)
-    return _Seen(
+    return Seen(
         x, given, scale, 2.0 * middle / scale, upper, gradient, hessian, all_lines, weight, kept, placed, swept.related
     )
 
 
-def _see(problem: ScaledHuber, state: State, seen: _Seen, relations: Relations) -> None:
+def _see(problem: ScaledHuber, state: State, seen: Seen, relations: Relations) -> None:
     """The bracket at a point."""
     if seen.upper < state.upper:
         state.x, state.upper, state.bound = np.append(seen.given, seen.scale), seen.upper, seen.value
-    lower = max(0.0, *(_lower(problem, seen, relations, at_zero) for at_zero in (False, True)))
-    if problem.alpha > 0.0 and not lower >= (1.0 - _GAP_WITHOUT_RIDGE) * seen.value:
-        # A ridge that is faint in the units of the data takes up what rounding leaves at any price: better without it.
-        lower = max(lower, _lower(replace(problem, alpha=0.0), seen, relations, False))
+    lower = max(0.0, *(lower_bound(problem, seen, relations, at_zero) for at_zero in (False, True)))
+    # A ridge that is faint in the units of the data takes up what rounding leaves at any price: better its tangent. And
+    # beside columns that nearly depend on each other, rounding asks for more room than balance does.
+    for price in _ROOM_PRICES:
+        if not lower >= (1.0 - _CLOSE_ENOUGH) * seen.value:
+            lower = max(lower, lower_bound(problem, seen, relations, False, price, tangent=True))
     if lower > state.lower:
         state.lower, state.assumption = lower, ""
     state.record()
-
-
-def _lower(problem: ScaledHuber, seen: _Seen, relations: Relations, at_zero: bool) -> float:
-    """What no point and no scale is below: of the lines of all rows, some of which keep room for their duals.
-
-    Where all that is multiplied by t is not negative, whatever room is taken, t may be zero: a proof for that case.
-    """
-    knot, rows, z = problem.knot(seen.scale), seen.kept, seen.positions.middle
-    most = 0.5 * (_INSIDE_KNOT * knot - np.abs(z))  # by which a dual may move
-    inside = np.flatnonzero((most > 1e-3 * knot) & (rows.weights > 0.0))
-    if not inside.size:
-        return -math.inf
-    A = np.array(rows.linear.dense(), dtype=np.float64)[inside]
-    h, c, most = z[inside], rows.weights[inside], most[inside]
-    A[:, relations.spared] = 0.0
-    B = A if at_zero else np.column_stack([A, -h])
-    gram = B.T @ ((c * most)[:, None] * B)
-    ridge = problem.alpha * seen.scale * knot * problem.ridge  # which takes up what it may at the same price
-    gram[np.diag_indices(ridge.size)] += ridge
-    shares = -B @ _solved(gram, seen.gradient[: gram.shape[0]], 1e-13)  # of what they may
-    taken_up = max(_DUAL_ROOM * seen.scale / knot, _MORE_DUAL_ROOM * float(np.abs(shares).max()))
-    if not taken_up <= 1.0:
-        return -math.inf
-    room = taken_up * most
-    t, half = Variable(name="t"), 0.5 * seen.scale * seen.scale
-    gradient, there, conjugates = (s.ball() for s in (seen.lines.gradient, seen.lines.there, seen.lines.conjugates))
-    gradient.middle[relations.spared] = gradient.radius[relations.spared] = 0.0
-    taken = float(c @ (0.5 * room * room + 8.0 * UNIT * room * np.abs(h))) * (1.0 + 2.0**-30)
-    taken += _CHARGED * knot * knot * float(seen.weight.middle)
-    of_t = float(seen.weight.middle) * half + float(conjugates.middle) - taken
-    about = float(seen.weight.radius) * half + float(conjugates.radius)
-    about += 8.0 * UNIT * (float(seen.weight.middle) * half + abs(float(conjugates.middle)) + taken)
-    if at_zero and not of_t - about * SLACK - float(c @ (room * np.abs(h))) * (1.0 + 2.0**-30) > 0.0:
-        return -math.inf
-    # Coefficients are counted from the point, where targets have cancelled, and in units, powers of two, in which the
-    # scale and the columns are about one: nothing of it is rounded.
-    unit, columns = 2.0 ** round(math.log2(seen.scale)), _powers(np.abs(A).max(axis=0))
-    gradient = Ball(gradient.middle / unit / columns, gradient.radius / unit / columns)
-    square = unit * unit
-    places = problem.objective.slices
-    line: dict[Variable, Map] = {v: Matrix(gradient.middle[None, place]) for v, place in places.items()}
-    absolute: dict[Variable, Map] = {v: Matrix((A / columns)[:, place]) for v, place in places.items()}
-    if not at_zero:
-        line[t], absolute[t] = Matrix(np.array([[of_t / square]])), Matrix(-h[:, None] / unit)
-    small = Objective([
-        AffineBlock(Affine(line, float(there.middle) / square, ())),
-        TermBlock(abs_(), Affine(absolute, h / unit, (inside.size,)), room / unit * c),
-        *_penalty(problem, seen, unit, columns),
-    ])  # fmt: skip
-    point, radius = np.zeros(small.size), np.zeros(small.size)
-    for v, place in places.items():
-        radius[small.slices[v]] = gradient.radius[place]
-    if not at_zero:
-        point[small.slices[t]], radius[small.slices[t]] = 1.0, about * SLACK / square
-    error = (float(there.radius) + float((c * room) @ seen.positions.radius[inside]) * (1.0 + 2.0**-30)) * SLACK
-    proof = Verifier(small, point, radius, error / square + TINY)
-    lower = proof.bracket([shares / taken_up], _AIMED_GAP * 0.5 * seen.scale * seen.value / square).lower * square
-    return float(down(2.0 * lower / seen.scale * (1.0 - 8.0 * UNIT * np.sign(lower)))) if lower > -math.inf else lower
-
-
-def _powers(sizes: Vector) -> Vector:
-    """Powers of two near sizes; one for zero."""
-    return np.where(sizes > 0.0, np.exp2(np.round(np.log2(np.where(sizes > 0.0, sizes, 1.0)))), 1.0)
-
-
-def _penalty(problem: ScaledHuber, seen: _Seen, unit: float, columns: Vector) -> tuple[Block, ...]:
-    """The ridge times half the scale, rounded downwards, of coefficients counted from the point in units of columns."""
-    if problem.alpha == 0.0:
-        return ()
-    strength, place = 0.5 * problem.alpha * seen.scale * (1.0 - 4.0 * UNIT), problem.objective.slices
-    mine = place[problem.coefficients]
-    whole = (1.0 / columns[mine]) * problem.coefficients + seen.x[mine] / unit
-    return Objective((strength * vo.sum_squares(whole)).blocks).blocks

@@ -169,10 +169,24 @@ class Penalised:
     def allowed(self, x: Vector) -> list[Vector]:
         """What rounding may make of that, for each row: a share of the sizes of what is compared.
 
-        A coordinate that should be zero is so but for the rounding of the largest one.
+        A coordinate that should be zero is so but for the rounding of the largest one that constraints tie it to.
         """
-        size = np.abs(x) + _ZERO_COORDINATE / VIOLATION_ROUNDING * float(np.abs(x).max(initial=0.0))
+        largest = np.zeros(self._tied.max(initial=0) + 1)
+        np.maximum.at(largest, self._tied, np.abs(x))
+        size = np.abs(x) + _ZERO_COORDINATE / VIOLATION_ROUNDING * largest[self._tied]
         return [VIOLATION_ROUNDING * (spread(r.linear, size) + np.abs(r.offset)) for r in self.rows]
+
+    @cached_property
+    def _tied(self) -> NDArray[np.intp]:
+        """Which variables rows of constraints tie together, directly or by others: a number for all of a kind."""
+        from scipy.sparse.csgraph import connected_components  # slow to load: with it `import varopt` takes 3 % longer
+
+        if not all(_is_explicit(r.linear) for r in self.rows):
+            return np.zeros(self.own.size, dtype=np.intp)
+        seen = sp.vstack([sp.csr_array(r.linear.explicit()) for r in self.rows]).astype(bool)
+        count, size = seen.shape
+        graph = sp.block_array([[None, seen], [sp.csr_array((size, count)), None]])  # rows, then variables
+        return np.asarray(connected_components(graph, directed=False)[1][count:], dtype=np.intp)
 
     def violation(self, x: Vector) -> float:
         """The largest excess."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from varopt._clock import deadline
+from varopt._clock import TimeUp, deadline
 from varopt._display import Progress
 from varopt.certificates import (
     DualGap,
@@ -30,7 +30,18 @@ from varopt.certificates import (
 from varopt.composite import Composite, NotComposite
 from varopt.model import Constraint, Objective, flattened, unflatten
 from varopt.model.maps import latest_products
-from varopt.optimize._composite import STOPPED, Refused, chosen, conclude, start, stopped, threads, watch
+from varopt.optimize._composite import (
+    STOPPED,
+    Refused,
+    chosen,
+    conclude,
+    concluded,
+    left_to_prove,
+    start,
+    stopped,
+    threads,
+    watch,
+)
 from varopt.optimize._result import Result, Status, final_line
 from varopt.optimize.constrained._penalty import Penalised, spread
 from varopt.optimize.constrained._proofs import Contradiction, Ray
@@ -72,7 +83,8 @@ def minimize_constrained(
         raise NotComposite(f"{refusal} See f.explain().") from None
     state = start(penalised.objective(weights), x0, resume)
     line = Progress(progress)
-    check = watch(line, callback, time_limit, state.elapsed)
+    before = state.elapsed
+    check = watch(line, callback, time_limit, before)
     run = _Run(penalised, solver, tol, check, state, weights, problem)
     with threads(problem), latest_products():
         try:
@@ -80,8 +92,10 @@ def minimize_constrained(
                 outcome = run.solve()
         except STOPPED as reason:
             outcome = stopped(reason)
-            settle(run.problem, run.state)
-        result = run.conclude(outcome)
+            settle(run.problem, run.state, left_to_prove(time_limit, run.state.elapsed - before, outcome))
+        result = concluded(
+            run.conclude, outcome, lambda how: left_to_prove(time_limit, run.state.elapsed - before, how)
+        )
     line.end(final_line(result))
     return result
 
@@ -249,14 +263,12 @@ class _Run:
         nearest = repaired(penalised, flattened(variables, point))
         if penalised.holds(nearest):
             return None, nearest
-        subgradients = [
-            np.where(np.abs(u) > _ROUNDED_SUBGRADIENT, u, 0.0)
-            for u in Verifier(missing, state.x).subgradients(state.dual)
-        ]
+        subgradients = Verifier(missing, state.x).subgradients(state.dual)
         multipliers = [w * u for w, u in zip(weights, subgradients, strict=True)]
-        exact = self._exact_proof(multipliers)
+        larger = [y * (np.abs(u) > _ROUNDED_SUBGRADIENT) for y, u in zip(multipliers, subgradients, strict=True)]
+        exact = self._exact_proof(larger) or self._exact_proof(multipliers)  # small ones of heavy rows are no rounding
         if exact is None and is_small(problem) and (others := self._programmed_proof()) is not None:
-            exact = self._exact_proof(others)  # small subgradients of heavy rows are no rounding
+            exact = self._exact_proof(others)
         if exact is None:
             roomy = Objective(penalised.penalties([_WEIGHT_ROOM * w for w in weights]))  # any weights prove it
             exact = multipliers, verified(roomy, state.x, [u / _WEIGHT_ROOM for u in subgradients]).lower
@@ -317,14 +329,17 @@ class _Run:
             multipliers = self._found_apart(result.x, multipliers)
         finished = self._finished(result, multipliers, partial(verified, objective, state.x, dual))
         hides = finished.status is Status.GAP_OPEN and finished.violation > 0.0 and self.ended is None
-        return (self._contradicted() if hides else None) or finished
+        return self._contradicted(finished) if hides else finished
 
-    def _contradicted(self) -> Result | None:
+    def _contradicted(self, result: Result) -> Result:
         """INFEASIBLE where that is proved near zero: far out, where f falls, rounding hides what constraints miss."""
         x, self.state.x = self.state.x, np.zeros_like(self.state.x)
-        self.proof, nearest = self._contradiction()
+        try:
+            self.proof, nearest = self._contradiction()
+        except STOPPED as reason:
+            return replace(result, status=stopped(reason))
         self.state.x = x if self.proof is None else nearest
-        return None if self.proof is None else self._without_optimum(Status.INFEASIBLE)
+        return result if self.proof is None else self._without_optimum(Status.INFEASIBLE)
 
     def _found_apart(self, x: Vector, multipliers: list[Vector]) -> list[Vector]:
         """Multipliers at an optimum that was proved without those of the method; NaN where none are found."""
@@ -332,7 +347,10 @@ class _Run:
         problem = self.penalised.problem(weights)
         if not is_small(problem):
             return multipliers
-        dual, left = balancing(problem, _tidied(x))
+        try:
+            dual, left = balancing(problem, _tidied(x))
+        except TimeUp:
+            return multipliers
         known = 1.0 if left <= _BALANCED_MULTIPLIERS else math.nan
         return [known * w * u for w, u in zip(weights, dual[len(dual) - len(weights) :], strict=True)]
 
@@ -386,30 +404,31 @@ class _Run:
                 else:  # norms that rest may need more than the cube inside of their ball
                     dual = Verifier(self.penalised.objective(self.weights), self.state.x).subgradients(self.state.dual)
                 dual = dual[len(dual) - len(self.weights) :]
-            except ValueError:  # pieces beyond degree two
+            except (ValueError, TimeUp):  # pieces beyond degree two
                 dual = None
         if dual is None:
             return [np.full(w.size, np.nan) for w in self.weights]
         return [w * u for w, u in zip(self.weights, dual, strict=True)]
 
     def _finished(self, result: Result, multipliers: Sequence[Vector], proof: Callable[[], Verified]) -> Result:
-        penalised, x = self.penalised, result.x
+        penalised = self.penalised
+        x = repaired(penalised, result.x) if np.all(np.isfinite(result.x)) else result.x  # which was rounded since
+        moved = not np.array_equal(x, result.x)
         own = flattened(penalised.f.variables, unflatten(tuple(result.slices), x))
         value, lower, upper, status = float(penalised.f.at(own)), result.lower, result.upper, result.status
         violation = penalised.violation(x)
         if violation > 0.0 and not penalised.holds(x):
             upper = math.inf
-            status = (
-                self.ended or Status.NOT_FOUND
-            )  # of a run that was stopped it is not known what it would have found
+            status = self.ended or Status.NOT_FOUND  # of a run that was stopped it is not known what it would find
         else:
-            if violation > 0.0 or status is Status.GAP_OPEN:  # else it is that of F, which is f there
+            if moved or violation > 0.0 or status is Status.GAP_OPEN:  # else it is that of F, which is f there
                 upper = self._upper(own, value, x, multipliers)
             value = value if result.certificate.assumption else _of_a_point(value, lower, upper)
             upper = max(upper, value)
             met = upper - lower <= self.tol * max((result.state or self.state).unit, self.state.unit, abs(upper))
             if status is Status.UNBOUNDED or (status in (Status.OPTIMAL, Status.ASSUMED) and not met):
-                status = Status.GAP_OPEN  # of these weights only; or of F and not of f, whose rounding may be larger
+                # Of these weights only; or of F and not of f, whose rounding may be larger.
+                status = self.ended or Status.GAP_OPEN
             if status is Status.GAP_OPEN and self._closes(lower, upper):
                 status = Status.ASSUMED if result.certificate.assumption else Status.OPTIMAL
             if status is Status.ASSUMED and not self.problem.not_convex:
@@ -426,7 +445,7 @@ class _Run:
         known = math.isfinite(lower) and math.isfinite(upper)
         bracket = replace(result.certificate, lower=lower, upper=upper) if known else NoCertificate(lower, upper)
         return replace(
-            result, fun=value, certificate=bracket, status=status, violation=violation,
+            result, x=x, fun=value, certificate=bracket, status=status, violation=violation,
             multipliers=self._by_constraint(multipliers),
         )  # fmt: skip
 

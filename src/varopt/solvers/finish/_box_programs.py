@@ -122,6 +122,8 @@ def box_by_active_set(
     natural = float(np.max(np.abs(linear[root > 0.0]) / root[root > 0.0], initial=0.0))
     far = np.divide(_FAR_BOUND * natural, root, out=np.full(high.size, np.inf), where=root > 0.0)
     unit = np.where(ends > 0, np.minimum(ends, far) if natural > 0.0 else ends, 1.0)
+    if not np.all(unit > 0.0):
+        return None  # curvature of which no floating point number is the unit
     most = min(1000 + 50 * high.size, max(5 * high.size, _ACTIVE_SET_WORK // max(high.size, 1) ** 2))
     curved = (unit * root)[root > 0.0]
     uneven = curved.max(initial=0.0) > _UNEVEN * curved.min(initial=np.inf)  # constraints beside rows of small weights

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from varopt._verified import gamma
+from varopt._verified import gamma, is_double
 from varopt.certificates.enclosures import entries
 from varopt.composite import Rows
 from varopt.model.maps import Composition, HStack, Map, Matrix, Scaled, Selection, Sparse
@@ -94,7 +94,7 @@ def _is_read(linear: Map) -> bool:
         return _is_read(linear.inner)
     if isinstance(linear, Composition):
         return isinstance(linear.outer, Selection) and _is_read(linear.inner)
-    return isinstance(linear, (Matrix, Sparse, Selection))
+    return isinstance(linear, Selection) or (isinstance(linear, (Matrix, Sparse)) and is_double(linear.array))
 
 
 def exact_total(values: Vector) -> Fraction:
