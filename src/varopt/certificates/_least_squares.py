@@ -96,7 +96,7 @@ def _squares_and_sizes(problem: Composite) -> tuple[Rows, float, Rows] | None:
         return None
     if k.term.rows is not None or k.term.knots != (0.0,) or any(k.term.centres):
         return None
-    if [tuple(piece) for piece in k.term.pieces] != [(0.0, -1.0), (0.0, 1.0)]:
+    if k.term.pieces != ((0.0, -1.0), (0.0, 1.0)):
         return None
     if (k.offset[:1] if k.offset.strides == (0,) else k.offset).any() or not np.all(k.distinct_weights > 0.0):
         return None
