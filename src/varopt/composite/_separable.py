@@ -198,7 +198,7 @@ def _scale(kinks: Kinks, gradient: Vector, linear: Vector) -> float | None:
     up, down, v = kinks.high + linear, kinks.low + linear, -gradient  # down <= scale v <= up
     if not kinked.all():
         up, down, v = up[kinked], down[kinked], v[kinked]
-    if kinks.balls is None and np.all(up >= 0.0) and np.all(down <= 0.0):  # as zero is feasible: what is beyond decides
+    if kinks.balls is None and (up >= 0.0).all() and (down <= 0.0).all():  # as zero is feasible: what is beyond decides
         over, under = v > up, v < down
         return float(min((up[over] / v[over]).min(initial=1.0), (down[under] / v[under]).min(initial=1.0)))
     with np.errstate(divide="ignore", invalid="ignore"):

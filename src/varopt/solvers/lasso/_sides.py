@@ -111,11 +111,11 @@ def solved(matrix: Any, index: NDArray[np.intp], rhs: Vector) -> Vector | None:
         return rhs
     if sp.issparse(matrix):
         return solve_definite(sp.csr_array(matrix)[index][:, index], rhs)
-    block = matrix.T if index.size == rhs.size == matrix.shape[0] else matrix[np.ix_(index, index)].T
+    block = matrix.T if index.size == rhs.size == matrix.shape[0] else matrix[index[:, None], index].T
     factor, solution, info = scipy.linalg.lapack.dposv(block, rhs, lower=False)
     return None if info or is_singular(factor, block.diagonal()) else np.asarray(solution)
 
 
 def is_singular(factor: Vector, diagonal: Vector) -> bool:
     """Whether a column is but for rounding made of those before it, by a Cholesky factor; whatever their units."""
-    return not bool(np.all(np.diagonal(factor) > _DEPENDENT_COLUMN * np.sqrt(diagonal)))
+    return not bool((factor.diagonal() > _DEPENDENT_COLUMN * np.sqrt(diagonal)).all())
