@@ -16,12 +16,31 @@ COUNT, SIZE = 300, 60
 
 def exact(X, y, weight, penalties, x):
     """The objective in fractions."""
-    x = [Fraction(float(v)) for v in x]
+    x = [Fraction(v) for v in x]
     squares = Fraction(0)
     for row, target in zip(X.tolist(), y.tolist(), strict=True):
         squares += (Fraction(target) - sum(Fraction(a) * v for a, v in zip(row, x, strict=True) if v)) ** 2
     sizes = sum(Fraction(float(c)) * abs(v) for c, v in zip(penalties, x, strict=True))
     return Fraction(weight) * squares + sizes
+
+
+def optimum(X, y, penalty, signs):
+    """The point with these signs whose gradient in what is not zero vanishes, in fractions."""
+    live = np.flatnonzero(signs)
+    columns = [[Fraction(v) for v in X[:, j].tolist()] for j in live]
+    targets = [Fraction(v) for v in y.tolist()]
+    rows = [[sum(a * b for a, b in zip(c, other, strict=True)) for other in (*columns, targets)] for c in columns]
+    for row, sign in zip(rows, signs[live], strict=True):
+        row[-1] -= Fraction(penalty) * int(sign) / 2
+    for i, pivot in enumerate(rows):  # Gauss and Jordan
+        pivot[:] = [v / pivot[i] for v in pivot]
+        for row in rows:
+            if row is not pivot:
+                row[:] = [a - row[i] * b for a, b in zip(row, pivot, strict=True)]
+    x = [Fraction(0)] * signs.size
+    for j, row in zip(live, rows, strict=True):
+        x[j] = row[-1]
+    return x
 
 
 @pytest.fixture
@@ -37,10 +56,10 @@ def taken(monkeypatch):
     return found
 
 
-def lasso(seed, units=1.0, shift=0.0):
+def lasso(seed, units=1.0, shift=0.0, count=COUNT, size=SIZE):
     rng = np.random.default_rng(seed)
-    X = rng.standard_normal((COUNT, SIZE)) * 10.0 ** rng.uniform(-1.0, 1.0, SIZE) + shift
-    y = units * (X[:, :3] @ [1.0, -2.0, 3.0] + rng.standard_normal(COUNT))
+    X = rng.standard_normal((count, size)) * 10.0 ** rng.uniform(-1.0, 1.0, size) + shift
+    y = units * (X[:, :3] @ [1.0, -2.0, 3.0] + rng.standard_normal(count))
     return X, y, float(2.0 * np.abs(X.T @ y).max() / 20.0)
 
 
@@ -57,6 +76,30 @@ def test_the_bracket_holds_in_fractions(seed, units, shift, taken):
     near = np.random.default_rng(seed + 100)
     for other in (r.x, r.x * (1.0 + 1e-9 * near.standard_normal(SIZE)), np.zeros(SIZE)):
         assert Fraction(r.lower) <= exact(X, y, 0.5, penalties, other)
+
+
+@pytest.mark.parametrize(("count", "size"), [(100, 5), (40, 3), (12, 12), (60, 8)])
+@pytest.mark.parametrize(("units", "shift"), [(1.0, 0.0), (1e90, 0.0), (1e-90, 0.0), (1.0, 30.0)])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_small_lassos_are_bracketed_around_the_exact_optimum(count, size, units, shift, order, taken):
+    X, y, penalty = lasso(count + size, units, shift, count, size)
+    w = vo.Variable(size)
+    f = vo.sum_squares(np.asarray(X, order=order) @ w - y) + penalty * vo.norm1(w)
+    r = vo.minimize(f)
+    assert r.status is vo.Status.OPTIMAL
+    assert taken[-1] is not None
+    assert taken[-1][1] - taken[-1][0] <= 1e-12 * r.fun
+    best = optimum(X, y, penalty, np.sign(r.x))
+    assert Fraction(r.lower) <= exact(X, y, 1.0, np.full(size, penalty), best)
+    assert exact(X, y, 1.0, np.full(size, penalty), r.x) <= Fraction(r.upper)
+
+
+def test_small_lassos_that_fit_closely_are_left_to_more_digits(taken):
+    X, _, _ = lasso(7, count=50, size=4)
+    y, w = X @ [1.0, -2.0, 3.0, 0.5], vo.Variable(4)
+    r = vo.minimize(vo.sum_squares(y - X @ w) + 1e-9 * vo.norm1(w))
+    assert r.status is vo.Status.OPTIMAL
+    assert taken == [None]
 
 
 def test_it_agrees_with_the_long_way(taken):

@@ -152,7 +152,9 @@ def _has_factor(matrix: Any, band: Vector | None, shift: float) -> bool:
     try:
         with np.errstate(all="ignore"):
             if band is None:
-                factor = np.linalg.cholesky(_dense(matrix) - shift * np.eye(matrix.shape[0]))
+                shifted = np.array(_dense(matrix))
+                shifted.flat[:: shifted.shape[0] + 1] -= shift
+                factor = np.linalg.cholesky(shifted)
             else:
                 shifted = np.vstack([band[:1] - shift, band[1:]])
                 factor = scipy.linalg.cholesky_banded(shifted, lower=True, check_finite=False)

@@ -206,14 +206,12 @@ class Balance:
         """The residual, with extended precision for the coordinates, as intercepts, whose rounding costs most."""
         cost = residual.radius * np.abs(self.x)
         pairs = list(zip(self.rows, duals, strict=True))
-        dear = np.flatnonzero(cost > _DEAR_EQUATION * sum((_products(r, v) for r, v in pairs), TINY))
-        few = np.flatnonzero(cost > 4.0 * max(float(cost.mean()), TINY))
-        few = few if few.size <= 4 < self.size else few[:0]
-        if dear.size * sum(v.size for v in duals) > _EXTENDED_PRODUCTS:
-            dear = dear[:0]
-        if not few.size and not dear.size:
+        chosen = np.flatnonzero(cost > _DEAR_EQUATION * sum((_products(r, v) for r, v in pairs), TINY))
+        if chosen.size * sum(v.size for v in duals) > _EXTENDED_PRODUCTS:
+            chosen = chosen[cost[chosen] > 4.0 * float(cost.mean())]
+            chosen = chosen if chosen.size <= 4 < self.size else chosen[:0]
+        if not chosen.size:
             return residual
-        chosen = np.union1d(few, dear)
         middle, radius = residual.middle.copy(), residual.radius.copy()
         for start in range(0, chosen.size, FEW_COLUMNS):
             tick()

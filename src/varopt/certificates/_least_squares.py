@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from varopt._verified import SLACK, TINY, UNIT, column_norms, gamma
 from varopt.certificates._moments import lengths_of
-from varopt.certificates._proof_parts import FORMED_SIZE
+from varopt.certificates._proof_parts import CLOSE_GAP, FORMED_SIZE
 from varopt.certificates.enclosures import Norms
 from varopt.composite import Composite, Rows
 from varopt.model import Objective
@@ -96,7 +96,7 @@ def _squares_and_sizes(problem: Composite) -> tuple[Rows, float, Rows] | None:
         return None
     if k.term.rows is not None or k.term.knots != (0.0,) or any(k.term.centres):
         return None
-    if [tuple(piece) for piece in k.term.pieces] != [(0.0, -1.0), (0.0, 1.0)]:
+    if k.term.pieces != ((0.0, -1.0), (0.0, 1.0)):
         return None
     if (k.offset[:1] if k.offset.strides == (0,) else k.offset).any() or not np.all(k.distinct_weights > 0.0):
         return None
@@ -114,20 +114,23 @@ def _signed(linear: Map) -> tuple[float, Map]:
 def lasso_at_hand(
     objective: Objective, problem: Composite, x: Vector, norms: Norms, gap: float
 ) -> tuple[float, float] | None:
-    """Bounds of the optimum that are no farther apart than a gap; None of other problems, or without the products."""
+    """Bounds of the optimum that are no farther apart than a gap; None of other problems, or without the products.
+
+    Of small problems, whose products cost little, they are close, or numbers of more digits are left to be closer.
+    """
     found = problem.structure(_lasso)
     if found is None or not _are_rows(objective, found):
         return None
     r, weight, matrix, sign, k = found
     count, size = matrix.shape
-    if count * size <= FORMED_SIZE:  # of which numbers of more digits make a closer bracket
-        return None
     z = r.linear.apply(x) + r.offset
     v = np.asarray(r.weights * r.term.derivative(z))
-    known = matrix.known_transposed()
-    if known is None or not np.array_equal(known[0], v if sign > 0.0 else -v):
+    if is_small := count * size <= FORMED_SIZE:
+        product, additions = matrix.transpose_apply(v), matrix.transposed_additions
+    elif (known := matrix.known_transposed()) is not None and np.array_equal(known[0], v if sign > 0.0 else -v):
+        _, product, additions = known
+    else:
         return None
-    _, product, additions = known
     lengths, rounding, tiny = _lengths(r, matrix, norms), gamma(count), count * TINY
     v_v, z_z, v_d = float(v @ v), float(z @ z), float(v @ r.offset)
     far, far_v, far_d = (_far(square, rounding, tiny) for square in (z_z, v_v, float(r.offset @ r.offset)))
@@ -147,6 +150,7 @@ def lasso_at_hand(
     value = weight * z_z + penalty
     upper = value + (lost + gamma(size + 1) * penalty + 8.0 * UNIT * value) * SLACK
     lower, upper = math.nextafter(lower, -math.inf), math.nextafter(upper, math.inf)
+    gap = min(gap, CLOSE_GAP * value) if is_small else gap
     return (lower, upper) if upper - lower <= gap else None  # which numbers that are not finite are not
 
 

@@ -127,14 +127,14 @@ def _multiplied(given: Rows, squares: Sequence[Rows]) -> _Multiplied | None:
 
 def _without_doubt(r: Rows, leaves: tuple[_Leaf, _Leaf | None]) -> _Multiplied | None:
     """Squares that are multiplied out, where nothing may be amiss."""
-    if np.ptp(r.distinct_weights) > 0.0:
+    if (weights := r.distinct_weights).size > 1 and np.ptp(weights) > 0.0:
         return None
     if not isinstance(r.hessian, np.ndarray) or r.hessian.flags.writeable or r.gradient_at_zero.flags.writeable:
         return None
     curvature = float(r.curvature[0])
     if not (
         _LEAST_MOMENT <= curvature <= _LARGEST_MOMENT
-        and float(np.abs(r.hessian.diagonal()).max(initial=0.0)) <= _LARGEST_MOMENT
+        and float(r.hessian.diagonal().max(initial=0.0)) <= _LARGEST_MOMENT
     ):
         return None
     return _Multiplied(r, *leaves, curvature)

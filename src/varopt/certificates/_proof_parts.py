@@ -42,6 +42,7 @@ from varopt.model.maps import Matrix
 from varopt.terms import PiecewisePolynomial, abs_
 
 __all__ = [
+    "CLOSE_GAP",
     "FORMED_SIZE",
     "ProofParts",
     "enclosed_at",
@@ -57,6 +58,7 @@ __all__ = [
 Vector = NDArray[np.float64]
 
 FORMED_SIZE = 1 << 14  # of a map, up to which it is made a matrix
+CLOSE_GAP = 1e-12  # relative gap that is close enough for small problems, where the tolerance is wider
 _FAINT_WEIGHT = 1e-250  # weights of norms below which rounding of their squares is no longer relative
 _RESTS = 1e-11  # share of the largest coordinate by which one that rests may be off its knot
 

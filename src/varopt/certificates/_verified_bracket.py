@@ -27,6 +27,7 @@ from varopt.certificates._least_squares import lasso_at_hand, signal_bracket
 from varopt.certificates._lent_ridge import with_lent_ridge
 from varopt.certificates._moments import SquareMoments, add_lengths, lower_by_moments, moments_at
 from varopt.certificates._proof_parts import (
+    CLOSE_GAP,
     FORMED_SIZE,
     ProofParts,
     given_duals,
@@ -57,7 +58,6 @@ NEAR = (
 )
 
 _BALL_INWARD = 1e-11  # share of its ball by which a dual is moved inwards: room for what rounding leaves, at that price
-_CLOSE_GAP = 1e-12  # relative gap that is close enough for small problems, where the tolerance is wider
 
 
 class Verified(NamedTuple):
@@ -205,7 +205,7 @@ class Verifier:
                     r.gradient(r.clipped(r.dual), self._norms)  # which finds the lengths of columns, for the value too
                 value, error = self.value
                 # Of small problems it costs little to look for a closer bound.
-                close = min(gap, _CLOSE_GAP * abs(value)) if self._is_small and math.isfinite(gap) else gap
+                close = min(gap, CLOSE_GAP * abs(value)) if self._is_small and math.isfinite(gap) else gap
                 if lower < value - close or parts is not None:
                     parts = with_dual(self._below, self.x, dual, self._norms) if parts is None else parts
                     lower = max(lower, self._by_curvature(parts))

@@ -12,6 +12,7 @@ are more variables than rows it never is.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -302,7 +303,7 @@ class Composite:
             parts += [float(np.abs(group.weights) @ group.norms(group.offset)) for group in self.groups]
             parts += [abs(form.multiplied[2]) for form in self.forms]
             size = float(abs(self.scalar) + sum(parts)) * _SMALLEST_SHARE
-        return float(2.0 ** np.floor(np.log2(size))) if _NO_UNIT < size < np.inf else _NO_UNIT
+        return math.ldexp(1.0, math.frexp(size)[1] - 1) if _NO_UNIT < size < np.inf else _NO_UNIT
 
     @property
     def size(self) -> int:

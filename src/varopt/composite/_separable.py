@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
@@ -63,7 +64,7 @@ class Kinks:
     high: Vector
     balls: Balls | None = None
 
-    @property
+    @cached_property
     def free(self) -> NDArray[np.bool_]:
         """The variables without a kink and a norm."""
         plain = np.asarray(self.low == self.high)
@@ -116,16 +117,13 @@ def separable_kinks(problem: Composite) -> tuple[Kinks, tuple[Rows, ...]]:
         if len(r.term.knots) != 1 or r.term.degree > 1 or r.single is None or not r.term.is_continuous:
             others.append(r)
             continue
-        live = np.flatnonzero((r.weights > 0.0) & (r.single[1] != 0.0))
-        index, factor = r.single[0][live], r.single[1][live]
-        knot, left, right = (
-            np.broadcast_to(np.asarray(v, dtype=np.float64), (r.count,))[live]
-            for v in (r.term.knots[0], *r.term.subgradient_range)
-        )
-        at = (knot - r.offset[live]) / factor
-        ends = factor * r.weights[live] * np.stack([left, right])
-        if rest is nothing and index.size == problem.size and np.array_equal(index, np.arange(problem.size)):
-            rest, low, high = at, ends.min(axis=0), ends.max(axis=0)  # of every variable one, in their order
+        there = (r.weights > 0.0) & (r.single[1] != 0.0)
+        live = slice(None) if there.all() else np.flatnonzero(there)
+        index, factor, term = r.single[0][live], r.single[1][live], r.term.take(live)
+        at, scale = (term.knots[0] - r.offset[live]) / factor, factor * r.weights[live]
+        left, right = (scale * end for end in term.subgradient_range)
+        if rest is nothing and index.size == problem.size and (index == np.arange(problem.size)).all():
+            rest, low, high = at, np.minimum(left, right), np.maximum(left, right)  # of every variable one, in order
             taken[:] = True
             continue
         candidate = rest.copy()
@@ -137,8 +135,8 @@ def separable_kinks(problem: Composite) -> tuple[Kinks, tuple[Rows, ...]]:
             low, high = np.zeros((2, problem.size))
         rest = candidate
         taken[index] = True
-        np.add.at(low, index, ends.min(axis=0))
-        np.add.at(high, index, ends.max(axis=0))
+        np.add.at(low, index, np.minimum(left, right))
+        np.add.at(high, index, np.maximum(left, right))
     balls, rest = _balls(problem, rest, taken)
     return Kinks(rest, low, high, balls), tuple(others)
 
@@ -200,7 +198,7 @@ def _scale(kinks: Kinks, gradient: Vector, linear: Vector) -> float | None:
     up, down, v = kinks.high + linear, kinks.low + linear, -gradient  # down <= scale v <= up
     if not kinked.all():
         up, down, v = up[kinked], down[kinked], v[kinked]
-    if kinks.balls is None and np.all(up >= 0.0) and np.all(down <= 0.0):  # as zero is feasible: what is beyond decides
+    if kinks.balls is None and (up >= 0.0).all() and (down <= 0.0).all():  # as zero is feasible: what is beyond decides
         over, under = v > up, v < down
         return float(min((up[over] / v[over]).min(initial=1.0), (down[under] / v[under]).min(initial=1.0)))
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
@@ -365,7 +366,7 @@ class Variable(Affine):
         self._restore(dimensions, name, (_order.take(), secrets.token_hex(16)))
 
     def _restore(self, dimensions: tuple[int, ...], name: str | None, order: tuple[int, str]) -> None:
-        self.size = int(np.prod(dimensions))
+        self.size = math.prod(dimensions)
         self.name = name
         self.order = order  # of creation; the second entry tells apart what two processes created
         _alive[order[1]] = self

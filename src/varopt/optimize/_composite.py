@@ -247,8 +247,9 @@ def conclude(
         x = state.latest
     # As the user's own objective gives it, not as the reduced problem does.
     value = float(objective.at(x)) if value is None else value
-    tidy = np.where(np.abs(x) <= 1e-11 * np.abs(x).max(initial=0.0), 0.0, x)  # zeros that are zeros but for rounding
-    if not np.array_equal(x, tidy) and violation(tidy) <= violation(x):
+    sizes = np.abs(x)
+    faint = (sizes <= 1e-11 * sizes.max(initial=0.0)) & (sizes > 0.0)  # zeros that are zeros but for rounding
+    if faint.any() and violation(tidy := np.where(faint, 0.0, x)) <= violation(x):
         tidied = float(objective.at(tidy))
         x, value = (tidy, tidied) if tidied <= value + _LAST_DIGITS * abs(value) else (x, value)
     x = x + 0.0  # no zero is negative

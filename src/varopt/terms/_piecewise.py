@@ -354,9 +354,11 @@ class PiecewisePolynomial:
 
     def derivative(self, z: Array, order: int = 1) -> Array:
         """The derivative of the given order at `z`, from the right on a knot; jumps have none and are not counted."""
-        if order == 1 and self.kink is not None and type(z) is np.ndarray and z.dtype == np.float64 and z.ndim:
-            slopes = kink_slopes(self.kink, z)
-            if slopes is not None:
+        if order == 1 and type(z) is np.ndarray and z.dtype == np.float64 and z.ndim:
+            if self._square is not None:
+                with np.errstate(over="ignore"):
+                    return 2.0 * self._square * z
+            if self.kink is not None and (slopes := kink_slopes(self.kink, z)) is not None:
                 return slopes
         xp, (z,) = as_float(z)
         with np.errstate(over="ignore", invalid="ignore"):

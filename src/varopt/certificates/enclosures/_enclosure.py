@@ -222,10 +222,10 @@ def entries_times(linear: Map, x: Vector, norms: Norms) -> Ball:
     """``A x`` of few rows, enclosed."""
     image, sizes, spread = np.zeros(linear.shape[0]), np.zeros(linear.shape[0]), np.zeros(linear.shape[0])
     few = max(1, AT_ONCE // max(1, linear.shape[0]))
-    used = np.flatnonzero(x)
+    used = np.flatnonzero(x) if x.size > few else np.arange(x.size)
     for start in range(0, used.size, few):
         part = used[start : start + few]
-        matrix = entries(linear.columns(part), norms)
+        matrix = entries(linear if part.size == x.size else linear.columns(part), norms)
         image += matrix.middle @ x[part]
         sizes += np.abs(matrix.middle) @ np.abs(x[part])
         spread += matrix.radius @ np.abs(x[part])

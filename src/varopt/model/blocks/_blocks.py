@@ -106,9 +106,11 @@ class Block(ABC):
     def curvature_and_reason(self) -> tuple[Curvature, str]:
         """Curvature, and the innermost fact it rests on."""
         # Weights that are not in memory are found not to be negative when they are read.
-        lowest, highest = (
-            (0.0, 1.0) if isinstance(self.weights, Stored) else (np.min(self.weights), np.max(self.weights))
-        )
+        lowest = highest = self.weights
+        if isinstance(self.weights, Stored):
+            lowest, highest = 0.0, 1.0
+        elif np.ndim(self.weights):
+            lowest, highest = np.min(self.weights), np.max(self.weights)
         if lowest == highest == 0.0:
             return AFFINE, "its weight is zero"
         curvature, reason = self.shape_curvature
@@ -193,7 +195,7 @@ class TermBlock(_RowBlock):
 
     rule = "a convex function of an affine argument is convex."
 
-    @property
+    @cached_property
     def stored(self) -> tuple[Stored, ...]:
         weights = (self.weights,) if isinstance(self.weights, Stored) else ()
         return (*self.argument.stored, *weights)

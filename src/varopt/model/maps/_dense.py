@@ -249,8 +249,12 @@ class Matrix(Map):
         latest = _latest_of(self.array)
         if latest is None or latest.transposed is None:
             return None
-        count = additions(*self.shape) if self.array.flags.c_contiguous else self.shape[0]
-        return *latest.transposed, count
+        return *latest.transposed, self.transposed_additions
+
+    @property
+    def transposed_additions(self) -> int:
+        """Additions that no number of a product with the transpose has more of."""
+        return additions(*self.shape) if self.array.flags.c_contiguous else self.shape[0]
 
     def _transpose_apply(self, values: Vector) -> Vector:
         if self._fits(values):

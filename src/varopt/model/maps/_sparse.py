@@ -168,6 +168,8 @@ class Selection(Map):
         return Selection(kept[index], self.shape[1])
 
     def columns(self, index: NDArray[np.intp] | slice) -> Map:
+        if self.shape[1] == 1 and np.size(np.arange(1)[index]) == 1:  # an intercept, once for each row
+            return self
         return Sparse(self.explicit().tocsc()[:, index])
 
     def explicit(self) -> Any:

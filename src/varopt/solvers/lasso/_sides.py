@@ -12,6 +12,7 @@ method, which ends with the optimum once no variable is wrong, and which may go 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -63,7 +64,7 @@ def pivoted(
     solve : callable
         Solves with some rows and columns of the matrix, or says None where they are singular.
     """
-    diagonal = np.asarray(matrix.diagonal())
+    lengths, width = np.sqrt(matrix.diagonal()), _WRONG_SIDE * (kinks.high - kinks.low)
     fewest, left, rounds = side.size + 1, patience, 0
     while left:
         tick()
@@ -77,9 +78,10 @@ def pivoted(
         image = matrix @ away
         reached = gradient + image
         # The gradient of the variables at rest, less what rounding may have done to it.
-        margin = _WRONG_SIDE * (kinks.high - kinks.low)
-        margin += _PRODUCT_ROUNDING * (np.abs(gradient) + np.sqrt(diagonal * max(float(away @ image), 0.0)))
-        up, down = (side == 0) & (-reached > kinks.high + margin), (side == 0) & (-reached < kinks.low - margin)
+        far = math.sqrt(max(float(away @ image), 0.0))
+        margin = width + _PRODUCT_ROUNDING * (np.abs(gradient) + far * lengths)
+        resting = side == 0
+        up, down = resting & (-reached > kinks.high + margin), resting & (-reached < kinks.low - margin)
         back = (side * away < 0.0) & ~kinks.free
         wrong = int(np.count_nonzero(up | down | back))
         rounds += 1
@@ -109,11 +111,11 @@ def solved(matrix: Any, index: NDArray[np.intp], rhs: Vector) -> Vector | None:
         return rhs
     if sp.issparse(matrix):
         return solve_definite(sp.csr_array(matrix)[index][:, index], rhs)
-    block = matrix.T if index.size == rhs.size == matrix.shape[0] else matrix[np.ix_(index, index)].T
+    block = matrix.T if index.size == rhs.size == matrix.shape[0] else matrix[index[:, None], index].T
     factor, solution, info = scipy.linalg.lapack.dposv(block, rhs, lower=False)
     return None if info or is_singular(factor, block.diagonal()) else np.asarray(solution)
 
 
 def is_singular(factor: Vector, diagonal: Vector) -> bool:
     """Whether a column is but for rounding made of those before it, by a Cholesky factor; whatever their units."""
-    return not bool(np.all(np.diagonal(factor) > _DEPENDENT_COLUMN * np.sqrt(diagonal)))
+    return not bool((factor.diagonal() > _DEPENDENT_COLUMN * np.sqrt(diagonal)).all())

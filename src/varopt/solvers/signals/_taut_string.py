@@ -21,6 +21,7 @@ order [ABERS55].                                                                
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -155,7 +156,8 @@ def _taut(abscissae: Vector, low: Vector, high: Vector) -> tuple[NDArray[np.intp
     it in the lists is done with.
     """
     knots, above = [], []
-    upper, lower = [(0.0, 0.0, -np.inf)], [(0.0, 0.0, np.inf)]
+    first, final = -math.inf, math.inf  # values at the apex: no other is below the one, or above the other
+    upper, lower = [(0.0, 0.0, first)], [(0.0, 0.0, final)]
     u = v = 1  # where the sides go on after the knot
     for start in range(0, abscissae.size, _POINTS_AT_ONCE):
         part = slice(start, start + _POINTS_AT_ONCE)
@@ -167,15 +169,15 @@ def _taut(abscissae: Vector, low: Vector, high: Vector) -> tuple[NDArray[np.intp
                 upper.pop()
                 at, height, last = upper[-1]
                 value = (top - height) / (x - at)
-            if last == -np.inf and v < len(lower) and lower[v][2] > value:  # [LP84]: the apex moves to the lower side
+            if last == first and v < len(lower) and lower[v][2] > value:  # [LP84]: the apex moves to the lower side
                 while v < len(lower) and lower[v][2] > value:
                     at, height, _ = lower[v]
                     value = (top - height) / (x - at)
                     knots.append(at)
                     above.append(False)
                     v += 1
-                upper, u = [(at, height, -np.inf)], 1
-                lower[v - 1] = (at, height, np.inf)
+                upper, u = [(at, height, first)], 1
+                lower[v - 1] = (at, height, final)
             upper.append((x, top, value))
 
             at, height, last = lower[-1]  # all of it again, upside down
@@ -184,14 +186,14 @@ def _taut(abscissae: Vector, low: Vector, high: Vector) -> tuple[NDArray[np.intp
                 lower.pop()
                 at, height, last = lower[-1]
                 value = (bottom - height) / (x - at)
-            if last == np.inf and u < len(upper) and upper[u][2] < value:
+            if last == final and u < len(upper) and upper[u][2] < value:
                 while u < len(upper) and upper[u][2] < value:
                     at, height, _ = upper[u]
                     value = (bottom - height) / (x - at)
                     knots.append(at)
                     above.append(True)
                     u += 1
-                lower, v = [(at, height, np.inf)], 1
-                upper[u - 1] = (at, height, -np.inf)
+                lower, v = [(at, height, final)], 1
+                upper[u - 1] = (at, height, first)
             lower.append((x, bottom, value))
     return np.append(np.searchsorted(abscissae, knots), abscissae.size - 1), np.array([*above, True])
