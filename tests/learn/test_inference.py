@@ -226,6 +226,26 @@ def test_clusters_are_drawn_together(rng):
     assert 2.0 * alone < together < 5.0 * alone  # ten rows tell as much as one: sqrt(10)
 
 
+def test_labels_of_clusters_may_be_words(rng):
+    X, y = heteroscedastic(rng, n=60, p=1)
+    model, numbers = LADRegressor().fit(X, y), np.repeat(np.arange(10), 6)
+    words = np.array([f"region {number}" for number in numbers])
+    weight = np.ones(60)
+    drawn = [inference(model, X, y, weight, method="bootstrap", refits=5, clusters=c).draws for c in (numbers, words)]
+    np.testing.assert_array_equal(*drawn)
+
+
+def test_a_column_may_be_called_intercept(rng):
+    pandas = pytest.importorskip("pandas")
+    X, y = heteroscedastic(rng, n=60, p=2)
+    named = pandas.DataFrame(X, columns=["intercept", "slope"])
+    drawn = [
+        inference(HuberRegressor(alpha=0.0, fit_intercept=False).fit(data, y), data, y, method="bootstrap", refits=3)
+        for data in (X, named)
+    ]
+    np.testing.assert_array_equal(drawn[0].draws, drawn[1].draws)
+
+
 def test_huber_covers_least_squares_and_agrees_with_its_bootstrap(rng):
     X, y = rng.standard_normal((400, 2)), rng.standard_normal(400)
     everything = HuberRegressor(epsilon=50.0, alpha=0.0).fit(X, y)
@@ -316,6 +336,9 @@ def bad(**changes):
         ({"refits": 1}, "at least 2"),
         ({"clusters": [1]}, 'need method="bootstrap"'),
         ({"clusters": [1], "method": "bootstrap"}, "a label for each row"),
+        ({"clusters": ["a"] * 61, "method": "bootstrap"}, "a label for each row of X, which are 60"),
+        ({"clusters": ["a", None] * 30, "method": "bootstrap"}, "no label for 30 of the rows"),
+        ({"clusters": np.r_[np.nan, np.ones(59)], "method": "bootstrap"}, "no label for 1 of the rows"),
         ({"y": np.arange(60.0)}, "not the optimum for these"),
         ({"X": np.ones((60, 2))}, "X has 2 features"),
         ({"model": Lasso().fit([[0.0], [1.0]], [0.0, 1.0])}, "takes a fitted QuantileRegressor"),
@@ -358,6 +381,10 @@ def test_what_has_no_inference_is_refused(rng):
     X, y = heteroscedastic(rng, n=60)
     with pytest.raises(ValueError, match="alpha=1"):
         inference(QuantileRegressor().fit(X, y), X, y)
+    with pytest.raises(ValueError, match="one target, and the model was fitted to 2"):
+        inference(QuantileRegressor(alpha=0.0).fit(X, np.column_stack([y, y])), X, y)
+    with pytest.raises(ValueError, match="positive=True holds coefficients"):
+        inference(QuantileRegressor(alpha=0.0, positive=True).fit(-X, y), -X, y)
     twice = np.column_stack([X, X[:, 0]])
     with pytest.raises(ValueError, match="depend on each other"):
         inference(QuantileRegressor(alpha=0.0).fit(twice, y), twice, y)

@@ -52,9 +52,16 @@ def _groups(made: Design, clusters: Any) -> NDArray[np.intp]:
     if clusters is None:
         return np.arange(made.X.shape[0])
     labels = np.asarray(clusters)
-    if labels.ndim != 1 or labels.size <= made.rows[-1]:
-        raise ValueError(f"clusters must have a label for each row of X; got an array of shape {labels.shape}.")
-    return np.unique(labels[made.rows], return_inverse=True)[1]
+    if labels.shape != (made.given,):
+        raise ValueError(
+            f"clusters must have a label for each row of X, which are {made.given}; got an array of shape"
+            f" {labels.shape}."
+        )
+    labels = labels[made.rows]
+    missing = sum(label is None or (label == label) is not True for label in labels.tolist())  # NaN is not itself
+    if missing:
+        raise ValueError(f"clusters has no label for {missing} of the rows: leave these out, or give them one.")
+    return np.unique(labels, return_inverse=True)[1]
 
 
 def _weights(kind: str, groups: NDArray[np.intp], size: int, rng: np.random.Generator) -> Matrix:
@@ -113,7 +120,7 @@ def _huber_refits(
     if kind == "wild":
         raise ValueError('kind="wild" is for quantiles; Huber\'s regression takes "pairs" or "bayesian".')
     weights = _weights(kind, groups, size, np.random.default_rng(seed))
-    constant = made.names[0] == "intercept"
+    constant = bool(model.fit_intercept)
     X = made.X[:, 1:] if constant else made.X
     refit = HuberRegressor(epsilon=model.epsilon, alpha=model.alpha, fit_intercept=constant, tol=1e-6)
     out = np.empty((size, 1, made.X.shape[1]))
