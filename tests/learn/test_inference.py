@@ -321,6 +321,21 @@ def test_shows_itself(rng):
         known.plot(names="z")
 
 
+def test_intervals_without_ends_run_out_of_the_picture(rng):
+    pytest.importorskip("matplotlib").use("Agg")
+    X, y = heteroscedastic(rng, n=60, p=1)
+    several = inference(QuantileRegressor(quantile=[0.02, 0.5], alpha=0.0).fit(X, y), X, y, method="rank")
+    assert np.isinf(several.lower[0]).any()
+    for panel, column in zip(np.ravel(several.plot()), several.lower.T, strict=True):
+        drawn = panel.collections[0].get_paths()[0].vertices[:, 1]
+        assert np.all(np.isfinite(drawn))
+        assert (drawn.min() < panel.get_ylim()[0]) == np.isinf(column).any()
+    one = inference(QuantileRegressor(quantile=0.02, alpha=0.0).fit(X, y), X, y, method="rank")
+    axes = one.plot()
+    ends = np.concatenate([path.vertices[:, 0] for path in axes.collections[0].get_paths()])
+    assert ends.min() < axes.get_xlim()[0]
+
+
 def bad(**changes):
     rng = np.random.default_rng(0)
     X, y = heteroscedastic(rng, n=60)
