@@ -222,8 +222,19 @@ def test_clusters_are_drawn_together(rng):
     y = X[:, 0] + shared + 0.1 * rng.standard_normal(600)
     model = LADRegressor().fit(X, y)
     alone = inference(model, X, y, method="bootstrap", refits=100).error[0, 1]
-    together = inference(model, X, y, method="bootstrap", refits=100, clusters=labels).error[0, 1]
-    assert 2.0 * alone < together < 5.0 * alone  # ten rows tell as much as one: sqrt(10)
+    for kind in ("pairs", "bayesian"):
+        known = inference(model, X, y, method="bootstrap", kind=kind, refits=100, clusters=labels)
+        together = known.error[0, 1]
+        assert 2.0 * alone < together < 5.0 * alone  # ten rows tell as much as one: sqrt(10)
+        np.testing.assert_allclose(known.upper - known.coef, student.ppf(0.975, 59) * known.error)
+
+
+@pytest.mark.parametrize("kind", ["pairs", "bayesian"])
+def test_clusters_of_rows_that_have_nothing_in_common_change_little(kind, rng):
+    X, y = heteroscedastic(rng, n=1000, p=2)
+    model = LADRegressor().fit(X, y)
+    drawn = inference(model, X, y, method="bootstrap", kind=kind, refits=200, clusters=np.arange(1000) % 200)
+    np.testing.assert_allclose(drawn.error, inference(model, X, y).error, rtol=0.35)
 
 
 def test_labels_of_clusters_may_be_words(rng):
@@ -351,6 +362,8 @@ def bad(**changes):
         ({"refits": 1}, "at least 2"),
         ({"clusters": [1]}, 'need method="bootstrap"'),
         ({"clusters": [1], "method": "bootstrap"}, "a label for each row"),
+        ({"clusters": ["a"] * 60, "method": "bootstrap"}, "All rows are of one cluster"),
+        ({"clusters": [1, 2] * 30, "method": "bootstrap", "kind": "wild"}, 'clusters take "pairs" or "bayesian"'),
         ({"clusters": ["a"] * 61, "method": "bootstrap"}, "a label for each row of X, which are 60"),
         ({"clusters": ["a", None] * 30, "method": "bootstrap"}, "no label for 30 of the rows"),
         ({"clusters": np.r_[np.nan, np.ones(59)], "method": "bootstrap"}, "no label for 1 of the rows"),

@@ -16,7 +16,7 @@ from varopt.learn._inference._sandwich import hessians
 from varopt.learn._quantile import QuantileRegressor
 from varopt.solvers.quantile import Centre, nearby, reaches
 
-__all__ = ["KINDS", "bootstrap"]
+__all__ = ["KINDS", "bootstrap", "clusters_of"]
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -26,14 +26,15 @@ _WEIGHT_ENTRIES = 1 << 21  # of a chunk of weights: 16 MB, some ten of which are
 
 
 def bootstrap(
-    made: Design, model: Any, kind: str, refits: int, clusters: Any, seed: Any, jobs: int | None
+    made: Design, model: Any, kind: str, refits: int, groups: NDArray[np.intp], seed: Any, jobs: int | None
 ) -> NDArray[np.float64]:
     """Coefficients of the refits, (refits, levels, p). Their numbers hang on the seed, not on the number of jobs.
+
+    `groups` has the number of each row's cluster, of which all rows are drawn together.
 
     Refits of quantiles start from the fit and share its factors; see `varopt.solvers.quantile`. Those of Huber's
     regression are fitted one by one.
     """
-    groups = _groups(made, clusters)
     chunk = max(1, min(refits, _WEIGHT_ENTRIES // made.X.shape[0]))
     sizes = [min(chunk, refits - done) for done in range(0, refits, chunk)]
     seeds = np.random.SeedSequence(_entropy(seed)).spawn(len(sizes))
@@ -47,10 +48,8 @@ def _entropy(seed: Any) -> int:
     return int(seed) if isinstance(seed, (int, np.integer)) else int(check_random_state(seed).randint(2**31))
 
 
-def _groups(made: Design, clusters: Any) -> NDArray[np.intp]:
-    """The cluster of each row, numbered; each row its own by default."""
-    if clusters is None:
-        return np.arange(made.X.shape[0])
+def clusters_of(made: Design, clusters: Any) -> NDArray[np.intp]:
+    """The number of each row's cluster, from their labels."""
     labels = np.asarray(clusters)
     if labels.shape != (made.given,):
         raise ValueError(
@@ -61,7 +60,10 @@ def _groups(made: Design, clusters: Any) -> NDArray[np.intp]:
     missing = sum(label is None or (label == label) is not True for label in labels.tolist())  # NaN is not itself
     if missing:
         raise ValueError(f"clusters has no label for {missing} of the rows: leave these out, or give them one.")
-    return np.unique(labels, return_inverse=True)[1]
+    names, numbers = np.unique(labels, return_inverse=True)
+    if names.size < 2:
+        raise ValueError("All rows are of one cluster: there is nothing to draw.")
+    return numbers
 
 
 def _weights(kind: str, groups: NDArray[np.intp], size: int, rng: np.random.Generator) -> Matrix:
