@@ -209,10 +209,21 @@ def test_bootstraps_agree_with_the_sandwich_and_hang_on_the_seed_alone(kind, rng
     X, y = heteroscedastic(rng, n=1000)
     model = QuantileRegressor(quantile=[0.5, 0.8], alpha=0.0).fit(X, y)
     drawn = inference(model, X, y, method="bootstrap", kind=kind, refits=100, random_state=3)
-    again = inference(model, X, y, method="bootstrap", kind=kind, refits=100, random_state=3, n_jobs=2)
+    again = inference(model, X, y, method="bootstrap", kind=kind, refits=100, random_state=3)
     np.testing.assert_array_equal(drawn.draws, again.draws)
     # 100 refits know a standard error to 7 %, the density is known to about 10 %
     np.testing.assert_allclose(drawn.error, inference(model, X, y).error, rtol=0.35)
+
+
+@pytest.mark.parametrize("kind", ["pairs", "bayesian", "wild"])
+def test_workers_share_refits_and_change_no_number(kind, rng, monkeypatch):
+    X, y = heteroscedastic(rng, n=60, p=1)
+    model = LADRegressor().fit(X, y)
+    settings = {"method": "bootstrap", "kind": kind, "refits": 25, "random_state": 3}
+    monkeypatch.setattr(_bootstrap, "_REFITS_AT_ONCE", 8)  # four tasks
+    alone, together = (inference(model, X, y, n_jobs=jobs, **settings).draws for jobs in (1, 2))
+    np.testing.assert_array_equal(alone, together)
+    assert len(np.unique(alone[:, 0, 1])) > 8  # tasks do not draw the same
 
 
 def test_clusters_are_drawn_together(rng):

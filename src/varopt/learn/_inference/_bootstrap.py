@@ -23,6 +23,7 @@ Matrix = NDArray[np.float64]
 
 KINDS = ("pairs", "bayesian", "wild")
 _WEIGHT_ENTRIES = 1 << 21  # of a chunk of weights: 16 MB, some ten of which are held at a time
+_REFITS_AT_ONCE = 250  # the most of a chunk: workers have something to share where rows are few
 
 
 def bootstrap(
@@ -35,7 +36,7 @@ def bootstrap(
     Refits of quantiles start from the fit and share its factors; see `varopt.solvers.quantile`. Those of Huber's
     regression are fitted one by one.
     """
-    chunk = max(1, min(refits, _WEIGHT_ENTRIES // made.X.shape[0]))
+    chunk = max(1, min(_REFITS_AT_ONCE, _WEIGHT_ENTRIES // made.X.shape[0]))
     sizes = [min(chunk, refits - done) for done in range(0, refits, chunk)]
     seeds = np.random.SeedSequence(_entropy(seed)).spawn(len(sizes))
     one = _huber_refits if made.huber else _quantile_refits
