@@ -17,6 +17,7 @@ Design = Callable[[np.random.Generator], tuple[Vector, Vector]]
 
 _ROWS, _LEVEL, _REFITS = 400, 0.5, 200
 _TRUTH = np.array([1.0, 1.0, -0.5])
+_LABELS = np.arange(_ROWS) % 50  # of clusters
 
 
 def _normal(rng: np.random.Generator) -> tuple[Vector, Vector]:
@@ -37,8 +38,17 @@ def _bending(rng: np.random.Generator) -> tuple[Vector, Vector]:
     return X, (0.5 + 2.0 * norm.cdf(X[:, 0])) * rng.standard_normal(_ROWS)
 
 
-# Features and noise, whose median is zero. Quantiles are lines in all but the last, where only the median is.
-_DESIGNS: dict[str, Design] = {"normal": _normal, "spreading": _spreading, "heavy": _heavy, "bending": _bending}
+def _clustered(rng: np.random.Generator) -> tuple[Vector, Vector]:
+    """Half of the variance of features and noise is that of clusters."""
+    clusters, rows = rng.standard_normal((50, 3))[_LABELS], rng.standard_normal((_ROWS, 3))
+    both = math.sqrt(0.5) * (clusters + rows)
+    return both[:, :2], both[:, 2]
+
+
+# Features and noise, whose median is zero. Quantiles are lines in all but "bending", where only the median is.
+_DESIGNS: dict[str, Design] = {
+    "normal": _normal, "spreading": _spreading, "heavy": _heavy, "bending": _bending, "clustered": _clustered,
+}  # fmt: skip
 _METHODS: dict[str, dict[str, str]] = {
     "iid": {"method": "iid"},
     "nid": {"method": "nid"},
@@ -50,7 +60,11 @@ _METHODS: dict[str, dict[str, str]] = {
     "wild": {"method": "bootstrap", "kind": "wild"},
 }
 # What a method does not claim: errors of one distribution for the first two, and lines beside the median for "nid".
-_NOT_CLAIMED = {"spreading": ("iid", "rank"), "bending": ("iid", "rank", "nid")}
+_NOT_CLAIMED = {
+    "spreading": ("iid", "rank"),
+    "bending": ("iid", "rank", "nid"),
+    "clustered": tuple(method for method in _METHODS if method not in ("pairs", "bayesian")),
+}
 _TOO_WIDE = ("powell",)  # Powell's kernel with R's usual width, R's as ours: said, and no target
 
 
@@ -62,8 +76,11 @@ def _covers(design: str, method: str, simulation: int) -> NDArray[np.bool_]:
     X, noise = _DESIGNS[design](rng)
     y = _TRUTH[0] + X @ _TRUTH[1:] + noise
     model = QuantileRegressor(quantile=_LEVEL, alpha=0.0).fit(X, y)
+    clusters = _LABELS if design == "clustered" else None
     with warnings.catch_warnings(action="ignore"):
-        known = inference(model, X, y, refits=_REFITS, random_state=simulation, **_METHODS[method])  # type: ignore[arg-type]
+        known = inference(
+            model, X, y, refits=_REFITS, clusters=clusters, random_state=simulation, **_METHODS[method]  # type: ignore[arg-type]
+        )  # fmt: skip
     return np.asarray((known.lower[0] <= _TRUTH) & (known.upper[0] >= _TRUTH))
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import sklearn.linear_model as theirs
+from sklearn.base import clone
 from sklearn.datasets import load_diabetes
 
 from varopt import learn
@@ -177,6 +178,20 @@ def test_one_standard_error_takes_the_strongest_penalty_within_it(rng):
     best = int(np.argmin(mean))
     within = [k for k in range(100) if mean[k] <= mean[best] + error[best]]
     assert model.alpha_ == model.alphas_[within[0]] > model.alphas_[best] == learn.LassoCV().fit(X, y).alpha_
+
+
+@pytest.mark.parametrize(
+    "search", [learn.LassoCV(), learn.FusedLassoCV(), learn.QuantileRegressorCV(), learn.TrendFilterCV()]
+)
+def test_folds_without_a_weight_are_left_out(search, rng):
+    X, y = rng.standard_normal((50, 2)), rng.standard_normal(50)
+    weight = (np.arange(50) >= 10) * 1.0
+    folds = [(np.setdiff1d(np.arange(50), test), test) for test in np.arange(50).reshape(5, 10)]
+    one = clone(search).set_params(cv=5).fit(X, y, sample_weight=weight)
+    other = clone(search).set_params(cv=folds[1:]).fit(X, y, sample_weight=weight)
+    assert one.objective_ == other.objective_
+    with pytest.raises(ValueError, match="None of the 1 folds has rows with a weight"):
+        clone(search).set_params(cv=folds[:1]).fit(X, y, sample_weight=weight)
 
 
 def test_curve_is_drawn(rng):

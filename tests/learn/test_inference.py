@@ -209,10 +209,21 @@ def test_bootstraps_agree_with_the_sandwich_and_hang_on_the_seed_alone(kind, rng
     X, y = heteroscedastic(rng, n=1000)
     model = QuantileRegressor(quantile=[0.5, 0.8], alpha=0.0).fit(X, y)
     drawn = inference(model, X, y, method="bootstrap", kind=kind, refits=100, random_state=3)
-    again = inference(model, X, y, method="bootstrap", kind=kind, refits=100, random_state=3, n_jobs=2)
+    again = inference(model, X, y, method="bootstrap", kind=kind, refits=100, random_state=3)
     np.testing.assert_array_equal(drawn.draws, again.draws)
     # 100 refits know a standard error to 7 %, the density is known to about 10 %
     np.testing.assert_allclose(drawn.error, inference(model, X, y).error, rtol=0.35)
+
+
+@pytest.mark.parametrize("kind", ["pairs", "bayesian", "wild"])
+def test_workers_share_refits_and_change_no_number(kind, rng, monkeypatch):
+    X, y = heteroscedastic(rng, n=60, p=1)
+    model = LADRegressor().fit(X, y)
+    settings = {"method": "bootstrap", "kind": kind, "refits": 25, "random_state": 3}
+    monkeypatch.setattr(_bootstrap, "_REFITS_AT_ONCE", 8)  # four tasks
+    alone, together = (inference(model, X, y, n_jobs=jobs, **settings).draws for jobs in (1, 2))
+    np.testing.assert_array_equal(alone, together)
+    assert len(np.unique(alone[:, 0, 1])) > 8  # tasks do not draw the same
 
 
 def test_clusters_are_drawn_together(rng):
@@ -222,8 +233,39 @@ def test_clusters_are_drawn_together(rng):
     y = X[:, 0] + shared + 0.1 * rng.standard_normal(600)
     model = LADRegressor().fit(X, y)
     alone = inference(model, X, y, method="bootstrap", refits=100).error[0, 1]
-    together = inference(model, X, y, method="bootstrap", refits=100, clusters=labels).error[0, 1]
-    assert 2.0 * alone < together < 5.0 * alone  # ten rows tell as much as one: sqrt(10)
+    for kind in ("pairs", "bayesian"):
+        known = inference(model, X, y, method="bootstrap", kind=kind, refits=100, clusters=labels)
+        together = known.error[0, 1]
+        assert 2.0 * alone < together < 5.0 * alone  # ten rows tell as much as one: sqrt(10)
+        np.testing.assert_allclose(known.upper - known.coef, student.ppf(0.975, 59) * known.error)
+
+
+@pytest.mark.parametrize("kind", ["pairs", "bayesian"])
+def test_clusters_of_rows_that_have_nothing_in_common_change_little(kind, rng):
+    X, y = heteroscedastic(rng, n=1000, p=2)
+    model = LADRegressor().fit(X, y)
+    drawn = inference(model, X, y, method="bootstrap", kind=kind, refits=200, clusters=np.arange(1000) % 200)
+    np.testing.assert_allclose(drawn.error, inference(model, X, y).error, rtol=0.35)
+
+
+def test_labels_of_clusters_may_be_words(rng):
+    X, y = heteroscedastic(rng, n=60, p=1)
+    model, numbers = LADRegressor().fit(X, y), np.repeat(np.arange(10), 6)
+    words = np.array([f"region {number}" for number in numbers])
+    weight = np.ones(60)
+    drawn = [inference(model, X, y, weight, method="bootstrap", refits=5, clusters=c).draws for c in (numbers, words)]
+    np.testing.assert_array_equal(*drawn)
+
+
+def test_a_column_may_be_called_intercept(rng):
+    pandas = pytest.importorskip("pandas")
+    X, y = heteroscedastic(rng, n=60, p=2)
+    named = pandas.DataFrame(X, columns=["intercept", "slope"])
+    drawn = [
+        inference(HuberRegressor(alpha=0.0, fit_intercept=False).fit(data, y), data, y, method="bootstrap", refits=3)
+        for data in (X, named)
+    ]
+    np.testing.assert_array_equal(drawn[0].draws, drawn[1].draws)
 
 
 def test_huber_covers_least_squares_and_agrees_with_its_bootstrap(rng):
@@ -301,6 +343,21 @@ def test_shows_itself(rng):
         known.plot(names="z")
 
 
+def test_intervals_without_ends_run_out_of_the_picture(rng):
+    pytest.importorskip("matplotlib").use("Agg")
+    X, y = heteroscedastic(rng, n=60, p=1)
+    several = inference(QuantileRegressor(quantile=[0.02, 0.5], alpha=0.0).fit(X, y), X, y, method="rank")
+    assert np.isinf(several.lower[0]).any()
+    for panel, column in zip(np.ravel(several.plot()), several.lower.T, strict=True):
+        drawn = panel.collections[0].get_paths()[0].vertices[:, 1]
+        assert np.all(np.isfinite(drawn))
+        assert (drawn.min() < panel.get_ylim()[0]) == np.isinf(column).any()
+    one = inference(QuantileRegressor(quantile=0.02, alpha=0.0).fit(X, y), X, y, method="rank")
+    axes = one.plot()
+    ends = np.concatenate([path.vertices[:, 0] for path in axes.collections[0].get_paths()])
+    assert ends.min() < axes.get_xlim()[0]
+
+
 def bad(**changes):
     rng = np.random.default_rng(0)
     X, y = heteroscedastic(rng, n=60)
@@ -316,6 +373,11 @@ def bad(**changes):
         ({"refits": 1}, "at least 2"),
         ({"clusters": [1]}, 'need method="bootstrap"'),
         ({"clusters": [1], "method": "bootstrap"}, "a label for each row"),
+        ({"clusters": ["a"] * 60, "method": "bootstrap"}, "All rows are of one cluster"),
+        ({"clusters": [1, 2] * 30, "method": "bootstrap", "kind": "wild"}, 'clusters take "pairs" or "bayesian"'),
+        ({"clusters": ["a"] * 61, "method": "bootstrap"}, "a label for each row of X, which are 60"),
+        ({"clusters": ["a", None] * 30, "method": "bootstrap"}, "no label for 30 of the rows"),
+        ({"clusters": np.r_[np.nan, np.ones(59)], "method": "bootstrap"}, "no label for 1 of the rows"),
         ({"y": np.arange(60.0)}, "not the optimum for these"),
         ({"X": np.ones((60, 2))}, "X has 2 features"),
         ({"model": Lasso().fit([[0.0], [1.0]], [0.0, 1.0])}, "takes a fitted QuantileRegressor"),
@@ -358,6 +420,10 @@ def test_what_has_no_inference_is_refused(rng):
     X, y = heteroscedastic(rng, n=60)
     with pytest.raises(ValueError, match="alpha=1"):
         inference(QuantileRegressor().fit(X, y), X, y)
+    with pytest.raises(ValueError, match="one target, and the model was fitted to 2"):
+        inference(QuantileRegressor(alpha=0.0).fit(X, np.column_stack([y, y])), X, y)
+    with pytest.raises(ValueError, match="positive=True holds coefficients"):
+        inference(QuantileRegressor(alpha=0.0, positive=True).fit(-X, y), -X, y)
     twice = np.column_stack([X, X[:, 0]])
     with pytest.raises(ValueError, match="depend on each other"):
         inference(QuantileRegressor(alpha=0.0).fit(twice, y), twice, y)

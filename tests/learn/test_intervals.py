@@ -5,7 +5,9 @@ import math
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn import linear_model
 from sklearn.base import clone
+from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import KFold
 from sklearn.neighbors import KNeighborsRegressor
@@ -125,6 +127,35 @@ def test_sparse_rows_and_own_folds(rng):
     np.testing.assert_allclose(sparse.predict_interval(sp.csr_array(X)), dense.predict_interval(X), atol=1e-7)
     np.testing.assert_allclose(sparse.predict(sp.csr_array(X)), dense.predict(X), atol=1e-7)
     assert len(learn.ConformalIntervals(method="cv+", cv=4).fit(sp.csr_array(X), y).estimators_) == 4
+
+
+@pytest.mark.parametrize("method", ["split", "cv+", "jackknife+"])
+@pytest.mark.parametrize(
+    ("one", "pair"),
+    [
+        (linear_model.QuantileRegressor(alpha=0.0), learn.QuantileRegressor(alpha=0.0)),
+        (learn.CompositeRegressor(loss="quantile", penalty="l1", alpha=0.01), learn.QuantileRegressor(alpha=0.01)),
+    ],
+)
+def test_models_of_one_level_are_fitted_at_both(method, one, pair, rng):
+    X, y = draw(rng, 41)  # levels of which rows are no whole number have one optimum
+    weight = rng.uniform(0.5, 2.0, 41)
+    ends = [learn.ConformalIntervals(m, alpha=0.3, method=method).fit(X, y, weight) for m in (one, pair)]
+    np.testing.assert_allclose(ends[0].predict_interval(X), ends[1].predict_interval(X), atol=1e-6)
+
+
+@pytest.mark.parametrize("model", [HistGradientBoostingRegressor(max_iter=5), learn.CompositeRegressor(alpha=0.01)])
+def test_a_level_that_the_loss_does_not_use_is_left_alone(model, rng):
+    X, y = draw(rng, 60)
+    intervals = learn.ConformalIntervals(model).fit(X, y).predict_interval(X)
+    np.testing.assert_allclose(np.ptp(intervals, axis=1), np.ptp(intervals[0]), rtol=1e-9)
+
+
+@pytest.mark.parametrize("method", ["split", "cv+", "jackknife+"])
+def test_targets_that_do_not_vary_have_intervals_without_width(method, rng):
+    X, _ = draw(rng, 80)
+    intervals = learn.ConformalIntervals(method=method).fit(X, np.full(80, 3.0)).predict_interval(X)
+    np.testing.assert_allclose(intervals, 3.0, atol=1e-12)
 
 
 def test_what_is_refused_is_said(rng):

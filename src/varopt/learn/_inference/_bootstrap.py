@@ -16,25 +16,27 @@ from varopt.learn._inference._sandwich import hessians
 from varopt.learn._quantile import QuantileRegressor
 from varopt.solvers.quantile import Centre, nearby, reaches
 
-__all__ = ["KINDS", "bootstrap"]
+__all__ = ["KINDS", "bootstrap", "clusters_of"]
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
 KINDS = ("pairs", "bayesian", "wild")
 _WEIGHT_ENTRIES = 1 << 21  # of a chunk of weights: 16 MB, some ten of which are held at a time
+_REFITS_AT_ONCE = 250  # the most of a chunk: workers have something to share where rows are few
 
 
 def bootstrap(
-    made: Design, model: Any, kind: str, refits: int, clusters: Any, seed: Any, jobs: int | None
+    made: Design, model: Any, kind: str, refits: int, groups: NDArray[np.intp], seed: Any, jobs: int | None
 ) -> NDArray[np.float64]:
     """Coefficients of the refits, (refits, levels, p). Their numbers hang on the seed, not on the number of jobs.
+
+    `groups` has the number of each row's cluster, of which all rows are drawn together.
 
     Refits of quantiles start from the fit and share its factors; see `varopt.solvers.quantile`. Those of Huber's
     regression are fitted one by one.
     """
-    groups = _groups(made, clusters)
-    chunk = max(1, min(refits, _WEIGHT_ENTRIES // made.X.shape[0]))
+    chunk = max(1, min(_REFITS_AT_ONCE, _WEIGHT_ENTRIES // made.X.shape[0]))
     sizes = [min(chunk, refits - done) for done in range(0, refits, chunk)]
     seeds = np.random.SeedSequence(_entropy(seed)).spawn(len(sizes))
     one = _huber_refits if made.huber else _quantile_refits
@@ -47,14 +49,22 @@ def _entropy(seed: Any) -> int:
     return int(seed) if isinstance(seed, (int, np.integer)) else int(check_random_state(seed).randint(2**31))
 
 
-def _groups(made: Design, clusters: Any) -> NDArray[np.intp]:
-    """The cluster of each row, numbered; each row its own by default."""
-    if clusters is None:
-        return np.arange(made.X.shape[0])
+def clusters_of(made: Design, clusters: Any) -> NDArray[np.intp]:
+    """The number of each row's cluster, from their labels."""
     labels = np.asarray(clusters)
-    if labels.ndim != 1 or labels.size <= made.rows[-1]:
-        raise ValueError(f"clusters must have a label for each row of X; got an array of shape {labels.shape}.")
-    return np.unique(labels[made.rows], return_inverse=True)[1]
+    if labels.shape != (made.given,):
+        raise ValueError(
+            f"clusters must have a label for each row of X, which are {made.given}; got an array of shape"
+            f" {labels.shape}."
+        )
+    labels = labels[made.rows]
+    missing = sum(label is None or (label == label) is not True for label in labels.tolist())  # NaN is not itself
+    if missing:
+        raise ValueError(f"clusters has no label for {missing} of the rows: leave these out, or give them one.")
+    names, numbers = np.unique(labels, return_inverse=True)
+    if names.size < 2:
+        raise ValueError("All rows are of one cluster: there is nothing to draw.")
+    return numbers
 
 
 def _weights(kind: str, groups: NDArray[np.intp], size: int, rng: np.random.Generator) -> Matrix:
@@ -113,7 +123,7 @@ def _huber_refits(
     if kind == "wild":
         raise ValueError('kind="wild" is for quantiles; Huber\'s regression takes "pairs" or "bayesian".')
     weights = _weights(kind, groups, size, np.random.default_rng(seed))
-    constant = made.names[0] == "intercept"
+    constant = bool(model.fit_intercept)
     X = made.X[:, 1:] if constant else made.X
     refit = HuberRegressor(epsilon=model.epsilon, alpha=model.alpha, fit_intercept=constant, tol=1e-6)
     out = np.empty((size, 1, made.X.shape[1]))

@@ -46,7 +46,8 @@ class Design:
     names: tuple[str, ...]
     coef: Matrix
     levels: Vector
-    rows: NDArray[np.intp]  # which rows of the data these are: those with a weight
+    rows: NDArray[np.intp]  # which rows of the data these are: those with a weight,
+    given: int  # of so many
 
     @property
     def freedom(self) -> int:
@@ -79,14 +80,16 @@ def design(model: Any, X: Any, y: Any, sample_weight: Any) -> Design:
     coef = np.atleast_2d(np.asarray(model.coef_, dtype=np.float64))
     if coef.shape[1] != X.shape[1]:
         raise ValueError(f"X has {X.shape[1]} features, but the model was fitted to {coef.shape[1]}.")
+    if coef.shape[0] != max(1, levels.size):
+        raise ValueError(f"inference is for one target, and the model was fitted to {coef.shape[0]}: fit each alone.")
     rows = np.flatnonzero(weight > 0.0)
-    X, y, weight = X[rows], y[rows], weight[rows]
+    given, X, y, weight = weight.size, X[rows], y[rows], weight[rows]
     if getattr(model, "fit_intercept", True):
         intercept = np.broadcast_to(np.ravel(model.intercept_), (coef.shape[0],))
         coef, names = np.column_stack([intercept, coef]), ("intercept", *names)
         ones = np.ones((X.shape[0], 1))
         X = sp.csr_array(sp.hstack([ones, X], format="csr")) if sp.issparse(X) else np.hstack([ones, X])
-    made = Design(X, y, weight, names, coef, levels, rows)
+    made = Design(X, y, weight, names, coef, levels, rows, given)
     _check_rank(made)
     _check_penalty(model, made)
     _check_balance(model, made)
@@ -135,7 +138,8 @@ def _check_rank(made: Design) -> None:
     if not unit.all() or np.linalg.matrix_rank(products / np.outer(unit, unit), hermitian=True, tol=1e-12) < p:
         raise ValueError(
             "X has columns that depend on each other (with the intercept), so that single coefficients are not"
-            " determined: leave out a column, such as one of a set of dummies."
+            " determined: leave out a column, such as one of a set of dummies. Of columns that vary little beside their"
+            " mean, subtract it."
         )
 
 
@@ -167,6 +171,9 @@ def _check_balance(model: Any, made: Design) -> None:
         size, room = abs(made.X).T @ (made.weight * np.abs(psi)), abs(made.X[free]).T @ made.weight[free]
         slack = 1e-3 if level is None else _BALANCED_GRADIENT  # Huber's ridge is not zero by default
         if np.any(left > room + slack * size):
+            held = getattr(model, "_constrained_by", ())
+            if held:
+                raise ValueError(f"inference is for fits without constraints, and {held[0]} holds coefficients of it.")
             raise ValueError(
                 "The model is not the optimum for these X, y and sample_weight: give inference what it was fitted to."
             )

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import t as student
 
-from varopt.learn._inference._bootstrap import KINDS, bootstrap
+from varopt.learn._inference._bootstrap import KINDS, bootstrap, clusters_of
 from varopt.learn._inference._design import Design, design
 from varopt.learn._inference._rank import rank_intervals
 from varopt.learn._inference._result import Inference
@@ -58,7 +58,7 @@ def inference(
     refits : int, default=1000
         How many.
     clusters : array-like of shape (n_samples,), optional
-        For a bootstrap: rows with the same label are drawn together.
+        For a bootstrap of "pairs" or "bayesian": rows with the same label are drawn together.
     random_state : int, RandomState or None, default=0
         The seed of a bootstrap. The same seed gives the same numbers, whatever `n_jobs`.
     n_jobs : int, optional
@@ -70,7 +70,8 @@ def inference(
 
     Notes
     -----
-    Intervals and p-values take Student's distribution with ``n - p`` degrees of freedom. Numbers agree with those of
+    Intervals and p-values take Student's distribution with ``n - p`` degrees of freedom, of clusters with one less
+    than there are. Numbers agree with those of
     R's `quantreg`, whose ``ker`` is ``"kernel"`` with ``bandwidth="hall-sheather"`` and ``xy`` is ``"pairs"``. A
     bootstrap of quantiles needs the memory of some ten chunks of 16 MB, and the time of a few products with X and a
     small linear programme for each refit.
@@ -99,15 +100,20 @@ def inference(
     if method == "rank":
         lower, upper, pvalue = rank_intervals(made, level, random_state if isinstance(random_state, int) else 0)
         return _result(made, method, level, lower=lower, upper=upper, pvalue=pvalue)
-    draws = None
+    draws, freedom = None, made.freedom
     if method == "bootstrap":
-        draws = bootstrap(made, model, kind, refits, clusters, random_state, n_jobs)
+        groups = np.arange(made.X.shape[0])
+        if clusters is not None:
+            groups = clusters_of(made, clusters)
+            freedom = min(freedom, int(groups.max()))
+        draws = bootstrap(made, model, kind, refits, groups, random_state, n_jobs)
         covariance = np.atleast_2d(np.cov(draws.reshape(refits, -1), rowvar=False))
     elif made.huber:
         covariance = huber_covariance(made, float(model.epsilon), float(model.scale_), method)
     else:
         covariance = quantile_covariance(made, method, bandwidth)
-    return _from_covariance(made, f"{method}, {kind}" if draws is not None else method, level, covariance, draws)
+    shown = f"{method}, {kind}" if draws is not None else method
+    return _from_covariance(made, shown, level, covariance, draws, freedom)
 
 
 def _check_options(method: str, level: float, kind: str, refits: int, clusters: Any) -> None:
@@ -121,13 +127,18 @@ def _check_options(method: str, level: float, kind: str, refits: int, clusters: 
         raise ValueError(f"refits must be at least 2; got {refits!r}.")
     if clusters is not None and method != "bootstrap":
         raise ValueError('clusters need method="bootstrap".')
+    if clusters is not None and kind == "wild":
+        raise ValueError(
+            'kind="wild" draws the signs of single residuals, of which those of a cluster would all be one: clusters'
+            ' take "pairs" or "bayesian".'
+        )
 
 
-def _from_covariance(made: Design, method: str, level: float, covariance: Any, draws: Any) -> Inference:
+def _from_covariance(made: Design, method: str, level: float, covariance: Any, draws: Any, freedom: int) -> Inference:
     error = np.sqrt(np.diagonal(covariance)).reshape(made.coef.shape)
-    half = student.ppf(0.5 + level / 2.0, made.freedom) * error
+    half = student.ppf(0.5 + level / 2.0, freedom) * error
     with np.errstate(divide="ignore", invalid="ignore"):
-        pvalue = 2.0 * student.sf(np.abs(made.coef / error), made.freedom)
+        pvalue = 2.0 * student.sf(np.abs(made.coef / error), freedom)
     return _result(
         made, method, level,
         lower=made.coef - half, upper=made.coef + half, pvalue=pvalue, error=error, covariance=covariance, draws=draws,

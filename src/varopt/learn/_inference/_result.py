@@ -116,9 +116,12 @@ class Inference:
             ]
         panels = np.ravel(axes)
         for panel, j in zip(panels, chosen, strict=False):
-            panel.fill_between(self.levels, self.lower[:, j], self.upper[:, j], alpha=0.25, lw=0)
+            lower, upper, limits = _drawn(self.coef[:, j], self.lower[:, j], self.upper[:, j])
+            panel.fill_between(self.levels, lower, upper, alpha=0.25, lw=0)
             panel.plot(self.levels, self.coef[:, j], "o-", ms=3)
             panel.axhline(0.0, color="grey", lw=0.8)
+            if limits is not None:
+                panel.set_ylim(*limits)
             panel.set(title=self.names[j], xlabel="quantile")
         for panel in panels[len(chosen) :]:
             panel.set_axis_off()
@@ -153,9 +156,11 @@ class Inference:
         if axes is None:
             axes = plt.subplots(figsize=(6, 0.35 * len(chosen) + 1.2), layout="constrained")[1]
         places, coef = np.arange(len(chosen)), self.coef[0, chosen]
-        ends = np.abs(np.array([coef - self.lower[0, chosen], self.upper[0, chosen] - coef]))
-        axes.errorbar(coef, places, xerr=ends, fmt="o", capsize=3)
+        lower, upper, limits = _drawn(coef, self.lower[0, chosen], self.upper[0, chosen])
+        axes.errorbar(coef, places, xerr=np.abs([coef - lower, upper - coef]), fmt="o", capsize=3)
         axes.axvline(0.0, color="grey", lw=0.8)
+        if limits is not None:
+            axes.set_xlim(*limits)
         axes.set_yticks(places, [self.names[j] for j in chosen])
         axes.invert_yaxis()
         axes.set(xlabel=f"coefficient, with its {100 * self.level:g} % interval")
@@ -176,3 +181,15 @@ class Inference:
 
     def _title(self) -> str:
         return f"{100 * self.level:g} % intervals by {self.method}, {self.count} rows"
+
+
+def _drawn(coef: Matrix, lower: Matrix, upper: Matrix) -> tuple[Matrix, Matrix, tuple[float, float] | None]:
+    """Ends that can be drawn; where some are infinite, limits of the picture that these run out of."""
+    values = np.concatenate([coef, lower, upper, [0.0]])
+    finite = values[np.isfinite(values)]
+    if finite.size == values.size:
+        return lower, upper, None
+    low, high = float(finite.min()), float(finite.max())
+    margin = 0.1 * (high - low) or 1.0
+    beyond = np.maximum(lower, low - 2.0 * margin), np.minimum(upper, high + 2.0 * margin)
+    return *beyond, (low - margin, high + margin)

@@ -14,9 +14,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from varopt.learn._compat import HasMethods, _check_sample_weight, validate_data
 from varopt.learn._data import distinct_rows
+from varopt.learn._intervals._pair import QuantilePair
 from varopt.learn._intervals._refits import fit_weighted, refits
 from varopt.learn._intervals._weighted import upper_quantile
 from varopt.learn._parameters import LEVEL, Declared, Rule, one_of, parameter
+from varopt.learn._paths import QuantileRegressorCV
 from varopt.learn._quantile import QuantileRegressor
 
 __all__ = ["ConformalIntervals"]
@@ -24,8 +26,9 @@ __all__ = ["ConformalIntervals"]
 Vector = NDArray[np.float64]
 
 _MODEL = Rule(
-    "A regressor. One that has a parameter `quantile` is fitted at two levels, ``alpha / 2`` and ``1 - alpha / 2``, in"
-    " one fit, or at those that it has if they are two; by default `QuantileRegressor` without a penalty.",
+    "A regressor. One that has a parameter `quantile` is fitted at two levels, ``alpha / 2`` and ``1 - alpha / 2``, or"
+    " at those that it has if they are two: in one fit where it takes two, else in one for each. By default"
+    " `QuantileRegressor` without a penalty.",
     HasMethods(["fit", "predict"]),
     None,
     type="estimator",
@@ -208,9 +211,12 @@ class ConformalIntervals(MetaEstimatorMixin, RegressorMixin, Declared, BaseEstim
         if self.estimator is None:
             return QuantileRegressor(quantile=pair, alpha=0.0)
         model = clone(self.estimator)
-        if "quantile" in model.get_params() and np.size(model.get_params()["quantile"]) != 2:
-            model.set_params(quantile=pair)
-        return model
+        given = model.get_params()
+        if "quantile" not in given or given.get("loss", "quantile") != "quantile" or np.size(given["quantile"]) == 2:
+            return model
+        if isinstance(model, (QuantileRegressor, QuantileRegressorCV)):
+            return model.set_params(quantile=pair)
+        return QuantilePair(model, pair)
 
     def _folds(self, X: Any, y: Vector) -> list[tuple[Any, Any]]:
         n = y.size

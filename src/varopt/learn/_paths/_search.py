@@ -83,7 +83,8 @@ class SearchCV(Certified):
         y : array-like of shape (n_samples,)
             Targets.
         sample_weight : float or array-like of shape (n_samples,), default=None
-            Weights of the fits, and of the test rows within each fold; folds count equally.
+            Weights of the fits, and of the test rows within each fold; folds count equally, and those without a weight
+            not at all.
         **params : dict
             Passed to the splitter, where metadata routing is enabled: groups, for example.
 
@@ -101,7 +102,7 @@ class SearchCV(Certified):
             if _routing_enabled()
             else Bunch(splitter=Bunch(split={}))
         )
-        folds = list(splitter.split(data, targets, **routed.splitter.split))
+        folds = _weighted(list(splitter.split(data, targets, **routed.splitter.split)), weight)
         shared = {name: value for name, value in self.get_params().items() if name in self._model().get_params()}
         model = self._model(**(shared | self._fixed(targets, weight) | self._by_place(data.shape[1])))
         paths = self._paths(data, targets, weight)
@@ -199,6 +200,14 @@ class PathCV(Constrained, SearchCV):
 
 class RegressorCV(RegressorMixin, PathCV, LinearModel):
     """A linear regressor chosen along paths."""
+
+
+def _weighted(folds: list[tuple[Any, Any]], weight: Vector) -> list[tuple[Any, Any]]:
+    """The folds that have rows to fit and rows to judge by: a row without a weight is none."""
+    kept = [(train, test) for train, test in folds if weight[train].any() and weight[test].any()]
+    if not kept:
+        raise ValueError(f"None of the {len(folds)} folds has rows with a weight both to fit and to judge by.")
+    return kept
 
 
 def _walk(

@@ -189,7 +189,7 @@ def _descended(gradient: Vector, a: Matrix, e: Vector, weight: Vector, reach: Ve
     """Newton steps on (2) under normal noise of its rows, that falls."""
     z = a @ move - e
     farthest = float(np.max(np.abs(z) / reach))
-    for share in _NOISE_SHARES:
+    for share in _NOISE_SHARES if farthest else ():  # where all rows rest, nothing is left to smooth
         sigma = share * farthest * reach
         scaled = z / sigma
         factor = _curvature(a, weight, scaled, sigma)
