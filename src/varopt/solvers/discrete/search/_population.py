@@ -52,8 +52,8 @@ _COLD = GeometricTemperature(0.4, 0.05)
 _WARM = GeometricTemperature(0.12, 0.04), GeometricTemperature(0.2, 0.05)
 # Replicas are drawn again while it grows colder, by so much of what would keep them in equilibrium: basins of planar
 # graphs have little in common that could be recombined, and low ones can be told long before the end. Of 5,000 nodes
-# 32 replicas with 3,000 sweeps have larger cuts on average than with 12,000 and without it. With three times as much one
-# basin is left.
+# 32 replicas with 3,000 sweeps have larger cuts on average than with 12,000 and without it. Three times as much leaves
+# one basin.
 _SELECTION = 0.1
 _STALE = 2  # rounds without improvement that end an epoch
 _MIXES = 3  # recombinations between two anneals, of all points;
@@ -69,7 +69,7 @@ _WALK_STEPS = 4  # of so many steps for each sweep,
 _WALK_SHARES = 1.0, 4.0  # in so much of the time of an anneal, of pairs and of products
 _ELITES = 16  # best points of past epochs that are kept
 _FIRST_EPOCH_SHARE = 0.1  # of the time for the first epoch, which tells what a sweep takes
-_ANNEALS = 2  # as many fit in the time that is left: with 8, planar graphs of 5,000 nodes have smaller cuts in 5 s; fewer,
+_ANNEALS = 2  # as many fit in the time that is left: with 8, planar cuts of 5,000 nodes are smaller in 5 s; fewer,
 _SHORT_ANNEAL_SWEEPS = 1500  # where they would have fewer sweeps each than these; and more,
 _LONGEST_ANNEAL_SWEEPS = 16384  # where they would have more than these: then there is time for several epochs
 
