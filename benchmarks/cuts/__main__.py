@@ -14,12 +14,13 @@ from benchmarks.cuts._runs import GRAPHS, SOLVERS, Job, Kept, best_known, plan, 
 
 
 def _show(kept: Kept) -> None:
-    """A table for each time: cuts, bold where one of the others is ahead of ours."""
-    for seconds in sorted({job.seconds for job in kept.jobs()}):
-        names = dict.fromkeys(job.graph for job in kept.jobs() if job.seconds == seconds)
-        print(f"\n| {seconds:g} s | best known | {' | '.join(SOLVERS)} |\n|---{'|---' * (len(SOLVERS) + 1)}|")
+    """A table for each time and seed: cuts, bold where one of the others is ahead of ours."""
+    for seconds, seed in sorted({(job.seconds, job.seed) for job in kept.jobs()}):
+        names = dict.fromkeys(job.graph for job in kept.jobs() if (job.seconds, job.seed) == (seconds, seed))
+        print(f"\n| {seconds:g} s, seed {seed} | best known | {' | '.join(SOLVERS)} |")
+        print(f"|---{'|---' * (len(SOLVERS) + 1)}|")
         for name in names:
-            told_of = {s: job for s in SOLVERS if (job := Job(s, name, seconds)) in kept}
+            told_of = {s: job for s in SOLVERS if (job := Job(s, name, seconds, seed)) in kept}
             # A rival may have tried its settings in shorter times; ours is what it is in this one.
             cells = {s: kept.best(job) if s == "varopt" else kept.best_within(job) for s, job in told_of.items()}
             other = max((cut.value for s, cut in cells.items() if s != "varopt"), default=-np.inf)
@@ -41,11 +42,12 @@ def main() -> int:
     parser.add_argument("--solvers", default=",".join(SOLVERS))
     parser.add_argument("--graphs", default=",".join(GRAPHS), help="such as G22 and 'planar 5000'")
     parser.add_argument("--times", default="5,20,60", help="seconds of processor time")
+    parser.add_argument("--seeds", type=int, default=1, help="how many, of the graphs made afresh and of the solvers")
     options = parser.parse_args()
     kept, deadline = Kept(options.keep), time.monotonic() + 60.0 * options.minutes
     times = [float(t) for t in options.times.split(",")]
     with threadpool_limits(limits=1):
-        for job in plan(options.graphs.split(","), times, options.solvers.split(",")):
+        for job in plan(options.graphs.split(","), times, options.solvers.split(","), range(options.seeds)):
             if time.monotonic() > deadline:
                 break
             if job not in kept:

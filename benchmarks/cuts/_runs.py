@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -30,7 +31,7 @@ _RIVALS: dict[str, tuple[Callable[..., Cut], tuple[float, ...]]] = {
 
 
 class Job(NamedTuple):
-    """A solver, a graph, the time and a seed."""
+    """A solver, a graph, the time and a seed, of the solver and of a graph made afresh."""
 
     solver: str
     graph: str
@@ -82,26 +83,25 @@ def best_known(name: str) -> float:
     return dict(table("gset/best_known.csv", "instance", "best_known")).get(name, np.inf)
 
 
-def graph_named(name: str) -> Any:
-    """A graph of the G-set, or one made afresh."""
+def graph_named(name: str, seed: int = 0) -> Any:
+    """A graph of the G-set, or one made afresh by a seed."""
     if name[0] == "G":
         return read_gset(DATA / "gset" / f"{name}.txt")
     kind, n = name.rsplit(" ", 1)
-    return graph_of(kind, int(n), np.random.default_rng([int(n), _SEED]))
+    return graph_of(kind, int(n), np.random.default_rng([int(n), _SEED + seed]))
 
 
-def plan(graphs: Iterable[str], times: Iterable[float], solvers: Iterable[str], seed: int = 0) -> Iterator[Job]:
+def plan(
+    graphs: Iterable[str], times: Iterable[float], solvers: Iterable[str], seeds: Iterable[int] = (0,)
+) -> Iterator[Job]:
     """Jobs, the shortest first, as settings for the longer come from them."""
-    graphs, solvers = tuple(graphs), tuple(solvers)
-    for seconds in sorted(times):
-        for graph in graphs:
-            for solver in solvers:
-                yield Job(solver, graph, seconds, seed)
+    for seconds, graph, seed, solver in itertools.product(sorted(times), graphs, seeds, solvers):
+        yield Job(solver, graph, seconds, seed)
 
 
 def run(job: Job, kept: Kept) -> None:
     """Run a job with every setting that it has."""
-    graph, best = graph_named(job.graph), best_known(job.graph)
+    graph, best = graph_named(job.graph, job.seed), best_known(job.graph)
     if job.solver == "varopt":
         began = time.process_time()
         with processor_clock():

@@ -50,6 +50,9 @@ def test_a_cut_is_drawn_on_its_graph():
     plt = pytest.importorskip("matplotlib.pyplot")
     axes = max_cut(networkx.petersen_graph()).draw()
     assert "cut 12, no cut is larger" in axes.get_title()
+    mine = plt.subplots()[1]
+    max_cut(networkx.path_graph(3)).draw(ax=mine)
+    assert "cut 2" in mine.get_title()
     axes = max_cut(np.ones((12, 12))).plot()
     assert [line.get_label() for line in axes.lines] == ["upper", "lower"]
     assert axes.lines[0].get_ydata()[-1] == axes.lines[1].get_ydata()[-1] == 36.0
@@ -106,6 +109,7 @@ def test_the_pool_has_different_points_best_first(rng):
     Q = rng.integers(-9, 10, (20, 20)).astype(float)
     r = qubo(Q, pool=6)
     assert r.pool.x.shape == (6, 20)
+    assert len(r.pool) == 6
     assert len({x.tobytes() for x in r.pool.x}) == 6
     assert_allclose(r.pool.fun, [x @ Q @ x for x in r.pool.x])
     assert np.all(np.diff(r.pool.fun) >= 0)

@@ -89,6 +89,7 @@ class LabelledResult(Result):
         import matplotlib.pyplot as plt
         import networkx as nx  # type: ignore[import-untyped]
 
+        axes = options.pop("ax", None) if axes is None else axes  # as networkx has it
         axes = plt.subplots(figsize=(6, 5), layout="constrained")[1] if axes is None else axes
         where = options.pop("pos", None) or nx.spring_layout(self.graph, seed=0)
         sides = self.sample

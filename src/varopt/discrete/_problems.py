@@ -202,7 +202,7 @@ def ising(
             raise ValueError(f"x0 must be made of the spins -1 and 1; got {spins[np.abs(spins) != 1.0][0]:g}.")
         options["x0"] = (spins + 1.0) / 2.0
     r = _minimized(energy, target, time_limit=time_limit, seed=seed, started=started, **options)
-    pool = r.pool and r.pool._replace(x=2.0 * r.pool.x - 1.0)
+    pool = r.pool and replace(r.pool, x=2.0 * r.pool.x - 1.0)
     return labelled(replace(r, x=2.0 * r.x - 1.0, pool=pool), labels)
 
 

@@ -209,6 +209,52 @@ def test_an_anneal_that_takes_too_long_is_shortened_not_cut_off(rng):
     assert_allclose(slow.temperatures[-1], 0.1)
 
 
+@pytest.mark.parametrize("selection", [0.1, 1.0])
+def test_replicas_are_drawn_again_by_their_weights_at_the_next_temperature(rng, selection):
+    class Still:
+        """Replicas that keep their energies, and tell how often each was chosen."""
+
+        def __init__(self):
+            self.rng, self.energies, self.chosen = rng, 20.0 * rng.random(50), []
+
+        def sample(self, state, temperature):
+            pass
+
+        def descend(self, state, expired):
+            pass
+
+        def values(self, state):
+            return self.energies
+
+        def choose(self, state, chosen):
+            self.chosen.append(chosen)
+
+    still = Still()
+    anneal(still, None, GeometricTemperature(2.0, 0.5), 12, 1.0, selection=selection)
+    temperatures = 2.0 ** np.array([1.0, 0.0, -1.0])
+    assert len(still.chosen) == 2
+    for chosen, before, after in zip(still.chosen, temperatures[:-1], temperatures[1:], strict=True):
+        weights = np.exp(-still.energies / after) ** selection / np.exp(-still.energies / before) ** selection
+        expected = 50.0 * weights / weights.sum()
+        assert np.all(np.abs(np.bincount(chosen, minlength=50) - expected) < 1.0)
+    anneal(still, None, lambda progress: 1.0 + progress, 12, 1.0, selection=selection)
+    assert len(still.chosen) == 2  # where it grows warmer, none is
+
+
+@pytest.mark.parametrize("kind", [Sweeper, DenseSweeper])
+def test_chosen_replicas_are_there_with_their_fields(kind, rng):
+    energy = integer_quadratic(rng)
+    sweeper = kind(energy, 8, rng)
+    state = sweeper.uniform()
+    points, values = sweeper.points(state).copy(), sweeper.values(state)
+    chosen = np.array([3, 3, 0, 7, 1, 1, 1, 5])
+    sweeper.choose(state, chosen)
+    assert_array_equal(sweeper.points(state), points[:, chosen])
+    assert_allclose(sweeper.values(state), values[chosen])
+    sweeper.sample(state, 0.5)
+    assert_allclose(sweeper.values(state), energy.value(sweeper.points(state)))
+
+
 @pytest.mark.parametrize("build", ENERGIES)
 def test_mean_field_descends_the_free_energy(build, rng):
     energy = build(rng)

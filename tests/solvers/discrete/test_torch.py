@@ -39,6 +39,15 @@ def test_values_are_those_of_the_energy(build, device, rng):
 
 
 @pytest.mark.parametrize("device", DEVICES)
+def test_chosen_replicas_replace_the_others(device, rng):
+    sweeper = TorchSweeper(integer_quadratic(rng), 8, rng, device)
+    state = sweeper.uniform()
+    points, chosen = sweeper.points(state).copy(), np.array([3, 3, 0, 7, 1, 1, 1, 5])
+    sweeper.choose(state, chosen)
+    assert_array_equal(sweeper.points(state), points[:, chosen])
+
+
+@pytest.mark.parametrize("device", DEVICES)
 def test_sweeps_of_one_state_and_of_another_are_drawn_alike(device, rng):
     # On CUDA the first sweep of the shared memory is recorded: what is launched again has to draw afresh.
     energy = integer_quadratic(rng)

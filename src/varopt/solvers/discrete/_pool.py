@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,12 +12,16 @@ __all__ = ["Collector", "SolutionPool"]
 Vector = NDArray[np.float64]
 
 
-class SolutionPool(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class SolutionPool:
     """Different points, best first: their values, and in how many coordinates each two differ."""
 
     x: Vector  # (k, size)
     fun: Vector  # (k,)
     distance: NDArray[np.intp]  # (k, k)
+
+    def __len__(self) -> int:
+        return len(self.x)
 
     @classmethod
     def of(cls, x: Vector, fun: Vector, symmetric: bool = False) -> SolutionPool:
@@ -32,7 +36,7 @@ class SolutionPool(NamedTuple):
 
     def mirrored(self) -> SolutionPool:
         """The same points, where minus the values was minimised."""
-        return self._replace(fun=0.0 - self.fun)
+        return replace(self, fun=0.0 - self.fun)
 
 
 class Collector:

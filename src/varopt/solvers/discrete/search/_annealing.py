@@ -5,6 +5,9 @@ field g_i = dE/dx_i. *Mean field* puts the probabilities of the other sites into
 <E> - T S, site by site. *Sampled* puts a sample there instead, which makes it a Markov chain, and escapes the local
 minima in which mean field saturates. Both update whole independent sets, so neither needs a step length and neither
 oscillates.
+
+HI03: K. Hukushima and Y. Iba, *Population annealing and its application to a spin glass*, AIP Conference Proceedings
+690, 2003.
 """
 
 from __future__ import annotations
@@ -88,11 +91,14 @@ def typical_field(energy: Energy, rng: np.random.Generator) -> float:
 def anneal(
     sweeper: Any, state: Any, schedule: Temperatures, sweeps: int, unit: float, *,
     analytic: bool = False, expired: Callable[[], bool] = lambda: False, seconds: float = math.inf,
+    selection: float = 0.0,
 ) -> int:  # fmt: skip
     """Sweep a state in place while the temperature falls, then descend: it ends in a local minimum of every replica.
 
     The temperature falls in steps, some tens of them, each with its share of the sweeps and of the seconds. Where
-    sweeps turn out to take longer than these allow, there are fewer at each step: the schedule is not cut off.
+    sweeps turn out to take longer than these allow, there are fewer at each step: the schedule is not cut off. With
+    `selection` replicas are drawn again at each step, in proportion to a power of their weights at the temperature that
+    comes next over those at the last one: with one, that is population annealing [HI03].
 
     Parameters
     ----------
@@ -112,6 +118,8 @@ def anneal(
         Asked before every sweep; True goes straight to the descent.
     seconds : float
         What the sweeps may take, by the clock on the wall.
+    selection : float
+        The power of the weights; zero leaves every replica to itself.
 
     Returns
     -------
@@ -120,10 +128,13 @@ def anneal(
     """
     step = sweeper.mean if analytic else sweeper.sample
     levels = sweeps if analytic else max(1, min(_TEMPERATURE_LEVELS, sweeps // 4))
-    started, done = time.perf_counter(), 0
+    started, done, before = time.perf_counter(), 0, math.inf
     for level in range(levels):
         temperature = unit * schedule(level / max(1, levels - 1))
         end = started + seconds * (level + 1) / levels
+        if selection and temperature < before < math.inf:
+            _resample(sweeper, state, selection * (1.0 / temperature - 1.0 / before))
+        before = temperature
         for k in range(max(1, round((sweeps - done) / (levels - level)))):
             if expired() or (k and time.perf_counter() > end):
                 break
@@ -131,3 +142,16 @@ def anneal(
             done += 1
     sweeper.descend(state, expired=expired)
     return done
+
+
+def _resample(sweeper: Any, state: Any, colder: float) -> None:
+    """Draw replicas again in place, in proportion to ``exp(-colder E)``: low ones come often, high ones may not.
+
+    Each comes as often as expected, rounded down or up: one random number is for all of them.
+    """
+    value = sweeper.values(state)
+    share = np.cumsum(np.exp(-colder * (value - value.min())))
+    places = (np.arange(value.size) + sweeper.rng.random()) / value.size
+    chosen = np.minimum(np.searchsorted(share / share[-1], places), value.size - 1)
+    if np.any(chosen != np.arange(value.size)):
+        sweeper.choose(state, chosen)

@@ -96,6 +96,10 @@ class DenseSweeper:
         twice = np.einsum("rk,rk->r", state.x, state.fields + self.energy.linear)
         return np.asarray(self.energy.constant + 0.5 * twice)
 
+    def choose(self, state: DenseState, chosen: NDArray[np.intp]) -> None:
+        """Replace the replicas by those chosen, some of them more than once."""
+        state.x[:], state.fields[:] = state.x[chosen], state.fields[chosen]
+
     def uniform(self) -> DenseState:
         """A state drawn uniformly."""
         return self.state(self.rng.integers(2, size=(self.energy.size, self.replicas)).astype(np.float32))

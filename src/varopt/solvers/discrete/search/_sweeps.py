@@ -184,6 +184,10 @@ class Sweeper:
         linear = self.energy.linear[self.order] @ state[: self.energy.size]
         return np.asarray(self.energy.constant + 0.5 * (self.grain * total + linear))
 
+    def choose(self, state: Array, chosen: NDArray[np.intp]) -> None:
+        """Replace the replicas by those chosen, some of them more than once."""
+        state[:] = state[:, chosen]
+
     def uniform(self) -> Array:
         """A state drawn uniformly."""
         x = np.empty((self.energy.size, self.replicas), dtype=self.dtype)

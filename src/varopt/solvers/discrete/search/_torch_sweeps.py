@@ -96,6 +96,10 @@ class TorchSweeper(Sweeper):
             total += terms.sum(dim=0, dtype=torch.float64)
         return self.energy.constant + 0.5 * total.cpu().numpy()
 
+    def choose(self, state: Any, chosen: Any) -> None:
+        """Replace the replicas by those chosen, some of them more than once."""
+        state.copy_(state[:, torch.as_tensor(chosen, device=self.device)])
+
     def uniform(self) -> Any:
         """A state drawn uniformly."""
         self._memory.fill_(1.0)
