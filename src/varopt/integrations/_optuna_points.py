@@ -35,7 +35,7 @@ def _wide(distribution: BaseDistribution) -> bool:
 def _steps_of(distribution: Any) -> int:
     """How many steps lead from the lowest to the highest."""
     width, step = distribution.high - distribution.low, _grid(distribution)
-    return width if step is None else round(width / step)
+    return int(width if step is None else round(width / step))
 
 
 def dimension(distribution: BaseDistribution) -> Dimension:
@@ -87,11 +87,18 @@ def internal(space: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, A
 
 def count(space: Mapping[str, Any]) -> float:
     """How many points there are."""
-    return math.inf if any(_real(one) or _wide(one) for one in space.values()) else math.prod(_whole(one)[1] for one in space.values())
+    if any(map(_endless, space.values())):
+        return math.inf
+    return math.prod(_whole(one)[1] for one in space.values())
 
 
 def _real(distribution: Any) -> bool:
     return isinstance(distribution, FloatDistribution) and distribution.step is None
+
+
+def _endless(distribution: Any) -> bool:
+    """Whether our space has reals for it."""
+    return _real(distribution) or _wide(distribution)
 
 
 def _stepped(distribution: Any, value: float, length: float) -> Any:
@@ -121,7 +128,7 @@ def _steps(space: Mapping[str, Any], values: Mapping[str, Any], rng: np.random.G
     for _ in range(REDRAWS):
         length = 10.0 ** rng.uniform(*SCALES)
         yield {
-            name: _stepped(space[name], value, length * rng.normal()) if _real(space[name]) or _wide(space[name]) else value
+            name: _stepped(space[name], value, length * rng.normal()) if _endless(space[name]) else value
             for name, value in values.items()
         }
 
