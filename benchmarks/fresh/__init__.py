@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks._registry import Config, Row, benchmark
 from benchmarks.fresh import _bbob, _noisy, _ranks
-from benchmarks.fresh._kept import RIVALS, gathered
+from benchmarks.fresh._kept import BBOB_RIVALS, RIVALS, gathered
 
 FIRST_INSTANCE = 501  # of BBOB, and seeds of shifts and splits: nothing before saw them
 
@@ -61,7 +61,8 @@ def smooth_functions(config: Config) -> Iterator[Row]:
         yield from missing
         return
     few = [(solver, 1, 2, FIRST_INSTANCE) for solver in _bbob.SOLVERS]
-    done = gathered(_bbob.run, config.pick(list(_bbob.jobs(seeds(10))), few), _minutes())
+    jobs = config.pick(list(_bbob.jobs(seeds(10))), few)
+    done = gathered(_bbob.run, jobs, _minutes(), known=config.pick(BBOB_RIVALS, None))
     for (function, d), (count, told) in _bbob.evaluations(done).items():
         best = min(told[s][1] for s in list(told)[1:])
         words = ", ".join(f"{s} {solved}/{count} {spent:.0f}" for s, (solved, spent) in told.items())

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.fresh import _bbob, _ranks, seeds
-from benchmarks.fresh._kept import RIVALS, gathered
+from benchmarks.fresh._kept import BBOB_RIVALS, RIVALS, gathered
 
 
 def _bold(text: str, lost: bool) -> str:
@@ -75,7 +75,7 @@ def main() -> int:
     beside = None if keep is None else keep.with_name(f"{keep.stem}-bbob{keep.suffix}")
     jobs = _ranks.jobs(tuple(options.solvers.split(",")), seeds(options.seeds))
     _show_ranks(gathered(_ranks.run, jobs, options.minutes, keep, RIVALS))
-    done = gathered(_bbob.run, _bbob.jobs(seeds(options.seeds)), options.minutes, beside)
+    done = gathered(_bbob.run, _bbob.jobs(seeds(options.seeds)), options.minutes, beside, BBOB_RIVALS)
     _show_evaluations(done)
     _show_targets(done)
     return 0

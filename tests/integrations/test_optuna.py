@@ -159,6 +159,30 @@ def test_integers_without_number_are_told_apart():
     assert len(set(points_of(study))) == 20
 
 
+@pytest.mark.parametrize("budget", [None, 200])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"low": 0, "high": 2**53, "step": 2}, {"log": True}, {"low": -(2**62), "high": 2**62}],
+    ids=["plain", "step", "log", "int64"],
+)
+def test_integers_beyond_our_own_range_are_searched(options, budget):
+    """Whole numbers of 2^52 and more are reals that are rounded, on the grid and within the bounds."""
+    bounds = {"low": 1, "high": 3 * 2**53 + 1, **options}
+    third = (bounds["high"] - bounds["low"]) // 3
+
+    def objective(trial):
+        k = trial.suggest_int("k", **bounds)
+        return abs(math.log(k / third) / math.log(third) if bounds.get("log") else k / third - 1.0)
+
+    study = optuna.create_study(sampler=VariationalSampler(seed=0, budget=budget))
+    study.optimize(objective, n_trials=40)
+    values = [trial.params["k"] for trial in study.trials]
+    assert all(isinstance(k, int) and bounds["low"] <= k <= bounds["high"] for k in values)
+    assert all((k - bounds["low"]) % bounds.get("step", 1) == 0 for k in values)
+    assert len(set(values)) == 40
+    assert study.best_value < 0.1
+
+
 def test_processes_are_not_led_to_the_same_corner():
     """A plane is lowest there, and everybody knows."""
     studies = processes(3)

@@ -16,6 +16,7 @@ import threading
 import time
 from concurrent import futures
 from multiprocessing.pool import ThreadPool
+from types import SimpleNamespace
 
 import cloudpickle
 import numpy as np
@@ -23,6 +24,9 @@ import pytest
 
 import varopt as vo
 from varopt import Status
+from varopt.search.workers import _futures
+from varopt.search.workers._dask import IDLE, DaskCare  # looks after workers that take minutes to die
+from varopt.search.workers._evaluation import Evaluated
 from varopt.search.workers._futures import Futures
 
 BOX = vo.Box(-5, 5, size=3)
@@ -355,6 +359,50 @@ def test_nobody_is_sent_off_beside_a_suspect():
     assert (outcome.number, outcome.evaluated.error) == (0, "the worker died")
     workers.wait(time.monotonic())
     assert [job for _, job in slow.under_way] == ["innocent"]
+
+
+class Cluster:
+    """As Dask's are, that know how many workers there should be, and have given some up."""
+
+    def __init__(self, there, wanted):
+        self.workers, self.worker_spec, self.asked = range(there), range(wanted), []
+
+    def scale(self, count):
+        self.asked.append(count)
+
+
+def test_workers_that_dask_gave_up_are_asked_for_again():
+    client = SimpleNamespace(cluster=Cluster(1, 2), processing=dict)
+    assert not DaskCare(client)()
+    assert client.cluster.asked == [2]
+    whole = SimpleNamespace(cluster=Cluster(2, 2), processing=dict)
+    assert not DaskCare(whole)()
+    assert whole.cluster.asked == []
+    assert not DaskCare(SimpleNamespace(processing=dict))()  # a scheduler elsewhere: whoever began it sees to it
+
+
+def test_what_idle_workers_have_lost_is_sent_again(monkeypatch):
+    """A future of Dask whose result died with its worker may never be done."""
+    monkeypatch.setattr(_futures, "TENDED", 0.001)
+    busy = iter([{"a": ["task"]}] * 2 + [{"a": []}] * (IDLE - 1) + [{}] + [{"a": []}] * IDLE)
+    care = DaskCare(SimpleNamespace(processing=lambda: next(busy)))
+    sent = []
+
+    class Forgetful(futures.Executor):
+        def submit(self, function, job):
+            sent.append(job)
+            future = futures.Future()
+            if len(sent) > 2:
+                future.set_result(Evaluated(1.0, None))
+            return future
+
+    workers = Futures(None, Forgetful(), capacity=2, tend=care)
+    workers.start(0, "first")
+    workers.start(1, "second")
+    found = workers.wait(math.inf)
+    assert sent == ["first", "second", "first", "second"]
+    assert next(busy, None) is None  # not before all were idle in turn
+    assert [outcome.number for outcome in found] == [0, 1]
 
 
 @POSIX

@@ -15,6 +15,7 @@ __all__ = ["count", "dimension", "elsewhere", "external", "internal"]
 
 SCALES = (-8.0, -2.0)  # powers of ten of a range, for steps away from a point that has been evaluated
 REDRAWS = 30  # steps from a point
+MOST_INTEGERS = 2**52  # what our integers are fewer than; more are reals that are rounded
 
 
 def _grid(distribution: BaseDistribution) -> float | None:
@@ -24,16 +25,29 @@ def _grid(distribution: BaseDistribution) -> float | None:
     return distribution.step if isinstance(distribution, IntDistribution) and distribution.step != 1 else None
 
 
+def _wide(distribution: BaseDistribution) -> bool:
+    """Whether it has more whole numbers, or steps, than our integers can be."""
+    if isinstance(distribution, CategoricalDistribution) or _real(distribution):
+        return False
+    return bool(_steps_of(distribution) >= MOST_INTEGERS)
+
+
+def _steps_of(distribution: Any) -> int:
+    """How many steps lead from the lowest to the highest."""
+    width, step = distribution.high - distribution.low, _grid(distribution)
+    return int(width if step is None else round(width / step))
+
+
 def dimension(distribution: BaseDistribution) -> Dimension:
     """What our space has for it."""
     if isinstance(distribution, CategoricalDistribution):
         return Choice(range(len(distribution.choices)))
     if not isinstance(distribution, (FloatDistribution, IntDistribution)):
         raise ValueError(f"VariationalSampler knows floats, ints and categories; got {distribution!r}.")
-    step = _grid(distribution)
+    step, wide = _grid(distribution), _wide(distribution)
     if step is not None:
-        return Integer(0, round((distribution.high - distribution.low) / step))
-    if isinstance(distribution, IntDistribution):
+        return (Box if wide else Integer)(0, _steps_of(distribution))
+    if isinstance(distribution, IntDistribution) and not wide:
         return Integer(distribution.low, distribution.high, log=distribution.log)
     return Box(distribution.low, distribution.high, log=distribution.log)
 
@@ -43,7 +57,10 @@ def external(distribution: Any, value: Any) -> Any:
     if isinstance(distribution, CategoricalDistribution):
         return distribution.choices[value]
     step = _grid(distribution)
-    return value if step is None else min(distribution.low + step * value, distribution.high)
+    if _wide(distribution):
+        value = round(value)
+    found = value if step is None else distribution.low + step * value
+    return min(max(found, distribution.low), distribution.high)  # what is rounded may be beyond
 
 
 def internal(space: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -64,26 +81,33 @@ def internal(space: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, A
             value = int(number)
         elif step is not None:
             value = round((value - distribution.low) / step)
-        point[name] = value
+        point[name] = float(value) if _wide(distribution) else value
     return point
 
 
 def count(space: Mapping[str, Any]) -> float:
     """How many points there are."""
-    return math.inf if any(map(_real, space.values())) else math.prod(_whole(one)[1] for one in space.values())
+    if any(map(_endless, space.values())):
+        return math.inf
+    return math.prod(_whole(one)[1] for one in space.values())
 
 
 def _real(distribution: Any) -> bool:
     return isinstance(distribution, FloatDistribution) and distribution.step is None
 
 
-def _stepped(distribution: Any, value: float, step: float) -> float:
+def _endless(distribution: Any) -> bool:
+    """Whether our space has reals for it."""
+    return _real(distribution) or _wide(distribution)
+
+
+def _stepped(distribution: Any, value: float, length: float) -> Any:
     """A value and a step in shares of the range, turned round where it leads out."""
     low, high, log = distribution.low, distribution.high, distribution.log
-    for share in (step, -step):
+    for share in (length, -length):
         new = value * (high / low) ** share if log else value + share * (high - low)
         if low <= new <= high:
-            return float(new)
+            return external(distribution, (new - low) / step if (step := _grid(distribution)) else float(new))
     return value
 
 
@@ -104,7 +128,7 @@ def _steps(space: Mapping[str, Any], values: Mapping[str, Any], rng: np.random.G
     for _ in range(REDRAWS):
         length = 10.0 ** rng.uniform(*SCALES)
         yield {
-            name: _stepped(space[name], value, length * rng.normal()) if _real(space[name]) else value
+            name: _stepped(space[name], value, length * rng.normal()) if _endless(space[name]) else value
             for name, value in values.items()
         }
 
@@ -136,7 +160,4 @@ def _whole(distribution: Any) -> tuple[int, int]:
     """The first of all values, as our space has them, and how many there are."""
     if isinstance(distribution, CategoricalDistribution):
         return 0, len(distribution.choices)
-    step = _grid(distribution)
-    if step is not None:
-        return 0, round((distribution.high - distribution.low) / step) + 1
-    return distribution.low, distribution.high - distribution.low + 1
+    return 0 if _grid(distribution) else distribution.low, _steps_of(distribution) + 1

@@ -89,13 +89,14 @@ function figure(host) { const made = element("figure"); host.append(made); retur
 
 function course() {
   const { best, dots, bound, log } = contents.course;
-  const host = section("course", "Best value and bound", "");
+  const bounded = bound.some((p) => p[1] !== null); // a Gaussian process has none
+  const host = section("course", bounded ? "Best value and bound" : "Best value", "");
   if (!best.length) { host.append(element("p", {}, "Nothing has been told yet.")); return; }
   const known = best.map((p) => p[1]).filter((v) => v !== null), levels = dots.map((p) => p[1]).sort((a, b) => a - b);
   const most = levels.length ? levels[Math.floor(0.97 * (levels.length - 1))] : 1, least = levels.length ? levels[Math.floor(0.03 * (levels.length - 1))] : 0;
   const y = range([...known, most, least], log), inside = (v) => v >= y[0] && v <= y[1];
   const x = [1, Math.max(2, best[best.length - 1][0])];
-  host.append(legend([["best", "best so far"], ...(bound.some((p) => p[1] !== null) ? [["bound", "bound: average over the distribution, 95 % interval"]] : []), ["dot", "evaluations"]]));
+  host.append(legend([["best", "best so far"], ...(bounded ? [["bound", "bound: average over the distribution, 95 % interval"]] : []), ["dot", "evaluations"]]));
   const clip = (v) => Math.min(y[1], Math.max(y[0], v));
   chart(figure(host), { x, y, logY: log, height: 300, xTitle: "evaluations", label: "best value and bound against evaluations" }, (box, across, up) => {
     for (const [a, b, stopped] of dots) if (inside(b)) box.append(svg("circle", { class: stopped ? "early" : "dot", cx: across(a).toFixed(1), cy: up(b).toFixed(1), r: 1.8 }));

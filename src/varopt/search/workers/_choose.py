@@ -8,6 +8,7 @@ from concurrent import futures
 from multiprocessing.pool import Pool, ThreadPool
 from typing import Any
 
+from varopt.search.workers._dask import DaskCare
 from varopt.search.workers._evaluation import Evaluation, pack
 from varopt.search.workers._futures import Futures, PoolExecutor, Renewal
 from varopt.search.workers._workers import Here, Vectorized, Workers
@@ -36,7 +37,8 @@ def workers_for(
         return _joblib(evaluation, executor, timeout)
     if hasattr(executor, "get_executor"):  # dask.distributed.Client
         each = executor.get_executor(pure=False)  # equal points too: there may be noise, or a worker may have died
-        return Futures(pack(evaluation(timeout)), each, capacity=sum(executor.nthreads().values()))
+        capacity = sum(executor.nthreads().values())
+        return Futures(pack(evaluation(timeout)), each, capacity=capacity, tend=DaskCare(executor))
     if isinstance(executor, Pool) and not isinstance(executor, ThreadPool):
         raise ValueError(
             "executor must not be a multiprocessing.Pool: it never says that a worker has died, so that a run could "

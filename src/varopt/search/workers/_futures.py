@@ -17,6 +17,7 @@ from varopt.search.workers._workers import Workers
 
 __all__ = ["Futures", "PoolExecutor", "Renewal"]
 
+TENDED = 1.0  # seconds of waiting after which workers are looked after
 LONE_ATTEMPT = 2  # after so many deaths of its worker a point is evaluated with no other beside it
 DEATHS = {"KilledWorker", "RayActorError", "ActorDiedError", "WorkerCrashedError"}  # Dask's and Ray's words for it
 
@@ -63,15 +64,20 @@ class Futures(Workers):
         Whether to shut the executor down at the end.
     patient : bool
         Whether at most as many points are handed over as there are workers: one that hangs keeps nobody waiting.
+    tend : callable, optional
+        What to do while nothing is finished, such as asking for workers that were given up; it says whether what is
+        under way has been lost, and is to be sent again.
     """
 
     def __init__(
         self, evaluation: Evaluation | Packed, executor: Any, renewal: Renewal | None = None, *,
         capacity: int | None = None, owned: bool = False, patient: bool = False,
+        tend: Callable[[], bool] | None = None,
     ) -> None:  # fmt: skip
         self._evaluation, self._executor, self._renewal, self._owned = evaluation, executor, renewal, owned
         self.capacity = int(capacity or getattr(executor, "_max_workers", None) or os.cpu_count() or 1)
         self._most = self.capacity if patient else math.inf
+        self._tend = tend
         self._backlog: deque[Flight] = deque()
         self._suspects: deque[Flight] = deque()
         self._flying: dict[Pending, Flight] = {}
@@ -90,11 +96,22 @@ class Futures(Workers):
             left = deadline - time.monotonic()
             if left <= 0.0:
                 break
+            if self._tend is not None:
+                left = min(left, TENDED)
             done, _ = futures.wait(
                 self._flying, None if math.isinf(left) else left, return_when=futures.FIRST_COMPLETED
             )
+            if self._tend is not None and not done and self._tend():
+                self._send_again()
             outcomes += self._collect(done)
         return outcomes
+
+    def _send_again(self) -> None:
+        """Give up the futures of what is under way, and send it once more: a suspect first, and alone."""
+        for future, flight in sorted(self._flying.items(), key=lambda pair: -pair[1].number):
+            future.cancel()
+            (self._suspects if flight.alone else self._backlog).appendleft(flight)
+        self._flying.clear()
 
     def _launch(self) -> list[Outcome]:
         """Send off what is waiting: everybody, or a single suspect, with nobody else under way before or beside it."""

@@ -94,7 +94,7 @@ class QuadraticModel:
         ----------
         mean : array of shape (d,)
             The centre of the region.
-        root : array of shape (d, d)
+        root : array of shape (d, k)
             Its shape: a root of a covariance.
         radius : float
             How many deviations it reaches.
@@ -107,6 +107,30 @@ class QuadraticModel:
         least = max(0.0, -float(curvatures[0])) + 1e-14 * size
         shift = _shift(along, curvatures, least, radius)
         return np.asarray(mean - root @ (vectors @ (along / (curvatures + shift))))
+
+    def minimum_in_box(self, mean: Array, root: Array, radius: float) -> Array:
+        """The same in the unit box: coordinates that the step takes beyond a bound stay on it, and the others go on.
+
+        Otherwise steep coordinates that are at a bound already would use up the radius. Where correlations put the
+        bounds themselves out of reach, the step ends at the box.
+        """
+        held, target = np.zeros(mean.size, dtype=bool), mean
+        center, free, room = mean, root, radius
+        while True:
+            found = self.minimum(center, free, room)
+            target = np.where(held, target, np.clip(found, 0.0, 1.0))
+            beyond = ~held & (target != found)
+            held |= beyond
+            if not beyond.any() or held.all():
+                return target
+            # start + basis y: all that take what is held to its bounds, the shortest first.
+            count = int(held.sum())
+            axes, triangle = np.linalg.qr(root[held].T, mode="complete")
+            start = axes[:, :count] @ solve_triangular(triangle[:count], (target - mean)[held], trans=1)
+            left = radius**2 - float(start @ start)
+            if left <= 0.0:
+                return target
+            center, free, room = mean + root @ start, root @ axes[:, count:], math.sqrt(left)
 
 
 def _shift(along: Array, curvatures: Array, least: float, radius: float) -> float:

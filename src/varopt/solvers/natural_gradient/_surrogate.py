@@ -195,9 +195,15 @@ class SurrogateUpdate(FamilyUpdate):
         self._optimum = None if self.model is None or self._paused else self._best_of(self.model)
 
     def _best_of(self, model: QuadraticModel) -> Array:
-        """The model's minimum where most samples are: farther out it is not to be trusted."""
-        d = self.mean.size
-        return _evaluated(model.minimum(self.mean, self._root, math.sqrt(d)))
+        """The model's minimum where most samples are: farther out it is not to be trusted.
+
+        While the bounds are open, the optimum may be on them, and what is there already is left there. While they are
+        closed it is taken to be inside, where a model that goes on along its bounds is misled by what lies beyond.
+        """
+        center, root, radius = _evaluated(self.mean), self._root, math.sqrt(self.mean.size)
+        if self.inner.open:
+            return model.minimum_in_box(center, root, radius)
+        return _evaluated(model.minimum(center, root, radius))
 
     def _rest(self, share: float) -> None:
         """Do without a model for a while, if generations are evaluated as a whole all the same."""
