@@ -570,3 +570,16 @@ def test_an_interrupt_of_the_last_look_for_a_contradiction_keeps_the_result():
     assert len(calls) == 2 * last
     assert r.status is Status.INTERRUPTED
     assert (r.lower, r.upper) == (whole.lower, whole.upper)
+
+
+def test_multipliers_that_rounding_hides_are_not_told():
+    """Where the bracket rests on an assumption they are found apart, or not at all: once they were wrong."""
+    w = vo.Variable(2)
+    A = np.array([[-5.7220458984375e-06, 28.0], [1.71661376953125e-05, -20.0]])
+    limits = [
+        A @ w <= np.array([27.999998584389687, -19.999995708463757]),
+        np.diag([-0.0001220703125, -549755813888.0]) @ w <= np.array([-2.86102294921875e-05, -549755813887.99805]),
+    ]
+    r = vo.minimize(np.array([-1e-12, 0.0]) @ w, subject_to=limits)
+    left = np.array([-1e-12, 0.0]) + sum(c.normal.maps[w].transpose_apply(np.ravel(r.multipliers[c])) for c in limits)
+    assert np.all(np.isnan(left)) or np.abs(left).max() <= 1e-20

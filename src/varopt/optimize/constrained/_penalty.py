@@ -17,7 +17,7 @@ from varopt.model.blocks import TermBlock
 from varopt.model.maps import Map
 from varopt.terms import abs_, pos, square, squared_hinge
 
-__all__ = ["Penalised", "spread"]
+__all__ = ["Penalised", "reach", "spread"]
 
 Vector = NDArray[np.float64]
 Weights = Sequence[Vector]  # of each constraint, one for each of its rows
@@ -218,3 +218,16 @@ def spread(linear: Map, scale: Vector) -> Vector:
             return np.sqrt(linear.row_variance(scale))
     signs = np.random.default_rng(0).choice([-1.0, 1.0], (_RANDOM_VECTORS, linear.shape[1]))
     return np.asarray(np.sqrt(np.mean(np.square(linear.apply(signs * scale)), axis=0)))
+
+
+def reach(problem: Composite, x: Vector) -> float:
+    """The sizes of all that is added up in an objective at x, if nothing of it cancelled."""
+    size = float(np.abs(problem.vector) @ np.abs(x))
+    for r in (*problem.rows, *problem.squares):
+        z = spread(r.linear, np.abs(x)) + np.abs(r.offset)
+        size += float(np.abs(r.weights) @ np.maximum(np.abs(r.term.value(z)), np.abs(r.term.value(-z))))
+    if problem.matrix is not None:
+        size += 0.5 * float(np.abs(x) @ (abs(problem.matrix) @ np.abs(x)))
+    for group in problem.groups:
+        size += float(np.abs(group.weights) @ group.norms(spread(group.linear, np.abs(x)) + np.abs(group.offset)))
+    return size

@@ -43,7 +43,7 @@ from varopt.optimize._composite import (
     watch,
 )
 from varopt.optimize._result import Result, Status, final_line
-from varopt.optimize.constrained._penalty import Penalised, spread
+from varopt.optimize.constrained._penalty import Penalised, reach
 from varopt.optimize.constrained._proofs import Contradiction, Ray
 from varopt.optimize.constrained._repair import repaired
 from varopt.solvers import Auto, State, Way, is_small, settle
@@ -324,8 +324,9 @@ class _Run:
                 return proved
         result = ended(status)
         if result.status is Status.GAP_OPEN and np.all(np.isfinite(result.x)):
-            self.state.unit = state.unit = max(state.unit, _CANCELLED_UNIT * _reach(penalised.own, result.x))
-        if not self._closes(state.lower, state.upper) and self._closes(result.lower, result.upper):
+            self.state.unit = state.unit = max(state.unit, _CANCELLED_UNIT * reach(penalised.own, result.x))
+        closed_by_others = not self._closes(state.lower, state.upper) and self._closes(result.lower, result.upper)
+        if closed_by_others or result.status is Status.ASSUMED:  # then rounding may have hidden what balances
             multipliers = self._found_apart(result.x, multipliers)
         finished = self._finished(result, multipliers, partial(verified, objective, state.x, dual))
         hides = finished.status is Status.GAP_OPEN and finished.violation > 0.0 and self.ended is None
@@ -479,19 +480,6 @@ class _Run:
             state.sigma, state.steps, state.elapsed, history, whole.slices, state.evaluations, state,
             penalised.violation(state.x), {}, self.proof,
         )  # fmt: skip
-
-
-def _reach(problem: Composite, x: Vector) -> float:
-    """The sizes of all that is added up in an objective at x, if nothing of it cancelled."""
-    size = float(np.abs(problem.vector) @ np.abs(x))
-    for r in (*problem.rows, *problem.squares):
-        z = spread(r.linear, np.abs(x)) + np.abs(r.offset)
-        size += float(np.abs(r.weights) @ np.maximum(np.abs(r.term.value(z)), np.abs(r.term.value(-z))))
-    if problem.matrix is not None:
-        size += 0.5 * float(np.abs(x) @ (abs(problem.matrix) @ np.abs(x)))
-    for group in problem.groups:
-        size += float(np.abs(group.weights) @ group.norms(spread(group.linear, np.abs(x)) + np.abs(group.offset)))
-    return size
 
 
 def _tidied(x: Vector) -> Vector:
