@@ -216,9 +216,10 @@ def _freeze(
             _refuse(problem, band)
         unknown = problem.knotted or hessian is None  # without knots it is the same everywhere
         looked_for = relations.vectors if attempt == 0 and relations.spared.size else None
+        room = every if attempt or problem.knotted else 0  # nothing is proved at zero, where squares begin
         work = [
             Sweep(
-                x, band.factor, reach, least, every if block.term.degree > 1 else 0, block.term.degree > 1 and unknown,
+                x, band.factor, reach, least, room if block.term.degree > 1 else 0, block.term.degree > 1 and unknown,
                 relations=looked_for,
             )
             for block, reach, least in zip(problem.blocks, band.reaches, band.least, strict=True)
