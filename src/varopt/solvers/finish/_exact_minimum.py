@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from varopt._clock import TimeUp, budget
+from varopt._clock import TimeUp, budget, tick
 from varopt.composite import Composite
 from varopt.model import Objective
 
@@ -69,6 +69,7 @@ def _from(objective: Objective, x: NDArray[np.float64]) -> RationalMinimum | Non
             with suppress(TimeUp), budget(_RATIONAL_SECONDS):
                 if (found := rational_minimum(problem, x)) is not None:
                     return found
+        tick()  # a budget of its own is no end of the run, and a deadline is
         return minimum_in_many_digits(problem)
     except (Inexact, TimeUp, OverflowError):
         return None

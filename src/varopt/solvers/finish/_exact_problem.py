@@ -331,6 +331,7 @@ def reduced(system: list[Numbers]) -> list[int]:
     """Reduce the rows in place; the columns of their leading ones, the last where there is no solution."""
     order: list[int] = []
     for column in range(len(system[0])):
+        tick()
         top = len(order)
         pivot = next((i for i in range(top, len(system)) if system[i][column]), None)
         if pivot is None:

@@ -150,6 +150,7 @@ class _ActiveSet:
         end, joined = ZERO, None
         moving = [k for k, r in enumerate(along) if r]
         while True:
+            tick()
             least = end - derivative / second if second > 0 else None  # where the derivative would vanish
             events = [(t, k) for k in moving if (t := self._next_knot(k, along[k])) is not None]
             t, k = min(events, default=(None, -1), key=lambda e: (e[0], e[1]))
