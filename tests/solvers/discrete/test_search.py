@@ -34,6 +34,7 @@ from varopt.solvers.discrete.search import (
     block_minimum,
     block_values,
     is_symmetric,
+    largest_cluster,
     recombine,
     whole_number_type,
 )
@@ -322,6 +323,49 @@ def test_children_do_not_depend_on_how_the_pairs_are_kept(density, rng):
     kinds = (sp.csr_array(energy.quadratic), as_dense(energy.quadratic))
     sparse, dense = (recombine(replace(energy, quadratic=q), x, partner, np.random.default_rng(0)) for q in kinds)
     assert_array_equal(sparse, dense)
+
+
+def test_the_largest_cluster_of_what_differs_is_that_of_a_search_by_hand(rng):
+    n, replicas = 40, 6
+    half = np.triu(rng.random((n, n)) < 0.04, 1)
+    energy = Energy.quadratic_form(sp.csr_array((half + half.T).astype(float)), np.zeros(n))
+    x, partner = ((rng.random((n, replicas)) < 0.5).astype(float) for _ in range(2))
+    shares = []
+    for a, b in zip(x.T, partner.T, strict=True):
+        left, sizes = set(np.flatnonzero(a != b).tolist()), []
+        total = len(left)
+        while left:
+            reached, found = [left.pop()], 1
+            while reached:
+                near = left & set(np.flatnonzero((half + half.T)[reached.pop()]).tolist())
+                left -= near
+                found += len(near)
+                reached += near
+            sizes.append(found)
+        shares.append(max(sizes) / total)
+    assert_allclose(largest_cluster(energy, x, partner), np.mean(shares))
+    assert largest_cluster(energy, x, x) == 1.0
+
+
+@pytest.mark.parametrize("kind", ["torus", "random", "dense"])
+def test_replicas_are_drawn_again_where_there_is_little_to_recombine(kind, rng):
+    """On a torus points differ in many clusters, each of which may be taken over; elsewhere in one."""
+    side = 30
+    n = side * side
+    if kind == "torus":
+        node = np.arange(n).reshape(side, side)
+        ends = np.concatenate([np.stack([node, np.roll(node, 1, axis)]).reshape(2, -1) for axis in (0, 1)], axis=1)
+    else:
+        ends = rng.integers(n, size=(2, 3 * n))
+    weights = rng.choice([-1.0, 1.0], ends.shape[1])
+    half = sp.csr_array((weights, (ends.min(axis=0), ends.max(axis=0))), shape=(n, n))
+    half.setdiag(0.0)
+    matrix = half + half.T if kind != "dense" else rng.choice([-1.0, 1.0], (60, 60))
+    energy = Energy.quadratic_form(matrix, -np.asarray(matrix.sum(axis=1)).ravel())
+    population = _population._Population(energy, rng, lambda: False, None)
+    x, _ = population.annealed(None, GeometricTemperature(0.4, 0.05), 60, math.inf)
+    population.compare(x)
+    assert population.percolates == (kind != "torus")
 
 
 def test_symmetry(rng):

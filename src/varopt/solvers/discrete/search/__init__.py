@@ -19,7 +19,7 @@ from varopt.solvers.discrete.search._probability_descent import (
     ProjectedGradientDescent,
     SampledDescent,
 )
-from varopt.solvers.discrete.search._recombination import is_symmetric, recombine
+from varopt.solvers.discrete.search._recombination import is_symmetric, largest_cluster, recombine
 from varopt.solvers.discrete.search._sweeps import Sweeper, whole_number_type
 from varopt.solvers.discrete.search._tabu_walk import TabuWalk
 
@@ -42,6 +42,7 @@ __all__ = [
     "block_minimum",
     "block_values",
     "is_symmetric",
+    "largest_cluster",
     "population_search",
     "recombine",
     "typical_field",

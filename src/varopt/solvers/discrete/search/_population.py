@@ -9,6 +9,7 @@ from itertools import cycle
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from varopt.solvers.discrete._energy import Energy
@@ -22,7 +23,7 @@ from varopt.solvers.discrete.search._annealing import (
 )
 from varopt.solvers.discrete.search._dense_sweeps import DenseSweeper, is_crowded
 from varopt.solvers.discrete.search._enumeration import block_minimum
-from varopt.solvers.discrete.search._recombination import is_symmetric, recombine
+from varopt.solvers.discrete.search._recombination import is_symmetric, largest_cluster, recombine
 from varopt.solvers.discrete.search._sweeps import Sweeper, whole_number_type
 from varopt.solvers.discrete.search._tabu_walk import TabuWalk
 
@@ -50,10 +51,12 @@ _COLD = GeometricTemperature(0.4, 0.05)
 # After recombinations, in turns: from the lower one replicas keep what they are made of, from the higher one they stay
 # different from each other. On planar graphs of 5,000 nodes the higher alone forgets, on 800 the lower alone converges.
 _WARM = GeometricTemperature(0.12, 0.04), GeometricTemperature(0.2, 0.05)
-# Replicas are drawn again while it grows colder, by so much of what would keep them in equilibrium: basins of planar
-# graphs have little in common that could be recombined, and low ones can be told long before the end. Of 5,000 nodes
-# 32 replicas with 3,000 sweeps have larger cuts on average than with 12,000 and without it. Three times as much leaves
-# one basin.
+# Where two points of the first epoch differ in one cluster but for a twentieth, as on all graphs that were tried but
+# tori (0.66 to 0.9 there, 0.99 and more elsewhere, 800 to 20,000 nodes), there is little to recombine.
+_PERCOLATES, _COMPARED = 0.95, 8
+# There replicas are drawn again while it grows colder, by so much of what would keep them in equilibrium: low basins
+# can be told long before the end. Of planar graphs of 5,000 nodes 32 replicas with 3,000 sweeps have larger cuts on
+# average than with 12,000 and without it. Three times as much leaves one basin.
 _SELECTION = 0.1
 _STALE = 2  # rounds without improvement that end an epoch
 _MIXES = 3  # recombinations between two anneals, of all points;
@@ -69,9 +72,11 @@ _WALK_STEPS = 4  # of so many steps for each sweep,
 _WALK_SHARES = 1.0, 4.0  # in so much of the time of an anneal, of pairs and of products
 _ELITES = 16  # best points of past epochs that are kept
 _FIRST_EPOCH_SHARE = 0.1  # of the time for the first epoch, which tells what a sweep takes
-_ANNEALS = 2  # as many fit in the time that is left: with 8, planar cuts of 5,000 nodes are smaller in 5 s; fewer,
+# As many anneals fit in the time that is left, where points are recombined and where they are drawn again (with 8
+# there, planar cuts of 5,000 nodes are smaller in 5 s); fewer,
+_ANNEALS = 8, 2
 _SHORT_ANNEAL_SWEEPS = 1500  # where they would have fewer sweeps each than these; and more,
-_LONGEST_ANNEAL_SWEEPS = 16384  # where they would have more than these: then there is time for several epochs
+_LONGEST_ANNEAL_SWEEPS = 4096, 16384  # where they would have more than these: then there is time for several epochs
 
 
 class Found(NamedTuple):
@@ -111,13 +116,15 @@ def population_search(
         pilot = epoch == 0
         if not pilot and math.isfinite(left()):
             capacity = left() / population.pace
-            anneals = float(np.clip(capacity / _SHORT_ANNEAL_SWEEPS, 1.0, _ANNEALS))
-            sweeps = max(sweeps, int(min(_LONGEST_ANNEAL_SWEEPS, capacity / anneals)))
+            anneals = float(np.clip(capacity / _SHORT_ANNEAL_SWEEPS, 1.0, _ANNEALS[population.percolates]))
+            sweeps = max(sweeps, int(min(_LONGEST_ANNEAL_SWEEPS[population.percolates], capacity / anneals)))
         seconds = _FIRST_EPOCH_SHARE * left() if pilot else left()
         if start is not None and pilot:
             x, value = population.annealed(np.repeat(elites, population.replicas, axis=1), next(warm), sweeps, seconds)
         else:
             x, value = population.annealed(None, cold, sweeps, seconds)
+        if pilot:
+            population.compare(x)
         best, stale = np.inf, 0
         while stale <= _STALE:
             x, value = population.sharpened(*population.walked(x, value, sweeps, left))
@@ -159,6 +166,7 @@ class _Population:
         self.is_crowd = device is not None  # more than the processor can recombine in the time of an anneal
         self.symmetric = is_symmetric(energy)
         self.walk = TabuWalk(energy, rng) if device is None and TabuWalk.suits(energy) else None
+        self.percolates = False  # whether what replicas differ in hangs together, so that there is little to recombine
         self.sweeps = 0
         self.pace = 0.0  # seconds of a sweep, by the last anneal,
         self._mixing_pace = 0.0  # and of a recombination of one point
@@ -182,11 +190,20 @@ class _Population:
         began = time.perf_counter()
         done = anneal(
             self.sweeper, state, schedule, sweeps, self.unit,
-            expired=self.expired, seconds=seconds, selection=_SELECTION,
+            expired=self.expired, seconds=seconds, selection=_SELECTION if self.percolates else 0.0,
         )  # fmt: skip
         self.pace = (time.perf_counter() - began) / max(1, done)
         self.sweeps += done
         return self._points(state)
+
+    def compare(self, x: Vector) -> None:
+        """Learn from independent points whether there is anything to recombine."""
+        few = x[:, :_COMPARED]
+        half = few.shape[1] // 2
+        sparse = sp.issparse(self.energy.quadratic) and not self.energy.products and half > 0
+        self.percolates = not sparse or largest_cluster(
+            self.energy, few[:, :half], self._turned(few[:, :half], few[:, half : 2 * half])
+        ) >= _PERCOLATES  # fmt: skip
 
     def walked(self, x: Vector, value: Vector, sweeps: int, left: Callable[[], float]) -> tuple[Vector, Vector]:
         """The best of the points, where tabu walks from them met better ones; of small problems, see `TabuWalk`."""
@@ -246,9 +263,7 @@ class _Population:
 
     def mixed(self, x: Vector, partner: Vector, end: float = math.inf) -> Vector:
         """Points recombined with partners, until time ends; turned around first where that is the same and nearer."""
-        if self.symmetric:
-            far = np.abs(partner - x).sum(axis=0) > 0.5 * self.energy.size
-            partner = np.where(far, 1.0 - partner, partner)
+        partner = self._turned(x, partner)
         some, child = max(1, _MIXED_ENTRIES // max(1, self.energy.size)), x.copy()
         for first in range(0, x.shape[1], some):
             part = slice(first, first + some)
@@ -256,6 +271,13 @@ class _Population:
             if time.perf_counter() > end:
                 break
         return child
+
+    def _turned(self, x: Vector, partner: Vector) -> Vector:
+        """Partners, turned around where that is the same and nearer."""
+        if not self.symmetric:
+            return partner
+        far = np.abs(partner - x).sum(axis=0) > 0.5 * self.energy.size
+        return np.where(far, 1.0 - partner, partner)
 
     def found(self, x: Vector, value: Vector, epoch: int) -> Found:
         """The best."""

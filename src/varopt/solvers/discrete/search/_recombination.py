@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from varopt.solvers.discrete._energy import Energy
 
-__all__ = ["is_symmetric", "recombine"]
+__all__ = ["is_symmetric", "largest_cluster", "recombine"]
 
 Vector = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -39,18 +39,48 @@ def recombine(energy: Energy, x: Vector, partner: Vector, rng: np.random.Generat
     where Q is sparse, and a few columns where it is dense. Products of three and more factors are not handled; the
     columns are then returned as they are.
     """
-    from scipy.sparse.csgraph import connected_components  # slow to load: with it `import varopt` takes 3 % longer
-
     if energy.products:
         return x
     differs = partner != x
-    at = np.flatnonzero(differs)
+    at, label, count = _clusters(energy, differs)
     if not at.size:
         return x
-    replicas = x.shape[1]
     # E(x + d_C) - E(x) = sum_{i in C} d_i (g_i + (Q d)_i / 2), and (Q d)_i sees its own cluster only: fields half way.
     middle = energy.gradient(0.5 * (x + partner)).ravel()[at]
     change = (partner - x).ravel()[at] * middle
+    gain = np.bincount(label, weights=change, minlength=count)
+    scale = np.bincount(label, weights=np.abs(change), minlength=count)
+    tie = np.abs(gain) <= 1e-9 * scale
+    taken = np.where(tie, rng.random(gain.size) < 0.5, gain < 0.0)[label]
+    child = x.copy()
+    child.ravel()[at[taken]] = partner.ravel()[at[taken]]
+    return child
+
+
+def largest_cluster(energy: Energy, x: Vector, partner: Vector) -> float:
+    """The share of the entries that differ which the largest cluster of a column has, on average over columns.
+
+    Near one there is nothing to choose from: a child is one of its parents, but for a few entries.
+    """
+    differs = partner != x
+    at, label, count = _clusters(energy, differs)
+    if not at.size:
+        return 1.0
+    column = np.zeros(count, dtype=np.intp)
+    column[label] = at % x.shape[1]
+    largest = np.zeros(x.shape[1])
+    np.maximum.at(largest, column, np.bincount(label, minlength=count))
+    total = differs.sum(axis=0)
+    return float(np.mean(largest[total > 0] / total[total > 0]))
+
+
+def _clusters(energy: Energy, differs: NDArray[np.bool_]) -> tuple[Index, NDArray[np.int32], int]:
+    """The entries that differ, in the order of rows, the cluster of each, and how many clusters there are at most."""
+    from scipy.sparse.csgraph import connected_components  # slow to load: with it `import varopt` takes 3 % longer
+
+    at = np.flatnonzero(differs)
+    if not at.size:
+        return at, np.zeros(0, dtype=np.int32), 0
     # Nodes are the sites that differ, of all columns: a site changes as a whole.
     sites = differs if energy.is_binary else _any(differs, energy.site)
     node = np.cumsum(sites.ravel(), dtype=np.int32).reshape(sites.shape) - np.int32(1)
@@ -59,14 +89,8 @@ def recombine(energy: Energy, x: Vector, partner: Vector, rng: np.random.Generat
     ends = node[energy.site[row], column], node[energy.site[other], column]
     graph = sp.csr_array((np.ones(row.size, dtype=np.int8), ends), shape=(count, count))
     _, cluster = connected_components(graph, directed=False)
-    label = cluster[node[energy.site[at // replicas], at % replicas]]
-    gain = np.bincount(label, weights=change, minlength=count)
-    scale = np.bincount(label, weights=np.abs(change), minlength=count)
-    tie = np.abs(gain) <= 1e-9 * scale
-    taken = np.where(tie, rng.random(gain.size) < 0.5, gain < 0.0)[label]
-    child = x.copy()
-    child.ravel()[at[taken]] = partner.ravel()[at[taken]]
-    return child
+    replicas = differs.shape[1]
+    return at, cluster[node[energy.site[at // replicas], at % replicas]], count
 
 
 def _any(differs: NDArray[np.bool_], site: Index) -> NDArray[np.bool_]:
