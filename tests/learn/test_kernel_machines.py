@@ -219,6 +219,18 @@ def test_a_gap_of_targets_far_from_zero_is_told():
     assert bool(told) == (model.gap_ > model.tol * model.objective_)
 
 
+def test_a_start_that_is_far_off_ends_without_a_warning():
+    """LIBSVM's kernel of data so far from zero has few digits; variables of the programme end on their bounds."""
+    rng = np.random.default_rng(6000020090)
+    X = rng.standard_normal((28, 2))
+    y = X @ rng.standard_normal(2) + rng.standard_t(2, 28)
+    X = np.c_[X, X[:, :1]] + 1e8
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = SVR().fit(X, y + 1e3)
+    assert 0.0 < model.lower_bound_ <= model.objective_
+
+
 @pytest.mark.parametrize(("offset", "shift"), [(1e5, 0.0), (0.0, 1e6), (1e4, -1e7)])
 def test_data_far_from_zero_leave_no_gap(offset, shift, rng):
     X = rng.standard_normal((120, 4))

@@ -74,6 +74,8 @@ def box_by_interior_point(
         mean = float(low @ v + top @ room) / (2 * count)
         if mean <= tol and np.abs(residual).max() <= 1e-9 and abs(miss) <= 1e-12:
             break
+        if not min(v.min(initial=1.0), room.min(initial=1.0)) > 0.0:  # at an end, to rounding
+            break
         system = scaled.copy()
         system[np.diag_indices(count)] += low / v + top / room  # (3)
         try:
