@@ -13,7 +13,9 @@ import varopt as vo
 from varopt import learn
 from varopt._clock import TimeUp, deadline
 from varopt._linalg import InverseEnergy, factorised_sparse, solve_definite  # what cannot be stopped on the way
+from varopt.composite import composite
 from varopt.optimize import Status
+from varopt.solvers import State, settle
 
 
 def wide(scale=1.0):
@@ -149,3 +151,16 @@ def test_low_rank_without_a_matrix_is_refused_in_a_sentence(rng):
     f = vo.norm1(rng.standard_normal((30, 4)) @ vo.Variable(4) - 1.0)
     with pytest.raises(ValueError, match="'low-rank' does not take this objective: its quadratic is not given"):
         vo.minimize(f, method="low-rank")
+
+
+def test_the_bracket_of_a_small_stopped_run_has_a_budget(rng, monkeypatch):
+    """Of many blocks three dual points that are to balance took a tenth of a second, after time was up."""
+    X, w = rng.standard_normal((20, 3)), vo.Variable(3)
+    problem = composite(vo.sum(vo.abs(X @ w - 1.0)))
+    state = State(np.zeros(3))
+    settle(problem, state)
+    assert np.isfinite(state.lower)
+    monkeypatch.setattr("varopt.solvers._stopped._QUICK_SECONDS", -1.0)
+    state = State(np.zeros(3))
+    settle(problem, state)
+    assert state.lower == -np.inf
