@@ -174,6 +174,8 @@ def _solved(gram: Vector, wanted: Vector, cutoff: float) -> Vector:
     """What solves equations with a Gram matrix, in units in which its columns are equally long."""
     unit = np.sqrt(np.diag(gram))
     unit = np.where(unit > 0.0, unit, 1.0)
+    if not (np.all(np.isfinite(gram)) and np.all(np.isfinite(wanted))):
+        return np.zeros(unit.size)  # where products overflow: LAPACK would write about it
     return np.asarray(np.linalg.lstsq(gram / unit[:, None] / unit, wanted / unit, rcond=cutoff)[0] / unit)
 
 
