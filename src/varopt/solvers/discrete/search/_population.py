@@ -53,7 +53,7 @@ _COLD = GeometricTemperature(0.4, 0.05)
 _WARM = GeometricTemperature(0.12, 0.04), GeometricTemperature(0.2, 0.05)
 # Where two points of the first epoch differ in one cluster but for a twentieth, as on all graphs that were tried but
 # tori (0.66 to 0.9 there, 0.99 and more elsewhere, 800 to 20,000 nodes), there is little to recombine.
-_PERCOLATES, _COMPARED = 0.95, 8
+_PERCOLATES, _COMPARED_REPLICAS = 0.95, 8
 # There replicas are drawn again while it grows colder, by so much of what would keep them in equilibrium: low basins
 # can be told long before the end. Of planar graphs of 5,000 nodes 32 replicas with 3,000 sweeps have larger cuts on
 # average than with 12,000 and without it. Three times as much leaves one basin.
@@ -198,7 +198,7 @@ class _Population:
 
     def compare(self, x: Vector) -> None:
         """Learn from independent points whether there is anything to recombine."""
-        few = x[:, :_COMPARED]
+        few = x[:, :_COMPARED_REPLICAS]
         half = few.shape[1] // 2
         sparse = sp.issparse(self.energy.quadratic) and not self.energy.products and half > 0
         self.percolates = not sparse or largest_cluster(
