@@ -72,6 +72,16 @@ def test_a_huber_fit_of_fewer_rows_within_than_columns_closes_soon(
         assert model.lower_bound_ <= huber_objective(reference.fit(X, y), X, y) * (1.0 + 1e-12)
 
 
+@pytest.mark.parametrize("unit", [1e100, 1e150, 1e200])
+def test_a_huber_fit_beside_a_constant_column_of_huge_units_is_bracketed_without_a_warning(unit):
+    rng = np.random.default_rng(8000080158)
+    X = rng.standard_normal((23, 4))
+    y = X @ rng.standard_normal(4) + rng.standard_t(2, 23)
+    X[:, -1] = 1.0
+    model = learn.HuberRegressor(alpha=0.01).fit(unit * X, y)  # a warning would be an error
+    assert 0.0 <= model.lower_bound_ <= model.objective_ * (1.0 + 1e-12)
+
+
 def _at_no_scale_but_zero(self, *given, scale):
     assert scale == 0.0, f"fitted at the scale {scale:g}"
     return _FIT(self, *given, scale=scale)

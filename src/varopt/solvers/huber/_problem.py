@@ -139,9 +139,10 @@ class HuberProblem:
             return math.inf
         size = np.abs(coef)
         reach = np.where(balanced, 2.0 * size + 1e-6 * size.max(initial=0.0), np.inf)
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             best = np.minimum(np.where(gradient > 0.0, gradient / (2.0 * self.alpha), 0.0), reach)
-        return float(gradient @ best - self.alpha * (best @ best))
+            gain = float(best @ (gradient - self.alpha * best))  # squares of it may overflow
+        return gain if math.isfinite(gain) else math.inf
 
     def least_dual(self, x: Vector, kinks: NDArray[np.intp]) -> Vector:
         """Dual variables without a scale: those of the rows at `kinks` are the least that balance the rest."""
