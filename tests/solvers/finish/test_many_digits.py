@@ -5,6 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 import varopt as vo
 from fuzz.oracle import complaints
@@ -195,3 +196,11 @@ def test_what_falls_for_ever_beside_lines_of_far_rows_is_not_unbounded(rng):
     f = f + 1e14 * vo.sum_squares(np.repeat(matrix[:1], 120, axis=0) @ w - 1.0)
     found = exact_minimum(f, np.array([-5.0, -0.2, 0.8, 0.2]))
     assert found is None or found.lower >= 0.0
+
+
+@pytest.mark.parametrize("offset", [0.0, 3.0])
+def test_a_norm_that_no_variable_moves_is_no_error(offset):
+    w = vo.Variable(1)
+    f = 1e-4 * vo.norm2(csr_array(np.array([[0.0], [-0.0]])) @ w + offset)
+    r = vo.minimize(f)
+    assert r.lower <= f([0.0]) <= r.upper

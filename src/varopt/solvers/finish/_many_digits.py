@@ -77,7 +77,7 @@ def minimum_in_many_digits(problem: ExactProblem) -> RationalMinimum | None:
     try:
         with localcontext(_NUMBERS):
             path = _Path(problem, *_phis(problem))
-            if (lower := path.follow()) is None:
+            if (lower := path.follow()) is None and path.live:
                 lower = path.face().follow()
             return None if lower is None else problem.bracket(lower, path.point())
     except (_Lost, DecimalException):
