@@ -329,3 +329,13 @@ def test_citations_have_their_entry_in_the_bibliography():
     files = [*SOURCES, *PAGES]
     missing = {f"{path.name}: {key}" for path in files for key in cited(path.read_text("utf-8")) if key not in keys}
     assert not missing
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [("maximum", r"vo\.max\(a, b\)"), ("Problem", r"vo\.minimize\(f, subject_to="), ("exp", "piecewise polynomials")],
+)
+def test_names_of_other_packages_are_told_what_to_write(name, advice):
+    with pytest.raises(AttributeError, match=f"no attribute '{name}': .*{advice}"):
+        getattr(varopt, name)
+    assert not hasattr(varopt, "no_such_name")

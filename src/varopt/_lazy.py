@@ -9,13 +9,18 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 __all__ = ["on_first_use"]
 
 
-def on_first_use(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+def on_first_use(
+    package: str, homes: Mapping[str, str], instead: Mapping[str, str] = MappingProxyType({})
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """The ``__getattr__`` and ``__dir__`` of a package whose names are in these modules; a module is its own home.
+
+    A name that other packages have and this one has not is told what to write `instead`.
 
     Examples
     --------
@@ -27,7 +32,8 @@ def on_first_use(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str]
     def find(name: str) -> Any:
         home = homes.get(name)
         if home is None:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            advice = f": {instead[name]}" if name in instead else ""
+            raise AttributeError(f"module {package!r} has no attribute {name!r}{advice}")
         module = importlib.import_module(home)
         found = module if home == f"{package}.{name}" else getattr(module, name)
         setattr(sys.modules[package], name, found)  # so that it is looked for once

@@ -183,7 +183,10 @@ def test_options_without_json_need_the_space():
         (lambda: vo.minimize(abs, {"lr": (1e-4, 1)}), "could mean two things"),
         (lambda: vo.minimize(abs), "needs a space for a black box"),
         (lambda: vo.minimize(abs, vo.Box(0, 1), tol=1e-3), "tol and resume do not apply"),
-        (lambda: vo.minimize(vo.norm1(vo.Variable(2)), budget=3), "applies to a black box only"),
+        (lambda: vo.minimize(vo.norm1(vo.Variable(2)), budget=3), "has no option 'budget' for this objective"),
+        (lambda: vo.minimize(vo.norm1(vo.Variable(2)), constraints=[]), r"write subject_to=\[\.\.\.\]"),
+        (lambda: vo.minimize(vo.norm1(vo.Variable(2)), verbose=True), "write progress=True"),
+        (lambda: vo.maximize(vo.sum(w := vo.Variable(2)), [w <= 1]), r"as in vo\.maximize\(f, subject_to="),
     ],
 )
 def test_refusals_name_the_argument(build, message):

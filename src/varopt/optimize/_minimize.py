@@ -33,6 +33,18 @@ from varopt.solvers import METHODS, Auto, State, Way
 __all__ = ["maximize", "minimize", "minimize_together"]
 
 _BOUND_OPTIONS = ("tol", "callback", "progress", "time_limit", "parameters", "schedule", "iterations")
+# What users of SciPy and CVXPY write first, and what does the same here.
+_ELSEWHERE_CALLED = {
+    "constraints": "subject_to=[...]",
+    "bounds": "subject_to=[low <= w, w <= high]",
+    "verbose": "progress=True",
+    "disp": "progress=True",
+    "solver": "method=...",
+    "eps": "tol=...",
+    "max_seconds": "time_limit=...",
+    "timeout": "time_limit=...",
+}
+_REAL_OPTIONS = ("tol", "method", "x0", "resume", "callback", "progress", "time_limit", "subject_to", "memory")
 _DISCRETE_OPTIONS = ("tol", "method", "x0", "callback", "progress", "time_limit", "target", "seed", "device", "beta")
 
 
@@ -160,7 +172,7 @@ def _checked(
     if all(v.kind != "real" for v in _variables(objective, constraints)):
         return _discrete(objective, {"tol": tol, **shared, **black_box}, resume, constraints)
     if black_box:
-        raise ValueError(f"{', '.join(map(repr, black_box))} applies to a black box only: give a callable and a space.")
+        raise ValueError(_unknown_option(next(iter(black_box)), _REAL_OPTIONS))
     tol, time_limit = _check_options(tol, shared["method"], shared["time_limit"], shared["callback"])
     shared |= {"tol": tol, "time_limit": time_limit, "resume": resume}
     if any(isinstance(block, LargestBlock) for block in objective.blocks):
@@ -168,6 +180,16 @@ def _checked(
         shared["x0"] = lifted.start(shared["x0"])
         return lifted.told(_real(lifted.objective, constraints, memory, shared))
     return _real(objective, constraints, memory, shared)
+
+
+def _unknown_option(name: str, accepted: Sequence[str]) -> str:
+    """What to say to an option that an objective does not take."""
+    if name in _ELSEWHERE_CALLED:
+        return f"minimize has no option {name!r} for an objective: write {_ELSEWHERE_CALLED[name]}."
+    return (
+        f"minimize has no option {name!r} for this objective; accepted: {', '.join(accepted)}. Others, such as budget, "
+        "are for a callable and a space."
+    )
 
 
 def _real(objective: Objective, constraints: tuple[Constraint, ...], memory: Any, options: dict[str, Any]) -> Result:
@@ -237,8 +259,11 @@ def _black_box(
     """Hand over to the space, which knows how to be searched: a layer above may be asked, but not imported."""
     if subject_to is not None:
         options["subject_to"] = subject_to
-    if isinstance(f, Objective):
-        raise ValueError(f"minimize needs a callable and a space, such as vo.Box(low, high); got {f!r} and {space!r}.")
+    if isinstance(f, (Expression, Parametric)):
+        raise ValueError(
+            f"{sense} takes a space for a callable only, and {f} is an objective: its constraints are given by name, "
+            f"as in vo.{sense}(f, subject_to=[w >= 0]); got {space!r}."
+        )
     if not hasattr(space, sense):
         space = importlib.import_module("varopt.search").as_space(space)
     if tol != 1e-9 or resume is not None:
@@ -264,7 +289,10 @@ def _variables(objective: Objective, constraints: tuple[Constraint, ...]) -> tup
 
 def _admissible(f: Any, constraints: tuple[Constraint, ...] = ()) -> Objective:
     if callable(f) and not isinstance(f, (Expression, Parametric)):
-        raise ValueError("minimize needs a space for a black box, as in vo.minimize(f, vo.Box(low, high)).")
+        raise ValueError(
+            "minimize needs a space for a black box: where to search is its second argument, as in "
+            "vo.minimize(f, vo.Box(low, high)) or vo.minimize(f, [(low, high), ...])."
+        )
     objective = as_objective(f).checked
     variables = _variables(objective, constraints)
     if not variables:
@@ -287,7 +315,7 @@ def _discrete(
 
     unknown = [name for name in options if name not in _DISCRETE_OPTIONS]
     if unknown or resume is not None:
-        raise ValueError(f"{unknown[0] if unknown else 'resume'} does not apply to discrete variables.")
+        raise ValueError(_unknown_option(unknown[0] if unknown else "resume", (*_DISCRETE_OPTIONS, "subject_to")))
     _check_options(options["tol"], "auto", options["time_limit"], options["callback"])
     if constraints:
         return minimize_constrained_bits(objective, constraints, **options)
