@@ -8,7 +8,9 @@ import scipy.sparse as sp
 
 import varopt as vo
 from varopt import terms
+from varopt._verified import Ball
 from varopt.certificates import DualQuadratic, DualRows, enclosed_value, verified_lower
+from varopt.certificates.enclosures import transposed
 from varopt.composite import composite
 from varopt.model.maps import HStack, Matrix, Operator, Scaled, Selection, Sparse
 
@@ -172,6 +174,33 @@ def test_all_kinds_of_maps(rng, storage):
     assert result.fun - proof.lower <= 1e-9 * result.fun
     plain = DualRows(Matrix(matrix), -y, terms.abs_(), np.ones(50), result.state.dual[0])
     assert proof.lower <= exact_value([plain], np.zeros(3), result.x) + exact(1e-13 * result.fun)
+
+
+@pytest.mark.parametrize("storage", ["dense", "sparse"])
+@pytest.mark.parametrize(("rows", "groups"), [(30_000, 20), (200_000, 5)])
+def test_medians_of_groups_of_an_even_number_are_proved(storage, rows, groups):
+    """No row rests: what rounding leaves of sums over thousands of rows has to go into what little room is mixed in."""
+    rng = np.random.default_rng(0)
+    y, labels = rng.standard_normal(rows), np.arange(rows) % groups
+    codes = sp.csr_array((np.ones(rows), (np.arange(rows), labels)), shape=(rows, groups))
+    r = vo.minimize(vo.norm1(y - (codes if storage == "sparse" else codes.toarray()) @ vo.Variable(groups)))
+    medians = np.array([np.median(y[labels == k]) for k in range(groups)])
+    assert r.status is vo.Status.OPTIMAL
+    assert r.lower <= np.abs(y - medians[labels]).sum() <= r.lower + 1e-9 * r.fun
+
+
+def test_few_sparse_columns_are_added_up_in_extended_precision(rng):
+    data = rng.standard_normal((4000, 3)) * (rng.random((4000, 3)) < 0.3) * np.array([1.0, 1e-9, 1e150])
+    v = rng.standard_normal(4000)
+    v[-1], data[-1] = 0.0, 1.0
+    data[0] = 0.0
+    spread = np.where(rng.random(4000) < 0.1, 1e-20, 0.0)
+    product = transposed(Sparse(sp.csr_array(data)), Ball(v, spread), {})
+    for column, middle, radius in zip(data.T, product.middle, product.radius, strict=True):
+        truth = sum(exact(a) * exact(b) for a, b in zip(column, v, strict=True))
+        slack = sum(exact(abs(a)) * exact(s) for a, s in zip(column, spread, strict=True))
+        assert abs(truth - exact(middle)) + slack <= exact(radius)
+        assert radius <= 1e-14 * np.abs(column * v).sum() + 2.0 * float(slack)
 
 
 def test_operators_prove_nothing():

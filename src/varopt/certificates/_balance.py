@@ -56,6 +56,7 @@ PLENTY, ENOUGH_ROOM = 1e-2, 1e-9  # shares of its dual that a row of one coordin
 _DENSE_EQUATIONS = 2000  # equations that are solved at once, densely
 _DEAR_EQUATION = 1e-12  # share of all products below which the rounding of an equation is of no account
 _EXTENDED_PRODUCTS = 1 << 22  # products that are added up in extended precision, where that is of use
+_SHARP_PRODUCTS = 1 << 26  # the same where a proof hangs on them
 _TERM_BY_TERM = 50  # sets of equations up to which those that seem to hold are looked at term by term
 _RATIONAL_PRODUCTS = 64  # products in an equation up to which they are added up in rational arithmetic
 _SELDOM, _SELDOM_ROWS = 32, 4  # columns of few entries that are looked for, and rows of each
@@ -111,6 +112,7 @@ class Balance:
         self.norms: Norms = {} if norms is None else norms
         self.least_room = PLENTY
         self.singular = 1e-9  # share of the first pivot below which columns are looked at as dependent
+        self.sharp = False  # whether all equations are added up in extended precision
         self.moved = np.zeros(self.size)  # by how much points of quadratic parts are moved, at most
         self.fixed, self.base = self.vector, scalar
         for q in quadratics:
@@ -202,14 +204,16 @@ class Balance:
         pairs = zip(known.tolist(), products, strict=True)
         return [sure and (not terms or difference_is_zero(terms)) for sure, terms in pairs]
 
+    def sharpen(self) -> bool:
+        """Add up all equations in extended precision from now on; whether that is new, and does not take too long."""
+        affordable = self.size * sum(r.offset.size for r in self.rows) <= _SHARP_PRODUCTS
+        before, self.sharp = self.sharp, affordable
+        return self.sharp and not before
+
     def _refined(self, duals: list[Vector], residual: Ball) -> Ball:
         """The residual, with extended precision for the coordinates, as intercepts, whose rounding costs most."""
-        cost = residual.radius * np.abs(self.x)
         pairs = list(zip(self.rows, duals, strict=True))
-        chosen = np.flatnonzero(cost > _DEAR_EQUATION * sum((_products(r, v) for r, v in pairs), TINY))
-        if chosen.size * sum(v.size for v in duals) > _EXTENDED_PRODUCTS:
-            chosen = chosen[cost[chosen] > 4.0 * float(cost.mean())]
-            chosen = chosen if chosen.size <= 4 < self.size else chosen[:0]
+        chosen = np.flatnonzero(residual.radius) if self.sharp else self._dear(pairs, residual)
         if not chosen.size:
             return residual
         middle, radius = residual.middle.copy(), residual.radius.copy()
@@ -221,6 +225,15 @@ class Balance:
                 sharp = sharp.plus(transposed(r.linear.columns(part), Ball.exact(v), {}))
             middle[part], radius[part] = sharp
         return Ball(middle, radius)
+
+    def _dear(self, pairs: list[tuple[DualRows, Vector]], residual: Ball) -> Index:
+        """The equations whose rounding costs most."""
+        cost = residual.radius * np.abs(self.x)
+        dear = np.flatnonzero(cost > _DEAR_EQUATION * sum((_products(r, v) for r, v in pairs), TINY))
+        if dear.size * sum(v.size for _, v in pairs) > _EXTENDED_PRODUCTS:
+            dear = dear[cost[dear] > 4.0 * float(cost.mean())]
+            dear = dear if dear.size <= 4 < self.size else dear[:0]
+        return np.asarray(dear)
 
     def private(self, duals: list[Vector]) -> Private:
         """The rows of one coordinate that may take what is left of its equation."""

@@ -28,6 +28,7 @@ Vector = NDArray[np.float64]
 
 _OWN_OPERATIONS = 1 << 25  # operations that an interior point of our own may take
 _LEAST_MIXED = 1e-14  # share of another dual point that is mixed in first
+_DEAR_SHARE = 1e-11  # beyond which sums in extended precision are tried first, that leave less to be balanced
 _DEAR_DUAL_VALUE = 1e-14  # relative rounding of the dual value beyond which it is added up row by row
 _MORE_ROWS, _FEW_DIGITS = 1 << 14, 1e-12  # the same where there are more rows
 _SOLVED_TOGETHER = 16  # coordinates without room that are solved for together
@@ -249,7 +250,9 @@ def _mixed(balance: Balance, given: list[Vector], inner: list[Vector], share: fl
         except NoProof as failure:
             if share >= most:
                 raise
-            share = min(share * min(max(2.0 * failure.short, 4.0), 1e4), most)
+            more = share * min(max(2.0 * failure.short, 4.0), 1e4)
+            if more <= _DEAR_SHARE or not balance.sharpen():
+                share = min(more, most)
 
 
 def _with_room_for_many(balance: Balance, given: list[Vector]) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from functools import singledispatch
 from typing import Any
@@ -12,10 +13,12 @@ from numpy.typing import NDArray
 
 from varopt._verified import (
     EXTENDED,
+    FEW_COLUMNS,
     SLACK,
     TINY,
     Ball,
     column_norms,
+    dot,
     exact_sum,
     gamma,
     is_double,
@@ -112,12 +115,25 @@ def _(linear: Sparse, values: Ball, norms: Norms) -> Ball:
     array = linear.array
     if not is_double(array):
         raise NotEnclosed(f"entries of dtype {array.dtype} are not those of double precision.")
+    if values.middle.ndim == 1 and array.shape[1] <= FEW_COLUMNS:
+        return _few_sparse_columns(array, values)
     entries = array.T.astype(np.float64)
     longest = int(np.bincount(sp.coo_array(array).coords[1], minlength=1).max(initial=1))
     sizes = abs(entries)
     middle = _by_rows(entries, values.middle)
     error = gamma(longest + 1) * _by_rows(sizes, np.abs(values.middle)) + _by_rows(sizes, values.radius)
     return Ball(middle, (error + 2.0 * longest * TINY) * SLACK)
+
+
+def _few_sparse_columns(array: Any, values: Ball) -> Ball:
+    """Every sum of products in extended precision, where double precision has lost digits."""
+    entries = sp.csc_array(array, dtype=np.float64)
+    middle, radius = np.zeros(entries.shape[1]), np.zeros(entries.shape[1])
+    for column, (start, end) in enumerate(itertools.pairwise(entries.indptr)):
+        rows, data = entries.indices[start:end], entries.data[start:end]
+        middle[column], error = dot(data, values.middle[rows])
+        radius[column] = (error + float(np.abs(data) @ values.radius[rows])) * SLACK
+    return Ball(middle, radius)
 
 
 def _by_rows(matrix: Any, values: Vector) -> Vector:
