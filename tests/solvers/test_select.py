@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import varopt as vo
 from varopt._clock import left  # a method that looks at the clock
@@ -142,7 +143,22 @@ def test_a_method_by_name_is_followed_by_others_too(lasso, monkeypatch):
 
 def test_a_method_can_be_left_out(lasso):
     r = vo.minimize(lasso, method=Auto(but=("pivoting",)))
-    assert (r.method, r.status) == ("interior-point", Status.OPTIMAL)
+    assert (r.method, r.status) == ("program", Status.OPTIMAL)
+
+
+@pytest.mark.parametrize(
+    ("rows", "variables", "entries", "method"),
+    [(40, 5, 2, "program"), (900, 30, 3, "newton"), (3000, 40, 12, "newton"), (300, 100, 3, "interior-point"),
+     (20_000, 320, 30, "newton")],
+)  # fmt: skip
+def test_sparse_rows_that_are_many_or_long_beside_the_variables_go_to_dense_methods(
+    rows, variables, entries, method, rng
+):
+    S = sp.random(rows, variables, density=entries / variables, rng=rng, format="csr")
+    f = vo.sum(vo.pinball(S @ np.ones(variables) + rng.standard_normal(rows) - S @ vo.Variable(variables), 0.3))
+    r = vo.minimize(f)
+    assert (r.method, r.status) == (method, Status.OPTIMAL)
+    assert vo.minimize(f, method="interior-point").fun == pytest.approx(r.fun, rel=1e-9)
 
 
 def test_a_convex_problem_is_not_left_to_what_proves_nothing(deviations):
