@@ -201,7 +201,7 @@ def test_a_large_dense_problem_is_not_handed_to_what_would_form_its_matrix(rng, 
 def test_it_is_handed_to_a_reduction_all_the_same(rng, monkeypatch):
     monkeypatch.setattr("varopt.solvers._select._FORMED", 60)
     monkeypatch.setattr("varopt.solvers.reductions._working_set._FORMED", 60)
-    monkeypatch.setattr("varopt.solvers.lasso._block_descent._GRAM_TAKES_LONGER", 50)
+    monkeypatch.setattr(BlockDescent, "fewest", 50)
     monkeypatch.setattr(BlockDescent, "solve", lambda self, problem, state, tol, check: None)
     w = vo.Variable(250)
     f = vo.sum_squares(rng.standard_normal(300) - rng.standard_normal((300, 250)) @ w) + 30.0 * vo.norm1(w)
@@ -262,3 +262,16 @@ def test_a_run_that_was_stopped_far_out_is_settled_without_overflow(power):
         warnings.simplefilter("error")
         settle(problem, state)
     assert not np.isneginf(state.upper)
+
+
+def test_methods_for_many_variables_are_not_asked_about_few(lasso, monkeypatch):
+    for_many = [way for way in METHODS.values() if way.fewest > 5]
+    assert {way.name for way in for_many} >= {"block-descent", "knots", "working-set", "range", "low-rank"}
+    asked = []
+    for way in for_many:
+        monkeypatch.setattr(type(way), "suits", lambda self, problem: asked.append(self.name))
+    assert vo.minimize(lasso).method == "pivoting"
+    assert asked == []
+    monkeypatch.setattr(BlockDescent, "fewest", 5)
+    vo.minimize(lasso)
+    assert asked == ["block-descent"]

@@ -2,7 +2,7 @@
 
 A state is what a run knows: it can be looked at, kept, and handed back to go on. What methods need of a problem is said
 once: a need is a function that says what is missing, or nothing; a method lists its needs (`Way.needs`), and its
-refusal is the first that is not met.
+refusal is the first that is not met. From how many variables on it pays is a number that it states (`Way.fewest`).
 """
 
 from __future__ import annotations
@@ -217,7 +217,7 @@ def kinks(problem: Composite) -> str:
 
 def only_kinks(problem: Composite) -> str:
     """No rows beside one kink for each variable."""
-    _, others = problem.structure(separable_kinks)
+    others = any(r.single is None for r in problem.rows) or problem.structure(separable_kinks)[1]
     return "it has rows other than one kink for each variable." if others else ""
 
 
@@ -255,6 +255,7 @@ class Way(ABC):
 
     name: ClassVar[str]
     needs: ClassVar[tuple[Need, ...]] = ()  # in the order in which they are told
+    fewest: ClassVar[int] = 1  # variables for which `auto` may take it: of fewer, others take less time
 
     @property
     def alone(self) -> bool:
@@ -271,7 +272,7 @@ class Way(ABC):
         return ""
 
     def suits(self, problem: Composite) -> bool:
-        """Whether `auto` may take the method where it does not refuse."""
+        """Whether `auto` may take the method where it does not refuse and there are enough variables."""
         return True
 
 

@@ -165,4 +165,5 @@ class Auto:
         return (way for way in ways if way.name not in self.but and not way.refusal(problem))
 
     def _suitable(self, problem: Composite, ways: tuple[Way, ...]) -> Iterator[Way]:
-        return (way for way in self._possible(problem, ways) if way.suits(problem))
+        worth_a_look = tuple(way for way in ways if problem.size >= way.fewest)
+        return (way for way in self._possible(problem, worth_a_look) if way.suits(problem))

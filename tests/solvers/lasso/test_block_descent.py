@@ -130,7 +130,7 @@ def test_correlated_columns_are_left_to_another_method_which_goes_on_from_there(
 
 
 def test_what_blocks_cannot_do_is_not_handed_back_and_forth(monkeypatch):
-    monkeypatch.setattr("varopt.solvers.lasso._block_descent._GRAM_TAKES_LONGER", 50)
+    monkeypatch.setattr(BlockDescent, "fewest", 50)
     monkeypatch.setattr("varopt.solvers.reductions._working_set._FORMED", 60)
     g = np.random.default_rng(5)
     X = g.standard_normal((150, 100)) + 30.0 * g.standard_normal((150, 1))

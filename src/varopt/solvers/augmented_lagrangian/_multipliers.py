@@ -49,7 +49,7 @@ _RESUMED = 1e-3  # and below which no run begins
 _IDLE_LEVELS = 16  # levels without much gain after which to give up,
 _UNFINISHED = 4  # and as how many an unfinished one counts
 _LONG_RUN = 0.5  # seconds after which the bracket is worth a look at every level
-_FEW_VARIABLES = 32  # up to which rows might as well be dense
+_WORTH_SPARSE_ROWS = 33  # variables from which on rows had better be sparse
 _SAMPLE_ROWS = 64  # rows looked at to tell their kind
 _SHORT_ROWS, _NEIGHBOR_REACH = 4, 64  # entries of short rows, and how far those of neighbouring variables reach
 
@@ -66,6 +66,7 @@ class Multipliers(Method):
     """
 
     name: ClassVar[str] = "multipliers"
+    fewest = _WORTH_SPARSE_ROWS
     needs = (piecewise_quadratic, convex, ridge)
 
     def lacks(self, problem: Composite) -> str:
@@ -75,11 +76,8 @@ class Multipliers(Method):
         return "" if problem.rows else "it has no rows with knots."
 
     def suits(self, problem: Composite) -> bool:
-        """Whether the rows are sparse, but longer than differences and not of neighbours, and few of them will rest.
-
-        Few variables are faster by Newton's method.
-        """
-        sparse = problem.size > _FEW_VARIABLES and all(r.linear.storage == "sparse" for r in problem.rows)
+        """Whether the rows are sparse, but longer than differences and not of neighbours, and few of them will rest."""
+        sparse = all(r.linear.storage == "sparse" for r in problem.rows)
         return sparse and not _is_local(problem) and not _is_crowded(problem)
 
     def solve(self, problem: Composite, state: State, tol: float, check: Check) -> None:

@@ -51,7 +51,7 @@ _MANY_VARIABLES, _FEW_ROWS_PER_VARIABLE = (
     200,
     8,
 )  # variables of dense linear programmes beyond which, and rows for each up to which, they suit
-_FEW_VARIABLES = 32  # up to which dense methods are faster: 0.3 to 0.95 of the time on six kinds of sparse problems
+_ENOUGH_FOR_SPARSE = 33  # variables; of fewer dense methods take 0.3 to 0.95 of the time on six kinds of sparse problems
 _DUAL_REFINEMENTS = 4  # attempts at a dual point that is feasible to rounding
 _STALLED_INTERIOR_STEPS = 12  # steps without progress after which the method gives up
 
@@ -84,6 +84,7 @@ class InteriorPoint(Method):
     exact: bool = True
 
     name: ClassVar[str] = "interior-point"
+    fewest = _ENOUGH_FOR_SPARSE
     needs = (piecewise_quadratic, convex)
 
     def suits(self, problem: Composite) -> bool:
@@ -94,7 +95,7 @@ class InteriorPoint(Method):
         of Newton's method find out one by one.
         """
         if problem.is_sparse or (bool(problem.rows) and all(r.linear.storage == "sparse" for r in problem.rows)):
-            return problem.size > _FEW_VARIABLES and not problem.is_tall
+            return not problem.is_tall
         return problem.size > _MANY_VARIABLES and _is_linear(problem) and _is_held(problem)
 
     def solve(self, problem: Composite, state: State, tol: float, check: Check) -> None:

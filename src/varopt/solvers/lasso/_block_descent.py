@@ -45,6 +45,7 @@ class BlockDescent(Method):
     block: int = BLOCK_VARIABLES
 
     name: ClassVar[str] = "block-descent"
+    fewest = _GRAM_TAKES_LONGER
     needs = (convex, piecewise_quadratic, only_kinks, kinks)
 
     def lacks(self, problem: Composite) -> str:
@@ -56,7 +57,7 @@ class BlockDescent(Method):
     def suits(self, problem: Composite) -> bool:
         """Whether a Gram matrix is what takes time, and serves this problem only."""
         rows = [r for r in problem.squares if r.single is None]
-        tall = sum(r.count for r in rows) >= problem.size >= _GRAM_TAKES_LONGER
+        tall = sum(r.count for r in rows) >= problem.size
         return tall and not sharing() and all(r.linear.storage == "dense" for r in rows)
 
     def solve(self, problem: Composite, state: State, tol: float, check: Check) -> None:

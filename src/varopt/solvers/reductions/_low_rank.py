@@ -28,7 +28,7 @@ __all__ = ["LowRank"]
 Vector = NDArray[np.float64]
 
 # The paper's kernelised SVM of rank 11, one thread: a tenth of the time at 300 variables, a fifth at 200.
-_LEAST_COUPLED = 300  # variables up to which no look is taken at the rank
+_LEAST_COUPLED = 301  # variables from which on a look is taken at the rank
 _MOST_ROWS_PER_VARIABLE = 2  # rows for each variable beyond which a look at the rank would cost as much as it saves
 
 
@@ -50,13 +50,14 @@ class LowRank(Reduction[Spanned]):
     """
 
     name: ClassVar[str] = "low-rank"
+    fewest = _LEAST_COUPLED
     needs = (piecewise_quadratic, convex, no_single_variables, explicit_matrix)
 
     def suits(self, problem: Composite) -> bool:
         """Whether a matrix couples many variables, in few combinations."""
         coupled = not sp.issparse(problem.matrix)
-        large = problem.size > _LEAST_COUPLED and problem.row_count <= _MOST_ROWS_PER_VARIABLE * problem.size
-        return coupled and large and problem.structure(spanned) is not None
+        short = problem.row_count <= _MOST_ROWS_PER_VARIABLE * problem.size
+        return coupled and short and problem.structure(spanned) is not None
 
     def apply(self, problem: Composite, state: State, before: Spanned | None) -> Spanned | None:
         """The problem in t, once; None where the combinations are many."""

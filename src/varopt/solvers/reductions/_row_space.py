@@ -32,7 +32,7 @@ Expand = Callable[[Vector], Vector]
 
 # On Gaussian data of 100 to 400 rows, one thread: linear SVMs draw level at about four variables a row, and units and
 # heavy weights matter less from fewer on.
-_LEAST_WITH_RIDGE = 200  # variables up to which nothing is to be gained
+_LEAST_WITH_RIDGE = 201  # variables from which on something is to be gained
 _WIDE = 2  # variables for each row beyond which it pays,
 _WIDE_SPARSE = 10  # and the same where sparse methods apply
 _STRICTLY_INSIDE = 1e-6  # share of a kink by which a subgradient has to be inside it for the row to rest
@@ -62,6 +62,7 @@ class Range(Reduction[Coordinates]):
     """
 
     name: ClassVar[str] = "range"
+    fewest = _LEAST_WITH_RIDGE
     needs = (piecewise_quadratic, convex, ridge)
 
     def lacks(self, problem: Composite) -> str:
@@ -75,7 +76,7 @@ class Range(Reduction[Coordinates]):
     def suits(self, problem: Composite) -> bool:
         """Whether there are many more variables with a ridge than rows."""
         rows = sum(r.count for r in (*problem.rows, *problem.squares) if r.single is None)
-        wide = problem.size > max(_LEAST_WITH_RIDGE, (_WIDE_SPARSE if problem.is_sparse else _WIDE) * rows)
+        wide = problem.size > (_WIDE_SPARSE if problem.is_sparse else _WIDE) * rows
         return wide and bool(2 * np.count_nonzero(problem.structure(ridge_form).matrix.diagonal()) > problem.size)
 
     def apply(self, problem: Composite, state: State, before: Coordinates | None) -> Coordinates | None:

@@ -32,7 +32,7 @@ Vector = NDArray[np.float64]
 # from 1.5 variables a row on; lassos, which have a dual method of their own, draw level at about four.
 _ALL_AT_ONCE = 200  # variables up to which all are taken at once
 _ALL_AT_ONCE_GROUPS = 60  # and the same where there are norms of groups, whatever the number of rows
-_ALL_AT_ONCE_TALL, _FEW_MOVE = 30, 0.3  # the same of tall data, and the share that may move there
+_LEAST_TALL, _FEW_MOVE = 31, 0.3  # variables of tall data, from which on a few pay; and the share that may move there
 _WIDE = 2  # variables for each row beyond which a few of them at a time pay,
 _WIDE_SPARSE = 10  # and the same where sparse methods apply,
 _WIDE_SPARSE_SQUARES = 0.5  # which for sparse squares ask for columns that are not made of each other
@@ -74,6 +74,7 @@ class WorkingSet(Reduction[Restricted]):
     first_of_groups: int = 100
 
     name: ClassVar[str] = "working-set"
+    fewest = _LEAST_TALL
     needs = (separable_norms, convex, kinks)
 
     def suits(self, problem: Composite) -> bool:
@@ -138,7 +139,7 @@ class WorkingSet(Reduction[Restricted]):
 
 def _most_rest(problem: Composite, kinks: Kinks, losses: Sequence[Rows]) -> bool:
     """Whether of the variables of tall dense losses few are moved off their kinks where all rest: these may be all."""
-    if not losses or problem.is_sparse or problem.size <= _ALL_AT_ONCE_TALL or kinks.balls is not None:
+    if not losses or problem.is_sparse or kinks.balls is not None:
         return False
     if any(r.single is None for r in problem.squares) or any(r.hard for r in problem.rows):
         return False

@@ -36,7 +36,7 @@ Sides = NDArray[np.int8]  # for every kink: 1 where the dual point is at its hig
 # Nothing here is delicate: on a noisy random walk of 50,000 points, at three penalties over three orders, none of the
 # guess, the cycles and the settling, two to ten times larger or smaller, changes the rounds (22, 20 and 43) by more
 # than a third, or the time beyond its noise.
-_LONG_SIGNAL = 1000  # places from which splines pay
+_LONG_SIGNAL = 1000  # places from which on rounds cost less than steps of interior points
 _DUAL_EXCESS = 1e-12  # share of its range by which a dual point may leave it
 _GUESS_TOL, _GUESS_END = 1e-3, 0.02  # of the first guess: its tolerance, and share of the range that counts as its end
 _EXACT_END = 1e-6  # the latter where interior points have gone on to the end
@@ -68,6 +68,7 @@ class Knots(Nested):
     spacing: int = 8
 
     name: ClassVar[str] = "knots"
+    fewest = _LONG_SIGNAL
     needs = (convex, piecewise_quadratic, signal)
 
     def lacks(self, problem: Composite) -> str:
@@ -75,10 +76,6 @@ class Knots(Nested):
         if problem.structure(trend_filtering) is None:
             return "it is no line with a square for each variable and a kink of every second difference."
         return ""
-
-    def suits(self, problem: Composite) -> bool:
-        """Whether the signal is long enough for rounds to cost less than steps of interior points."""
-        return problem.size >= _LONG_SIGNAL
 
     def solve(self, problem: Composite, state: State, tol: float, check: Check, solver: Solver) -> None:
         """Lower the bracket of `state`."""
