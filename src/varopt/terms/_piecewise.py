@@ -17,9 +17,8 @@ from typing import Any, Literal
 import numpy as np
 
 from varopt._array import Array, as_float, constant, namespace, some
-from varopt.terms import _gaussian, _short_vectors
+from varopt.terms import _few_calls, _gaussian
 from varopt.terms._curvature import Curvature
-from varopt.terms._kink import Kink, kink_derivatives, kink_expectations, kink_of, kink_slopes, kink_steps
 from varopt.terms._sums import weighted_sum
 from varopt.terms._tails import MAX_ORDER
 from varopt.terms._worst_gap import worst_gap
@@ -225,9 +224,9 @@ class PiecewisePolynomial:
         return tuple(facts)
 
     @cached_property
-    def kink(self) -> Kink | None:
+    def kink(self) -> _few_calls.Kink | None:
         """The knot and the slopes left and right of it, where the term is two lines that meet."""
-        return kink_of(self)
+        return _few_calls.kink_of(self)
 
     @cached_property
     def is_continuous(self) -> bool:
@@ -325,13 +324,13 @@ class PiecewisePolynomial:
         return known[derivative]  # type: ignore[no-any-return]
 
     @cached_property
-    def _lines(self) -> _short_vectors.Lines:
-        return _short_vectors.lines_of(self) if self._is_largest_piece else []
+    def _lines(self) -> _few_calls.Lines:
+        return _few_calls.lines_of(self) if self._is_largest_piece else []
 
     @cached_property
     def _square(self) -> float | None:
         """The number that squares are multiplied by, where there is nothing else; short vectors then take one line."""
-        return _short_vectors.square_of(self)
+        return _few_calls.square_of(self)
 
     @cached_property
     def _is_largest_piece(self) -> bool:
@@ -342,7 +341,7 @@ class PiecewisePolynomial:
         """The term at `z`, elementwise."""
         if type(z) is np.ndarray and z.dtype == np.float64:
             if self._lines:
-                return _short_vectors.largest_line(self._lines, z)
+                return _few_calls.largest_line(self._lines, z)
             if self._square is not None:
                 with np.errstate(over="ignore"):
                     return self._square * z * z
@@ -358,7 +357,7 @@ class PiecewisePolynomial:
             if self._square is not None:
                 with np.errstate(over="ignore"):
                     return 2.0 * self._square * z
-            if self.kink is not None and (slopes := kink_slopes(self.kink, z)) is not None:
+            if self.kink is not None and (slopes := _few_calls.kink_slopes(self.kink, z)) is not None:
                 return slopes
         xp, (z,) = as_float(z)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -404,7 +403,8 @@ class PiecewisePolynomial:
         They may be written to `out`, where that saves time.
         """
         number = isinstance(weights, float)
-        short = None if self.kink is None else kink_derivatives(self.kink, mean, sigma, weights if number else 1.0, out)
+        kink, weight = self.kink, weights if number else 1.0
+        short = None if kink is None else _few_calls.kink_derivatives(kink, mean, sigma, weight, out)
         if short is not None and number:
             return short
         first, second = _gaussian.expectations(self, mean, sigma, (1, 2)) if short is None else short
@@ -445,19 +445,19 @@ class PiecewisePolynomial:
 
     def _short(self, mean: Array, sigma: Array, derivatives: bool) -> tuple[Array, Array, Array] | None:
         if self.kink is not None:
-            return kink_expectations(self, mean, sigma, derivatives)
+            return _few_calls.kink_expectations(self, mean, sigma, derivatives)
         knots = self._at_knots
-        return None if knots is None else _short_vectors.expectations_at_knots(knots, mean, sigma, derivatives)
+        return None if knots is None else _few_calls.expectations_at_knots(knots, mean, sigma, derivatives)
 
     @cached_property
-    def _at_knots(self) -> _short_vectors.KnotTable | None:
-        return _short_vectors.knots_of(self)
+    def _at_knots(self) -> _few_calls.KnotTable | None:
+        return _few_calls.knots_of(self)
 
     def steps_around(self, distance: Array, sigma: float) -> tuple[Array, Array, Array]:
         """What smoothing adds to a kink at distances from it, and the derivatives; small values are rounded."""
         if self.kink is None:
             raise ValueError(f"{self.name} is not two lines that meet.")
-        short = kink_steps(self.kink, distance, sigma)
+        short = _few_calls.kink_steps(self.kink, distance, sigma)
         if short is not None:
             return short
         mean = distance + self.kink[0]

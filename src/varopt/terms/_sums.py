@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import erfc
 
-from varopt.terms._kink import DENSITY_AT_ZERO, ROOT_TWO, SHORT_ROWS, Kink, kink_gradient
+from varopt.terms._few_calls import DENSITY_AT_ZERO, ROOT_TWO, SHORT_ROWS, Kink, kink_gradient
 
 if TYPE_CHECKING:
     from varopt.terms._piecewise import PiecewisePolynomial
