@@ -18,7 +18,7 @@ from __future__ import annotations
 from varopt.families._affine import AffineFamily
 from varopt.families._bernoulli import Bernoulli
 from varopt.families._family import Family
-from varopt.families._gaussian import Gaussian
+from varopt.families._gaussian import Gaussian, RootedGaussian
 from varopt.families._laplace import Laplace
 from varopt.families._location_scale import LocationScale
 from varopt.families._logistic import Logistic
@@ -26,7 +26,6 @@ from varopt.families._one_hot_categorical import OneHotCategorical
 from varopt.families._own import OwnFamily, as_family, name_of
 from varopt.families._product import Product
 from varopt.families._registry import REGISTRY
-from varopt.families._rooted_gaussian import RootedGaussian
 from varopt.families._uniform import Uniform
 
 Categorical = OneHotCategorical

@@ -8,12 +8,11 @@ from types import MappingProxyType
 from varopt.families._affine import AffineFamily
 from varopt.families._bernoulli import Bernoulli
 from varopt.families._family import Builder, Family
-from varopt.families._gaussian import Gaussian
+from varopt.families._gaussian import Gaussian, RootedGaussian
 from varopt.families._laplace import Laplace
 from varopt.families._logistic import Logistic
 from varopt.families._one_hot_categorical import OneHotCategorical
 from varopt.families._product import Product
-from varopt.families._rooted_gaussian import RootedGaussian
 from varopt.families._uniform import Uniform
 
 __all__ = ["REGISTRY"]
