@@ -219,7 +219,7 @@ class Verifier:
 
     def _cheaply(self, dual: Sequence[Vector | None] | None, gap: float) -> Verified | None:
         """A bracket that is no wider than a gap without a pass over the data: by the shortest of three ways first."""
-        if self.problem is not None and self._radius is None and math.isfinite(gap):
+        if self.problem is not None and self.problem.squares and self._radius is None and math.isfinite(gap):
             short = lasso_at_hand(self.objective, self.problem, self.x, self._norms, gap)
             if short is None:
                 short = signal_bracket(self.objective, self.problem, self.x, dual, gap)
