@@ -47,11 +47,9 @@ _LOST_DIGITS = 1e-7
 _REST_DISTANCES = (1e-6, 1e-9)
 _CROSSOVER = (1e-6, 1e-3)  # shares of it within which a row may rest, where the multipliers prove too little
 _CROSSOVER_VARIABLES = 600  # up to which that is tried
-_MANY_VARIABLES, _FEW_ROWS_PER_VARIABLE = (
-    200,
-    8,
-)  # variables of dense linear programmes beyond which, and rows for each up to which, they suit
-_ENOUGH_FOR_SPARSE = 33  # variables; of fewer dense methods take 0.3 to 0.95 of the time on six kinds of sparse problems
+_MANY_VARIABLES = 200  # variables of dense linear programmes beyond which they suit,
+_FEW_ROWS_PER_VARIABLE = 8  # and rows for each up to which they do
+_ENOUGH_FOR_SPARSE = 33  # variables; of fewer, dense methods take 0.3 to 0.95 of the time on six kinds of problems
 _DUAL_REFINEMENTS = 4  # attempts at a dual point that is feasible to rounding
 _STALLED_INTERIOR_STEPS = 12  # steps without progress after which the method gives up
 
