@@ -7,12 +7,13 @@ variables, and whose multipliers are within their bounds:
     A_B' u_B = -(g + sum_{k not in B, z_k > 0} h_k a_k),    0 <= u_B <= h_B.                                        (2)
 
 From a vertex that nearly is the optimum it takes a few exchanges to get there. A row whose multiplier is outside its
-bounds leaves the basis, that of the steepest edge [GoldfarbReid77], and the point moves along the edge that this opens,
+bounds leaves the basis, and the point moves along the edge that this opens,
 
     A_B dx = +e_leaving or -e_leaving,                                                                              (3)
 
 along which the sum falls at the rate by which the multiplier is outside. At every kink that is passed the rate is less
 by h_k |a_k'dx|; the row of the kink at which nothing is left of it enters the basis.                               (4)
+The edge is the steepest [GoldfarbReid77]: that of the largest rate for its length |A dx|, where all rows move.     (5)
 """
 
 from __future__ import annotations
@@ -165,7 +166,7 @@ def _exchange(
         outside = _outside(resting, bound)
         if not outside.max() > _OUTSIDE_BOUND:
             return max(done, 1)
-        steep = outside * bound / np.sqrt(lengths)  # how fast the sum falls by the length of the way [GoldfarbReid77]
+        steep = outside * bound / np.sqrt(lengths)  # (5)
         leaving = int(np.where(outside > _OUTSIDE_BOUND, steep, 0.0).argmax())
         side, out = (1.0 if resting[leaving] > 0.0 else -1.0), basis[leaving]
         column = table[:, leaving].copy()

@@ -11,7 +11,9 @@ and a norm is the least t with (t, z) in a second-order cone. What comes of it, 
     (P + G' W^-2 G) dx = -(Px + q + G'z) - G' W^-2 (Gx + s - h + W (lambda \ d)),                                   (1)
     W dz = W^-1 (G dx + Gx + s - h) + lambda \ d,    ds = W (lambda \ d - W dz),                                     (2)
 
-first with ``d = -lambda o lambda``, then with Mehrotra's correction.
+first with ``d = -lambda o lambda``, then, a the length of the step that this allows, with Mehrotra's correction
+
+    d = -lambda o lambda - (W^-1 ds) o (W dz) + sigma mu e,    sigma = (1 - a)^3,    mu = lambda'lambda / degree.   (3)
 
 .. [NT97] Y. Nesterov, M. Todd. Self-scaled barriers and interior-point methods for convex programming. 1997.
 .. [Vdb10] L. Vandenberghe. The CVXOPT linear and quadratic cone program solvers. 2010.
@@ -233,8 +235,8 @@ class _Programme:
         _, wz, ws = direction(-square)  # towards products of zero
         length = min(1.0, cones.longest(lam, wz), cones.longest(lam, ws))
         mu = float(lam @ lam) / cones.degree
-        sigma = (1.0 - length) ** 3  # [Mehrotra92]: the longer the predictor's step, the less is aimed at
-        # d = -lambda o lambda - (W^-1 ds') o (W dz') + sigma mu e [Vdb10]
+        sigma = (1.0 - length) ** 3  # (3): the longer the predictor's step, the less is aimed at
+        # (3)
         dx, wz, ws = direction(-square - cones.times(ws, wz) + sigma * mu * cones.one)
         length = min(1.0, _CONE_BOUNDARY_SHARE * min(cones.longest(lam, wz), cones.longest(lam, ws)))
         x, s, z = self.x + length * dx, self.s + length * scaling.apply(ws), self.z + length * scaling.inverse(wz)

@@ -1,8 +1,25 @@
 """Updates of probabilities of choices: Berny's, PBIL and UMDA are one formula, with different weights and steps.
 
 In the mean parameters of an exponential family the natural gradient of a weighted average is ``<w (x - theta)>``, with
-x the indicator of the choice. So every method here is ``theta += eta sum_i w_i (x_i - theta)``, and then a margin that
-keeps every choice possible. In [IGO] it is the step of every exponential family.
+x the indicator of the choice. So every method here is, and then a margin keeps every choice possible,
+
+    theta <- theta + eta g,    g = sum_k w_k (x_k - theta).                                                          (1)
+
+In [IGO] it is the step of every exponential family. A step whose length adapts [A19] is measured by the Fisher matrix F
+of one choice: F is diag(1 / theta) on the g that sum to zero, as these do, so that the step changes the distribution by
+a divergence of about ``(eta |g|_F)^2 / 2``. With n free parameters, steps are of length delta = 1 / Delta, and Delta
+grows as long as they agree less than independent ones would, whose path s has ``<|s|^2> = gamma``:
+
+    |g|_F^2 = g'Fg = sum over all entries of g^2 / theta,    eta = delta / |g|_F                                     (2)
+    beta = delta / n^(1/2)                                                                                           (3)
+    s <- (1 - beta) s + sqrt(beta (2 - beta)) F^(1/2) g / |g|_F                                                      (4)
+    gamma <- (1 - beta)^2 gamma + beta (2 - beta)                                                                    (5)
+    Delta <- max(1, Delta exp(beta (gamma - |s|^2 / alpha))),    alpha = 1.5                                         (6)
+
+The free energy ``<f> + <log p> / beta`` of a bound that cools has the score function of f itself, as <grad log p> = 0,
+so that it is the same step with other values:
+
+    f_k + log p(x_k | theta) / beta                                                                                  (7)
 
 A19: Y. Akimoto et al., *Adaptive stochastic natural gradient method for one-shot neural architecture search*, 2019.
 B94: S. Baluja, *Population-based incremental learning*, CMU-CS-94-163, 1994. Be00: A. Berny, *Selection and
@@ -77,14 +94,14 @@ class CategoricalUpdate(FamilyUpdate):
         order = np.argsort(values, kind="stable")[: self.population]
         weights = raw_weights(values[order]) if self._weights is None else self._weights[: len(order)]
         chosen = points[order][:, :, None] == np.arange(self.theta.shape[1])
-        gradient = np.tensordot(weights, chosen, axes=1) - weights.sum() * self.theta  # sum_k w_k (x_k - theta) [IGO]
-        # theta <- theta + eta sum_k w_k (x_k - theta): [Be00], [B94] or [MP96], by its weights and its eta
+        gradient = np.tensordot(weights, chosen, axes=1) - weights.sum() * self.theta  # (1)
+        # (1) is the step of [Be00], [B94] or [MP96], by its weights and its eta.
         self.theta = self.theta + (self._adapted(gradient) if self._rate is None else self._rate) * gradient
         self._keep_possible()
         self._family = None
 
     def _with_entropy(self, points: Array, values: Array) -> Array:
-        """``f + log p / beta``, whose average is the free energy: its score function is the same as that of f."""
+        """The values of (7), whose average is the free energy."""
         if not self._told and self.beta is growing_beta:  # in units of how much the first values differ
             finite = values[np.isfinite(values)]
             self._unit = float(finite.std()) or 1.0 if finite.size else 1.0
@@ -93,24 +110,21 @@ class CategoricalUpdate(FamilyUpdate):
         if not (math.isfinite(beta) and beta > 0.0):
             raise ValueError(f"beta must return a positive number; got {beta!r} after {self._told} evaluations.")
         chosen = np.take_along_axis(self.theta[None], points.astype(np.intp)[:, :, None], axis=2)[:, :, 0]
-        return np.asarray(values + np.log(np.maximum(chosen, 1e-300)).sum(axis=1) / beta)
+        return np.asarray(values + np.log(np.maximum(chosen, 1e-300)).sum(axis=1) / beta)  # (7)
 
     def _adapted(self, gradient: Array) -> float:
         """A step of constant length in the Fisher metric; shorter while successive steps disagree [A19]."""
-        # With F the Fisher matrix, |g|_F^2 = sum over all entries of g^2 / theta [A19].
-        whitened = gradient / np.sqrt(np.maximum(self.theta, 1e-12))
-        length = math.sqrt(float((whitened * whitened).sum()))
+        whitened = gradient / np.sqrt(np.maximum(self.theta, 1e-12))  # F^(1/2) g
+        length = math.sqrt(float((whitened * whitened).sum()))  # |g|_F, (2)
         if length == 0.0:
             return 0.0
         delta = 1.0 / self._slowness
-        beta = delta / math.sqrt(self._freedom)  # beta = delta / n^(1/2), n the free parameters [A19]
-        # s <- (1 - beta) s + sqrt(beta (2 - beta)) F^(1/2) g / |g|_F; gamma <- (1 - beta)^2 gamma + beta (2 - beta)
-        self._path = (1.0 - beta) * self._path + math.sqrt(beta * (2.0 - beta)) * whitened / length
-        self._normalizer = (1.0 - beta) ** 2 * self._normalizer + beta * (2.0 - beta)
-        agreement = float((self._path * self._path).sum())  # |s|^2, on average gamma where steps are independent
-        # Delta <- max(1, Delta exp(beta (gamma - |s|^2 / alpha))), alpha = 1.5, delta = 1 / Delta [A19]
-        self._slowness = max(1.0, self._slowness * math.exp(beta * (self._normalizer - agreement / 1.5)))
-        return min(1.0, delta / length)  # eta = delta / |g|_F [A19]
+        beta = delta / math.sqrt(self._freedom)  # (3)
+        self._path = (1.0 - beta) * self._path + math.sqrt(beta * (2.0 - beta)) * whitened / length  # (4)
+        self._normalizer = (1.0 - beta) ** 2 * self._normalizer + beta * (2.0 - beta)  # (5)
+        agreement = float((self._path * self._path).sum())  # |s|^2
+        self._slowness = max(1.0, self._slowness * math.exp(beta * (self._normalizer - agreement / 1.5)))  # (6)
+        return min(1.0, delta / length)  # eta, (2)
 
     def _keep_possible(self) -> None:
         """Raise what fell below the margin and take it from the rest, in proportion."""

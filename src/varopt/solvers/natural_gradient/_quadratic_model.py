@@ -1,7 +1,20 @@
 """A linear-quadratic model of a black box, fitted to its evaluations by weighted least squares [Ha19].
 
-Under a Gaussian its average is known, ``<q(x)> = q(mean) + trace(H Sigma) / 2``: where the model is right, the bound is
-closed, and its minimum is a step of Newton's method.
+With z the coordinates from the best point, in units of the data's deviations,
+
+    q(x) = c + g'z + z'Hz / 2,    H zero, diagonal or full, with 1 + d, 1 + 2 d or 1 + d (d + 3) / 2 unknowns,       (1)
+    sum_k w_k (q(x_k) - f_k)^2  least,    w_k falling evenly from 20, at the best rank, to 1, at the worst.          (2)
+
+The richest is taken that has 1.1 times as many data as unknowns. Under a Gaussian its average is known: where the model
+is right, the bound is closed, and its minimum is a step of Newton's method. Within so many deviations of the Gaussian
+q is least at the x of (4): S a root of the covariance, l and V the eigenvalues and vectors of S'HS, g = grad q(mean).
+
+    <q(x)> = q(mean) + trace(H Sigma) / 2                                                                            (3)
+    x = mean - S V (V'S'g / (l + m)),    m >= 0 the least that makes the step short enough                           (4)
+
+How far a model can be trusted is told by the order of n pairs (a_k, b_k) of its values and those of the function:
+
+    tau = sum_{j, k} sign(a_j - a_k) sign(b_j - b_k) / (n (n - 1))                                                   (5)
 
 Ha19: N. Hansen, *A global surrogate assisted CMA-ES*, GECCO 2019.
 """
@@ -19,18 +32,19 @@ from varopt.solvers.natural_gradient._update import Array
 
 __all__ = ["QuadraticModel", "kendall", "unknowns"]
 
-ENOUGH_DATA = 1.1  # data for each unknown, from which the next richer model is fitted [Ha19]
-HEAVIEST = 20.0  # weight of the best point beside that of the worst [Ha19]
+ENOUGH_DATA = 1.1  # data for each unknown, from which the next richer model is fitted
+HEAVIEST = 20.0  # weight of the best point beside that of the worst, (2)
 
 
 def unknowns(size: int, kind: str) -> int:
     """How many coefficients a model has: "linear", "diagonal" or "full"."""
+    # (1)
     return {"linear": 1 + size, "diagonal": 1 + 2 * size, "full": 1 + size * (size + 3) // 2}[kind]
 
 
 @dataclass(frozen=True)
 class QuadraticModel:
-    """q(x) = c + g'z + z'Hz / 2 of z = (x - center) / scale."""
+    """q(x) = c + g'z + z'Hz / 2 of z = (x - center) / scale, (1)."""
 
     center: Array
     scale: Array
@@ -55,7 +69,7 @@ class QuadraticModel:
         kinds = kinds[: kinds.index(richest) + 1]
         kind = next((k for k in reversed(kinds) if n >= ENOUGH_DATA * unknowns(d, k)), "linear")
         ranks = np.argsort(np.argsort(values, kind="stable"), kind="stable")
-        roots = np.sqrt(np.linspace(HEAVIEST, 1.0, n))[ranks]
+        roots = np.sqrt(np.linspace(HEAVIEST, 1.0, n))[ranks]  # of the weights of (2)
         center = points[ranks.argmin()]
         spread = points.std(axis=0)
         scale = np.where(spread > 0.0, spread, 1.0)
@@ -68,7 +82,7 @@ class QuadraticModel:
             columns.extend(z[:, i, None] * z[:, i + 1 :] for i in range(d - 1))  # in the order of `above`
         lowest = float(values.min())
         columns.append((values - lowest)[:, None])
-        found = _least_squares(np.hstack(columns) * roots[:, None])
+        found = _least_squares(np.hstack(columns) * roots[:, None])  # (2)
         hessian = np.zeros((d, d))
         if kind != "linear":
             np.fill_diagonal(hessian, found[1 + d : 1 + 2 * d])
@@ -80,12 +94,12 @@ class QuadraticModel:
     def __call__(self, points: Array) -> Array:
         """Its values at points, of shape (n, d)."""
         z = (points - self.center) / self.scale
-        return np.asarray(self.constant + z @ self.gradient + 0.5 * np.vecdot(z @ self.hessian, z))
+        return np.asarray(self.constant + z @ self.gradient + 0.5 * np.vecdot(z @ self.hessian, z))  # (1)
 
     def average(self, mean: Array, covariance: Array) -> float:
         """Its average under N(mean, covariance), in closed form."""
         scaled = self.hessian / np.outer(self.scale, self.scale)
-        return float(self(mean[None])[0] + 0.5 * (scaled * covariance).sum())
+        return float(self(mean[None])[0] + 0.5 * (scaled * covariance).sum())  # (3)
 
     def minimum(self, mean: Array, root: Array, radius: float) -> Array:
         """Where it is lowest among all ``mean + root z`` with ``|z| <= radius``: a step of a trust region.
@@ -106,7 +120,7 @@ class QuadraticModel:
         size = float(np.abs(curvatures).max() + np.linalg.norm(along)) or 1.0
         least = max(0.0, -float(curvatures[0])) + 1e-14 * size
         shift = _shift(along, curvatures, least, radius)
-        return np.asarray(mean - root @ (vectors @ (along / (curvatures + shift))))
+        return np.asarray(mean - root @ (vectors @ (along / (curvatures + shift))))  # (4)
 
     def minimum_in_box(self, mean: Array, root: Array, radius: float) -> Array:
         """The same in the unit box: coordinates that the step takes beyond a bound stay on it, and the others go on.
@@ -134,7 +148,7 @@ class QuadraticModel:
 
 
 def _shift(along: Array, curvatures: Array, least: float, radius: float) -> float:
-    """The multiplier of ``|z| <= radius``: the least that makes the step short enough, by bisection."""
+    """The m of (4), the multiplier of ``|z| <= radius``: the least that makes the step short enough, by bisection."""
 
     def length(shift: float) -> float:
         return float(np.linalg.norm(along / (curvatures + shift)))
@@ -165,4 +179,4 @@ def kendall(one: Array, other: Array) -> float:
     if one.size < 2:
         return math.nan
     agree = np.sign(one[:, None] - one) * np.sign(other[:, None] - other)
-    return float(agree.sum() / (one.size * (one.size - 1)))
+    return float(agree.sum() / (one.size * (one.size - 1)))  # (5)

@@ -1,5 +1,12 @@
 """Restarts with two regimes of population size: BIPOP [Ha09].
 
+With lambda_0 and sigma_0 the first population and spread, i doublings so far, and U, V uniform on [0, 1],
+
+    lambda_large = 2^i lambda_0,    sigma_large = sigma_0                                                            (1)
+    lambda_small = lambda_0 (lambda_large / (2 lambda_0))^(U^2),    sigma_small = sigma_0 10^(-2 V),                 (2)
+
+where a small run may use half of what the latest large one did.
+
 Ha09: N. Hansen, *Benchmarking a BI-population CMA-ES on the BBOB-2009 function testbed*, GECCO 2009 companion; it has
 the two regimes. What ends a run besides (plateaus, hopeless ones), keeps the best from its end, or goes back to it, and
 the scouts that say where small runs begin, are ours.
@@ -144,17 +151,15 @@ class Restarts(Update):
         if self._small_regime:
             u = rng.random()
             ratio = 0.5 * 2.0**self._doublings
-            # lambda_small = lambda_0 (lambda_large / 2 lambda_0)^(U^2), sigma_small = sigma_0 10^(-2 U) [Ha09]
-            population = int(self._first_population * max(1.0, ratio) ** (u * u))
-            sigma, budget = self._sigma * 10.0 ** (-2.0 * rng.random()), self._large_budget / 2
+            population = int(self._first_population * max(1.0, ratio) ** (u * u))  # (2)
+            sigma, budget = self._sigma * 10.0 ** (-2.0 * rng.random()), self._large_budget / 2  # (2)
             if self._exact:
                 self._scout(sigma, population, budget)
             else:
                 self._begin(mean, sigma, population, budget)
         else:
             self._doublings = min(self._doublings + 1, MOST_DOUBLINGS)
-            # lambda_large = 2^i lambda_0 [Ha09]
-            self._begin(mean, self._sigma, self._first_population * 2**self._doublings, math.inf)
+            self._begin(mean, self._sigma, self._first_population * 2**self._doublings, math.inf)  # (1)
 
     def _scout(self, sigma: float, population: int, budget: float) -> None:
         """Look around before a run begins."""

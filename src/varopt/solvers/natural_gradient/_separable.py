@@ -1,14 +1,28 @@
 """Diagonal covariance matrix adaptation [RH08], and a test that tells, in the run, whether a diagonal will do.
 
-RH08: R. Ros and N. Hansen, *A simple modification in CMA-ES achieving linear time and space complexity*, PPSN 2008;
-its learning rates, (d + 2) / 3 times those of the full covariance, of H16: N. Hansen, *The CMA evolution strategy: a
-tutorial*, arXiv:1604.00772, 2016. Ha14: N. Hansen, A. Atamna and A. Auger, *How to
-assess step-size adaptation mechanisms in randomised search*, PPSN 2014; its two-point adaptation. W14: D. Wierstra et
-al., *Natural evolution strategies*, JMLR 15, 2014: variances move by factors, so that none becomes negative. O14: M. N.
-Omidvar, X. Li, Y. Mei and X. Yao, *Cooperative co-evolution with differential grouping for large scale optimization*,
-IEEE Transactions on Evolutionary Computation 18(3), 2014, has the idea to compare values at points that exchange
-coordinates. Ours is invariant under increasing transformations of f, tests all coordinates at once, and takes two
-evaluations.
+Mean, path and weights are those of the full covariance [H16]. A diagonal has fewer numbers to learn than a matrix, so
+that its learning rates are larger, by a factor that [RH08] found; variances v move by factors, so that none becomes
+negative [W14]; and the step size follows the ranks of both ends of a line along the last step, of as many deviations as
+a sample is away, in two-point adaptation [Ha14]:
+
+    c_1 = a 2 / ((d + 1.3)^2 + mu),    c_mu = a 2 (mu - 2 + 1 / mu) / ((d + 2)^2 + mu),    a = (d + 2) / 3           (1)
+    v <- v exp(c_1 (p_c^2 / v - 1) + c_mu sum_i w_i (y_i^2 / v - 1))                                                 (2)
+    x = mean +- |z| step / |step / deviations|,    z ~ N(0, I)                                                       (3)
+    t <- 0.7 t + 0.3 (rank of the near end - rank of the far end) / (lambda - 1)                                     (4)
+    sigma <- sigma exp(b t / sqrt(d)),    b = 2                                                                      (5)
+
+(2) is, to first order, the diagonal of [H16, eq. 47], with the weights of eq. 46. Whether a diagonal will do is told by
+points that exchange some of their coordinates: a function that increases with a sum over coordinates orders them alike,
+
+    f(x, y) < f(x', y)    just if    f(x, y') < f(x', y').                                                           (6)
+
+H16: N. Hansen, *The CMA evolution strategy: a tutorial*, arXiv:1604.00772, 2016. Ha14: N. Hansen, A. Atamna and A.
+Auger, *How to assess step-size adaptation mechanisms in randomised search*, PPSN 2014. O14: M. N. Omidvar, X. Li, Y.
+Mei and X. Yao, *Cooperative co-evolution with differential grouping for large scale optimization*, IEEE Transactions
+on Evolutionary Computation 18(3), 2014, has the idea to compare values at points that exchange coordinates; ours is
+invariant under increasing transformations of f, tests all coordinates at once, and takes two evaluations. RH08: R. Ros
+and N. Hansen, *A simple modification in CMA-ES achieving linear time and space complexity*, PPSN 2008. W14: D. Wierstra
+et al., *Natural evolution strategies*, JMLR 15, 2014.
 """
 
 from __future__ import annotations
@@ -26,7 +40,7 @@ from varopt.solvers.natural_gradient._weights import signed_log_weights
 
 __all__ = ["DiagonalCMA", "SeparableOrNot"]
 
-RESPONSE = 2.0  # of the step size to what its ends say, in units of 1 / sqrt(d); [Ha14] has 1
+RESPONSE = 2.0  # b of (5), of the step size to what its ends say; [Ha14] has 1
 TESTS = 8  # exchanges in a generation that tests
 CONTRADICTIONS = 2  # among all so far, from which on coordinates are taken to depend on each other
 
@@ -57,8 +71,8 @@ class DiagonalCMA(GaussianUpdate):
         self._recombination = positive[: self._parents].copy()
         mu = self._mu_eff = 1.0 / float((positive**2).sum())  # [H16, eq. 8], of weights that sum to one
         self._c_path = (4.0 + mu / d) / (d + 4.0 + 2.0 * mu / d)  # [H16, eq. 56]
-        faster = (d + 2.0) / 3.0  # [RH08]: a diagonal has fewer numbers to learn
-        # [H16, eq. 57 and 58] times that, without the 1/4 of the latter; one half is ours, for small d.
+        faster = (d + 2.0) / 3.0
+        # (1): a times [H16, eq. 57 and 58], without the 1/4 of the latter; one half is ours, for small d.
         self._c_one = min(0.5, faster * 2.0 / ((d + 1.3) ** 2 + mu))
         self._c_mu = min(0.5, faster * 2.0 * (mu - 2.0 + 1.0 / mu) / ((d + 2.0) ** 2 + mu))
         mu_minus = float(negative.sum()) ** 2 / max(float((negative**2).sum()), 1e-300)
@@ -77,12 +91,12 @@ class DiagonalCMA(GaussianUpdate):
         return lambda z: np.asarray(deviations * z)
 
     def pair(self, rng: np.random.Generator) -> Array | None:
-        """Both ends of a line through the mean along its last step, as long as samples are; none at first [Ha14]."""
+        """Both ends of a line through the mean along its last step, as long as samples are; none at first."""
         white = self._step / self.deviations
         length = math.sqrt(white @ white)
         if not 0.0 < length < math.inf:
             return None
-        end = self._step * (math.sqrt(rng.chisquare(white.size)) / length)
+        end = self._step * (math.sqrt(rng.chisquare(white.size)) / length)  # (3)
         found = np.array([self._mean + end, self._mean - end])
         self._pair = found[0].tobytes(), found[1].tobytes()
         return found
@@ -103,15 +117,15 @@ class DiagonalCMA(GaussianUpdate):
         worse = weights < 0.0
         # w_i d / |C^(-1/2) y_i|^2 [H16, eq. 46]
         weights[worse] *= self._mean.size / np.maximum(squares[worse].sum(axis=1), 1e-300)
-        # What [H16, eq. 47] adds to the diagonal, relative to it: c_1 (p_c^2 / v - 1) + c_mu sum_i w_i (y_i^2 / v - 1).
+        # The exponent of (2): what [H16, eq. 47] adds to the diagonal, relative to it.
         gradient = self._c_one * (self._path**2 / self.variances - 1.0)
         gradient += self._c_mu * (weights @ squares - self._weights[: len(order)].sum())
-        # By factors [W14]. The scale is the step size's alone: variances only say how coordinates differ.
-        self.variances = self.variances * np.exp(np.clip(gradient, -1.0, 1.0))
-        self.sigma *= math.exp(RESPONSE * self._trend / math.sqrt(self._mean.size))  # [Ha14]
+        # The scale is the step size's alone: variances only say how coordinates differ.
+        self.variances = self.variances * np.exp(np.clip(gradient, -1.0, 1.0))  # (2)
+        self.sigma *= math.exp(RESPONSE * self._trend / math.sqrt(self._mean.size))  # (5)
 
     def _resize(self, points: Array, order: NDArray[np.intp]) -> None:
-        """Whether a longer step would have been better, by the ranks of both ends of the last one [Ha14]."""
+        """Whether a longer step would have been better, by the ranks of both ends of the last one."""
         pair, self._pair = self._pair, None
         if pair is None:
             return
@@ -123,7 +137,7 @@ class DiagonalCMA(GaussianUpdate):
         ranks = np.empty(len(order))
         ranks[order] = np.arange(len(order))
         far, near = ranks[keys.index(pair[0])], ranks[keys.index(pair[1])]
-        self._trend = 0.7 * self._trend + 0.3 * float(near - far) / max(1, len(order) - 1)
+        self._trend = 0.7 * self._trend + 0.3 * float(near - far) / max(1, len(order) - 1)  # (4)
 
     @property
     def deviations(self) -> Array:
@@ -244,4 +258,4 @@ def _contradicts(x: float, y: float, one: float, other: float) -> bool:
     `one` has the first set of x and the second of y. The first set of x against that of y: (x, other) beside the second
     set of x, (one, y) beside that of y. Likewise the second sets.
     """
-    return (x - other) * (one - y) < 0.0 or (x - one) * (other - y) < 0.0
+    return (x - other) * (one - y) < 0.0 or (x - one) * (other - y) < 0.0  # (6)

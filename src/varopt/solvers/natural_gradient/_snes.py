@@ -1,5 +1,11 @@
 """Separable natural evolution strategies: the natural gradient of a diagonal covariance, in linear time [S11].
 
+A sample is x_k = mean + sigma z_k, coordinate by coordinate, of weight u_k by its rank. In units of sigma the Fisher
+matrix of (mean, log sigma) is diagonal, so that the natural gradient is a sum over the samples:
+
+    mean <- mean + sigma sum_k u_k z_k                                                                               (1)
+    sigma <- sigma exp(eta / 2 sum_k u_k (z_k^2 - 1)),    eta that of [W14, table 1]                                 (2)
+
 S11: T. Schaul, T. Glasmachers and J. Schmidhuber, *High dimensions and heavy tails for natural evolution strategies*,
 GECCO 2011. W14: D. Wierstra et al., *Natural evolution strategies*, JMLR 15, 2014; its algorithm SNES is followed.
 """
@@ -43,16 +49,15 @@ class SNES(GaussianUpdate):
 
     def root(self) -> Root:
         deviations = self._deviations
-        return lambda z: np.asarray(deviations * z)  # x = mean + sigma z ~ N(mean, diag(sigma^2)) [W14, SNES]
+        return lambda z: np.asarray(deviations * z)  # x = mean + sigma z ~ N(mean, diag(sigma^2))
 
     def tell(self, points: Array, values: Array) -> None:
         order = np.argsort(values, kind="stable")[: self.population]
         weights = self._utilities[: len(order)]
         z = (points[order] - self._mean) / self._deviations  # ~ N(0, I)
-        # Both natural gradients are sums of u_k z_k and of u_k (z_k^2 - 1) [W14, SNES].
-        self._mean = self._mean + self._deviations * (weights @ z)  # mu += eta_mu sigma sum_k u_k z_k, eta_mu = 1
-        step = 0.5 * self._rate * (weights @ (z * z - 1.0))  # eta_sigma / 2 sum_k u_k (z_k^2 - 1)
-        self._deviations = self._deviations * np.exp(np.clip(step, -1.0, 1.0))  # sigma *= exp(step), e at most
+        self._mean = self._mean + self._deviations * (weights @ z)  # (1)
+        step = 0.5 * self._rate * (weights @ (z * z - 1.0))  # the exponent of (2)
+        self._deviations = self._deviations * np.exp(np.clip(step, -1.0, 1.0))  # (2), by e at most
 
     @property
     def deviations(self) -> Array:

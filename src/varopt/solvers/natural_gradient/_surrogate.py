@@ -2,7 +2,12 @@
 
 Of every generation the samples that a linear-quadratic model ranks best are evaluated, a few and then more, until the
 model and the function agree on the order of the latest evaluations; the model then ranks the rest. The model's minimum
-within a deviation of the distribution takes part in the next generation.
+within a deviation of the distribution takes part in the next generation. Of lambda samples, of which k are evaluated,
+with n data in all:
+
+    first        1 + max(floor(0.02 lambda), 3 - n)                                                                  (1)
+    then in all  ceil(1.5 max(what was wanted before, k)),                                                           (2)
+    until  tau >= 0.85  on the latest  max(15, min(1.2 k, 0.75 lambda))  data, or all are evaluated.                 (3)
 
 Ha19: N. Hansen, *A global surrogate assisted CMA-ES*, GECCO 2019; its algorithms 1 to 3. What it does when the model is
 of no use (`PAUSE`), batches, the shorter window and the trust region are ours.
@@ -23,12 +28,10 @@ from varopt.solvers.natural_gradient._update import Array, FamilyUpdate
 
 __all__ = ["Allowance", "SurrogateUpdate"]
 
-TRUSTED = 0.85  # Kendall's tau from which the model ranks what was not evaluated [Ha19]
+TRUSTED = 0.85  # Kendall's tau from which the model ranks what was not evaluated, (3)
 LARGEST = 900  # unknowns of a full model; beyond, a fit costs more than most evaluations, and a diagonal one has to do
 FRESH = 250  # unknowns for each new value that a large model waits for: a fit costs the cube of them
-WINDOW = (
-    1.2  # the latest data for each unknown that a model is fitted to; [Ha19] has 2, which needs half more evaluations
-)
+WINDOW = 1.2  # latest data for each unknown, to which a model is fitted; 2, as in [Ha19], takes half more evaluations
 SQUARES_OVERFLOW = 1e150  # values whose squares overflow: no model
 PAUSE = 5  # generations without a model, after as many in which nearly everything had to be evaluated; then twice that
 
@@ -89,8 +92,8 @@ class SurrogateUpdate(FamilyUpdate):
 
     @property
     def _first(self) -> int:
-        """How many to begin a generation with: few, and more before there is a model [Ha19]."""
-        return 1 + max(int(0.02 * self.inner.population), 3 - len(self._points))
+        """How many to begin a generation with: few, and more before there is a model."""
+        return 1 + max(int(0.02 * self.inner.population), 3 - len(self._points))  # (1)
 
     @property
     def family(self) -> RootedGaussian:
@@ -144,7 +147,7 @@ class SurrogateUpdate(FamilyUpdate):
         if self._known.all() or self._trusted():
             self._complete()
         else:
-            self._wanted = math.ceil(1.5 * max(self._wanted, int(self._known.sum())))  # [Ha19]
+            self._wanted = math.ceil(1.5 * max(self._wanted, int(self._known.sum())))  # (2)
 
     def _place(self, points: Array, values: Array) -> NDArray[np.bool_]:
         """Put values to the candidates they belong to; which points are none."""
@@ -171,9 +174,9 @@ class SurrogateUpdate(FamilyUpdate):
         """Whether model and function order the latest evaluations alike."""
         if self.model is None or self._paused or not self._known.any():
             return False
-        count = int(max(15, min(1.2 * self._known.sum(), 0.75 * self.inner.population)))  # [Ha19]
+        count = int(max(15, min(1.2 * self._known.sum(), 0.75 * self.inner.population)))  # (3)
         points, values = np.array(self._points[-count:]), np.array(self._values[-count:])
-        return kendall(self.model(points), values) >= TRUSTED
+        return kendall(self.model(points), values) >= TRUSTED  # (3)
 
     def _complete(self) -> None:
         """Tell the update its generation, by the model where that is trusted, and what else was told."""

@@ -20,21 +20,21 @@ __all__ = ["log_weights", "nes_utilities", "raw_weights", "signed_log_weights", 
 
 
 def log_weights(population: int) -> Array:
-    """Positive weights of the better half, falling with the logarithm of the rank; they sum to one [HO01]."""
+    """Positive weights of the better half, falling with the logarithm of the rank; they sum to one, as in [HO01]."""
     raw = math.log((population + 1) / 2) - np.log(np.arange(1, population + 1))  # [H16, eq. 49]
     raw = np.maximum(raw, 0.0)
     return np.asarray(raw / raw.sum())
 
 
 def signed_log_weights(population: int) -> Array:
-    """The same, continued below zero for the worse half: the positive ones sum to 1, the negative ones to -1 [H16]."""
+    """The same, continued below zero for the worse half: the positive ones sum to 1, the negative ones to -1."""
     raw = math.log((population + 1) / 2) - np.log(np.arange(1, population + 1))  # [H16, eq. 49]
     # [H16, eq. 53], but for the factor alpha of the negative ones
     return np.asarray(np.where(raw > 0.0, raw / raw[raw > 0.0].sum(), raw / -raw[raw < 0.0].sum()))
 
 
 def nes_utilities(population: int) -> Array:
-    """Utilities of the natural evolution strategies: log weights, centred so that they sum to zero [W14]."""
+    """Utilities of the natural evolution strategies: log weights, centred so that they sum to zero."""
     # u_k = max(0, log(lambda / 2 + 1) - log k) / sum of these - 1 / lambda [W14, section 3.1]
     raw = np.maximum(0.0, math.log(population / 2 + 1) - np.log(np.arange(1, population + 1)))
     return np.asarray(raw / raw.sum() - 1.0 / population)

@@ -1,5 +1,14 @@
 """Exponential natural evolution strategies: the natural gradient, taken where its coordinates are orthonormal [G10].
 
+A sample is x_k = mean + sigma B z_k, det B = 1, of weight u_k by its rank. In the coordinates (delta, M) of
+``mean + sigma B delta`` and ``B exp(M / 2)`` the Fisher matrix at zero is the identity for delta and half of it for M,
+so that natural gradients are sums over the samples. The step size takes the trace of M:
+
+    G_delta = sum_k u_k z_k,    G_M = sum_k u_k (z_k z_k' - I)                                                       (1)
+    G_sigma = tr(G_M) / d,    G_B = G_M - G_sigma I                                                                  (2)
+    mean <- mean + sigma B G_delta                                                                                   (3)
+    sigma <- sigma exp(eta / 2 G_sigma),    B <- B exp(eta / 2 G_B),    eta that of [W14, table 1]                   (4)
+
 G10: T. Glasmachers, T. Schaul, Y. Sun, D. Wierstra and J. Schmidhuber, *Exponential natural evolution strategies*,
 GECCO 2010. W14: D. Wierstra et al., *Natural evolution strategies*, JMLR 15, 2014; its algorithm xNES is followed.
 """
@@ -50,22 +59,21 @@ class XNES(GaussianUpdate):
 
     def root(self) -> Root:
         sigma, shape = self.sigma, self._shape
-        return lambda z: np.asarray(sigma * (z @ shape.T))  # x = mean + sigma B z [W14, xNES]
+        return lambda z: np.asarray(sigma * (z @ shape.T))  # x = mean + sigma B z
 
     def tell(self, points: Array, values: Array) -> None:
         order = np.argsort(values, kind="stable")[: self.population]
         weights = raw_weights(values[order]) if self._raw else self._utilities[: len(order)]
         z = np.linalg.solve(self._shape, (points[order] - self._mean).T / self.sigma).T  # ~ N(0, I)
         d = self._mean.size
-        # [W14, xNES], with eta_delta = 1, and no step longer than e in any direction.
-        gradient_mean = weights @ z  # sum_k u_k z_k
-        gradient_root = (z.T * weights) @ z - weights.sum() * np.eye(d)  # G_M = sum_k u_k (z_k z_k' - I)
-        gradient_sigma = float(np.trace(gradient_root)) / d  # G_sigma = tr(G_M) / d
-        self._mean = self._mean + self.sigma * (self._shape @ gradient_mean)  # mu += eta_delta sigma B G_delta
-        self.sigma *= math.exp(max(-1.0, min(1.0, 0.5 * self._rate * gradient_sigma)))  # *= exp(eta_sigma / 2 G_sigma)
-        # B <- B exp(eta_B / 2 G_B), G_B = G_M - G_sigma I
+        # No step is longer than e in any direction.
+        gradient_mean = weights @ z  # (1)
+        gradient_root = (z.T * weights) @ z - weights.sum() * np.eye(d)  # (1)
+        gradient_sigma = float(np.trace(gradient_root)) / d  # (2)
+        self._mean = self._mean + self.sigma * (self._shape @ gradient_mean)  # (3)
+        self.sigma *= math.exp(max(-1.0, min(1.0, 0.5 * self._rate * gradient_sigma)))  # (4)
         squares, axes = np.linalg.eigh(0.5 * self._rate * (gradient_root - gradient_sigma * np.eye(d)))
-        self._shape = self._shape @ ((axes * np.exp(np.clip(squares, -1.0, 1.0))) @ axes.T)
+        self._shape = self._shape @ ((axes * np.exp(np.clip(squares, -1.0, 1.0))) @ axes.T)  # (4)
 
     def exhausted(self) -> str:
         lengths = np.linalg.svd(self._shape, compute_uv=False)

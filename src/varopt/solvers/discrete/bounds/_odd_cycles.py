@@ -6,12 +6,15 @@ Around a cycle an even number of edges is cut: for every cycle C and every F in 
     x(F) - x(C \ F)  <=  |F| - 1.                                                                                    (1)
 
 Of planar graphs, and all others that K5 is no minor of, these are all there is: the bound is the optimum. The most
-violated one comes from shortest paths in two copies of the graph: an edge within a copy is x_e long, one that changes
-over, for the edges of F, 1 - x_e; a way from a node to its other copy that is shorter than 1 is a violated inequality.
+violated one comes from shortest paths in two copies of the graph, from a node to its other copy [BM86]:
+
+    an edge within a copy is x_e long, one that changes over, for the edges of F, 1 - x_e,                           (2)
+
+so that a way shorter than 1 is a violated inequality.
 
 With multipliers lambda >= 0 of the inequalities A x <= b, every x with low <= x <= high has
 
-    c'x  >=  sum_e min over [low_e, high_e] of (c + A'lambda)_e x_e  -  b'lambda,                                    (2)
+    c'x  >=  sum_e min over [low_e, high_e] of (c + A'lambda)_e x_e  -  b'lambda,                                    (3)
 
 so whatever the solver of the programme returns is a proof, up to the rounding of that sum.
 
@@ -179,13 +182,13 @@ class OddCycles:
         return bool(np.any(positive @ low + negative @ high > self._programme.sides + 0.5))
 
     def _proved(self, multipliers: Vector, low: Vector, high: Vector) -> float:
-        """The energy that multipliers prove, whatever they are: by (2), rounding subtracted."""
+        """The energy that multipliers prove, whatever they are: by (3), rounding subtracted."""
         costs = -2.0 * self.couplings
         rows, sides = self._programme.rows, self._programme.sides
         if not multipliers.size:
             rows, sides = sp.csr_array((0, self.edges)), np.zeros(0)
         reduced = costs + rows.T @ multipliers
-        least = np.minimum(reduced * low, reduced * high)  # (2)
+        least = np.minimum(reduced * low, reduced * high)  # (3)
         total = math.fsum([self._constant, *self.couplings, *least, *(-sides * multipliers)])
         size = abs(self._constant) + 2.0 * float(np.abs(costs).sum() + (abs(rows).T @ multipliers).sum())
         terms = 8.0 + float(np.bincount(rows.indices, minlength=1).max(initial=0))
@@ -197,7 +200,7 @@ class OddCycles:
 
         n = self.size
         i, j = self.tails, self.heads
-        same, across = np.maximum(cut, 0.0) + _HOP, np.maximum(1.0 - cut, 0.0) + _HOP  # x_e and 1 - x_e [BM86]
+        same, across = np.maximum(cut, 0.0) + _HOP, np.maximum(1.0 - cut, 0.0) + _HOP  # (2)
         rows = np.concatenate([i, j, i + n, j + n, i, j, i + n, j + n])
         columns = np.concatenate([j, i, j + n, i + n, j + n, i + n, j, i])
         graph = sp.csr_array((np.r_[np.tile(same, 4), np.tile(across, 4)], (rows, columns)), shape=(2 * n, 2 * n))

@@ -1,12 +1,19 @@
 r"""The semidefinite relaxation of spins, by a low-rank factorisation, with a dual that is a proof.
 
 The smallest <M, X>/2 over X with unit diagonal, positive semidefinite, is at most that over X = ss'. X = VV' with unit
-rows [BM03]; row by row, the best v_i given the others is -(MV)_i / |(MV)_i| [mixing], and an independent set of rows
-is updated at once. At the optimum y_i = |(MV)_i| makes M + Diag(y) positive semidefinite; short of it, for every y,
+rows v_i, of so many columns k that there are no spurious minima [BM03]; row by row, the best v_i given the others is on
+the other side of their sum [mixing, algorithm 1], and an independent set of rows is updated at once:
 
-    s'Ms = s'(M + Diag(y))s - sum(y)  >=  n min(0, lambda_min(M + Diag(y))) - sum(y)   over s in {-1, 1}^n,          (1)
+    k (k + 1) / 2 > n,  as where  k > sqrt(2 n),                                                                     (1)
+    g_i = sum_j M_ij v_j,    v_i <- -g_i / |g_i|,    y_i = |g_i|.                                                    (2)
 
-or the same after a scaling of the rows.
+At the optimum y makes M + Diag(y) positive semidefinite; short of it, for every y,
+
+    s'Ms = s'(M + Diag(y))s - sum(y)  >=  n min(0, lambda_min(M + Diag(y))) - sum(y)   over s in {-1, 1}^n,          (3)
+
+or, as s_i^2 = 1, the same after a scaling of the rows with any d > 0, D = Diag(d):
+
+    s'Ms  >=  sum(d) min(0, lambda_min(D^(-1/2) (M + Diag(y)) D^(-1/2))) - sum(y).                                   (4)
 
 BM03: S. Burer and R. Monteiro, *A nonlinear programming algorithm for solving semidefinite programs via low-rank
 factorization*, Mathematical Programming 95, 2003. mixing: P.-W. Wang, W.-C. Chang and J. Z. Kolter, *The mixing method:
@@ -44,7 +51,7 @@ def low_rank(spins: Spins, rng: np.random.Generator, expired: Callable[[], bool]
     Cost: sweeps of one product of M with up to 40 columns each. Memory: that of M and 40 n numbers.
     """
     n = spins.size
-    rank = min(_MIXING_RANK, int(np.ceil(np.sqrt(2.0 * n))) + 1)  # k > sqrt(2 n) [mixing], [BM03]
+    rank = min(_MIXING_RANK, int(np.ceil(np.sqrt(2.0 * n))) + 1)  # (1)
     unit = spins.unit
     matrix = spins.matrix(np.float32, unit)
     # Of a dense matrix some rows at once, so few that each hardly feels that the others moved: not quite coordinate
@@ -57,15 +64,15 @@ def low_rank(spins: Spins, rng: np.random.Generator, expired: Callable[[], bool]
     ends = np.cumsum(np.bincount(label))
     sets = [(slice(a, b), matrix[a:b]) for a, b in zip(np.r_[0, ends[:-1]].tolist(), ends.tolist(), strict=True)]
     factor = rng.standard_normal((n, rank)).astype(np.float32)
-    factor /= np.linalg.norm(factor, axis=1, keepdims=True)  # rows v_i on the sphere, at random [mixing, algorithm 1]
+    factor /= np.linalg.norm(factor, axis=1, keepdims=True)  # rows on the sphere, at random
     y, last = np.zeros(n), 0.0
     for _ in range(_MIXING_SWEEPS):
         for rows, part in sets:
-            gradient = part @ factor  # g_i = sum_j M_ij v_j
+            gradient = part @ factor  # (2)
             length = np.sqrt(np.einsum("ij,ij->i", gradient, gradient))
-            y[rows] = length  # y_i = |g_i|, the multiplier of |v_i| = 1
+            y[rows] = length  # (2): the multiplier of |v_i| = 1
             moved = length > 0.0
-            # v_i = -g_i / |g_i| [mixing, algorithm 1]
+            # (2)
             factor[rows] = np.where(moved[:, None], -gradient / np.where(moved, length, 1.0)[:, None], factor[rows])
         objective = float(y.sum())  # minus <M, V V'>, as v_i'g_i = -|g_i|
         if abs(objective - last) <= _MIXING_TOLERANCE * objective or expired():
@@ -82,7 +89,7 @@ def diagonal_bound(
     """The lower bound on the energy that y proves, and what it rests on besides.
 
     The eigenvalue is that of D^(-1/2) (M + Diag(y)) D^(-1/2) with the row sums of |M| for D: of order one however the
-    rows differ in size. As s_i^2 = 1, ``s'(M + Diag(y))s >= sum(d) min(0, lambda_min)``.
+    rows differ in size (4).
     """
     slack = spins.matrix()
     rows = row_sizes(slack)
@@ -97,8 +104,7 @@ def diagonal_bound(
     smallest, assumption = verified_lower_bound(slack, rng, expired)
     eps = float(np.finfo(np.float64).eps)
     smallest -= 16.0 * eps * float(1.0 + np.max(np.abs(y) / d, initial=0.0))  # of the scaling, entry by entry
-    # (1), scaled: s'Ms >= sum(d) min(0, lambda_min(D^(-1/2) (M + Diag(y)) D^(-1/2))) - sum(y)
-    total = float(d.sum()) * min(0.0, smallest) - float(y.sum())
+    total = float(d.sum()) * min(0.0, smallest) - float(y.sum())  # (4)
     rounding = 4.0 * eps * spins.size * float(np.abs(y).sum() + d.sum() + abs(spins.constant))
     return spins.constant + 0.5 * total - rounding, assumption
 

@@ -1,5 +1,13 @@
 """Lower bounds on the smallest eigenvalue: proved by a Cholesky factorisation, or by Lanczos with high probability.
 
+With u the unit roundoff, a factorisation of B = A - s I in floating point that runs to completion [Rump06] has
+
+    L L' = B + D,    |D| <= gamma |L| |L'|,    gamma = (n + 1) u / (1 - (n + 1) u),                                  (1)
+
+so that D is no larger than gamma trace(LL'), and with as much again for the rounding of the shift
+
+    lambda_min(A)  >=  s - 2 (n + 3) u (sum_i |B_ii| + n |s|).                                                       (2)
+
 KW92: J. Kuczynski and H. Wozniakowski, *Estimating the largest eigenvalue by the power and Lanczos algorithms with a
 random start*, SIAM Journal on Matrix Analysis and Applications 13(4), 1992. Rump06: S. Rump, *Verification of positive
 definiteness*, BIT Numerical Mathematics 46, 2006.
@@ -126,7 +134,5 @@ def cholesky_lower_bound(
         except np.linalg.LinAlgError:
             margin *= 30.0 if exact else 3.0
             continue
-        # A completed factorisation has L L' = A + D with |D| <= gamma_{n+1} |L||L'|, of norm at most this [Rump06];
-        # twice it covers the rounding of the shift itself.
-        return float(shift - 2.0 * (n + 3) * _UNIT_ROUNDOFF * (trace + n * abs(shift)))
+        return float(shift - 2.0 * (n + 3) * _UNIT_ROUNDOFF * (trace + n * abs(shift)))  # (2)
     return -radius  # Gershgorin

@@ -5,12 +5,16 @@ multipliers y of the diagonal and gamma >= 0 of the triangles, Z = M/2 - Diag(y)
 
     s'Ms / 2 = <Z, ss'> + sum(y) + sum_t gamma_t <A_t, ss'>  >=  sum(y) - sum(gamma) + n min(0, lambda_min(Z)).      (1)
 
-The multipliers come from a regularised dual that is smooth, hence L-BFGS-B [KMR14]; the bound is proved from them.
+The multipliers come from a regularised dual that is smooth, hence L-BFGS-B [KMR14]; the bound is proved from them:
+
+    max over y, gamma >= 0 of  sum(y) - sum(gamma) - |[-Z]_+|^2 / (2 alpha),    X = [-Z]_+ / alpha,                  (2)
+
+whose derivatives are 1 - X_ii in y_i and -1 - <A_t, X> in gamma_t: how far X is from feasible.
 
 Where the relaxation is tight, Z has the optimal spins in its kernel and the bound only tends to their energy. But all
 others are then away from the kernel: for spins t other than s and -s, |s't| <= n - 2, and for every c
 
-    <Z, tt'> = <Z + c ss'/n, tt'> - c (s't)^2 / n  >=  n lambda_min(Z + c ss'/n) - c (n - 2)^2 / n,                  (2)
+    <Z, tt'> = <Z + c ss'/n, tt'> - c (s't)^2 / n  >=  n lambda_min(Z + c ss'/n) - c (n - 2)^2 / n,                  (3)
 
 about 4 c where c is the second smallest eigenvalue of Z. Once that is more than the gap, s is optimal.
 
@@ -134,7 +138,7 @@ def _products(x: Vector, triples: Index, signs: Vector) -> Vector:
 
 
 def _ascend(matrix: Vector, dual: TriangleDual, alpha: float) -> TriangleDual:
-    """Maximise ``sum(y) - sum(gamma) - |[-Z]_+|^2 / (2 alpha)``, the regularised dual of [KMR14]."""
+    """Maximise the regularised dual (2)."""
     from scipy.optimize import minimize as scipy_minimize  # slow to load, and only proofs need it
 
     n = matrix.shape[0]
@@ -146,9 +150,8 @@ def _ascend(matrix: Vector, dual: TriangleDual, alpha: float) -> TriangleDual:
         values, vectors = np.linalg.eigh(-_dual_matrix(matrix, y, dual.triples, dual.signs, gamma))
         positive = values > 0.0
         part = vectors[:, positive]
-        primal = (part * (values[positive] / alpha)) @ part.T  # X = [-Z]_+ / alpha [KMR14]
-        value = y.sum() - gamma.sum() - (values[positive] ** 2).sum() / (2.0 * alpha)
-        # 1 - X_ii in y_i, and -1 - <A_t, X> in gamma_t: how far X is from feasible
+        primal = (part * (values[positive] / alpha)) @ part.T  # X of (2)
+        value = y.sum() - gamma.sum() - (values[positive] ** 2).sum() / (2.0 * alpha)  # (2)
         gradient = np.concatenate([1.0 - np.diagonal(primal), -1.0 - _products(primal, dual.triples, dual.signs)])
         return -float(value), -gradient
 
@@ -179,7 +182,7 @@ def _apart(z: Vector, s: Vector) -> float:
     if cost <= 0.0:
         return -np.inf
     rounding = 8.0 * float(np.finfo(np.float64).eps) * n * n * cost
-    # (2): n lambda_min(Z + c ss'/n) - c (n - 2)^2 / n
+    # (3): n lambda_min(Z + c ss'/n) - c (n - 2)^2 / n
     return n * cholesky_lower_bound(z + (cost / n) * np.outer(s, s)) - cost * (n - 2) ** 2 / n - rounding
 
 

@@ -1,12 +1,21 @@
 r"""Descent in the probabilities themselves: the analytic bound by gradients, the sampled bound by its special cases.
 
-For independent sites the bound is the energy at the probabilities, E(p), and its gradient is the field. In the mean
-parameters p the natural gradient is p (1 - p) g of a bit and p (g - <p, g>) of a choice. Estimated from samples x_k
-with values f_k it is <w(f) (x - p)>, whatever f is, and
+For independent sites the bound is the energy at the probabilities, E(p), and its gradient g is the field. Steps are of
+the inverse of L, a bound of the norm of the second derivatives; P takes to the nearest probabilities:
 
-    p  <-  p + rate * sum_k w_k (x_k - p)
+    p  <-  P(p - g / L)                                                                                              (1)
 
-is, with the weights w that go with it, one of the classics: Berny's update, PBIL, UMDA [SB12, IGO].
+In the mean parameters p the natural gradient is p (1 - p) g of a bit and p (g - <p, g>) of a choice, a step in the
+natural parameters: multiplicative weights, which stay inside.
+
+    logit p  <-  logit p - g / L  of a bit,    log p  <-  log p - (g - <p, g>) / L  of a choice                      (2)
+
+Estimated from samples x_k with values f_k the natural gradient is <w(f) (x - p)>, whatever f is, and
+
+    p  <-  p + rate * sum_k w_k (x_k - p)                                                                            (3)
+
+is, with the weights w that go with it, one of the classics: Berny's update, PBIL, UMDA [SB12, IGO]. A rate that adapts
+to how well successive steps agree [A19] is written out in `varopt.solvers.natural_gradient._categorical`.
 
 The analytic descents move a batch of replicas: arrays of shape (size, replicas) whose columns are the means of as many
 products of `varopt.families`, `Bernoulli` for bits and `OneHotCategorical` for choices. The sampled ones draw from
@@ -135,7 +144,7 @@ class ProjectedGradientDescent(ProbabilityDescent):
         for _ in range(steps):
             if expired():
                 break
-            moved = _projected(energy, p - step * energy.gradient(p))  # p <- P(p - g / L)
+            moved = _projected(energy, p - step * energy.gradient(p))  # (1)
             if np.array_equal(moved, p):
                 break
             p = moved
@@ -158,7 +167,7 @@ class NaturalGradientDescent(ProbabilityDescent):
             if expired():
                 break
             g = energy.gradient(p)
-            # d log p = -step (g - <p, g>): of a bit, d logit p = -step g.
+            # (2)
             g = g - _site_sums(energy, p * g)[energy.site] if not energy.is_binary else g
             power = p * np.exp(np.clip(-step * g, -30.0, 30.0))
             p = np.where(single, power / (power + 1.0 - p), power)
@@ -211,7 +220,7 @@ class SampledDescent(ProbabilityDescent):
             for model in models:
                 chosen = model.sample(rng, model.population)
                 x = (chosen[:, energy.site] == category).astype(np.float64)
-                model.tell(chosen, energy.value(x.T))
+                model.tell(chosen, energy.value(x.T))  # (3)
         thetas = [model.theta[energy.site, category] for model in models]
         return np.repeat(np.stack(thetas, axis=1), -(-p.shape[1] // _SAMPLED_FAMILIES), axis=1)[:, : p.shape[1]]
 
