@@ -3,12 +3,14 @@
 import ast
 import doctest
 import importlib
+import io
 import math
 import os
 import re
 import runpy
 import subprocess
 import sys
+import tokenize
 import tomllib
 from collections import defaultdict
 from decimal import Decimal
@@ -321,6 +323,28 @@ def cited(text):
     """The keys of the bibliography in a text: ``[SB12, eq. 7]``, ``[Hub81, Owe07]``."""
     for inside in re.findall(r"\[([A-Z][A-Za-z]*\d\d[a-z]?(?:[,;] [^\]]*)?)\]", text):
         yield from re.findall(r"(?:^|[,;]\s)([A-Z][A-Za-z]*\d\d[a-z]?)(?!\w)", inside)
+
+
+def test_lines_that_are_an_equation_say_which():
+    """Where a comment is a formula with a key, it has a number: the paper's, or one from the top of its file."""
+    numbered = r"\b(eq|alg|algorithm|sect|section|ch|chapter|theorem|table|figure|appendix)\b|\(\d+\)"
+    lines = [(path.name, comment) for path in SOURCES if "varopt" in path.parts for comment in comments(path)]
+    assert any(cited(comment) and "[H16, eq. 47]" in comment for _, comment in lines)
+    bare = [f"{name}: {text}" for name, text in lines if any(cited(text)) and re.search(r"(?<![=<>])=|<-|>=|<=", text)]
+    assert [line for line in bare if not re.search(numbered, line)] == []
+
+
+def comments(path):
+    """The comments of a file, those of neighbouring lines as one."""
+    found, last = [], -1
+    for token in tokenize.generate_tokens(io.StringIO(path.read_text("utf-8")).readline):
+        if token.type == tokenize.COMMENT:
+            if token.start[0] == last + 1 and token.line.lstrip().startswith("#"):
+                found[-1] += token.string
+            else:
+                found.append(token.string)
+            last = token.start[0] if token.line.lstrip().startswith("#") else -1
+    return found
 
 
 def test_citations_have_their_entry_in_the_bibliography():

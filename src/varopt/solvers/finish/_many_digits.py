@@ -23,8 +23,10 @@ so that, once these are eliminated, it is one of x:
 
 Multipliers are then strictly inside their intervals and balls, so that as many of them as there are variables can be
 changed a little for ``Kx + g + A'u + Z'v = 0`` to hold exactly. The value of (1) is then a lower bound, without any
-rounding. Steps are a predictor and a corrector, which adds the products of changes that (3) to (6) leave out
-[Mehrotra92].
+rounding. Steps are a predictor and a corrector [Mehrotra92], which adds the products of changes that (3) to (6) leave
+out, and aims at
+
+    mu (1 - a)^3,    a the share of the predictor's step that stays inside.                                          (8)
 """
 
 from __future__ import annotations
@@ -337,7 +339,7 @@ class _Path:
             balance = balance + cone.matrix.T @ cone.v
         rest = self.A @ self.x + self.b - self.r * self.u - self.p + self.q  # (4)
         length = self._direction(factor, balance, rest, s, _NULL, second=False)
-        aim = mu * (_ONE - min(length, _ONE)) ** 3  # [Mehrotra92]
+        aim = mu * (_ONE - min(length, _ONE)) ** 3  # (8)
         if self.unbalanced * self.began > _AHEAD * self.products:  # products must not vanish before all balances
             aim = mu
         length = self._direction(factor, balance, rest, s, aim, second=length > _SHORT_DECIMAL_STEP)

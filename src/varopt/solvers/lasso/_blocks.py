@@ -1,7 +1,10 @@
 r"""Blocks of variables in turn, each at its exact optimum given the others, and where the rounds tend to.
 
 Pivoting on the Gram matrix of a block minimises over its variables exactly. Once the variables stay on their sides of
-the kinks the rounds are a linear sequence, whose limit is extrapolated [And65, BM21].
+the kinks the rounds are a linear sequence, whose limit is extrapolated [And65, BM21]: with the latest moves as columns
+of U, the average of points whose moves, averaged alike, are the shortest has the weights
+
+    c = (U'U)^-1 1 / (1'(U'U)^-1 1).                                                                                 (1)
 
 .. [And65] D. G. Anderson. Iterative procedures for nonlinear integral equations. Journal of the ACM 12(4), 1965.
 .. [BM21] Q. Bertrand, M. Massias. Anderson acceleration of coordinate descent. AISTATS, 2021.
@@ -107,15 +110,14 @@ class Blocks:
     def extrapolate(self) -> None:
         """Go to where the last rounds tend to, if that is lower and no variable has to change sides for it.
 
-        Of all averages of their points it is the one whose last moves, averaged alike, are the shortest [And65].
+        It is the average (1) of their points.
         """
         if len(self.past) <= _WINDOW:
             return
         points, images = (np.array(part) for part in zip(*self.past, strict=True))
         moves = np.sqrt(np.concatenate(self.curvatures)) * np.diff(images, axis=0)
         ridges = np.sqrt(self.diagonal) * np.diff(points, axis=0)
-        # c = (U'U)^-1 1, over its sum; U the moves  [BM21]
-        weights = np.linalg.lstsq(moves @ moves.T + ridges @ ridges.T, np.ones(_WINDOW), rcond=1e-14)[0]
+        weights = np.linalg.lstsq(moves @ moves.T + ridges @ ridges.T, np.ones(_WINDOW), rcond=1e-14)[0]  # (1)
         if not weights.sum() > 0.0:
             return
         weights /= weights.sum()

@@ -1,5 +1,13 @@
 """Covariance matrix adaptation: the natural gradient of a Gaussian with full covariance [H16], and its step size.
 
+Of k integers among d coordinates there are more samples [Ma24]; points from elsewhere, told by the user or drawn long
+ago, with z what they are in whitened coordinates, count as if they were no farther than a sample ever is [Ha11]; and
+coordinates that a least deviation holds, which sigma cannot narrow, have no say in it [Ha11b]:
+
+    lambda = floor(6 + 3 log(d k))                                                                                   (1)
+    z <- z min(1, (sqrt(d) + 3) / |z|)                                                                               (2)
+    |p_sigma| / E|N(0, I)|  of [H16, eq. 44] is that of the coordinates that are not held                            (3)
+
 H16: N. Hansen, *The CMA evolution strategy: a tutorial*, arXiv:1604.00772, 2016; its figure 6 is followed, with the
 parameters of its table 1. Ha11: N. Hansen, *Injecting external solutions into CMA-ES*, arXiv:1110.4181, 2011. Ha11b: N.
 Hansen, *A CMA-ES for mixed-integer nonlinear optimization*, INRIA RR-7751, 2011. Ma24: T. Marty et al., *LB+IC-CMA-ES:
@@ -25,7 +33,7 @@ FARTHEST_LENGTH = 3.0  # beyond sqrt(d), the length of whitened samples: farther
 
 def default_population(size: int, integers: int = 0) -> int:
     """4 + 3 log(size), the usual number of samples of a generation; more if some coordinates are integers [Ma24]."""
-    return int(6 + 3 * math.log(size * integers)) if integers else 4 + int(3 * math.log(size))  # [Ma24], [H16, eq. 48]
+    return int(6 + 3 * math.log(size * integers)) if integers else 4 + int(3 * math.log(size))  # (1), [H16, eq. 48]
 
 
 def expected_norm(size: int) -> float:
@@ -121,8 +129,7 @@ class CMA(GaussianUpdate):
         width = self.sigma * self.scale
         y = (points - self._mean) / width  # ~ N(0, C)
         z = y @ self._whitening  # ~ N(0, I), in the axes of C
-        # Points from elsewhere (told by the user, or drawn long ago) count as if they were on the rim [Ha11].
-        squares, rim = np.vecdot(z, z), math.sqrt(self.size) + FARTHEST_LENGTH
+        squares, rim = np.vecdot(z, z), math.sqrt(self.size) + FARTHEST_LENGTH  # (2)
         if squares.max() > rim * rim:
             shrink = np.minimum(1.0, rim / np.sqrt(np.maximum(squares, rim)))
             y, z, squares = y * shrink[:, None], z * shrink[:, None], squares * shrink * shrink
@@ -141,7 +148,7 @@ class CMA(GaussianUpdate):
         )
         length = math.sqrt(self._path_sigma @ self._path_sigma)
         excess = length / self._expected_norm - 1.0
-        if self._integers is not None:  # sigma cannot narrow what is held, so that this has no say in it [Ha11b]
+        if self._integers is not None:  # (3)
             path = self._path_sigma[self._free]
             excess = math.sqrt(path @ path) / expected_norm(path.size) - 1.0 if path.size else 0.0
         # sigma <- sigma exp(c_sigma / d_sigma (|p_sigma| / E|N(0, I)| - 1)) [H16, eq. 44], by a factor of e at most

@@ -1,5 +1,9 @@
 """Bits, choices and orders around the best point: a local search, whose samples are tied to the incumbent.
 
+How many coordinates a sample changes in the mean is drawn from a power law [D17]:
+
+    P(r) in proportion to r^-beta,    r = 1, ..., size / 2,    beta = 1.5                                            (1)
+
 D17: B. Doerr, H. P. Le, R. Makhmara and T. D. Nguyen, *Fast genetic algorithms*, GECCO 2017.
 """
 
@@ -68,7 +72,7 @@ class LocalSearch(Update):
     QUIET = 0.75  # the share of samples that change one coordinate only, while it improves
     STAGNANT = 2.0  # evaluations a coordinate without improvement, after which all samples follow the power law
     PATIENCE = 8.0  # the same, after which the run gives way
-    EXPONENT = 1.5  # beta of the power law [D17]
+    EXPONENT = 1.5  # beta of (1)
 
     def __init__(
         self, options: NDArray[np.intp], permutations: Sequence[slice], population: int | None, start: Array | None,
@@ -78,8 +82,7 @@ class LocalSearch(Update):
         self._choices = np.flatnonzero(options)
         self._size, self._exists = options.size, exists
         self.population = population or 4
-        # Changes expected in a sample: 1, ..., size / 2, with probabilities that fall as a power.
-        powers = np.arange(1.0, max(2.0, self._size / 2 + 1.0)) ** -self.EXPONENT
+        powers = np.arange(1.0, max(2.0, self._size / 2 + 1.0)) ** -self.EXPONENT  # (1)
         self._cumulative = np.cumsum(powers) / powers.sum()
         self._deep, self._broad = IncumbentRun(start), IncumbentRun()
         self._current = self._deep

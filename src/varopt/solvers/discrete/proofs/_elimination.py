@@ -1,7 +1,11 @@
 """Exact minimisation by eliminating one site after another: dynamic programming over all states of its neighbours.
 
 The cost is exponential in the width of the order of elimination only, not in the number of sites: a grid of 100 x 8 is
-as easy as 20 bits. [Dechter99]
+as easy as 20 bits. With phi the factors that a site x is in, and y the other sites of these [Dechter99],
+
+    h(y) = min over x of  sum_phi phi(x, y)                                                                          (1)
+
+takes their place.
 
 CM69: E. Cuthill and J. McKee, *Reducing the bandwidth of sparse symmetric matrices*, ACM National Conference, 1969.
 Dechter99: R. Dechter, *Bucket elimination: a unifying framework for reasoning*, Artificial Intelligence 113, 1999.
@@ -149,7 +153,7 @@ def eliminate(
     choices: list[tuple[int, tuple[int, ...], _Choice]] = []
     for site in order:
         check()
-        # h(rest) = min over x_site of the sum of the bucket's factors [Dechter99]
+        # (1)
         scope = tuple(sorted({site, *itertools.chain.from_iterable(f.scope for f in buckets[site])}))
         table = _total(buckets.pop(site), scope, widths)
         axis = scope.index(site)
