@@ -2,7 +2,9 @@
 
 import itertools
 import json
+import re
 import tracemalloc
+from pathlib import Path
 from urllib.error import URLError
 
 import numpy as np
@@ -111,6 +113,16 @@ def test_every_method_behind_auto_has_a_problem_of_its_own():
     """The paper's two are the only ones that `auto` does not take, and so cannot be missed by it."""
     named = [case.method for case in methods.cases(_registry.Config(quick=True))]
     assert sorted([*named, "diagonal-newton", "lbfgs"]) == sorted(METHODS)
+
+
+def test_the_page_tells_what_every_method_behind_auto_is_worth():
+    """In the order of the suite, and never less than a method has to be worth."""
+    page = (Path(__file__).resolve().parents[1] / "docs" / "benchmarks.md").read_text("utf-8")
+    rows = re.findall(r"(?m)^\| `([a-z-]+)` \|.*\| ([^|]*) \|$", page.split("\n### Methods\n")[1].split("\n### ")[0])
+    assert [name for name, _ in rows] == [case.method for case in methods.cases(_registry.Config(quick=True))]
+    times = [re.match(r"([\d.]+) times", without) for _, without in rows]
+    assert all(float(found[1]) >= methods.WORTH for found in times if found)
+    assert sum(found is None for found in times) == sum(("gap" in text or "no method" in text) for _, text in rows)
 
 
 def test_a_method_that_is_missed_passes_and_one_that_is_not_does_not(monkeypatch):

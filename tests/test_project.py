@@ -262,6 +262,31 @@ def test_what_counts_as_reaching_into_a_package(package, imported, home):
     assert reached_into(package, imported) == home
 
 
+def private_imports(path):
+    """What a test imports from private modules: the line, the package whose door it passes, the names, the reason."""
+    text = path.read_text("utf-8")
+    lines = text.splitlines()
+    for node in ast.walk(ast.parse(text)):
+        parts = (getattr(node, "module", None) or "").split(".")
+        private = next((i for i, part in enumerate(parts) if part.startswith("_")), 0)
+        if isinstance(node, ast.ImportFrom) and parts[0] == "varopt" and private:
+            written = lines[node.lineno - 1 : node.end_lineno]
+            above = lines[node.lineno - 2].lstrip().startswith("#")
+            names = {name.name for name in node.names}
+            yield node.lineno, ".".join(parts[:private]), names, above or any("#" in line for line in written)
+
+
+def test_tests_come_through_public_doors_or_say_why_not():
+    """A private formula may be tested as such, where a comment says so; what a door hands out is taken there."""
+    wrong = []
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        for line, door, names, reason in private_imports(path):
+            handed = names & set(getattr(importlib.import_module(door), "__all__", ())) - {"__version__"}
+            if handed or not reason:
+                wrong.append(f"{path.relative_to(ROOT)}:{line} {sorted(handed) or 'gives no reason'}")
+    assert not wrong
+
+
 def test_packages_are_entered_by_their_doors():
     source = ROOT / "src"
     wrong = [

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import varopt as vo
-from varopt._verified import Ball
+from varopt._verified import Ball  # what intervals are written in
 from varopt.certificates import DualRows, Verifier
 from varopt.certificates.enclosures import column_lengths, enclosed_value, transposed, transposed_at_hand
 from varopt.composite import composite, unmultiplied

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 import varopt as vo
 from varopt import terms
-from varopt._verified import Ball
+from varopt._verified import Ball  # what intervals are written in
 from varopt.certificates import DualQuadratic, DualRows, enclosed_value, verified_lower
 from varopt.certificates.enclosures import transposed
 from varopt.composite import composite

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from varopt.cli._main import main  # the command without a process
+from varopt.cli import main
 
 FORMULA = "c four clauses, one of which fails\np cnf 3 4\n1 2 0\n-1 2 0\n1 -2 0\n-1 -2 0\n"
 

@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import varopt as vo
 from varopt import learn
-from varopt._clock import TimeUp, deadline
+from varopt._clock import TimeUp, deadline  # a deadline around a part of a run
 from varopt._linalg import InverseEnergy, factorised_sparse, solve_definite  # what cannot be stopped on the way
 from varopt.composite import composite
 from varopt.optimize import Status

@@ -234,10 +234,10 @@ def test_tensors_of_half_the_digits_are_data():
 def test_sums_on_a_device_lie_within_their_radius(name, offset):
     """In fractions: the value at a point, and the lines of the rows that are not kept."""
     torch = pytest.importorskip("torch", reason="needs PyTorch: make test-nn installs it")
-    from varopt.optimize.anywhere._device import DeviceRows
-    from varopt.optimize.anywhere._device_proof import sweep_device
-    from varopt.optimize.anywhere._problem import Problem
-    from varopt.optimize.anywhere._sweep import Sweep
+    from varopt.optimize.anywhere._device import DeviceRows  # one pass, whose parts a result no longer tells
+    from varopt.optimize.anywhere._device_proof import sweep_device  # the pass that proves
+    from varopt.optimize.anywhere._problem import Problem  # what a pass is of
+    from varopt.optimize.anywhere._sweep import Sweep  # the same pass in NumPy
 
     rng = np.random.default_rng(5)
     X, x = rng.standard_normal((4500, 4)) * [1.0, 1e3, 1e-3, 1.0], np.array([0.3, 0.007, 100.0, offset, 0.2])

@@ -26,8 +26,8 @@ import varopt as vo
 from varopt import Status
 from varopt.search.workers import _futures
 from varopt.search.workers._dask import IDLE, DaskCare  # looks after workers that take minutes to die
-from varopt.search.workers._evaluation import Evaluated
-from varopt.search.workers._futures import Futures
+from varopt.search.workers._evaluation import Evaluated  # what a worker of our own hands back
+from varopt.search.workers._futures import Futures  # around executors that lose what they were given
 
 BOX = vo.Box(-5, 5, size=3)
 POSIX = pytest.mark.skipif(os.name != "posix", reason="needs fork, so that test functions reach the workers")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from varopt.solvers.finish._vertex import best_vertex  # small programmes against HiGHS
+from varopt.solvers.finish import best_vertex
 
 
 def optimum(slope, a, d, high):
