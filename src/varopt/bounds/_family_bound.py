@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from varopt.bounds._bound import Bound, Form, Gradient, Verdict, assemble, check_form
+from varopt.bounds._bound import Bound, Form, Gradient, assemble, check_form
 from varopt.bounds._composite_bound import CompositeBound, SmoothedRows
 from varopt.bounds._discrete_parts import Part, part_of, refusal_of, refuse
 from varopt.bounds._family_noise import FamilyNoise, TurnedNoise
@@ -31,7 +31,6 @@ from varopt.families import LocationScale
 from varopt.model import Objective, Variable
 from varopt.model.blocks import AffineBlock, Block, NormBlock, QuadraticBlock, TermBlock
 from varopt.model.maps import Map, kept_products, products_are_kept
-from varopt.terms import Curvature
 
 __all__ = ["FamilyBound"]
 
@@ -136,22 +135,7 @@ class FamilyBound(CompositeBound):
 
         return Hessian(self._layout.objective.size, self._layout.components, curvature)
 
-    @cached_property
-    def max_gap(self) -> float:
-        """An upper bound on ``|gap|`` over all means, for this dispersion; infinite where f grows too fast."""
-        return self._target.max_gap()
-
-    @cached_property
-    def convex(self) -> Verdict:
-        """Whether E is known to be convex in theta, with the reason (Theorem 1)."""
-        return self._target.curved(Curvature.CONVEX)
-
-    @cached_property
-    def concave(self) -> Verdict:
-        """Whether E is known to be concave in theta, with the reason (Theorem 1, to maximise)."""
-        return self._target.curved(Curvature.CONCAVE)
-
-    __repr__ = Bound.__repr__
+    max_gap, convex, concave, __repr__ = Bound.max_gap, Bound.convex, Bound.concave, Bound.__repr__
 
 
 def _is_real(block: Block) -> bool:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from varopt.search.models._expected_improvement import ExpectedImprovement
 from varopt.search.models._given import Given
-from varopt.solvers.natural_gradient import Update
+from varopt.solvers.natural_gradient import AroundUpdate, Update
 
 __all__ = ["Handover"]
 
@@ -18,7 +18,7 @@ PROPOSAL = 0.05  # seconds that a proposal of a model takes, a little more than 
 TIME_SHARE = 0.1  # of the time of a run that is given in seconds
 
 
-class Handover(Update):
+class Handover(AroundUpdate):
     """Points of the user's or of a Gaussian process first, then an update that begins where these led.
 
     Parameters
@@ -41,18 +41,13 @@ class Handover(Update):
         timed: bool = False,
     ) -> None:
         self._first, self._length, self._after, self._timed = first, length, after, timed
-        self.current: Update = first
+        self.inner: Update = first
         self.epoch = 0
-
-    @property
-    def population(self) -> int:  # type: ignore[override]
-        """How many samples the next `tell` expects."""
-        return self.current.population
 
     @property
     def epoch(self) -> int:
         """Counts fresh starts."""
-        return self._epoch + (self.current.epoch if self.begun else 0)
+        return self._epoch + (self.inner.epoch if self.begun else 0)
 
     @epoch.setter
     def epoch(self, value: int) -> None:
@@ -61,16 +56,10 @@ class Handover(Update):
     @property
     def begun(self) -> bool:
         """Whether what goes on has begun."""
-        return self.current is not self._first
-
-    def refresh(self, rng: np.random.Generator) -> None:
-        self.current.refresh(rng)
-
-    def sample(self, rng: np.random.Generator, count: int) -> Array:
-        return self.current.sample(rng, count)
+        return self.inner is not self._first
 
     def tell(self, points: Array, values: Array) -> None:
-        self.current.tell(points, values)
+        self.inner.tell(points, values)
         if not self.begun and len(self._first.known[1]) >= self._length:
             self._hand_over()
 
@@ -83,8 +72,8 @@ class Handover(Update):
             What evaluations took so far. What proposals take is not measured but taken to be `PROPOSAL` seconds, so
             that a search which is repeated from its records hands over where it did.
         """
-        if isinstance(self.current, Handover):
-            self.current.afford(seconds)
+        if isinstance(self.inner, Handover):
+            self.inner.afford(seconds)
         elif self._timed and not self.begun and isinstance(self._first, ExpectedImprovement):
             batch = self._first.population  # evaluated at once
             if PROPOSAL * (self._first.modelled + batch) > TIME_SHARE * seconds / batch:
@@ -92,18 +81,4 @@ class Handover(Update):
 
     def _hand_over(self) -> None:
         if np.isfinite(self._first.known[1]).any():
-            self.current = self._after(self._first.mean, self._first.spread, self._first.known)
-
-    @property
-    def mean(self) -> Array:
-        return self.current.mean
-
-    @property
-    def spread(self) -> float:
-        return self.current.spread
-
-    def average(self, values: Array) -> Array | float:
-        return self.current.average(values)
-
-    def exhausted(self) -> str:
-        return self.current.exhausted()
+            self.inner = self._after(self._first.mean, self._first.spread, self._first.known)

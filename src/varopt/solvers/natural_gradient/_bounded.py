@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from varopt.families import RootedGaussian
-from varopt.solvers.natural_gradient._update import Array, FamilyUpdate, GaussianUpdate
+from varopt.solvers.natural_gradient._update import AroundUpdate, Array, FamilyUpdate, GaussianUpdate
 
 __all__ = ["BoundedUpdate", "reflect"]
 
@@ -32,7 +32,7 @@ def reflect(u: Array) -> Array:
     return np.where((u < 0.0) | (u > 1.0), 1.0 - np.abs(np.remainder(u, 2.0) - 1.0), u)
 
 
-class BoundedUpdate(FamilyUpdate):
+class BoundedUpdate(AroundUpdate, FamilyUpdate):
     """An update of a Gaussian some of whose coordinates have bounds at 0 and 1.
 
     What it samples beyond a bound is evaluated on it.
@@ -53,10 +53,11 @@ class BoundedUpdate(FamilyUpdate):
         Whether `inner` goes by ranks. Where it goes by values these are left alone, and only the mean is held.
     """
 
+    inner: GaussianUpdate
+
     def __init__(self, inner: GaussianUpdate, columns: NDArray[np.intp], *, ranked: bool = True) -> None:
         self.inner, self._ranked = inner, ranked
         self._columns = slice(None) if columns.size == inner.mean.size else columns  # a view, where all are bounded
-        self.population = inner.population
         self._turn = 10 + 2 * inner.mean.size
         self._generation = 0
 
@@ -88,14 +89,3 @@ class BoundedUpdate(FamilyUpdate):
         ranks = np.searchsorted(np.sort(values), values)
         handicap = 0.5 * values.size * np.einsum("ij,ij->i", beyond, beyond) / math.sqrt(self.inner.mean.size)
         return np.where(np.isfinite(values), ranks + handicap, np.inf)
-
-    @property
-    def mean(self) -> Array:
-        return self.inner.mean
-
-    @property
-    def spread(self) -> float:
-        return self.inner.spread
-
-    def exhausted(self) -> str:
-        return self.inner.exhausted()

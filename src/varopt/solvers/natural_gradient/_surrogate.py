@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from varopt.families import RootedGaussian
 from varopt.solvers.natural_gradient._bounded import BoundedUpdate
 from varopt.solvers.natural_gradient._quadratic_model import QuadraticModel, kendall, unknowns
-from varopt.solvers.natural_gradient._update import Array, FamilyUpdate
+from varopt.solvers.natural_gradient._update import AroundUpdate, Array, FamilyUpdate
 
 __all__ = ["Allowance", "SurrogateUpdate"]
 
@@ -43,7 +43,7 @@ class Allowance:
     left: float = math.inf
 
 
-class SurrogateUpdate(FamilyUpdate):
+class SurrogateUpdate(AroundUpdate, FamilyUpdate):
     """An update that is told the values of some of its samples and those of a model for the rest.
 
     Parameters
@@ -57,6 +57,8 @@ class SurrogateUpdate(FamilyUpdate):
     allowance : Allowance, optional
         Evaluations for which a model may be fitted, shared by the runs of a search.
     """
+
+    inner: BoundedUpdate
 
     def __init__(
         self,
@@ -98,9 +100,6 @@ class SurrogateUpdate(FamilyUpdate):
     @property
     def family(self) -> RootedGaussian:
         return self.inner.family
-
-    def refresh(self, rng: np.random.Generator) -> None:
-        self.inner.refresh(rng)
 
     def sample(self, rng: np.random.Generator, count: int) -> Array:
         if not len(self._candidates):
@@ -237,17 +236,6 @@ class SurrogateUpdate(FamilyUpdate):
 
     def generation_of(self, values: Array) -> Array | None:
         return self.generation
-
-    @property
-    def mean(self) -> Array:
-        return self.inner.mean
-
-    @property
-    def spread(self) -> float:
-        return self.inner.spread
-
-    def exhausted(self) -> str:
-        return self.inner.exhausted()
 
 
 def _evaluated(points: Array) -> Array:
