@@ -157,7 +157,11 @@ _LINES = (
     "intercept_ : ndarray of shape (1,) or (n_classes,), or 0.0 without an intercept\n"
     "classes_ : ndarray of shape (n_classes,)"
 )
+_CHOSEN = "alpha_ : float\n    What was chosen.\nalphas_ : ndarray of shape (n_alphas,)\n    The grid."
+_SQUARES_OF_FOLDS = "mse_path_ : ndarray of shape (n_alphas, n_folds)\n    Mean squared errors of the test rows."
 _COMMON = {
+    "chosen": _CHOSEN,
+    "chosen_by_squares": f"{_CHOSEN}\n{_SQUARES_OF_FOLDS}",
     "fitted": _FITTED,
     "line": f"{_LINE}\n{_FITTED}",
     "lines": f"{_LINES}\n{_FITTED}",

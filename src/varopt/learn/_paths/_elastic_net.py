@@ -88,12 +88,7 @@ class LassoCV(ElasticNetCV):
 
     Attributes
     ----------
-    alpha_ : float
-        What was chosen.
-    alphas_ : ndarray of shape (n_alphas,)
-        The grid.
-    mse_path_ : ndarray of shape (n_alphas, n_folds)
-        Mean squared errors of the test rows.
+    {chosen_by_squares}
     {line}
 
     Examples

@@ -42,10 +42,7 @@ class QuantileRegressorCV(QuantileScore, RegressorCV):
 
     Attributes
     ----------
-    alpha_ : float
-        What was chosen.
-    alphas_ : ndarray of shape (n_alphas,)
-        The grid.
+    {chosen}
     loss_path_ : ndarray of shape (n_alphas, n_folds)
         Mean pinball losses of the test rows.
     coef_ : ndarray of shape (n_features,) or (n_quantiles, n_features)

@@ -85,12 +85,7 @@ class GroupLassoCV(RegressorCV):
 
     Attributes
     ----------
-    alpha_ : float
-        What was chosen.
-    alphas_ : ndarray of shape (n_alphas,)
-        The grid.
-    mse_path_ : ndarray of shape (n_alphas, n_folds)
-        Mean squared errors of the test rows.
+    {chosen_by_squares}
     {line}
 
     Examples
@@ -159,12 +154,7 @@ class TrendFilterCV(AdditiveModel, SearchCV):
 
     Attributes
     ----------
-    alpha_ : float
-        What was chosen.
-    alphas_ : ndarray of shape (n_alphas,)
-        The grid.
-    mse_path_ : ndarray of shape (n_alphas, n_folds)
-        Mean squared errors of the test rows.
+    {chosen_by_squares}
     intercept_ : float
         The mean of the fitted values.
     knots_, values_ : list of ndarray
