@@ -11,6 +11,7 @@ from sklearn import linear_model
 
 from varopt.learn import HuberRegressor, LADRegressor, Lasso, QuantileRegressor, inference
 from varopt.learn._inference import _bootstrap  # its fall-back has no door
+from varopt.learn._inference._clusters import inflation  # by least squares, of which there is no inference
 from varopt.learn._inference._sandwich import bandwidth  # its rules, by those of statsmodels
 from varopt.solvers.quantile import Centre, nearby
 
@@ -238,6 +239,72 @@ def test_clusters_are_drawn_together(rng):
         together = known.error[0, 1]
         assert 2.0 * alone < together < 5.0 * alone  # ten rows tell as much as one: sqrt(10)
         np.testing.assert_allclose(known.upper - known.coef, student.ppf(0.975, 59) * known.error)
+        assert "600 rows in 60 clusters" in known.summary() and "clusters" in known._repr_html_()
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_what_clusters_add_is_the_jackknife_of_least_squares(sparse, rng):
+    groups = np.r_[rng.integers(9, size=70), np.arange(9), 9]  # of many sizes, one of a single row
+    X = np.column_stack([np.ones(80), rng.standard_normal((80, 3)), groups == 4])  # a dummy of a whole cluster
+    X[:, 1] += 2.0 * rng.standard_normal(10)[groups]
+    y = rng.standard_normal(80) + rng.standard_normal(10)[groups]
+    fit = np.linalg.lstsq(X, y, rcond=None)[0]
+    residual, inverse = y - X @ fit, np.linalg.inv(X.T @ X)
+    plain = sum((inverse @ X[groups == g].T @ residual[groups == g]) ** 2 for g in range(10))
+    # without its cluster nothing is known of the dummy's coefficient, and the others are as without the dummy
+    without = [np.linalg.lstsq(X[groups != g], y[groups != g], rcond=None)[0] for g in range(10)]
+    jackknife = 0.9 * sum((b - fit) ** 2 for b in without)
+    factor = inflation(sp.csr_array(X) if sparse else X, residual[:, None], groups)[0]
+    np.testing.assert_allclose(factor[:4] ** 2, jackknife[:4] / plain[:4], rtol=1e-8)
+    assert factor[1] > 1.05 and np.isfinite(factor).all()
+
+
+def test_errors_of_clusters_are_those_of_refits_and_the_jackknife(rng):
+    labels = np.repeat(np.arange(8), 10)
+    X, y = heteroscedastic(rng, n=80, p=2)
+    X[:, 0] += 3.0 * (labels == 2)  # of a large leverage
+    weight = rng.uniform(0.5, 2.0, 80)
+    for model in (QuantileRegressor(quantile=[0.4, 0.6], alpha=0.0), HuberRegressor(alpha=0.0)):
+        model.fit(X, y, sample_weight=weight)
+        known = inference(model, X, y, weight, method="bootstrap", refits=30, clusters=labels, kind="bayesian")
+        spread = known.draws.std(axis=0, ddof=1)
+        for k in range(len(known.coef)):
+            residual = y - np.column_stack([np.ones(80), X]) @ known.coef[k]
+            if known.levels.size:
+                psi, rows = np.where(residual < 0.0, known.levels[k] - 1.0, known.levels[k]), weight
+                resting = np.argsort(np.abs(residual))[:3]
+            else:
+                psi, rows, resting = np.clip(residual / model.scale_, -1.35, 1.35), np.sqrt(weight), []
+                psi = psi * rows
+            Z = np.column_stack([np.ones(80), X]) * rows[:, None]
+            if len(resting):  # their subgradients balance the others
+                psi[resting] = 0.0
+                psi[resting] = np.linalg.solve(Z[resting].T, -Z.T @ psi)
+            hat, plain, jackknife = Z @ np.linalg.inv(Z.T @ Z), 0.0, 0.0
+            for g in range(8):
+                mine = labels == g
+                own = np.eye(10) - hat[mine] @ Z[mine].T
+                plain += (hat[mine].T @ psi[mine]) ** 2
+                jackknife += (hat[mine].T @ np.linalg.solve(own, psi[mine])) ** 2
+            np.testing.assert_allclose(known.error[k], spread[k] * np.sqrt(7 / 8 * jackknife / plain), rtol=1e-6)
+
+
+@pytest.mark.parametrize("count", [2, 5, 40])
+def test_a_mean_of_equal_clusters_gets_the_usual_factor(count, rng):
+    y = rng.standard_normal(4 * count)
+    labels = np.repeat([f"school {g}" for g in range(count)], 4)
+    model = LADRegressor(fit_intercept=False).fit(np.ones((4 * count, 1)), y)
+    known = inference(model, np.ones((4 * count, 1)), y, method="bootstrap", refits=40, clusters=labels)
+    factor = known.error[0, 0] / known.draws[:, 0, 0].std(ddof=1)
+    np.testing.assert_allclose(factor, np.sqrt(count / (count - 1)))
+
+
+def test_equal_slopes_of_clusters_knows_how_few_they_are(rng):
+    X, y = heteroscedastic(rng, n=240, p=2)
+    model = QuantileRegressor(quantile=LEVELS, alpha=0.0).fit(X, y)
+    labels = np.arange(240) % 12
+    test = inference(model, X, y, method="bootstrap", refits=60, clusters=labels).equal_slopes()
+    assert test.df[1] == 11
 
 
 @pytest.mark.parametrize("kind", ["pairs", "bayesian"])

@@ -46,6 +46,8 @@ class Inference:
         The coefficients of a bootstrap's refits.
     method, level, count
         How, with which confidence, and from how many rows.
+    clusters : int or None
+        How many clusters a bootstrap drew, if it drew clusters.
     """
 
     names: tuple[str, ...]
@@ -60,6 +62,7 @@ class Inference:
     error: Matrix | None = None
     covariance: Matrix | None = None
     draws: Any = field(default=None)
+    clusters: int | None = None
 
     def __repr__(self) -> str:
         return self.summary()
@@ -130,7 +133,8 @@ class Inference:
     def equal_slopes(self, names: Any = None) -> JointTest:
         """Whether coefficients are the same at all levels: an F test, of all but the intercept by default.
 
-        The test of Koenker and Bassett (1982), as `anova` of R's `quantreg` makes it.
+        The test of Koenker and Bassett (1982), as `anova` of R's `quantreg` makes it; of G clusters with G - 1 degrees of
+        freedom in the denominator.
         """
         if self.levels.size < 2:
             raise ValueError("equal_slopes compares levels, and there is only one: fit several quantiles.")
@@ -142,7 +146,7 @@ class Inference:
         differences = np.kron(np.diff(np.eye(levels), axis=0), np.eye(p)[chosen])
         value = differences @ self.coef.ravel()
         spread = differences @ self.covariance @ differences.T
-        first, second = value.size, self.count * levels - value.size
+        first, second = value.size, self.count * levels - value.size if self.clusters is None else self.clusters - 1
         statistic = float(value @ np.linalg.solve(spread, value)) / first
         return JointTest(statistic, (first, second), float(fisher.sf(statistic, first, second)))
 
@@ -177,10 +181,12 @@ class Inference:
         return dict(zip(names, [*shown, self.pvalue[k], self.lower[k], self.upper[k]], strict=True))
 
     def _facts(self) -> list[tuple[str, str]]:
-        return [("method", self.method), ("confidence", f"{100 * self.level:g} %"), ("rows", str(self.count))]
+        facts = [("method", self.method), ("confidence", f"{100 * self.level:g} %"), ("rows", str(self.count))]
+        return facts if self.clusters is None else [*facts, ("clusters", str(self.clusters))]
 
     def _title(self) -> str:
-        return f"{100 * self.level:g} % intervals by {self.method}, {self.count} rows"
+        within = "" if self.clusters is None else f" in {self.clusters} clusters"
+        return f"{100 * self.level:g} % intervals by {self.method}, {self.count} rows{within}"
 
 
 def _drawn(coef: Matrix, lower: Matrix, upper: Matrix) -> tuple[Matrix, Matrix, tuple[float, float] | None]:
