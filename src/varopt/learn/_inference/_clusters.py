@@ -6,9 +6,9 @@ each cluster by its leverage. With scores t_g = R^{-T} X_g' psi_g, R'R = X'X and
     V_0 = sum_g c_g c_g',  c_g = R^{-1} t_g,                                                                        (1)
     V_J = (G - 1)/G sum_g d_g d_g',  d_g = R^{-1} (I - P_g)^{-1} t_g,                                               (2)
 
-(2) is the jackknife that leaves out a cluster at a time, of the linear approximation of the fit; for least squares it is
-exact [BellMcCaffrey02]. Densities are taken to be the same in all rows here: they cancel in the ratio. For the mean of
-equal clusters it is G / (G - 1), the usual correction [CameronGelbachMiller08].
+(2) is the jackknife that leaves out a cluster at a time, of the linear approximation of the fit; for least squares it
+is exact [BellMcCaffrey02], [MacKinnonNielsenWebb23]. Densities are taken to be the same in all rows: they cancel in the
+ratio. For the mean of equal clusters it is G / (G - 1), the usual correction [CameronGelbachMiller08].
 """
 
 from __future__ import annotations

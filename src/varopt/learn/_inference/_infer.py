@@ -74,10 +74,12 @@ def inference(
     Intervals and p-values take Student's distribution with ``n - p`` degrees of freedom. Of G clusters it has G - 1,
     and each standard error is that of the refits times what the jackknife over clusters adds to the sandwich without
     corrections (`draws` are left as they are): refits spread too little where clusters are few or some have a large
-    leverage [CameronGelbachMiller08], [MacKinnonNielsenWebb23]. Below some twenty clusters, or where a feature varies in
-    few of them, take no interval at its word. Numbers agree with those of R's `quantreg`, whose ``ker`` is ``"kernel"`` with ``bandwidth="hall-sheather"`` and ``xy`` is ``"pairs"``. A
-    bootstrap of quantiles needs the memory of some ten chunks of 16 MB, and the time of a few products with X and a
-    small linear programme for each refit.
+    leverage [CameronGelbachMiller08], [MacKinnonNielsenWebb23]. Below some twenty clusters, or where a feature varies
+    in few of them, take no interval at its word.
+
+    Numbers agree with those of R's `quantreg`, whose ``ker`` is ``"kernel"`` with ``bandwidth="hall-sheather"`` and
+    ``xy`` is ``"pairs"``. A bootstrap of quantiles needs the memory of some ten chunks of 16 MB, and the time of a few
+    products with X and a small linear programme for each refit.
 
     Examples
     --------
@@ -138,9 +140,7 @@ def _check_options(method: str, level: float, kind: str, refits: int, clusters: 
         )
 
 
-def _from_covariance(
-    made: Design, method: str, level: float, covariance: Any, freedom: int, **known: Any
-) -> Inference:
+def _from_covariance(made: Design, method: str, level: float, covariance: Any, freedom: int, **known: Any) -> Inference:
     error = np.sqrt(np.diagonal(covariance)).reshape(made.coef.shape)
     half = student.ppf(0.5 + level / 2.0, freedom) * error
     with np.errstate(divide="ignore", invalid="ignore"):

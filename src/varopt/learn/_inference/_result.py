@@ -133,8 +133,8 @@ class Inference:
     def equal_slopes(self, names: Any = None) -> JointTest:
         """Whether coefficients are the same at all levels: an F test, of all but the intercept by default.
 
-        The test of Koenker and Bassett (1982), as `anova` of R's `quantreg` makes it; of G clusters with G - 1 degrees of
-        freedom in the denominator.
+        The test of Koenker and Bassett (1982), as `anova` of R's `quantreg` makes it; of G clusters with G - 1 degrees
+        of freedom in the denominator.
         """
         if self.levels.size < 2:
             raise ValueError("equal_slopes compares levels, and there is only one: fit several quantiles.")

@@ -1,12 +1,12 @@
-r"""The near problems of many neighbours of few variables, all at once: NumPy's calls cost more than their numbers there.
+r"""The near problems of many neighbours of few variables at once: NumPy's calls cost more than their numbers there.
 
 Each is
 
     g'd + sum_i v_i (x_i'd - e_i)_+                                                                                 (1)
 
-with rows of its own. The steps are those of `near_problem`, for all of them in arrays whose first axis is the neighbour:
-Newton's under noise that falls, the rows nearest to their kinks as a first basis, exchanges of one row of it at a time.
-What is not solved so, and where another vertex may be as good, is left to `near_problem`.
+with rows of its own. The steps are those of `near_problem`, for all of them in arrays whose first axis is the
+neighbour: Newton's under noise that falls, the rows nearest to their kinks as a first basis, exchanges of one row of it
+at a time. What is not solved so, and where another vertex may be as good, is left to `near_problem`.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def side_by_side(
     with np.errstate(all="ignore"):  # what overflows or is no number is left to others
         try:
             move = _descended(gradient, a, offset, v, unit, start, shares)
-            return _vertices(gradient, a, offset, v, unit, move, resting_rows)
+            return _frozen(gradient, a, offset, v, unit, move, resting_rows)
         except np.linalg.LinAlgError:  # a basis that is singular to the last digit
             return np.full((k, p), np.nan)
 
@@ -95,6 +95,17 @@ def _descended(
     return move
 
 
+def _frozen(gradient: Matrix, a: Matrix, e: Matrix, v: Matrix, reach: Matrix, move: Matrix, count: int) -> Matrix:
+    """The vertex of each neighbour, of `count` rows and of more where one that was frozen is on the other side."""
+    found, left, most = np.full_like(move, np.nan), np.arange(len(move)), v.shape[1]
+    while left.size:
+        found[left] = _vertices(gradient[left], a[left], e[left], v[left], reach[left], move[left], count)
+        if count == most:
+            break
+        count, left = min(2 * count, most), left[np.isnan(found[left, 0])]
+    return found
+
+
 def _vertices(
     gradient: Matrix, a: Matrix, e: Matrix, v: Matrix, reach: Matrix, move: Matrix, resting_rows: int
 ) -> Matrix:
@@ -107,7 +118,8 @@ def _vertices(
     above = z > 0.0
     frozen = gradient + ((v * (far & above))[:, None] @ a)[:, 0]
     distance = np.take_along_axis(ratio, closest, axis=1)
-    distance /= distance.max(axis=1, keepdims=True)
+    farthest = np.max(distance, axis=1, keepdims=True, where=np.isfinite(distance), initial=0.0)
+    distance = np.minimum(distance / farthest, 1.0)  # of missing rows too
     few = np.take_along_axis(a, closest[..., None], axis=1)
     found = _exchanged(
         frozen, few, np.take_along_axis(e, closest, axis=1), np.take_along_axis(v, closest, axis=1), distance
@@ -120,7 +132,7 @@ def _vertices(
 
 def _exchanged(gradient: Matrix, a: Matrix, e: Matrix, high: Matrix, distance: Matrix) -> Matrix:
     """The minimisers by exchanges of a basis, that of the steepest edge each time; NaN where rows are dependent."""
-    k, m, p = a.shape
+    k, _, p = a.shape
     out = np.full((k, p), np.nan)
     basis, fine = _first_basis(a / (distance + _ALIKE)[..., None])
     open_ = np.flatnonzero(fine)
@@ -136,7 +148,8 @@ def _exchanged(gradient: Matrix, a: Matrix, e: Matrix, high: Matrix, distance: M
         resting = -((gradient + ((high * above)[:, None] @ a)[:, 0])[:, None] @ inverse)[:, 0]
         outside = np.maximum(-resting, resting - bound)
         settled = (outside <= _OUTSIDE * bound).all(axis=1)
-        alone = np.count_nonzero(np.abs(z) <= _RESTS * np.mean(np.abs(z), axis=1, keepdims=True), axis=1) == p
+        rests = (np.abs(z) <= _RESTS * np.mean(np.abs(z), axis=1, keepdims=True)) & (high > 0.0)
+        alone = np.count_nonzero(rests, axis=1) == p
         good = settled & alone
         out[open_[good]] = x[good]
         table = a @ inverse
@@ -152,12 +165,13 @@ def _exchanged(gradient: Matrix, a: Matrix, e: Matrix, high: Matrix, distance: M
         entering = np.take_along_axis(order, enough.argmax(axis=1)[:, None], axis=1)
         np.put_along_axis(basis, leaving, entering, axis=1)
         on = ~settled & enough[:, -1] & np.isfinite(outside).all(axis=1)
-        open_, gradient, a, e, high, basis = (part[on] for part in (open_, gradient, a, e, high, basis))
+        open_, basis, gradient = open_[on], basis[on], gradient[on]
+        a, e, high = a[on], e[on], high[on]
     return out
 
 
 def _first_basis(a: Matrix) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-    """Independent rows of each neighbour, the longest of what earlier ones leave first; and whether there are enough."""
+    """Independent rows of each neighbour, the longest of what earlier ones leave first; and whether there are any."""
     p = a.shape[2]
     basis, squares = np.empty((len(a), p), dtype=np.intp), np.empty((len(a), p))
     for j in range(p):
