@@ -326,6 +326,49 @@ def test_labels_of_clusters_may_be_words(rng):
     np.testing.assert_array_equal(*drawn)
 
 
+def test_labels_of_clusters_need_no_order(rng):
+    X, y = heteroscedastic(rng, n=60, p=1)
+    model, numbers = LADRegressor().fit(X, y), np.repeat(np.arange(10), 6)
+    settings = {"method": "bootstrap", "refits": 5}
+    mixed = np.array([g if g % 2 else f"region {g}" for g in numbers], dtype=object)
+    drawn = [inference(model, X, y, clusters=c, **settings).error for c in (numbers, 9 - numbers, mixed)]
+    np.testing.assert_array_equal(drawn[0], drawn[1])
+    np.testing.assert_array_equal(drawn[0], drawn[2])
+
+
+def test_clusters_know_no_units(rng):
+    X, y = heteroscedastic(rng, n=60, p=2)
+    settings = {"method": "bootstrap", "kind": "bayesian", "refits": 5, "clusters": np.repeat(np.arange(10), 6)}
+    small = X * [1e-150, 1e3]
+    here, there = (inference(LADRegressor().fit(x, y), x, y, **settings).error[0] for x in (X, small))
+    np.testing.assert_allclose(there * [1.0, 1e-150, 1e3], here, rtol=1e-6)
+
+
+def test_a_generator_draws_refits(rng):
+    X, y = heteroscedastic(rng, n=60, p=1)
+    model = LADRegressor().fit(X, y)
+    settings = [{"method": "bootstrap", "refits": 5, "random_state": np.random.default_rng(seed)} for seed in (3, 3, 4)]
+    first, same, other = (inference(model, X, y, **s).draws for s in settings)
+    np.testing.assert_array_equal(first, same)
+    assert (first != other).any()
+
+
+def test_equal_slopes_says_what_it_cannot_compare(rng):
+    X, y = heteroscedastic(rng, n=120, p=2)
+    model = QuantileRegressor(quantile=LEVELS, alpha=0.0).fit(X, y)
+    with pytest.raises(ValueError, match="no names"):
+        inference(model, X, y, method="kernel").equal_slopes([])
+    with pytest.raises(ValueError, match="no names"):
+        inference(model, X, y, method="kernel").plot([])
+    with pytest.raises(ValueError, match="compares 4 differences at once, and 4 refits"):
+        inference(model, X, y, method="bootstrap", refits=4).equal_slopes()
+    with pytest.raises(ValueError, match="compares 4 differences at once, and 3 clusters"):
+        inference(model, X, y, method="bootstrap", refits=40, clusters=np.arange(120) % 3).equal_slopes()
+    twice = QuantileRegressor(quantile=[0.5, 0.5], alpha=0.0).fit(X, y)
+    with pytest.raises(ValueError, match="given twice"):
+        inference(twice, X, y, method="kernel").equal_slopes()
+
+
 def test_a_column_may_be_called_intercept(rng):
     pandas = pytest.importorskip("pandas")
     X, y = heteroscedastic(rng, n=60, p=2)
@@ -440,6 +483,11 @@ def bad(**changes):
         ({"level": 95}, "between 0 and 1"),
         ({"kind": "xy"}, "kind must be one of pairs, bayesian, wild"),
         ({"refits": 1}, "at least 2"),
+        ({"refits": 10.0, "method": "bootstrap"}, "refits must be a whole number"),
+        ({"refits": "10", "method": "bootstrap"}, "refits must be a whole number"),
+        ({"level": "95"}, "level is the confidence"),
+        ({"level": 95}, "level is the confidence"),
+        ({"random_state": -1, "method": "bootstrap"}, "random_state must not be negative"),
         ({"clusters": [1]}, 'need method="bootstrap"'),
         ({"clusters": [1], "method": "bootstrap"}, "a label for each row"),
         ({"clusters": ["a"] * 60, "method": "bootstrap"}, "All rows are of one cluster"),

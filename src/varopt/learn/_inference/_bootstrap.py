@@ -46,7 +46,13 @@ def bootstrap(
 
 
 def _entropy(seed: Any) -> int:
-    return int(seed) if isinstance(seed, (int, np.integer)) else int(check_random_state(seed).randint(2**31))
+    if isinstance(seed, np.random.Generator):
+        return int(seed.integers(2**31))
+    if not isinstance(seed, (int, np.integer)):
+        return int(check_random_state(seed).randint(2**31))
+    if seed < 0:
+        raise ValueError(f"random_state must not be negative; got {seed}.")
+    return int(seed)
 
 
 def _weights(kind: str, groups: NDArray[np.intp], size: int, rng: np.random.Generator) -> Matrix:

@@ -39,31 +39,40 @@ def clusters_of(made: Design, clusters: Any) -> NDArray[np.intp]:
             f" {labels.shape}."
         )
     labels = labels[made.rows]
-    missing = sum(label is None or (label == label) is not True for label in labels.tolist())  # NaN is not itself
+    missing = sum(map(_missing, labels.tolist()))
     if missing:
         raise ValueError(f"clusters has no label for {missing} of the rows: leave these out, or give them one.")
-    names, numbers = np.unique(labels, return_inverse=True)
-    if names.size < 2:
+    places: dict[Any, int] = {}  # in the order of the rows: labels need none, and may be words beside numbers
+    numbers = np.array([places.setdefault(label, len(places)) for label in labels.tolist()], dtype=np.intp)
+    if len(places) < 2:
         raise ValueError("All rows are of one cluster: there is nothing to draw.")
     return numbers
 
 
+def _missing(label: Any) -> bool:
+    same = label == label  # which NaN is not, and pandas does not know of its own
+    return label is None or not (isinstance(same, (bool, np.bool_)) and same)
+
+
 def scores(made: Design, model: Any) -> tuple[Any, Matrix]:
-    """Rows and the derivatives of their losses, a column for each level: ``X' psi`` is zero at the fit."""
+    """Rows, of features in units of their own, and the derivatives of their losses, a column for each level."""
+    root = np.sqrt(made.weight) if made.huber else made.weight
+    unit = abs(made.X).max(axis=0)  # ratios of errors are the same in any units
+    unit = unit.toarray().ravel() if sp.issparse(unit) else unit
+    X = made.X.multiply(root[:, None]).multiply(1.0 / unit) if sp.issparse(made.X) else made.X * root[:, None] / unit
+    X = sp.csr_array(X) if sp.issparse(X) else X
+    residuals = [made.y - made.X @ b for b in made.coef]
     if made.huber:
-        root = np.sqrt(made.weight)[:, None]
-        z = (made.y - made.X @ made.coef[0]) / model.scale_
-        psi = np.clip(z, -model.epsilon, model.epsilon)[:, None]
-        return sp.csr_array(made.X.multiply(root)) if sp.issparse(made.X) else made.X * root, root * psi
-    X, y = made.scaled()
-    p = X.shape[1]
-    fits = zip(made.coef, made.levels, strict=True)
-    return X, np.column_stack([Centre(X, y - X @ b, float(q), np.eye(p)).score for b, q in fits])
+        psi = np.clip(residuals[0] / model.scale_, -model.epsilon, model.epsilon)
+        return X, (root * psi)[:, None]
+    none = np.eye(X.shape[1])  # a score needs no Hessian
+    fits = zip(residuals, made.levels, strict=True)
+    return X, np.column_stack([Centre(X, root * r, float(q), none).score for r, q in fits])
 
 
 def inflation(X: Any, psi: Matrix, groups: NDArray[np.intp]) -> Matrix:
     """By how much standard errors by (2) are larger than by (1), a row for each level."""
-    inverse = scipy.linalg.inv(scipy.linalg.cholesky(gram(X, np.ones(X.shape[0]))))
+    inverse = scipy.linalg.solve_triangular(scipy.linalg.cholesky(gram(X, np.ones(X.shape[0]))), np.eye(X.shape[1]))
     order = np.argsort(groups, kind="stable")
     parts = np.split(order, np.flatnonzero(np.diff(groups[order])) + 1)
     plain = np.zeros((X.shape[1], psi.shape[1]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -60,7 +61,7 @@ def inference(
         How many.
     clusters : array-like of shape (n_samples,), optional
         For a bootstrap of "pairs" or "bayesian": rows with the same label are drawn together.
-    random_state : int, RandomState or None, default=0
+    random_state : int, RandomState, Generator or None, default=0
         The seed of a bootstrap. The same seed gives the same numbers, whatever `n_jobs`.
     n_jobs : int, optional
         Processes of a bootstrap, as in joblib.
@@ -125,12 +126,12 @@ def inference(
 def _check_options(method: str, level: float, kind: str, refits: int, clusters: Any) -> None:
     if method not in _METHODS:
         raise ValueError(f"method must be one of {', '.join(_METHODS)}; got {method!r}.")
-    if not 0.0 < level < 1.0:
+    if not isinstance(level, Real) or not 0.0 < level < 1.0:
         raise ValueError(f"level is the confidence of the intervals, between 0 and 1; got {level!r}.")
     if kind not in KINDS:
         raise ValueError(f"kind must be one of {', '.join(KINDS)}; got {kind!r}.")
-    if refits < 2:
-        raise ValueError(f"refits must be at least 2; got {refits!r}.")
+    if not isinstance(refits, Integral) or refits < 2:
+        raise ValueError(f"refits must be a whole number of at least 2; got {refits!r}.")
     if clusters is not None and method != "bootstrap":
         raise ValueError('clusters need method="bootstrap".')
     if clusters is not None and kind == "wild":

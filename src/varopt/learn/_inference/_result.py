@@ -109,6 +109,8 @@ class Inference:
         import matplotlib.pyplot as plt
 
         chosen = self._places(self.names if names is None else names)
+        if not chosen:
+            raise ValueError("plot got no names of coefficients to draw.")
         if self.levels.size <= 1:
             return self._bars(plt, chosen, axes)
         if axes is None:
@@ -143,12 +145,27 @@ class Inference:
         slopes = [name for name in self.names if name != "intercept"]
         chosen = self._places(slopes if names is None else names)
         levels, p = self.coef.shape
+        if not chosen:
+            raise ValueError("equal_slopes got no names of coefficients to compare.")
+        if len(np.unique(self.levels)) < levels:
+            raise ValueError("equal_slopes compares levels, and one of them was given twice.")
         differences = np.kron(np.diff(np.eye(levels), axis=0), np.eye(p)[chosen])
         value = differences @ self.coef.ravel()
+        self._check_count(value.size)
         spread = differences @ self.covariance @ differences.T
         first, second = value.size, self.count * levels - value.size if self.clusters is None else self.clusters - 1
         statistic = float(value @ np.linalg.solve(spread, value)) / first
         return JointTest(statistic, (first, second), float(fisher.sf(statistic, first, second)))
+
+    def _check_count(self, differences: int) -> None:
+        """Whether a covariance of so few refits, or clusters, can be inverted."""
+        drawn = [(self.clusters, "clusters"), (None if self.draws is None else len(self.draws), "refits")]
+        for count, name in drawn:
+            if count is not None and count <= differences:
+                raise ValueError(
+                    f"equal_slopes compares {differences} differences at once, and {count} {name} tell of less: compare"
+                    " fewer levels or names" + (", or take more refits." if name == "refits" else ".")
+                )
 
     def _places(self, names: Any) -> list[int]:
         names = [names] if isinstance(names, str) else list(names)

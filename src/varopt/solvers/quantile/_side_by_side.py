@@ -56,12 +56,15 @@ def side_by_side(
         return np.full((k, p), np.nan)
     # Missing rows are zero, without weight: they never leave their kink, and nothing feels them.
     a, offset, v, unit = np.zeros((k, m, p)), np.zeros((k, m)), np.zeros((k, m)), np.ones((k, m))
-    a[which, place], offset[which, place] = X[rows], e[which, rows]
+    size = np.abs(X).max(axis=0)
+    size[size == 0.0] = 1.0
+    a[which, place], offset[which, place] = X[rows] / size, e[which, rows]
     v[which, place], unit[which, place] = weight[which, rows], reach[rows]
     with np.errstate(all="ignore"):  # what overflows or is no number is left to others
         try:
-            move = _descended(gradient, a, offset, v, unit, start, shares)
-            return _frozen(gradient, a, offset, v, unit, move, resting_rows)
+            gradient = gradient / size  # variables in any units
+            move = _descended(gradient, a, offset, v, unit, start * size, shares)
+            return np.asarray(_frozen(gradient, a, offset, v, unit, move, resting_rows) / size)
         except np.linalg.LinAlgError:  # a basis that is singular to the last digit
             return np.full((k, p), np.nan)
 
