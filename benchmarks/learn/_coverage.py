@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,14 +70,21 @@ _NOT_CLAIMED = {
 _TOO_WIDE = ("powell",)  # Powell's kernel with R's usual width, R's as ours: said, and no target
 
 
+@lru_cache(maxsize=2000)
+def _fitted(design: str, simulation: int) -> tuple[Any, Vector, Vector]:
+    """The fit and the data of a simulation, which all methods share."""
+    from varopt.learn import QuantileRegressor
+
+    X, noise = _DESIGNS[design](np.random.default_rng(simulation))
+    y = _TRUTH[0] + X @ _TRUTH[1:] + noise
+    return QuantileRegressor(quantile=_LEVEL, alpha=0.0).fit(X, y), X, y
+
+
 def _covers(design: str, method: str, simulation: int) -> NDArray[np.bool_]:
     """Whether each interval holds the true coefficient, in one simulation; all methods see the same data."""
-    from varopt.learn import QuantileRegressor, inference
+    from varopt.learn import inference
 
-    rng = np.random.default_rng(simulation)
-    X, noise = _DESIGNS[design](rng)
-    y = _TRUTH[0] + X @ _TRUTH[1:] + noise
-    model = QuantileRegressor(quantile=_LEVEL, alpha=0.0).fit(X, y)
+    model, X, y = _fitted(design, simulation)
     clusters = _LABELS if design == "clustered" else None
     with warnings.catch_warnings(action="ignore"):
         known = inference(

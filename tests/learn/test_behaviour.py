@@ -388,6 +388,22 @@ def test_there_must_be_something_to_choose_from(model, name):
         model.fit(*searched(model))
 
 
+@pytest.mark.parametrize(
+    "model",
+    [
+        learn.LassoCV(alphas=[np.nan, 1.0]),
+        learn.ElasticNetCV(alphas=[1.0, np.inf]),
+        learn.TrendFilterCV(alphas=[np.nan, 1.0]),
+        learn.FusedLassoCV(alphas=[np.nan, 1.0]),
+        learn.LinearSVCCV(Cs=[np.nan, 1.0]),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_strengths_to_choose_from_are_numbers(model):
+    with pytest.raises(ValueError, match=r"^(alphas|Cs)\[\d\] must be finite; got (nan|inf)"):
+        model.fit(*searched(model))
+
+
 def test_scorers_need_not_take_weights():
     X, y = searched(learn.LinearSVCCV())
     own = learn.LinearSVCCV(Cs=[0.01, 1.0], cv=3, scoring=lambda model, X, y: model.score(X, y)).fit(X, y)

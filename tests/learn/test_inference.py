@@ -11,6 +11,7 @@ from sklearn import linear_model
 
 from varopt.learn import HuberRegressor, LADRegressor, Lasso, QuantileRegressor, inference
 from varopt.learn._inference import _bootstrap  # its fall-back has no door
+from varopt.learn._inference._clusters import inflation  # by least squares, of which there is no inference
 from varopt.learn._inference._sandwich import bandwidth  # its rules, by those of statsmodels
 from varopt.solvers.quantile import Centre, nearby
 
@@ -238,6 +239,74 @@ def test_clusters_are_drawn_together(rng):
         together = known.error[0, 1]
         assert 2.0 * alone < together < 5.0 * alone  # ten rows tell as much as one: sqrt(10)
         np.testing.assert_allclose(known.upper - known.coef, student.ppf(0.975, 59) * known.error)
+        assert "600 rows in 60 clusters" in known.summary()
+        assert "clusters" in known._repr_html_()
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_what_clusters_add_is_the_jackknife_of_least_squares(sparse, rng):
+    groups = np.r_[rng.integers(9, size=70), np.arange(9), 9]  # of many sizes, one of a single row
+    X = np.column_stack([np.ones(80), rng.standard_normal((80, 3)), groups == 4])  # a dummy of a whole cluster
+    X[:, 1] += 2.0 * rng.standard_normal(10)[groups]
+    y = rng.standard_normal(80) + rng.standard_normal(10)[groups]
+    fit = np.linalg.lstsq(X, y, rcond=None)[0]
+    residual, inverse = y - X @ fit, np.linalg.inv(X.T @ X)
+    plain = sum((inverse @ X[groups == g].T @ residual[groups == g]) ** 2 for g in range(10))
+    # without its cluster nothing is known of the dummy's coefficient, and the others are as without the dummy
+    without = [np.linalg.lstsq(X[groups != g], y[groups != g], rcond=None)[0] for g in range(10)]
+    jackknife = 0.9 * sum((b - fit) ** 2 for b in without)
+    factor = inflation(sp.csr_array(X) if sparse else X, residual[:, None], groups)[0]
+    np.testing.assert_allclose(factor[:4] ** 2, jackknife[:4] / plain[:4], rtol=1e-8)
+    assert factor[1] > 1.05
+    assert np.isfinite(factor).all()
+
+
+def test_errors_of_clusters_are_those_of_refits_and_the_jackknife(rng):
+    labels = np.repeat(np.arange(8), 10)
+    X, y = heteroscedastic(rng, n=80, p=2)
+    X[:, 0] += 3.0 * (labels == 2)  # of a large leverage
+    weight = rng.uniform(0.5, 2.0, 80)
+    for model in (QuantileRegressor(quantile=[0.4, 0.6], alpha=0.0), HuberRegressor(alpha=0.0)):
+        model.fit(X, y, sample_weight=weight)
+        known = inference(model, X, y, weight, method="bootstrap", refits=30, clusters=labels, kind="bayesian")
+        spread = known.draws.std(axis=0, ddof=1)
+        for k in range(len(known.coef)):
+            residual = y - np.column_stack([np.ones(80), X]) @ known.coef[k]
+            if known.levels.size:
+                psi, rows = np.where(residual < 0.0, known.levels[k] - 1.0, known.levels[k]), weight
+                resting = np.argsort(np.abs(residual))[:3].tolist()
+            else:
+                psi, rows, resting = np.clip(residual / model.scale_, -1.35, 1.35), np.sqrt(weight), []
+                psi = psi * rows
+            Z = np.column_stack([np.ones(80), X]) * rows[:, None]
+            if resting:  # their subgradients balance the others
+                psi[resting] = 0.0
+                psi[resting] = np.linalg.solve(Z[resting].T, -Z.T @ psi)
+            hat, plain, jackknife = Z @ np.linalg.inv(Z.T @ Z), 0.0, 0.0
+            for g in range(8):
+                mine = labels == g
+                own = np.eye(10) - hat[mine] @ Z[mine].T
+                plain += (hat[mine].T @ psi[mine]) ** 2
+                jackknife += (hat[mine].T @ np.linalg.solve(own, psi[mine])) ** 2
+            np.testing.assert_allclose(known.error[k], spread[k] * np.sqrt(7 / 8 * jackknife / plain), rtol=1e-6)
+
+
+@pytest.mark.parametrize("count", [2, 5, 40])
+def test_a_mean_of_equal_clusters_gets_the_usual_factor(count, rng):
+    y = rng.standard_normal(4 * count)
+    labels = np.repeat([f"school {g}" for g in range(count)], 4)
+    model = LADRegressor(fit_intercept=False).fit(np.ones((4 * count, 1)), y)
+    known = inference(model, np.ones((4 * count, 1)), y, method="bootstrap", refits=40, clusters=labels)
+    factor = known.error[0, 0] / known.draws[:, 0, 0].std(ddof=1)
+    np.testing.assert_allclose(factor, np.sqrt(count / (count - 1)))
+
+
+def test_equal_slopes_of_clusters_knows_how_few_they_are(rng):
+    X, y = heteroscedastic(rng, n=240, p=2)
+    model = QuantileRegressor(quantile=LEVELS, alpha=0.0).fit(X, y)
+    labels = np.arange(240) % 12
+    test = inference(model, X, y, method="bootstrap", refits=60, clusters=labels).equal_slopes()
+    assert test.df[1] == 11
 
 
 @pytest.mark.parametrize("kind", ["pairs", "bayesian"])
@@ -255,6 +324,49 @@ def test_labels_of_clusters_may_be_words(rng):
     weight = np.ones(60)
     drawn = [inference(model, X, y, weight, method="bootstrap", refits=5, clusters=c).draws for c in (numbers, words)]
     np.testing.assert_array_equal(*drawn)
+
+
+def test_labels_of_clusters_need_no_order(rng):
+    X, y = heteroscedastic(rng, n=60, p=1)
+    model, numbers = LADRegressor().fit(X, y), np.repeat(np.arange(10), 6)
+    settings = {"method": "bootstrap", "refits": 5}
+    mixed = np.array([g if g % 2 else f"region {g}" for g in numbers], dtype=object)
+    drawn = [inference(model, X, y, clusters=c, **settings).error for c in (numbers, 9 - numbers, mixed)]
+    np.testing.assert_array_equal(drawn[0], drawn[1])
+    np.testing.assert_array_equal(drawn[0], drawn[2])
+
+
+def test_clusters_know_no_units(rng):
+    X, y = heteroscedastic(rng, n=60, p=2)
+    settings = {"method": "bootstrap", "kind": "bayesian", "refits": 5, "clusters": np.repeat(np.arange(10), 6)}
+    small = X * [1e-150, 1e3]
+    here, there = (inference(LADRegressor().fit(x, y), x, y, **settings).error[0] for x in (X, small))
+    np.testing.assert_allclose(there * [1.0, 1e-150, 1e3], here, rtol=1e-6)
+
+
+def test_a_generator_draws_refits(rng):
+    X, y = heteroscedastic(rng, n=60, p=1)
+    model = LADRegressor().fit(X, y)
+    settings = [{"method": "bootstrap", "refits": 5, "random_state": np.random.default_rng(seed)} for seed in (3, 3, 4)]
+    first, same, other = (inference(model, X, y, **s).draws for s in settings)
+    np.testing.assert_array_equal(first, same)
+    assert (first != other).any()
+
+
+def test_equal_slopes_says_what_it_cannot_compare(rng):
+    X, y = heteroscedastic(rng, n=120, p=2)
+    model = QuantileRegressor(quantile=LEVELS, alpha=0.0).fit(X, y)
+    with pytest.raises(ValueError, match="no names"):
+        inference(model, X, y, method="kernel").equal_slopes([])
+    with pytest.raises(ValueError, match="no names"):
+        inference(model, X, y, method="kernel").plot([])
+    with pytest.raises(ValueError, match="compares 4 differences at once, and 4 refits"):
+        inference(model, X, y, method="bootstrap", refits=4).equal_slopes()
+    with pytest.raises(ValueError, match="compares 4 differences at once, and 3 clusters"):
+        inference(model, X, y, method="bootstrap", refits=40, clusters=np.arange(120) % 3).equal_slopes()
+    twice = QuantileRegressor(quantile=[0.5, 0.5], alpha=0.0).fit(X, y)
+    with pytest.raises(ValueError, match="given twice"):
+        inference(twice, X, y, method="kernel").equal_slopes()
 
 
 def test_a_column_may_be_called_intercept(rng):
@@ -371,6 +483,11 @@ def bad(**changes):
         ({"level": 95}, "between 0 and 1"),
         ({"kind": "xy"}, "kind must be one of pairs, bayesian, wild"),
         ({"refits": 1}, "at least 2"),
+        ({"refits": 10.0, "method": "bootstrap"}, "refits must be a whole number"),
+        ({"refits": "10", "method": "bootstrap"}, "refits must be a whole number"),
+        ({"level": "95"}, "level is the confidence"),
+        ({"level": 95}, "level is the confidence"),
+        ({"random_state": -1, "method": "bootstrap"}, "random_state must not be negative"),
         ({"clusters": [1]}, 'need method="bootstrap"'),
         ({"clusters": [1], "method": "bootstrap"}, "a label for each row"),
         ({"clusters": ["a"] * 60, "method": "bootstrap"}, "All rows are of one cluster"),

@@ -168,6 +168,8 @@ def test_what_is_refused_is_said(rng):
         learn.ConformalIntervals().fit(X[:1], y[:1])
     with pytest.raises(ValueError, match="method"):
         learn.ConformalIntervals(method="cv").fit(X, y)
+    with pytest.raises(ValueError, match="LinearSVC predicts classes"):
+        learn.ConformalIntervals(learn.LinearSVC()).fit(X, y > 0.0)
 
 
 class _Three(Ridge):

@@ -16,7 +16,7 @@ from varopt.learn._inference._sandwich import hessians
 from varopt.learn._quantile import QuantileRegressor
 from varopt.solvers.quantile import Centre, nearby, reaches
 
-__all__ = ["KINDS", "bootstrap", "clusters_of"]
+__all__ = ["KINDS", "bootstrap"]
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -46,25 +46,13 @@ def bootstrap(
 
 
 def _entropy(seed: Any) -> int:
-    return int(seed) if isinstance(seed, (int, np.integer)) else int(check_random_state(seed).randint(2**31))
-
-
-def clusters_of(made: Design, clusters: Any) -> NDArray[np.intp]:
-    """The number of each row's cluster, from their labels."""
-    labels = np.asarray(clusters)
-    if labels.shape != (made.given,):
-        raise ValueError(
-            f"clusters must have a label for each row of X, which are {made.given}; got an array of shape"
-            f" {labels.shape}."
-        )
-    labels = labels[made.rows]
-    missing = sum(label is None or (label == label) is not True for label in labels.tolist())  # NaN is not itself
-    if missing:
-        raise ValueError(f"clusters has no label for {missing} of the rows: leave these out, or give them one.")
-    names, numbers = np.unique(labels, return_inverse=True)
-    if names.size < 2:
-        raise ValueError("All rows are of one cluster: there is nothing to draw.")
-    return numbers
+    if isinstance(seed, np.random.Generator):
+        return int(seed.integers(2**31))
+    if not isinstance(seed, (int, np.integer)):
+        return int(check_random_state(seed).randint(2**31))
+    if seed < 0:
+        raise ValueError(f"random_state must not be negative; got {seed}.")
+    return int(seed)
 
 
 def _weights(kind: str, groups: NDArray[np.intp], size: int, rng: np.random.Generator) -> Matrix:

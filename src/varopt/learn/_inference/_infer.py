@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 from scipy.stats import t as student
 
-from varopt.learn._inference._bootstrap import KINDS, bootstrap, clusters_of
+from varopt.learn._inference._bootstrap import KINDS, bootstrap
+from varopt.learn._inference._clusters import clusters_of, inflation, scores
 from varopt.learn._inference._design import Design, design
 from varopt.learn._inference._rank import rank_intervals
 from varopt.learn._inference._result import Inference
@@ -59,7 +61,7 @@ def inference(
         How many.
     clusters : array-like of shape (n_samples,), optional
         For a bootstrap of "pairs" or "bayesian": rows with the same label are drawn together.
-    random_state : int, RandomState or None, default=0
+    random_state : int, RandomState, Generator or None, default=0
         The seed of a bootstrap. The same seed gives the same numbers, whatever `n_jobs`.
     n_jobs : int, optional
         Processes of a bootstrap, as in joblib.
@@ -70,11 +72,15 @@ def inference(
 
     Notes
     -----
-    Intervals and p-values take Student's distribution with ``n - p`` degrees of freedom, of clusters with one less
-    than there are. Numbers agree with those of
-    R's `quantreg`, whose ``ker`` is ``"kernel"`` with ``bandwidth="hall-sheather"`` and ``xy`` is ``"pairs"``. A
-    bootstrap of quantiles needs the memory of some ten chunks of 16 MB, and the time of a few products with X and a
-    small linear programme for each refit.
+    Intervals and p-values take Student's distribution with ``n - p`` degrees of freedom. Of G clusters it has G - 1,
+    and each standard error is that of the refits times what the jackknife over clusters adds to the sandwich without
+    corrections (`draws` are left as they are): refits spread too little where clusters are few or some have a large
+    leverage [CameronGelbachMiller08], [MacKinnonNielsenWebb23]. Below some twenty clusters, or where a feature varies
+    in few of them, take no interval at its word.
+
+    Numbers agree with those of R's `quantreg`, whose ``ker`` is ``"kernel"`` with ``bandwidth="hall-sheather"`` and
+    ``xy`` is ``"pairs"``. A bootstrap of quantiles needs the memory of some ten chunks of 16 MB, and the time of a few
+    products with X and a small linear programme for each refit.
 
     Examples
     --------
@@ -100,31 +106,32 @@ def inference(
     if method == "rank":
         lower, upper, pvalue = rank_intervals(made, level, random_state if isinstance(random_state, int) else 0)
         return _result(made, method, level, lower=lower, upper=upper, pvalue=pvalue)
-    draws, freedom = None, made.freedom
+    draws, freedom, count = None, made.freedom, None
     if method == "bootstrap":
-        groups = np.arange(made.X.shape[0])
-        if clusters is not None:
-            groups = clusters_of(made, clusters)
-            freedom = min(freedom, int(groups.max()))
+        groups = np.arange(made.X.shape[0]) if clusters is None else clusters_of(made, clusters)
         draws = bootstrap(made, model, kind, refits, groups, random_state, n_jobs)
         covariance = np.atleast_2d(np.cov(draws.reshape(refits, -1), rowvar=False))
+        if clusters is not None:
+            count = int(groups.max()) + 1
+            freedom, factor = min(freedom, count - 1), inflation(*scores(made, model), groups).ravel()
+            covariance *= np.outer(factor, factor)
     elif made.huber:
         covariance = huber_covariance(made, float(model.epsilon), float(model.scale_), method)
     else:
         covariance = quantile_covariance(made, method, bandwidth)
     shown = f"{method}, {kind}" if draws is not None else method
-    return _from_covariance(made, shown, level, covariance, draws, freedom)
+    return _from_covariance(made, shown, level, covariance, freedom, draws=draws, clusters=count)
 
 
 def _check_options(method: str, level: float, kind: str, refits: int, clusters: Any) -> None:
     if method not in _METHODS:
         raise ValueError(f"method must be one of {', '.join(_METHODS)}; got {method!r}.")
-    if not 0.0 < level < 1.0:
+    if not isinstance(level, Real) or not 0.0 < level < 1.0:
         raise ValueError(f"level is the confidence of the intervals, between 0 and 1; got {level!r}.")
     if kind not in KINDS:
         raise ValueError(f"kind must be one of {', '.join(KINDS)}; got {kind!r}.")
-    if refits < 2:
-        raise ValueError(f"refits must be at least 2; got {refits!r}.")
+    if not isinstance(refits, Integral) or refits < 2:
+        raise ValueError(f"refits must be a whole number of at least 2; got {refits!r}.")
     if clusters is not None and method != "bootstrap":
         raise ValueError('clusters need method="bootstrap".')
     if clusters is not None and kind == "wild":
@@ -134,14 +141,14 @@ def _check_options(method: str, level: float, kind: str, refits: int, clusters: 
         )
 
 
-def _from_covariance(made: Design, method: str, level: float, covariance: Any, draws: Any, freedom: int) -> Inference:
+def _from_covariance(made: Design, method: str, level: float, covariance: Any, freedom: int, **known: Any) -> Inference:
     error = np.sqrt(np.diagonal(covariance)).reshape(made.coef.shape)
     half = student.ppf(0.5 + level / 2.0, freedom) * error
     with np.errstate(divide="ignore", invalid="ignore"):
         pvalue = 2.0 * student.sf(np.abs(made.coef / error), freedom)
     return _result(
         made, method, level,
-        lower=made.coef - half, upper=made.coef + half, pvalue=pvalue, error=error, covariance=covariance, draws=draws,
+        lower=made.coef - half, upper=made.coef + half, pvalue=pvalue, error=error, covariance=covariance, **known,
     )  # fmt: skip
 
 

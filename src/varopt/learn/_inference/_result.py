@@ -46,6 +46,8 @@ class Inference:
         The coefficients of a bootstrap's refits.
     method, level, count
         How, with which confidence, and from how many rows.
+    clusters : int or None
+        How many clusters a bootstrap drew, if it drew clusters.
     """
 
     names: tuple[str, ...]
@@ -60,6 +62,7 @@ class Inference:
     error: Matrix | None = None
     covariance: Matrix | None = None
     draws: Any = field(default=None)
+    clusters: int | None = None
 
     def __repr__(self) -> str:
         return self.summary()
@@ -106,6 +109,8 @@ class Inference:
         import matplotlib.pyplot as plt
 
         chosen = self._places(self.names if names is None else names)
+        if not chosen:
+            raise ValueError("plot got no names of coefficients to draw.")
         if self.levels.size <= 1:
             return self._bars(plt, chosen, axes)
         if axes is None:
@@ -130,7 +135,8 @@ class Inference:
     def equal_slopes(self, names: Any = None) -> JointTest:
         """Whether coefficients are the same at all levels: an F test, of all but the intercept by default.
 
-        The test of Koenker and Bassett (1982), as `anova` of R's `quantreg` makes it.
+        The test of Koenker and Bassett (1982), as `anova` of R's `quantreg` makes it; of G clusters with G - 1 degrees
+        of freedom in the denominator.
         """
         if self.levels.size < 2:
             raise ValueError("equal_slopes compares levels, and there is only one: fit several quantiles.")
@@ -139,12 +145,27 @@ class Inference:
         slopes = [name for name in self.names if name != "intercept"]
         chosen = self._places(slopes if names is None else names)
         levels, p = self.coef.shape
+        if not chosen:
+            raise ValueError("equal_slopes got no names of coefficients to compare.")
+        if len(np.unique(self.levels)) < levels:
+            raise ValueError("equal_slopes compares levels, and one of them was given twice.")
         differences = np.kron(np.diff(np.eye(levels), axis=0), np.eye(p)[chosen])
         value = differences @ self.coef.ravel()
+        self._check_count(value.size)
         spread = differences @ self.covariance @ differences.T
-        first, second = value.size, self.count * levels - value.size
+        first, second = value.size, self.count * levels - value.size if self.clusters is None else self.clusters - 1
         statistic = float(value @ np.linalg.solve(spread, value)) / first
         return JointTest(statistic, (first, second), float(fisher.sf(statistic, first, second)))
+
+    def _check_count(self, differences: int) -> None:
+        """Whether a covariance of so few refits, or clusters, can be inverted."""
+        drawn = [(self.clusters, "clusters"), (None if self.draws is None else len(self.draws), "refits")]
+        for count, name in drawn:
+            if count is not None and count <= differences:
+                raise ValueError(
+                    f"equal_slopes compares {differences} differences at once, and {count} {name} tell of less: compare"
+                    " fewer levels or names" + (", or take more refits." if name == "refits" else ".")
+                )
 
     def _places(self, names: Any) -> list[int]:
         names = [names] if isinstance(names, str) else list(names)
@@ -177,10 +198,12 @@ class Inference:
         return dict(zip(names, [*shown, self.pvalue[k], self.lower[k], self.upper[k]], strict=True))
 
     def _facts(self) -> list[tuple[str, str]]:
-        return [("method", self.method), ("confidence", f"{100 * self.level:g} %"), ("rows", str(self.count))]
+        facts = [("method", self.method), ("confidence", f"{100 * self.level:g} %"), ("rows", str(self.count))]
+        return facts if self.clusters is None else [*facts, ("clusters", str(self.clusters))]
 
     def _title(self) -> str:
-        return f"{100 * self.level:g} % intervals by {self.method}, {self.count} rows"
+        within = "" if self.clusters is None else f" in {self.clusters} clusters"
+        return f"{100 * self.level:g} % intervals by {self.method}, {self.count} rows{within}"
 
 
 def _drawn(coef: Matrix, lower: Matrix, upper: Matrix) -> tuple[Matrix, Matrix, tuple[float, float] | None]:

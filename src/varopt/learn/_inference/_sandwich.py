@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
+from varopt.learn._base import frames_of_ours
 from varopt.learn._inference._design import Design, fitted_quantiles, gram
 
 __all__ = ["RULES", "bandwidth", "hessians", "huber_covariance", "quantile_covariance"]
@@ -113,7 +114,7 @@ def _nid(X: Any, y: Vector, coef: Matrix, levels: Vector, rule: str) -> list[Vec
                 f"At {crossed} of {rise.size} rows the quantiles beside level {level:g} cross: they count as without"
                 ' density. method="kernel" and "bootstrap" do not need them.',
                 UserWarning,
-                stacklevel=2,
+                stacklevel=frames_of_ours() + 1,
             )
         densities.append(np.maximum(0.0, 2.0 * h / (rise - _EPS)))
     return densities

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone, is_classifier
 from sklearn.model_selection import check_cv
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -211,6 +211,8 @@ class ConformalIntervals(MetaEstimatorMixin, RegressorMixin, Declared, BaseEstim
         if self.estimator is None:
             return QuantileRegressor(quantile=pair, alpha=0.0)
         model = clone(self.estimator)
+        if is_classifier(model):
+            raise ValueError(f"Intervals are those of a regressor, and {type(model).__name__} predicts classes.")
         given = model.get_params()
         if "quantile" not in given or given.get("loss", "quantile") != "quantile" or np.size(given["quantile"]) == 2:
             return model

@@ -53,4 +53,6 @@ def checked(values: Any, name: str) -> list[float]:
         raise ValueError(f"{name} must be a number of them or a list with at least one; got {values!r}.")
     for index, value in enumerate(values):
         check_scalar(value, f"{name}[{index}]", Real, min_val=0.0, include_boundaries="left")
+        if not np.isfinite(value):
+            raise ValueError(f"{name}[{index}] must be finite; got {value}.")
     return [float(value) for value in np.sort(values)[::-1]]

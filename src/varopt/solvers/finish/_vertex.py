@@ -21,6 +21,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
+from scipy.linalg.lapack import dgetrf, dgetrs  # as they are: on small bases what SciPy wraps around them takes longer
 
 from varopt._clock import tick
 
@@ -113,8 +114,8 @@ def _unsettled(
     found = _walked(gradient, a, d + noise, high, basis, left)
     if found is None:
         return None
-    u, (*factor, _) = found[1], scipy.linalg.lapack.dgetrf(a[basis])
-    x = scipy.linalg.lu_solve(factor, -d[basis], check_finite=False)  # (1)
+    u, (*factor, _) = found[1], dgetrf(a[basis])
+    x = dgetrs(*factor, -d[basis])[0]  # (1)
     z = a @ x + d
     away = np.abs(z) > _REST_POSITION * (np.abs(a) @ np.abs(x) + np.abs(d))
     away[basis] = False
@@ -129,10 +130,10 @@ def _vertex(
     A row that rests beside the basis counts on the side where exchanges have left it, if there were any: that which
     rounding gives it would undo them.
     """
-    *factor, singular = scipy.linalg.lapack.dgetrf(a[basis])
+    *factor, singular = dgetrf(a[basis])
     if singular:
         return None
-    x = scipy.linalg.lu_solve(factor, -d[basis], check_finite=False)  # (1)
+    x = dgetrs(*factor, -d[basis])[0]  # (1)
     z = a @ x + d
     z[basis] = 0.0
     above = z > 0.0
@@ -142,8 +143,8 @@ def _vertex(
         above[basis] = False
     u = np.where(above, high, 0.0)
     rest = gradient + u @ a
-    resting = scipy.linalg.lu_solve(factor, -rest, trans=1, check_finite=False)  # (2), and refined once
-    resting -= scipy.linalg.lu_solve(factor, rest + resting @ a[basis], trans=1, check_finite=False)
+    resting = dgetrs(*factor, -rest, trans=1)[0]  # (2), and refined once
+    resting -= dgetrs(*factor, rest + resting @ a[basis], trans=1)[0]
     u[basis] = resting
     return x, z, above, u
 

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from varopt.solvers.finish import best_vertex
+from varopt.solvers.quantile._side_by_side import side_by_side
 
 __all__ = ["Centre", "near_problem", "nearby", "reaches"]
 
@@ -42,6 +43,7 @@ _RESTING_ROWS = 4  # rows a variable that the linear programme has
 _NOISE_SHARES = (0.35, 0.12, 0.05, 0.025)  # of the rows of (2), as shares of how far the near ones reach
 _TAIL = 4.0  # deviations beyond which a row's curvature is not felt
 _NEIGHBOR_ENTRIES = 1 << 19  # entries of the arrays of some neighbours, which stay in a cache
+_SIDE_BY_SIDE = 20  # variables up to which neighbours are solved together
 _EXCHANGES = 20  # the most a variable, and two hundred
 _RESTING = 1e-9  # of the typical residual: rows nearer to the plane rest on it
 
@@ -125,9 +127,16 @@ def _block(centre: Centre, weight: Matrix, at: Matrix, reach: Vector, begin: Mat
     far = ratio > _cuts(ratio, count)[:, None]
     below = first < 0.0
     gradient = (X.T @ (weight * ((far & below) - q)).T).T
-    for k, move in enumerate(moves):
-        near = np.flatnonzero(~(far[k] | still[k]))
-        moves[k] = near_problem(gradient[k], _rows(X, near), at[k, near], weight[k, near], reach[near], move)
+    near = ~(far | still)
+    solved = np.full_like(moves, np.nan)
+    if X.shape[1] <= _SIDE_BY_SIDE and not sp.issparse(X):
+        solved = side_by_side(
+            gradient, X, at, weight, reach, near, moves, _NOISE_SHARES, _RESTING_ROWS * X.shape[1]
+        )  # fmt: skip
+    for k in map(int, np.flatnonzero(np.isnan(solved).any(axis=1))):
+        rows = np.flatnonzero(near[k])
+        solved[k] = near_problem(gradient[k], _rows(X, rows), at[k, rows], weight[k, rows], reach[rows], moves[k])
+    moves = solved
     second = at - (X @ moves.T).T
     wrong = ((second < 0.0) != below) & far & ~still
     for k in map(int, np.flatnonzero(wrong.any(axis=1))):
@@ -195,7 +204,7 @@ def _descended(gradient: Vector, a: Matrix, e: Vector, weight: Vector, reach: Ve
         factor = _curvature(a, weight, scaled, sigma)
         if factor is None:
             break
-        step = scipy.linalg.cho_solve(factor, gradient + (weight * ndtr(scaled)) @ a, check_finite=False)
+        step = scipy.linalg.lapack.dpotrs(factor, gradient + (weight * ndtr(scaled)) @ a)[0]
         moved = a @ step
         if not np.max(np.abs(moved) / reach) <= farthest:  # beyond the near rows: the noise fell too fast
             break
@@ -208,10 +217,8 @@ def _curvature(a: Matrix, weight: Vector, z: Vector, sigma: Vector) -> Any:
     inside = np.flatnonzero(np.abs(z) < _TAIL)
     density = np.exp(-0.5 * z[inside] ** 2) / (math.sqrt(2.0 * math.pi) * sigma[inside])
     root = a[inside] * np.sqrt(weight[inside] * density)[:, None]
-    try:
-        return scipy.linalg.cho_factor(root.T @ root, check_finite=False)
-    except np.linalg.LinAlgError:
-        return None
+    factor, failed = scipy.linalg.lapack.dpotrf(root.T @ root, clean=0)  # small: LAPACK's own call is half of the time
+    return None if failed else factor
 
 
 def reaches(X: Any, hessian: Matrix) -> Vector:
