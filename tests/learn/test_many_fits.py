@@ -1,5 +1,7 @@
 """Levels and strengths that share work: each fit is that of its own problem."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -61,6 +63,49 @@ def test_the_process_does_take_its_short_way(rng):
             residual = y - X @ (fit.coef + 1e-6 * rng.standard_normal(4))
             assert fit.value - fit.gap <= share @ np.maximum(level * residual, (level - 1.0) * residual)
     assert next(quantile_process(X, y, share, [0.55], (0.5, middle.coef_), lambda: True)) is None  # out of time
+
+
+def test_nineteen_levels_of_features_in_their_own_units_share_their_work(rng, monkeypatch):
+    """Far apart, and with digits lost in the last place of their differences; three or so are fitted by themselves."""
+    n, units = 6000, np.array([1e4, 1.0, 1e-3, 1.0])
+    X = rng.uniform(0.5, 1.0, (n, 4)) * units
+    y = 1e5 * (X / units) @ [2.0, 1.0, 1.0, 0.5] + 3e4 * (X[:, 1] + 0.5) * rng.exponential(size=n)
+    levels, alone = np.round(np.arange(0.05, 0.96, 0.05), 2), []
+    one = learn.QuantileRegressor._fit_problem
+    monkeypatch.setattr(
+        learn.QuantileRegressor, "_fit_problem", lambda *given, **options: alone.append(0) or one(*given, **options)
+    )
+    model = learn.QuantileRegressor(quantile=levels, alpha=0.0).fit(X, y)
+    assert len(alone) <= 6
+    assert np.all(model.gap_ <= 1e-9 * model.objective_)
+    for k in (0, 9, 18):
+        single = learn.QuantileRegressor(quantile=levels[k], alpha=0.0).fit(X, y)
+        assert model.lower_bound_[k] <= single.objective_ + single.gap_
+        np.testing.assert_allclose(model.objective_[k], single.objective_, rtol=1e-12)
+
+
+def test_what_the_process_proves_holds_in_fractions(rng):
+    """The mean loss at the vertex, exactly; and the optimum, by the dual programme."""
+    n, units = 400, np.array([3e4, 1.0, 1e-4])
+    X = np.column_stack([rng.uniform(0.5, 1.0, (n, 2)), np.ones(n)]) * units
+    y = 1e4 * rng.standard_t(3, n) + X[:, 0]
+    share, levels = np.full(n, 2.0**-8) * 0.64, [0.55, 0.6, 0.65, 0.7]
+    starts = [(q, np.append((m := learn.QuantileRegressor(quantile=q, alpha=0.0).fit(X[:, :2], y)).coef_, m.intercept_)
+               / [1.0, 1.0, units[2]]) for q in (0.5, 0.45)]  # fmt: skip
+    found = list(quantile_process(X, y, share, levels, starts[0], lambda: False, starts[1]))
+    assert [fit is not None for fit in found] == [True] * 4
+    for level, fit in zip(levels, found, strict=True):
+        coef, q = [Fraction(c) for c in fit.coef.tolist()], Fraction(level)
+        exact = Fraction(0)
+        for row, target, v in zip(X.tolist(), y.tolist(), share.tolist(), strict=True):
+            r = Fraction(target) - sum(Fraction(a) * c for a, c in zip(row, coef, strict=True))
+            exact += Fraction(v) * max(q * r, (q - 1) * r)
+        assert Fraction(fit.value) - Fraction(fit.gap) <= exact <= Fraction(fit.value) + Fraction(fit.gap)
+        dual = linprog(
+            -y, A_eq=X.T / units[:, None], b_eq=np.zeros(3), bounds=np.outer(share, [level - 1.0, level]),
+        )  # fmt: skip
+        np.testing.assert_allclose(fit.value, -dual.fun, rtol=1e-9)
+        assert fit.gap <= 1e-10 * fit.value
 
 
 def test_a_process_that_is_out_of_time_keeps_brackets(rng):

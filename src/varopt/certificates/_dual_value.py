@@ -20,9 +20,10 @@ from varopt._clock import TimeUp, tick
 from varopt._linalg import solve_definite
 from varopt._verified import SLACK, TINY, UNIT, Ball, dot, down, total
 from varopt.certificates._balance import ENOUGH_ROOM, PLENTY, Balance, DualMove, NoProof
+from varopt.certificates._moments import SquareMoments
 from varopt.certificates.enclosures import DualQuadratic, DualRows, Norms, NotEnclosed, conjugate_above
 
-__all__ = ["Proof", "lower_near", "lower_of_squares", "verified_lower"]
+__all__ = ["Proof", "lower_by_curvature", "lower_near", "lower_of_squares", "verified_lower"]
 
 Vector = NDArray[np.float64]
 
@@ -146,6 +147,30 @@ def lower_of_squares(
     left = float(np.linalg.norm(residual.size)) * SLACK
     cost = left * (0.5 * left / curvature + rounding / math.sqrt(curvature)) * SLACK + TINY
     return float(down(here - cost * SLACK))
+
+
+def lower_by_curvature(
+    rows: Sequence[DualRows], vector: Ball, scalar: float, x: Vector, norms: Norms, squares: SquareMoments,
+    curvature: float,
+) -> float:  # fmt: skip
+    r"""A number below the same sum, of squares that are known by their moments at x, and all other rows.
+
+    With q the squares, c the least curvature and h the gradient of the other rows' dual, and its value s,
+    :math:`q(y) + h'y + s \ge q(x) + h'x + s + r'(y - x) + \tfrac c2 |y - x|^2` with :math:`r = \nabla q(x) + h`, which
+    is not below :math:`q(x) + h'x + s - |r|^2 / (2 c)`. No row of the squares is read.
+    """
+    if not curvature > 0.0:
+        return -math.inf
+    try:
+        balance = Balance(tuple(rows), vector, scalar, (), x, norms)
+        duals = [r.clipped(r.dual) for r in balance.rows]
+        line = balance.residual(duals)
+        here = _value(balance, duals, line, [])
+    except (NoProof, NotEnclosed, TimeUp):
+        return -math.inf
+    left = float(np.linalg.norm(line.plus(squares.gradient).size)) * SLACK
+    lost = squares.error + 0.5 * left * left / curvature + 2.0 * UNIT * (abs(here) + abs(squares.value)) + TINY
+    return float(down(here + squares.value - lost * SLACK))
 
 
 def _proved(balance: Balance, enough: float) -> Proof:

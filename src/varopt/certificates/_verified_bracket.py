@@ -22,7 +22,7 @@ from varopt._verified import (
     up,
 )
 from varopt.certificates._direct import Caps, direct_lower, has_own_rows, lower_at_hand
-from varopt.certificates._dual_value import Proof, lower_near, lower_of_squares, verified_lower
+from varopt.certificates._dual_value import Proof, lower_by_curvature, lower_near, lower_of_squares, verified_lower
 from varopt.certificates._least_squares import lasso_at_hand, signal_bracket
 from varopt.certificates._lent_ridge import with_lent_ridge
 from varopt.certificates._moments import SquareMoments, add_lengths, lower_by_moments, moments_at
@@ -227,8 +227,8 @@ class Verifier:
                 return Verified(*short)
         rows = max((r.linear.shape[0] for r in self._parts.rows), default=0)
         if rows >= self.x.size**2:  # passes over rows take longer than the moments
-            return self._by_moments(gap) or self._at_hand(dual, gap)
-        return self._at_hand(dual, gap) or self._by_moments(gap)
+            return self._by_moments(gap) or self._at_hand(dual, gap) or self._by_curved_moments(dual, gap)
+        return self._at_hand(dual, gap) or self._by_moments(gap) or self._by_curved_moments(dual, gap)
 
     def _at_hand(self, dual: Sequence[Vector | None] | None, gap: float) -> Verified | None:
         """A bracket that is no wider than a gap from products that the run has at hand."""
@@ -248,39 +248,77 @@ class Verifier:
         """A bracket that is no wider than a gap without a look at the data, where squares are multiplied out."""
         if not self.squares or not math.isfinite(gap) or self._is_small or self._parts.quadratics or self._parts.groups:
             return None
-        own: list[DualRows] = []
-        others: list[DualRows] = []
-        found: SquareMoments | None = None
-        for r, given in zip(self._parts.rows, self._parts.given, strict=True):
-            if r.is_own:
-                own.append(r)
-            elif (part := moments_at(given, self.squares, self.x)) is None:
-                return None
-            else:
-                others.append(r)
-                found = part if found is None else found.plus(part)
-        if found is None or float(found.gradient.radius @ np.abs(self.x)) > gap:
+        own = [r for r, part in zip(self._parts.rows, self._moments, strict=True) if part is None]
+        if not all(r.is_own for r in own) or self._squares is None:
+            return None
+        if float(self._squares.gradient.radius @ np.abs(self.x)) > gap or (found := self._enclosed_squares) is None:
             return None  # as what rounding may have changed in the gradient costs about that
-        line, scalar = self._parts.vector, self._parts.scalar
-        if found.error > self._allowed:  # little is left of large numbers: the positions tell the value closer
-            value, error = enclosed_value(others, np.zeros(self.x.size), 0.0, self.x, (), self._norms, self._allowed)
-            found = found._replace(value=value, error=error) if error < found.error else found
-        rest, error = enclosed_value(own, line, scalar, self.x, (), self._norms, self._allowed)
-        value = found.value + rest
-        error = (found.error + error + self._parts.error + 2.0 * UNIT * abs(value)) * SLACK
-        lower = lower_by_moments(found, own, line, scalar, self.x) - self._parts.error * SLACK
-        lower, upper = float(down(lower)), float(up(value + error))
+        lower = lower_by_moments(found, own, self._parts.vector, self._parts.scalar, self.x)
+        return self._with_squares(lower, found, own, gap)
+
+    @cached_property
+    def _moments(self) -> list[SquareMoments | None]:
+        """What is known of each row of terms, where it is squares that are multiplied out."""
+        return [moments_at(r, self.squares, self.x) for r in self._parts.given]
+
+    @cached_property
+    def _squares(self) -> SquareMoments | None:
+        """All squares that are multiplied out, added up."""
+        found = [moments for moments in self._moments if moments is not None]
+        return reduce(SquareMoments.plus, found) if found else None
+
+    @cached_property
+    def _enclosed_squares(self) -> SquareMoments | None:
+        """The same, with a value that is as close as is allowed."""
+        found = self._squares
+        if found is None or found.error <= self._allowed:
+            return found
+        # Little is left of large numbers: the positions tell the value closer.
+        rows = [r for r, part in zip(self._parts.rows, self._moments, strict=True) if part is not None]
+        value, error = enclosed_value(rows, np.zeros(self.x.size), 0.0, self.x, (), self._norms, self._allowed)
+        return found._replace(value=value, error=error) if error < found.error else found
+
+    def _with_squares(
+        self, lower: float, squares: SquareMoments, others: Sequence[DualRows], gap: float
+    ) -> Verified | None:
+        """A lower bound with the value at x of the squares and all other rows, where these are no farther apart."""
+        rest, error = enclosed_value(
+            others, self._parts.vector, self._parts.scalar, self.x, (), self._norms, self._allowed
+        )
+        value = squares.value + rest
+        error = (squares.error + error + self._parts.error + 2.0 * UNIT * abs(value)) * SLACK
+        lower, upper = float(down(lower - self._parts.error * SLACK)), float(up(value + error))
         return Verified(lower, upper) if upper - lower <= gap else None
+
+    @property
+    def _has_plain_squares(self) -> bool:
+        """Whether a curvature of squares that are multiplied out is that of the objective, or less."""
+        return bool(self.squares) and not (
+            self._parts.quadratics or self._parts.groups or self.objective.assumption or self._squares is None
+        )
+
+    def _by_curved_moments(self, dual: Sequence[Vector | None] | None, gap: float) -> Verified | None:
+        """A bracket that is no wider than a gap, where squares that are multiplied out curve in every direction."""
+        if not math.isfinite(gap) or self._is_small or not self._has_plain_squares:
+            return None
+        others = []
+        for r, u, part in zip(self._parts.rows, given_duals(self._parts, dual), self._moments, strict=True):
+            if part is None and u is None:
+                return None
+            if part is None and u is not None:
+                others.append(r.at(u))
+        if all(r.is_own for r in others) or (squares := self._enclosed_squares) is None:
+            return None  # which is proved without a factor
+        curvature = squares.least_curvature
+        lower = lower_by_curvature(
+            others, self._parts.vector, self._parts.scalar, self.x, self._norms, squares, curvature
+        )
+        return self._with_squares(lower, squares, others, gap)
 
     def _by_curvature(self, parts: ProofParts) -> float:
         """A lower bound without a linear system, where squares are multiplied out and curve in every direction."""
-        if not self.squares or parts.quadratics or parts.groups or self.objective.assumption:
+        if not self._has_plain_squares or (squares := self._squares) is None:
             return -math.inf
-        known = (moments_at(r, self.squares, self.x) for r in parts.given)
-        found = [moments for moments in known if moments is not None]
-        if not found:
-            return -math.inf
-        squares = reduce(SquareMoments.plus, found)
         lower = lower_of_squares(
             parts.rows, parts.vector, parts.scalar, self.x, self._norms, squares.least_curvature, squares.rounding
         )

@@ -27,7 +27,7 @@ __all__ = ["LEVELS", "QuantileRegressor", "QuantileScore"]
 Vector = NDArray[np.float64]
 
 LEVELS = Rule("The level, in (0, 1), or several.", LEVEL, "array-like", type="float or array-like of float")
-_CLOSE_LEVELS = 0.05  # levels that are farther apart are fitted each from the last
+_CLOSE_LEVELS = 0.05 + 1e-9  # and rounding: levels that are farther apart are fitted each from the last
 _TALL = 200  # rows a feature from which on few rows are near the plane of a neighbour
 _VERTICES = 10**7  # n p^2 up to which fits along strengths go from vertex to vertex
 _NON_CROSSING = Rule(
@@ -139,7 +139,8 @@ class QuantileRegressor(QuantileScore, LinearRegressor):
         n, p = rows.X.shape
         if self._constrained_by:
             return False
-        close = len(set(levels)) == len(levels) > 2 and float(np.max(np.diff(np.sort(levels)))) <= _CLOSE_LEVELS
+        several = len(set(levels)) == len(levels) > 2
+        close = several and float(np.max(np.diff(np.sort(levels)))) <= _CLOSE_LEVELS
         return close and not sp.issparse(rows.X) and n >= _TALL * p and (self.alpha == 0.0 or self.penalty is None)
 
     def _process(self, rows: WeightedRows, levels: list[float], clock: Clock) -> list[Fit]:
@@ -149,13 +150,15 @@ class QuantileRegressor(QuantileScore, LinearRegressor):
         fits = {first: self._fit_problem(problem, None, clock, shift, level=levels[first])}
         by_level = sorted(range(len(levels)), key=lambda k: levels[k])
         place = by_level.index(first)
-        for ahead in (by_level[place + 1 :], by_level[:place][::-1]):
-            here = first
+        above, below = by_level[place + 1 :], by_level[:place][::-1]
+        beside = above[:1]  # of the first, on the way down
+        for ahead, behind in ((above, None), (below, next(iter(beside), None))):
+            here: int = first
             while ahead:  # from each that the last does not lead on to, anew
-                values = fits[here].solved.values
-                for found in self._neighbours(problem, levels[here], values, [levels[k] for k in ahead], clock):
-                    before, here = fits[here], ahead.pop(0)
-                    start = before.coef, before.intercept
+                known = [(levels[k], fits[k].solved.values) for k in (here, behind) if k is not None]
+                for found in self._neighbours(problem, known, [levels[k] for k in ahead], clock):
+                    behind, here = here, ahead.pop(0)
+                    start = fits[behind].coef, fits[behind].intercept
                     solved = self._proved(problem, levels[here], found)
                     fits[here] = (
                         self._fit_problem(problem, start, clock, shift, level=levels[here])
@@ -165,14 +168,17 @@ class QuantileRegressor(QuantileScore, LinearRegressor):
         return [fits[k] for k in range(len(levels))]
 
     def _neighbours(
-        self, problem: LinearProblem, level: float, values: Mapping[Any, Any], levels: list[float], clock: Clock
-    ) -> Iterator[ProcessFit | None]:
-        """The fits of levels beside one whose values are known, as far as one leads on to the next."""
-        X, at = np.asarray(problem.X, dtype=np.float64), np.asarray(values[problem.scaled])
-        if problem.b is not None:
-            X, at = np.hstack([X, np.ones((len(X), 1))]), np.append(at, values[problem.b])
+        self, problem: LinearProblem, known: Sequence[tuple[float, Mapping[Any, Any]]], levels: list[float],
+        clock: Clock,
+    ) -> Iterator[ProcessFit | None]:  # fmt: skip
+        """The fits of levels beside one or two whose values are known, as far as one leads on to the next."""
+        X = np.asarray(problem.X, dtype=np.float64)
+        X = X if problem.b is None else np.hstack([X, np.ones((len(X), 1))])
+        places = [
+            (level, np.append(at[problem.scaled], [] if problem.b is None else at[problem.b])) for level, at in known
+        ]
         share = problem.weight / problem.weight.sum()
-        return quantile_process(X, problem.y, share, levels, (level, at), lambda: clock.is_up)
+        return quantile_process(X, problem.y, share, levels, places[0], lambda: clock.is_up, *places[1:])
 
     def _proved(self, problem: LinearProblem, level: float, found: ProcessFit | None) -> Solved | None:
         """A fit whose bracket is within the tolerance."""

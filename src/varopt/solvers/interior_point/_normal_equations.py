@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -54,7 +55,12 @@ class Normal(ABC):
 
     def add_transpose(self, block: int, values: Vector, into: Vector) -> None:
         """Add ``A_b' v``."""
-        into += self.rows[block].T @ values
+        into += self._transposes[block] @ values
+
+    @cached_property
+    def _transposes(self) -> list[Any]:
+        """Made once: of short rows that takes longer than the product."""
+        return [a.T for a in self.rows]
 
     @abstractmethod
     def factorise(self, weights: Sequence[Vector], ridge: float = 0.0) -> None:

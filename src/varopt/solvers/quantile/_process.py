@@ -37,7 +37,7 @@ _UNIT = 0.5 * float(np.finfo(np.float64).eps)
 _PAIRWISE = 64.0  # units of rounding of a sum by halves, whatever its length
 _SAFE = 1.0 + 1e-6  # makes up for what bounds of rounding lose by their own
 _NEAR_AT_FIRST = 60  # rows a variable that are near to begin with: half as many take three times as long at 50,000 x 20
-_NEAR_ATTEMPTS = 4  # with twice as many each
+_NEAR_ATTEMPTS, _NEAR_AGAIN = 4, 4  # with twice as many each, or four times where they are far too few
 _RESTING = 1e-9  # of the typical residual: rows nearer to the plane rest on it
 
 
@@ -58,9 +58,15 @@ class _Data:
     weight: Vector
 
     @cached_property
+    def units(self) -> Vector:
+        """Of the columns: the largest of their sizes."""
+        return np.asarray(np.maximum(self.X.max(axis=0), -self.X.min(axis=0)))
+
+    @cached_property
     def lengths(self) -> Vector:
-        """Of the rows."""
-        return np.asarray(np.sqrt(np.einsum("ij,ij->i", self.X, self.X)))
+        """Of the rows, in the units of the columns."""
+        scaled = self.X / np.where(self.units > 0.0, self.units, 1.0)
+        return np.asarray(np.sqrt(np.einsum("ij,ij->i", scaled, scaled)))
 
     @cached_property
     def sums(self) -> Vector:
@@ -89,8 +95,9 @@ class _Place:
 
 
 def quantile_process(
-    X: Matrix, y: Vector, weight: Vector, levels: Sequence[float], start: tuple[float, Vector], stop: Callable[[], bool]
-) -> Iterator[ProcessFit | None]:
+    X: Matrix, y: Vector, weight: Vector, levels: Sequence[float], start: tuple[float, Vector],
+    stop: Callable[[], bool], other: tuple[float, Vector] | None = None,
+) -> Iterator[ProcessFit | None]:  # fmt: skip
     """The fits of levels that follow that of `start`, one after the other, until one does not lead on: None.
 
     Parameters
@@ -103,10 +110,14 @@ def quantile_process(
         A level and its coefficients.
     stop : callable
         Whether to end.
+    other : tuple of float and array, optional
+        Another level whose coefficients are known: from where the way to the first is gone on.
     """
     data = _Data(X, y, weight)
     residual = y - X @ start[1]
-    here, before = _Place(start[0], start[1], residual, (weight * (residual < 0.0)) @ X), None
+    here = _Place(start[0], start[1], residual, (weight * (residual < 0.0)) @ X)
+    # Of the place before, the sum is of no account.
+    before = None if other is None else _Place(other[0], other[1], y - X @ other[1], here.below)
     reach = reaches(X, X.T @ (weight[:, None] * X))
     for level in levels:
         there = None if stop() else _next(data, level, here, before, reach)
@@ -133,8 +144,11 @@ def _next(data: _Data, level: float, here: _Place, before: _Place | None, reach:
         below = _changed(data, here, far_below)
         gradient, none = below - level * data.total, np.zeros(coef.size)
         move = near_problem(gradient, X[rows], expected[rows], weight[rows], reach[rows], none)
-        if np.isnan(move).any():
-            return None
+        if np.isnan(move).any():  # the plane moves beyond the near rows
+            if before is None or count == y.size:
+                return None
+            count = min(_NEAR_AGAIN * count, y.size)
+            continue
         found = _at_rest(data, coef + move, rows)
         if found is None:
             return None
@@ -172,7 +186,8 @@ def _proved(data: _Data, place: _Place) -> ProcessFit | None:
     X, weight, q, residual = data.X, data.weight, place.level, place.residual
     n, p = X.shape
     size = np.abs(residual)
-    error = _SAFE * _UNIT * (p + 4) * (data.sizes + data.lengths * float(np.linalg.norm(place.coef)))  # of residuals
+    far = float(np.linalg.norm(data.units * place.coef))
+    error = _SAFE * _UNIT * (p + 4) * (data.sizes + data.lengths * far)  # of residuals
     resting = np.argpartition(size, p - 1)[:p]
     basis = X[resting]
     open_rows = size <= error
@@ -191,7 +206,7 @@ def _proved(data: _Data, place: _Place) -> ProcessFit | None:
     wrong = float(np.abs(np.eye(p) - basis @ inverse).sum(axis=0).max())
     if not wrong < 0.5:
         return None
-    radius = float(np.abs(inverse).sum(axis=0).max() * left.max()) / (1.0 - wrong) * _SAFE
+    radius = float((left @ np.abs(inverse)).max()) / (1.0 - wrong) * _SAFE
     if np.any(dual + radius > q * weight[resting]) or np.any(dual - radius < (q - 1.0) * weight[resting]):
         return None
     value = float(np.sum(weight * np.maximum(q * residual, (q - 1.0) * residual)))
