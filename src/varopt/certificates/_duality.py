@@ -39,7 +39,7 @@ STATIONARY = 1e-12  # share of what cancels in a residual below which it counts 
 _ROWS_AT_ONCE = 1 << 15  # rows at a time where each needs a few numbers that the cache should hold
 _FIRST_ROWS = 16  # rows looked at before all
 # Shares of what a position adds up within which a row rests on a knot; the loosest where closer ones do not balance.
-_AT_KNOT = 2e-15, 1e-12, 1e-9
+_AT_KNOT = 2e-15, 1e-12, 1e-9, 1e-7
 _ONLY_ROUNDING = 1e-12  # share of what cancels that is nothing but rounding
 _DUAL_CORRECTIONS = 8  # rounds in which a dual point is moved until they balance
 NEARBY = (
@@ -153,10 +153,11 @@ def balanced(problem: Composite, x: Vector, dual: Sequence[Vector]) -> list[Vect
 
 
 class Balanced(NamedTuple):
-    """Subgradients of rows, and the share of what cancels that they leave unbalanced."""
+    """Subgradients of rows, the share of what cancels that they leave unbalanced, and whether a norm rests there."""
 
     dual: list[Vector]
     left: float
+    norm_rests: bool
 
 
 def balancing(problem: Composite, x: Vector) -> Balanced:
@@ -175,7 +176,7 @@ def balancing(problem: Composite, x: Vector) -> Balanced:
 
 
 def _balancing(problem: Composite, x: Vector, at_knot: float) -> Balanced:
-    dual, matrices, places, ends = [], [], [], []
+    dual, matrices, places, ends, norm_rests = [], [], [], [], False
     gradient = problem.quadratic_gradient(x).copy()
     size = np.abs(gradient)
     for k, r in enumerate(problem.rows):
@@ -194,6 +195,7 @@ def _balancing(problem: Composite, x: Vector, at_knot: float) -> Balanced:
         z, matrix = group.positions(x), np.asarray(group.linear.dense(), dtype=np.float64)
         reach = group.norms(np.abs(matrix) @ np.abs(x) + np.abs(group.offset))
         rests = group.norms(z) <= at_knot * reach
+        norm_rests |= bool(rests.any())
         v = group.spread(np.where(rests, 0.0, group.weights)) * group.directions(z)
         gradient += matrix.T @ v
         size += np.abs(matrix).T @ np.abs(v)
@@ -207,7 +209,7 @@ def _balancing(problem: Composite, x: Vector, at_knot: float) -> Balanced:
         dual[k][free] = part
     left = float(np.abs(gradient + matrix.T @ found).max(initial=0.0))
     most = float((size + np.abs(matrix).T @ np.abs(found)).max(initial=0.0))
-    return Balanced(dual, left / most if most > 0.0 else 0.0)
+    return Balanced(dual, left / most if most > 0.0 else 0.0, norm_rests)
 
 
 def _on_knots(r: Rows, z: Vector, within: Vector, share: float) -> Vector:

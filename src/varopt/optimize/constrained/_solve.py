@@ -353,7 +353,7 @@ class _Run:
         if not is_small(problem):
             return multipliers
         try:
-            dual, left = balancing(problem, _tidied(x))
+            dual, left, _ = balancing(problem, _tidied(x))
         except TimeUp:
             return multipliers
         known, self.unbalanced = 1.0 if left <= _BALANCED_MULTIPLIERS else math.nan, False
@@ -404,8 +404,9 @@ class _Run:
                 if found is not None and found.left > _BALANCED_MULTIPLIERS:
                     # What rests at zero may be a last digit beside it, as of an optimum to many digits, rounded.
                     found = min(found, balancing(self.problem, _tidied(self.state.x)), key=lambda way: way.left)
-                if found is not None and (not self.problem.groups or found.left <= _BALANCED_MULTIPLIERS):
-                    dual, self.unbalanced = found.dual, found.left > _BALANCED_MULTIPLIERS
+                balanced = found is not None and found.left <= _BALANCED_MULTIPLIERS
+                if found is not None and (balanced or not found.norm_rests):
+                    dual, self.unbalanced = found.dual, not balanced
                 else:  # norms that rest may need more than the cube inside of their ball
                     dual = Verifier(self.penalised.objective(self.weights), self.state.x).subgradients(self.state.dual)
                 dual = dual[len(dual) - len(self.weights) :]
