@@ -587,7 +587,7 @@ def test_multipliers_that_rounding_hides_are_not_told():
 
 @pytest.mark.parametrize("seed", [8000270047, 9100120004, 9100270000])
 def test_what_rounding_hides_of_steep_rows_and_far_points_is_not_told(seed):
-    """Two knots of a steep row within rounding of its position; a point so far out that squares overflow; one near kinks."""
+    """Two knots of a steep row within rounding; a point so far out that squares overflow; one beside its kinks."""
     report = Report()
     constraints(seed, report, extreme=True)
     assert report.runs["steep"] == 1
