@@ -583,3 +583,32 @@ def test_multipliers_that_rounding_hides_are_not_told():
     r = vo.minimize(np.array([-1e-12, 0.0]) @ w, subject_to=limits)
     left = np.array([-1e-12, 0.0]) + sum(c.normal.maps[w].transpose_apply(np.ravel(r.multipliers[c])) for c in limits)
     assert np.all(np.isnan(left)) or np.abs(left).max() <= 1e-20
+
+
+@pytest.mark.parametrize("seed", [8000270047, 9100120004, 9100270000])
+def test_what_rounding_hides_of_steep_rows_and_far_points_is_not_told(seed):
+    """Two knots of a steep row within rounding; a point so far out that squares overflow; one beside its kinks."""
+    report = Report()
+    constraints(seed, report, extreme=True)
+    assert report.runs["steep"] == 1
+    assert not [f.text for f in report.findings if not f.kind.startswith(("gap open", "late"))]
+
+
+def test_multipliers_leave_out_rows_whose_slack_looks_like_rounding():
+    """A row of 2 10^11 is an eighth from its bound: that rounds to nothing, and others balance alone."""
+    w, b = vo.Variable(2), vo.Variable()
+    steep = vo.sum(vo.squared_hinge(1e9 * vo.diff(w) - np.array([13.0])))
+    f = steep + 725190784.2533871 * vo.sum(vo.pinball(vo.diff(w) + b, 0.82))
+    thin = np.array([[-0.375, -0.875], [1.625, 0.875], [0.37500762939453125, 0.875], [-1.6249923706054688, -0.875]])
+    large = np.array([[68719476736.0, 206158430208.0], [-0.0234375, 0.013671875]])
+    bounds = np.array([[0.0, 536870912.0], [32768.0, 0.0], [0.0, 0.015625]])
+    limits = [
+        thin @ w <= np.array([-1.25, 2.5, 1.2500076293945312, -2.4999923706054688]),
+        large @ w <= np.array([274877906944.125, -0.009765148162841797]),
+        bounds @ w <= np.array([536870912.0, 32768.0, 0.015625]),
+    ]
+    r = vo.minimize(f, subject_to=limits)
+    assert r.fun == pytest.approx(196.0, rel=1e-9)
+    for c in limits:
+        slack = np.abs(c.normal.values({v: np.atleast_1d(r[v]) for v in r.slices}))
+        assert r.multipliers[c] @ slack <= 1e-6 * r.fun

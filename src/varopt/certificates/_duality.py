@@ -38,7 +38,9 @@ Vector = NDArray[np.float64]
 STATIONARY = 1e-12  # share of what cancels in a residual below which it counts as rounding
 _ROWS_AT_ONCE = 1 << 15  # rows at a time where each needs a few numbers that the cache should hold
 _FIRST_ROWS = 16  # rows looked at before all
-_AT_KNOT = 1e-9  # share of what a position adds up within which a row rests on a knot
+# Shares of what a position adds up within which a row rests on a knot; the loosest where closer ones do not balance.
+_AT_KNOT = 2e-15, 1e-12, 1e-9, 1e-7
+_ONLY_ROUNDING = 1e-12  # share of what cancels that is nothing but rounding
 _DUAL_CORRECTIONS = 8  # rounds in which a dual point is moved until they balance
 NEARBY = (
     "an optimum lies within twice the coordinates of the point found (which absorbs that it is stationary to rounding)"
@@ -151,28 +153,36 @@ def balanced(problem: Composite, x: Vector, dual: Sequence[Vector]) -> list[Vect
 
 
 class Balanced(NamedTuple):
-    """Subgradients of rows, and the share of what cancels that they leave unbalanced."""
+    """Subgradients of rows, the share of what cancels that they leave unbalanced, and whether a norm rests there."""
 
     dual: list[Vector]
     left: float
+    norm_rests: bool
 
 
 def balancing(problem: Composite, x: Vector) -> Balanced:
     """Subgradients at x of a small problem that balance best: for where a method tells none.
 
     Rows that rest on a knot, but for rounding, may have any of theirs, and norms that rest any of a cube inside of
-    their ball; a least squares problem with these bounds finds them.
+    their ball; a least squares problem with these bounds finds them. Of rows with large numbers what is rounding may be
+    slack as well: none rest that need not.
     """
-    from scipy.optimize import lsq_linear  # slow to load, and seldom needed
+    best = _balancing(problem, x, _AT_KNOT[0])
+    for share in _AT_KNOT[1:]:
+        if best.left <= _ONLY_ROUNDING:
+            break
+        best = min(best, _balancing(problem, x, share), key=lambda found: found.left)
+    return best
 
-    dual, matrices, places, ends = [], [], [], []
+
+def _balancing(problem: Composite, x: Vector, at_knot: float) -> Balanced:
+    dual, matrices, places, ends, norm_rests = [], [], [], [], False
     gradient = problem.quadratic_gradient(x).copy()
     size = np.abs(gradient)
     for k, r in enumerate(problem.rows):
         z, matrix = r.positions(x), np.asarray(r.linear.dense(), dtype=np.float64)
         reach = np.abs(matrix) @ np.abs(x) + np.abs(r.offset)
-        for knot in r.term.knots:
-            z = np.where(np.abs(z - knot) <= _AT_KNOT * np.maximum(reach, np.abs(knot)), knot, z)
+        z = _on_knots(r, z, at_knot * reach, at_knot)
         low, high = (np.array(np.broadcast_to(end, z.shape), dtype=np.float64) for end in r.term.subdifferential(z))
         free = np.flatnonzero((high > low) & (r.weights > 0.0))
         dual.append(np.where(high > low, 0.0, low))
@@ -184,7 +194,8 @@ def balancing(problem: Composite, x: Vector) -> Balanced:
     for group in problem.groups:
         z, matrix = group.positions(x), np.asarray(group.linear.dense(), dtype=np.float64)
         reach = group.norms(np.abs(matrix) @ np.abs(x) + np.abs(group.offset))
-        rests = group.norms(z) <= _AT_KNOT * reach
+        rests = group.norms(z) <= at_knot * reach
+        norm_rests |= bool(rests.any())
         v = group.spread(np.where(rests, 0.0, group.weights)) * group.directions(z)
         gradient += matrix.T @ v
         size += np.abs(matrix).T @ np.abs(v)
@@ -193,19 +204,45 @@ def balancing(problem: Composite, x: Vector) -> Balanced:
         matrices.append(cube[:, None] * matrix[free])
         ends.append((np.full(free.size, -1.0), np.ones(free.size)))
     matrix, (low, high) = np.concatenate(matrices), (np.concatenate(end) for end in zip(*ends, strict=True))
-    live = matrix.any(axis=1) & (high > low)
-    found = np.zeros(low.size)
-    if live.any():
-        solve = partial(lsq_linear, matrix[live].T, -gradient, bounds=(low[live], high[live]), tol=1e-14)
-        answer = solve(method="bvls")  # active sets leave nothing but rounding where they end,
-        if not answer.success:  # and where they do not, interior points come near
-            answer = min(answer, solve(method="trf"), key=lambda one: one.cost)
-        found[live] = np.clip(answer.x, low[live], high[live])
+    found = _least_squares_within(matrix, gradient, low, high)
     for (k, free), part in zip(places, np.split(found, np.cumsum([f.size for _, f in places])), strict=False):
         dual[k][free] = part
     left = float(np.abs(gradient + matrix.T @ found).max(initial=0.0))
     most = float((size + np.abs(matrix).T @ np.abs(found)).max(initial=0.0))
-    return Balanced(dual, left / most if most > 0.0 else 0.0)
+    return Balanced(dual, left / most if most > 0.0 else 0.0, norm_rests)
+
+
+def _on_knots(r: Rows, z: Vector, within: Vector, share: float) -> Vector:
+    """Positions, those near a knot on the nearest: of steep rows more than one may be within rounding."""
+    nearest, distance = z, np.full(z.shape, np.inf)
+    for knot in r.term.knots:
+        off = np.abs(z - knot)
+        closer = (off <= np.maximum(within, share * np.abs(knot))) & (off < distance)
+        nearest, distance = np.where(closer, knot, nearest), np.where(closer, off, distance)
+    return np.asarray(nearest)
+
+
+def _least_squares_within(matrix: Vector, gradient: Vector, low: Vector, high: Vector) -> Vector:
+    """Shares of rows, within their bounds, that balance a gradient best.
+
+    Rows count as long as the gradient, and its entries in units of what is added up there: solvers look at absolute
+    sizes of what is left, and rows may weigh 10^13 times what they are worth.
+    """
+    from scipy.optimize import lsq_linear  # slow to load, and seldom needed
+
+    found = np.zeros(low.size)
+    unit = float(np.abs(gradient).max(initial=0.0))
+    lengths = np.abs(matrix).max(axis=1, initial=0.0)
+    live = (lengths > 0.0) & (high > low)
+    if unit > 0.0 and live.any():
+        per = lengths[live] / unit
+        rows, ends = matrix[live] / lengths[live, None], (low[live] * per, high[live] * per)
+        solve = partial(lsq_linear, rows.T, -gradient / unit, bounds=ends, tol=1e-14)
+        answer = solve(method="bvls")  # active sets leave nothing but rounding where they end,
+        if not answer.success:  # and where they do not, interior points come near
+            answer = min(answer, solve(method="trf"), key=lambda one: one.cost)
+        found[live] = np.clip(answer.x / per, low[live], high[live])
+    return found
 
 
 def charge(residual: Vector, x: Vector) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -174,7 +175,8 @@ class Penalised:
         largest = np.zeros(self._tied.max(initial=0) + 1)
         np.maximum.at(largest, self._tied, np.abs(x))
         size = np.abs(x) + _ZERO_COORDINATE / VIOLATION_ROUNDING * largest[self._tied]
-        return [VIOLATION_ROUNDING * (spread(r.linear, size) + np.abs(r.offset)) for r in self.rows]
+        allowed = [VIOLATION_ROUNDING * (spread(r.linear, size) + np.abs(r.offset)) for r in self.rows]
+        return [np.where(np.isfinite(a), a, 0.0) for a in allowed]  # sizes that overflow excuse nothing
 
     @cached_property
     def _tied(self) -> NDArray[np.intp]:
@@ -214,8 +216,10 @@ def _is_explicit(linear: Map) -> bool:
 def spread(linear: Map, scale: Vector) -> Vector:
     """The lengths of the rows with columns times `scale`; of an operator, about."""
     if _is_explicit(linear):
+        largest = float(np.max(scale, initial=0.0))
+        unit = largest if 0.0 < largest < math.inf else 1.0  # without which squares may overflow
         with np.errstate(over="ignore", invalid="ignore"):  # beyond what any point is worth
-            return np.sqrt(linear.row_variance(scale))
+            return np.asarray(unit * np.sqrt(linear.row_variance(scale / unit)))
     signs = np.random.default_rng(0).choice([-1.0, 1.0], (_RANDOM_VECTORS, linear.shape[1]))
     return np.asarray(np.sqrt(np.mean(np.square(linear.apply(signs * scale)), axis=0)))
 

@@ -114,6 +114,7 @@ class _Run:
     proof: Contradiction | Ray | None = None
     lower: float = -math.inf  # the best bound of earlier rounds, which holds for any weights
     ended: Status | None = None  # what has stopped it
+    unbalanced: bool = False  # whether the multipliers at hand leave more than rounding
 
     def __post_init__(self) -> None:
         self.state.unit = self.penalised.own.unit
@@ -329,6 +330,9 @@ class _Run:
         if closed_by_others or result.status is Status.ASSUMED:  # then rounding may have hidden what balances
             multipliers = self._found_apart(result.x, multipliers)
         finished = self._finished(result, multipliers, partial(verified, objective, state.x, dual))
+        if self.unbalanced and finished.status in (Status.OPTIMAL, Status.ASSUMED):
+            unknown = [np.full(y.size, math.nan) for y in multipliers]  # of an optimum they would be false
+            finished = replace(finished, multipliers=self._by_constraint(unknown))
         hides = finished.status is Status.GAP_OPEN and finished.violation > 0.0 and self.ended is None
         return self._contradicted(finished) if hides else finished
 
@@ -349,10 +353,10 @@ class _Run:
         if not is_small(problem):
             return multipliers
         try:
-            dual, left = balancing(problem, _tidied(x))
+            dual, left, _ = balancing(problem, _tidied(x))
         except TimeUp:
             return multipliers
-        known = 1.0 if left <= _BALANCED_MULTIPLIERS else math.nan
+        known, self.unbalanced = 1.0 if left <= _BALANCED_MULTIPLIERS else math.nan, False
         return [known * w * u for w, u in zip(weights, dual[len(dual) - len(weights) :], strict=True)]
 
     def _proved_apart(
@@ -400,8 +404,9 @@ class _Run:
                 if found is not None and found.left > _BALANCED_MULTIPLIERS:
                     # What rests at zero may be a last digit beside it, as of an optimum to many digits, rounded.
                     found = min(found, balancing(self.problem, _tidied(self.state.x)), key=lambda way: way.left)
-                if found is not None and (not self.problem.groups or found.left <= _BALANCED_MULTIPLIERS):
-                    dual = found.dual
+                balanced = found is not None and found.left <= _BALANCED_MULTIPLIERS
+                if found is not None and (balanced or not found.norm_rests):
+                    dual, self.unbalanced = found.dual, not balanced
                 else:  # norms that rest may need more than the cube inside of their ball
                     dual = Verifier(self.penalised.objective(self.weights), self.state.x).subgradients(self.state.dual)
                 dual = dual[len(dual) - len(self.weights) :]

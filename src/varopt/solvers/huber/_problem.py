@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.sparse.linalg import lsmr
 
-__all__ = ["HuberProblem", "Overflow"]
+__all__ = ["HuberProblem", "Overflow", "solved"]
 
 Vector = NDArray[np.float64]
 
@@ -93,8 +93,8 @@ class HuberProblem:
         # Not a closure: SciPy keeps what it calls in a cycle, and a closure would keep the data until it is collected.
         return math.exp(brentq(_scale_derivative, highest - 40.0, highest + 1.0, args=given))
 
-    def bracket(self, x: Vector, dual: Vector | None = None) -> tuple[Vector, float, float, str]:
-        """A point, its value, the gap that is proved for it, and under which assumption: for `State.see`.
+    def bracket(self, x: Vector, dual: Vector | None = None) -> tuple[Vector, float, float, str, list[Vector | None]]:
+        """A point, its value, the gap that is proved for it, under which assumption, and by what: for `State.see`.
 
         The dual variables are those of the losses where none are given, moved until they balance.
         """
@@ -107,7 +107,7 @@ class HuberProblem:
         lower = float(self.weight @ (share * dual * self.y)) + share * self.held_at_zero
         lower -= self._conjugate(x[:-2], share * dual, share)
         lower = min(lower, value) if lower > 0.0 else 0.0  # no value is negative
-        return x, value, value - lower, _ASSUMPTION if lower > 0.0 else ""
+        return x, value, value - lower, _ASSUMPTION if lower > 0.0 else "", [dual]
 
     def _without_penalty(self) -> Any:
         """The columns of what is not penalised, where there is any."""
@@ -171,7 +171,7 @@ def _scale_derivative(log_scale: float, sizes: Vector, weight: Vector, epsilon: 
     return float(weight @ (1.0 - np.minimum(sizes / math.exp(log_scale), epsilon) ** 2))
 
 
-def _solved(gram: Vector, wanted: Vector, cutoff: float) -> Vector:
+def solved(gram: Vector, wanted: Vector, cutoff: float) -> Vector:
     """What solves equations with a Gram matrix, in units in which its columns are equally long."""
     unit = np.sqrt(np.diag(gram))
     unit = np.where(unit > 0.0, unit, 1.0)
@@ -208,7 +208,7 @@ def _least(columns: Any, weight: Vector, wanted: Vector, bound: float) -> Vector
             break
         # A little of the rows at their bound keeps the equations solvable.
         inside = np.where(np.abs(position) < bound, 1.0, 1e-9)
-        step = _solved(gram(weight * inside), missing, 1e-15)
+        step = solved(gram(weight * inside), missing, 1e-15)
         ahead, length, value = columns @ step, 1.0, dual_value(m, position)
         while length > 1e-12 and not dual_value(m + length * step, position + length * ahead) > value:
             length *= 0.5
@@ -227,6 +227,6 @@ def _balanced(columns: Any, weight: Vector, dual: Vector, bound: float, wanted: 
         room = bound - np.abs(dual)
         share = (weight * room)[:, None]
         matrix = columns.T @ (columns.multiply(share) if sp.issparse(columns) else share * columns)
-        move = _solved(matrix.toarray() if sp.issparse(matrix) else matrix, -gradient, 1e-13)
+        move = solved(matrix.toarray() if sp.issparse(matrix) else matrix, -gradient, 1e-13)
         dual = dual + room * np.clip(columns @ move, -0.9, 0.9)
     return dual

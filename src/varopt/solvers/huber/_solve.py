@@ -18,6 +18,7 @@ from varopt._threads import one_thread
 from varopt.solvers._method import Check, State
 from varopt.solvers.huber._joint_newton import JointNewton
 from varopt.solvers.huber._problem import HuberProblem, Overflow
+from varopt.solvers.huber._proof import proved_bracket
 
 __all__ = ["AtScale", "solve_huber", "solve_huber_held"]
 
@@ -60,6 +61,17 @@ def solve_huber(problem: HuberProblem, state: State, tol: float, check: Check, a
         if state.latest is not None and np.all(np.isfinite(state.latest)):
             state.see(*problem.bracket(state.latest))
             state.record()
+    _prove(problem, state, tol)
+
+
+def _prove(problem: HuberProblem, state: State, tol: float) -> None:
+    """The bracket in arithmetic that knows its rounding, where that is as close as is asked, or closer than another."""
+    if not state.assumption or state.dual is None or (dual := state.dual[0]) is None:
+        return
+    lower, upper = proved_bracket(problem, state.x, dual, tol)
+    upper = max(upper, state.upper)
+    if upper - lower <= max(tol * max(state.unit, abs(upper)), state.gap):
+        state.lower, state.upper, state.assumption = min(lower, state.upper), upper, ""
 
 
 def solve_huber_held(
