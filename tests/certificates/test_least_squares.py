@@ -78,6 +78,43 @@ def test_the_bracket_holds_in_fractions(seed, units, shift, taken):
         assert Fraction(r.lower) <= exact(X, y, 0.5, penalties, other)
 
 
+@pytest.mark.parametrize(("units", "shift"), [(1.0, 0.0), (1e90, 0.0), (1e-90, 0.0), (1.0, 30.0)])
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize("flipped", [False, True])
+def test_the_bracket_beside_an_intercept_holds_in_fractions(units, shift, first, flipped, taken):
+    """The intercept before or after the coefficients; also below its best, which the dual's mean is charged for."""
+    X, y, penalty = lasso(11, units, shift)
+    y = y + 7.0 * units
+    b, w = (vo.Variable(), vo.Variable(SIZE)) if first else (None, vo.Variable(SIZE))
+    b = vo.Variable() if b is None else b
+    rest = b + X @ w - y if flipped else y - X @ w - b
+    f = 0.25 * vo.sum_squares(rest) + penalty * vo.norm1(w)
+    r = vo.minimize(f)
+    assert r.status is vo.Status.OPTIMAL
+    assert taken[-1] is not None
+    whole = np.column_stack([X, np.ones(COUNT)])
+    penalties = np.append(np.full(SIZE, penalty), 0.0)
+    at = np.append(r[w], r[b])
+    assert exact(whole, y, 0.25, penalties, at) <= Fraction(r.upper)
+    near = np.random.default_rng(3)
+    better = np.append(r[w], np.mean(y - X @ r[w]))
+    for other in (at, better, at * (1.0 + 1e-9 * near.standard_normal(SIZE + 1)), np.append(np.zeros(SIZE), y.mean())):
+        assert Fraction(r.lower) <= exact(whole, y, 0.25, penalties, other)
+    problem = composite(f)
+    squares = problem.squares[0]
+    for off in (1e-9, 1e-5, 1e-2):
+        x = r.x.copy()
+        x[f.slices[b]] += off * abs(r[b])
+        with latest_products(), np.errstate(all="ignore"):
+            squares.linear.transpose_apply(
+                squares.weights * squares.term.derivative(squares.linear.apply(x) + squares.offset)
+            )
+            lower, upper = _least_squares.lasso_at_hand(f, problem, x, {}, np.inf)
+        assert Fraction(lower) <= exact(whole, y, 0.25, penalties, better)
+        moved = np.append(x[f.slices[w]], x[f.slices[b]])
+        assert exact(whole, y, 0.25, penalties, moved) <= Fraction(upper)
+
+
 @pytest.mark.parametrize(("count", "size"), [(100, 5), (40, 3), (12, 12), (60, 8)])
 @pytest.mark.parametrize(("units", "shift"), [(1.0, 0.0), (1e90, 0.0), (1e-90, 0.0), (1.0, 30.0)])
 @pytest.mark.parametrize("order", ["C", "F"])
@@ -154,7 +191,8 @@ def test_other_problems_are_left_to_the_long_way(taken):
         squares + penalty * vo.norm1(2.0 * w),
         squares + penalty * vo.sum(vo.pinball(w, 0.3)),
         squares + penalty * vo.norm1(w[:-1]),
-        vo.sum_squares(y - X @ w - b) + penalty * vo.norm1(w),
+        vo.sum_squares(y - X @ w - b) + penalty * (vo.norm1(w) + vo.abs(b)),
+        vo.sum_squares(y - X @ w - 2.0 * b) + penalty * vo.norm1(w),
         vo.sum(np.linspace(1.0, 2.0, COUNT) * vo.square(y - X @ w)) + penalty * vo.norm1(w),
         squares + penalty * vo.norm1(w) + 1e-3 * vo.sum_squares(w),
     ):

@@ -3,7 +3,9 @@ r"""Brackets of least squares beside sizes of the variables, or of their differe
     c sum_i (a_i'x + d_i)^2 + sum_j l_j |x_j|,    c sum_i (x_i + d_i)^2 + l sum_j |(D x)_j|
 
 The derivatives v of the squares at x, times a share t, are a dual point where ``t |A'v|_j <= l_j``, and its value is
-``t v'd - t^2 v'v / (4 c)``: sums that are the same for every t. Of signals any u with ``|u_j| <= l`` is a dual point,
+``t v'd - t^2 v'v / (4 c)``: sums that are the same for every t. Beside an intercept v has to add up to zero: less its
+mean m it does, exactly, and is no longer; ``A'v`` changes by no more than ``|m| sqrt(n)`` times the lengths of the
+columns, and ``v'd`` by that times the length of d. Of signals any u with ``|u_j| <= l`` is a dual point,
 of value ``-g'd - g'g / (4 c)`` with ``g = D'u``. What proofs of any objective do comes to the same, by several times as
 many short steps, which together take half as long as a small lasso itself.
 """
@@ -18,13 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from varopt._verified import SLACK, TINY, UNIT, column_norms, gamma
-from varopt.certificates._moments import lengths_of
+from varopt.certificates._moments import leaves_of, lengths_of
 from varopt.certificates._proof_parts import CLOSE_GAP, FORMED_SIZE
-from varopt.certificates.enclosures import Norms
+from varopt.certificates.enclosures import Norms, coordinates
 from varopt.composite import Composite, Rows
 from varopt.model import Objective
 from varopt.model.blocks import TermBlock
-from varopt.model.maps import Difference, Map, Matrix, Scaled, Selection
+from varopt.model.maps import Difference, HStack, Map, Matrix, Scaled, Selection
 
 __all__ = ["lasso_at_hand", "signal_bracket"]
 
@@ -44,6 +46,8 @@ class _Lasso(NamedTuple):
     matrix: Matrix
     sign: float
     sizes: Rows
+    first: int  # the place of the first variable that the matrix sees
+    intercept: int | None  # and that of an intercept, of 1 or -1 in every row
 
 
 def _lasso(problem: Composite) -> _Lasso | None:
@@ -52,12 +56,19 @@ def _lasso(problem: Composite) -> _Lasso | None:
         return None
     r, weight, k = found
     sign, matrix = _signed(r.linear)
+    first, intercept = 0, None
+    if isinstance(matrix, HStack) and (leaves := leaves_of(matrix)) is not None and leaves[1] is not None:
+        first, intercept = leaves[0].column, leaves[1].column
+        sign, matrix = sign * leaves[0].scale, Matrix(leaves[0].array)
     if not isinstance(matrix, Matrix) or matrix.array.dtype != np.float64:
         return None
-    inner = _signed(k.linear)[1]
-    if not isinstance(inner, Selection) or inner.index is not None or k.count != problem.size:
+    if (own := coordinates(k.linear)) is None or problem.size != matrix.shape[1] + (intercept is not None):
         return None
-    return _Lasso(r, weight, matrix, sign, k)
+    index, factor = own
+    every = np.arange(first, first + matrix.shape[1])
+    if not np.array_equal(index, every) or factor.radius.any() or not np.all(np.abs(factor.middle) == 1.0):
+        return None
+    return _Lasso(r, weight, matrix, sign, k, first, intercept)
 
 
 class _Signal(NamedTuple):
@@ -121,8 +132,9 @@ def lasso_at_hand(
     found = problem.structure(_lasso)
     if found is None or not _are_rows(objective, found):
         return None
-    r, weight, matrix, sign, k = found
+    r, weight, matrix, sign, k, first, intercept = found
     count, size = matrix.shape
+    w, b = x[first : first + size], 0.0 if intercept is None else abs(float(x[intercept]))
     z = r.linear.apply(x) + r.offset
     v = np.asarray(r.weights * r.term.derivative(z))
     if is_small := count * size <= FORMED_SIZE:
@@ -131,20 +143,22 @@ def lasso_at_hand(
         _, product, additions = known
     else:
         return None
-    lengths, rounding, tiny = _lengths(r, matrix, norms), gamma(count), count * TINY
+    lengths, rounding, tiny = _lengths(r, matrix, first, norms), gamma(count), count * TINY
     v_v, z_z, v_d = float(v @ v), float(z @ z), float(v @ r.offset)
     far, far_v, far_d = (_far(square, rounding, tiny) for square in (z_z, v_v, float(r.offset @ r.offset)))
-    weights = k.distinct_weights
-    radius = lengths * (gamma(additions + 1) * far_v * SLACK) + 2.0 * tiny
+    weights, root = k.distinct_weights, math.sqrt(count)
+    # What is left of the intercept's equation, m times each of its ones, is taken from v: no longer than that.
+    left = 0.0 if intercept is None else (abs(float(v.sum())) / root + rounding * far_v + tiny) * SLACK
+    radius = lengths * ((gamma(additions + 1) * far_v + left) * SLACK) + 2.0 * tiny
     most = float(((np.abs(product) + radius * SLACK) / weights).max()) * (1.0 + 8.0 * UNIT)
     share = 1.0 if most <= 1.0 else (1.0 - 4.0 * UNIT) / most
     # The square of a share may underflow, before it is multiplied with what is as large.
     linear, square = share * v_d, share * (share * (v_v / (4.0 * weight)))
-    lost = share * (rounding * far_v * far_d + tiny + share * ((rounding * v_v + tiny) / (4.0 * weight)))
+    lost = share * (rounding * far_v * far_d + left * far_d + tiny + share * ((rounding * v_v + tiny) / (4.0 * weight)))
     lower = linear - square - (lost + 16.0 * UNIT * (abs(linear) + square) + TINY) * SLACK
     # Rounding moves all positions together by no more than a length, and by Cauchy and Schwarz the sum of squares.
-    sizes = np.abs(x)
-    off = gamma(size + 4) * float(lengths @ sizes) + math.sqrt(count) * (size + 4) * TINY + UNIT * far
+    sizes = np.abs(w)
+    off = gamma(size + 5) * (float(lengths @ sizes) + root * b) + root * (size + 5) * TINY + UNIT * far
     penalty = float(weights[0] * sizes.sum() if weights.size < size else weights @ sizes)
     lost = weight * (rounding * z_z + tiny + off * SLACK * (2.0 * far + off * SLACK)) + (size + 1) * TINY
     value = weight * z_z + penalty
@@ -196,11 +210,11 @@ def _are_rows(objective: Objective, found: _Lasso | _Signal) -> bool:
     return len(terms) == 2 and any(a is found.squares.term and b is found.sizes.term for a, b in (terms, terms[::-1]))
 
 
-def _lengths(r: Rows, matrix: Matrix, norms: Norms) -> Vector:
+def _lengths(r: Rows, matrix: Matrix, first: int, norms: Norms) -> Vector:
     """Bounds of the lengths of the columns, which are kept."""
     array = matrix.array
     if id(array) not in norms:
-        lengths = lengths_of(r, array)
+        lengths = lengths_of(r, array, first)
         if lengths is None:
             lengths = column_norms(array, np.asarray(matrix.column_squares, dtype=np.float64))
         norms[id(array)] = (array, lengths)  # which keeps its id taken

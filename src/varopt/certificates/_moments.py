@@ -26,7 +26,7 @@ from varopt.certificates.enclosures import DualRows, Norms
 from varopt.composite import Rows
 from varopt.model.maps import Composition, HStack, Map, Matrix, Scaled, Selection, additions
 
-__all__ = ["SquareMoments", "add_lengths", "lengths_of", "lower_by_moments", "moments_at"]
+__all__ = ["SquareMoments", "add_lengths", "leaves_of", "lengths_of", "lower_by_moments", "moments_at"]
 
 Vector = NDArray[np.float64]
 
@@ -121,7 +121,7 @@ class _Multiplied(NamedTuple):
 def _multiplied(given: Rows, squares: Sequence[Rows]) -> _Multiplied | None:
     """The squares that are the very same as given rows, where they are multiplied out and nothing may be amiss."""
     r = next((r for r in squares if "hessian" in r.__dict__ and _are_same(r, given)), None)
-    leaves = None if r is None or not r.count else _leaves(r.linear)
+    leaves = None if r is None or not r.count else leaves_of(r.linear)
     return None if r is None or leaves is None else _without_doubt(r, leaves)
 
 
@@ -146,11 +146,14 @@ def add_lengths(given: Rows, squares: Sequence[Rows], norms: Norms) -> None:
         norms[id(known.matrix.array)] = (known.matrix.array, known.lengths)
 
 
-def lengths_of(r: Rows, array: Any) -> Vector | None:
-    """Bounds of the lengths of the columns of an array, by the Hessian of the squares of it, where there is one."""
+def lengths_of(r: Rows, array: Any, first: int = 0) -> Vector | None:
+    """Bounds of the lengths of the columns of an array, by the Hessian of the squares of it, where there is one.
+
+    `first` is the place of the first variable that the array sees.
+    """
     if "hessian" not in r.__dict__ or not array.flags.c_contiguous:
         return None
-    known = _without_doubt(r, (_Leaf(0, 1.0, array), None))
+    known = _without_doubt(r, (_Leaf(first, 1.0, array), None))
     return None if known is None else known.lengths
 
 
@@ -205,10 +208,10 @@ def _are_same(r: Rows, given: Rows) -> bool:
         return False
     if r.term.knots or r.term.degree != 2 or r.term.centres[0] != 0.0 or any(r.term.pieces[0][:2]):
         return False
-    ours = _leaves(r.linear)
+    ours = leaves_of(r.linear)
     if r is given:
         return ours is not None
-    theirs = _leaves(given.linear)
+    theirs = leaves_of(given.linear)
     if ours is None or theirs is None or any(a != b for a, b in zip(*map(_known, (ours, theirs)), strict=True)):
         return False
     return np.array_equal(r.weights, given.weights) and np.array_equal(r.offset, given.offset)
@@ -218,7 +221,7 @@ def _known(leaves: tuple[_Leaf, _Leaf | None]) -> list[Any]:
     return [None if leaf is None else (leaf.column, leaf.scale, id(leaf.array)) for leaf in leaves]
 
 
-def _leaves(linear: Map) -> tuple[_Leaf, _Leaf | None] | None:
+def leaves_of(linear: Map) -> tuple[_Leaf, _Leaf | None] | None:
     """The matrix that a map is made of, and a column of ones beside it where there is one; None of other maps."""
     found = _gathered(linear)
     if found is None:
