@@ -192,8 +192,11 @@ def test_a_scale_of_data_in_other_units_is_proved(alpha, columns, targets, offse
         (1.0, 1e4, {"fit_intercept": False}),
         (1.0, 1e5, {"fit_intercept": False}),
         (1.0, 1e5, {"fit_intercept": False, "alpha": 0.0}),
-        (1.0, 1e6, {"fit_intercept": False, "tol": 1e-8}),  # less is rounding of what products of rows cancel to
-        (1.0, 1e6, {"fit_intercept": False, "tol": 1e-8, "alpha": 0.0}),
+        (1.0, 1e6, {"fit_intercept": False}),
+        (1.0, 1e6, {"fit_intercept": False, "alpha": 0.0}),
+        (1.0, 1e8, {"fit_intercept": False, "alpha": 50.0}),
+        (1.0, 1e10, {"fit_intercept": False, "alpha": 0.0}),  # columns nearly repeat others, and no row says just so
+        (10.0 ** np.arange(4), np.array([0.0, -1e3, 1e6, 1e9]), {"fit_intercept": False}),
         (10.0 ** np.arange(-6, 7, 4), 0.0, {}),  # a ridge that is faint beside some and strong beside others
         (10.0 ** np.arange(-6, 7, 4), 0.0, {"alpha": 50.0}),
         (1.0, 0.0, {"epsilon": 1.01}),

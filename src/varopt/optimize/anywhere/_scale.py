@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import block_diag
 
 from varopt._verified import UNIT
 from varopt.certificates import lines, positions
@@ -124,7 +125,7 @@ def _vanish(
     _see(problem, state, seen, relations)
     if not state.reached(tol) and not state.lower > 0.0:
         # Outliers weigh more than the few rows that keep room can balance: a step lets all that are fitted do that.
-        balanced = x + _newton(_scale_apart(seen), relations)[:-1]
+        balanced = x + _newton(problem, _scale_apart(seen), relations)[:-1]
         _see(problem, state, (yield from _evaluated(problem, balanced, scale, part, None)), relations)
     tiny = _rounded(_OF_TOLERANCE * state.allowed(tol) / float(seen.weight.middle))
     _see(problem, state, (yield from _evaluated(problem, x, tiny, part, None)), relations)
@@ -134,7 +135,7 @@ def _descend(
     problem: ScaledHuber, state: State, tol: float, x: Vector, scale: float, part: DataPart | None, relations: Relations
 ) -> Generator[Ask, Any, None]:
     """Newton's method from a point, by passes or on the rows that were read."""
-    first, step, length = scale, np.zeros(problem.size + 1), 1.0
+    first, step, length = scale, np.zeros(problem.width + 1), 1.0
     before: Seen | None = None
     stalled = 0
     for attempt in range(_MOST_EVALUATIONS):
@@ -157,7 +158,7 @@ def _descend(
                 before, scale = None, _rounded(factor * scale)
                 state.latest = np.append(seen.given, scale)
                 continue
-            before, step = seen, _newton(seen, relations)
+            before, step = seen, _newton(problem, seen, relations)
             length = min(1.0, (1.0 - 1.0 / _RESCALING) / max(-step[-1], 1e-9), (_RESCALING - 1.0) / max(step[-1], 1e-9))
         x, scale = before.x + length * step[:-1], _rounded(before.scale * (1.0 + length * float(step[-1])))
         state.latest = np.append(x if problem.centre is None else problem.centre.back(x)[0], scale)
@@ -182,9 +183,12 @@ def _off_scale(problem: ScaledHuber, seen: Seen) -> float:
     return max(math.sqrt(max(share, 0.0)), 1.0 / _RESCALING)
 
 
-def _newton(seen: Seen, relations: Relations) -> Vector:
+def _newton(problem: ScaledHuber, seen: Seen, relations: Relations) -> Vector:
     """Newton's step, in units in which the Hessian has a diagonal of ones; along relations there is none."""
     hessian, gradient = seen.hessian.copy(), seen.gradient.copy()
+    if (free := _free(problem)) is not None:
+        free = block_diag(free, 1.0)
+        return np.asarray(free @ -solved(free.T @ hessian @ free, free.T @ gradient, 1e-14))
     hessian[relations.spared] = hessian[:, relations.spared] = 0.0
     gradient[relations.spared] = 0.0
     return -solved(hessian, gradient, 1e-14)
@@ -195,6 +199,10 @@ def _scale_apart(seen: Seen) -> Seen:
     gradient, hessian = seen.gradient.copy(), seen.hessian.copy()
     gradient[-1] = hessian[-1] = hessian[:, -1] = 0.0
     return seen._replace(gradient=gradient, hessian=hessian)
+
+
+def _free(problem: ScaledHuber) -> Vector | None:
+    return None if problem.centre is None else problem.centre.free
 
 
 def _rounded(scale: float) -> float:
@@ -229,7 +237,11 @@ def _exact(problem: ScaledHuber, sample: DataPart, options: RunOptions) -> tuple
     size = float(np.abs(rows.offset).max(initial=0.0))
     if size == 0.0 or not rows.weights.any():
         return None
-    x = np.asarray(np.linalg.lstsq(rows.linear.dense(), -rows.offset, rcond=None)[0], dtype=np.float64)
+    A, free = np.asarray(rows.linear.dense(), dtype=np.float64), _free(problem)
+    if free is None:
+        x = np.asarray(np.linalg.lstsq(A, -rows.offset, rcond=None)[0], dtype=np.float64)
+    else:
+        x = free @ np.linalg.lstsq(A @ free, -rows.offset, rcond=None)[0]
     residuals = np.abs(rows.positions(x))
     if not _fits(problem, rows, x, size) and float(np.median(residuals)) <= _LED_ASTRAY * float(residuals.max()):
         few = min(sample.count, _MORE_ANCHORS + _ANCHORS * problem.size)  # outliers lead absolute values not astray
@@ -254,14 +266,14 @@ def _pilot(problem: ScaledHuber, sample: DataPart) -> tuple[Vector, float]:
     few = HuberProblem(
         np.ascontiguousarray(A[:, marks]), rows.offset, rows.weights, problem.epsilon, share * problem.alpha, intercept
     )
+    x = np.zeros(problem.width)
     if few.total == 0.0:
-        return np.zeros(problem.size), 1.0
+        return x, 1.0
     typical = few.typical or 1.0
     start = np.append(np.zeros(int(marks.sum()) + 1), few.best_scale(rows.offset) or typical)
     newton, found = JointNewton(few, start), False
-    x = np.zeros(problem.size)
     with contextlib.suppress(Overflow):  # which the first pass tells
-        found = newton.descend(1e-9 * typical, lambda: None)
+        found = problem.width == problem.size and newton.descend(1e-9 * typical, lambda: None)
     if found:
         x[marks], x[~marks] = newton.x[:-2], newton.x[-2] if intercept else 0.0
         return x, _rounded(float(newton.x[-1]))
@@ -306,7 +318,7 @@ def _evaluated(
     gram = gram.toarray() if hasattr(gram, "toarray") else gram
     bend = swept.bend + np.append(kept.linear.transpose_apply(curvature * z), curvature @ z**2)
     ridge, weight = problem.alpha * scale * problem.ridge, swept.weight.ball()
-    hessian = np.zeros((problem.size + 1,) * 2)
+    hessian = np.zeros((problem.width + 1,) * 2)
     hessian[:-1, :-1] = swept.hessian + gram + np.diag(ridge)
     hessian[-1, :-1] = hessian[:-1, -1] = -bend[:-1]
     hessian[-1, -1] = bend[-1]
@@ -323,7 +335,19 @@ def _evaluated(
     radius += off * knot * float(weight.middle + weight.radius) * (1.0 + 8.0 * UNIT)  # no dual is beyond the knot
     upper = 2.0 * (middle + radius) / scale * (1.0 + 8.0 * UNIT)
     return Seen(
-        x, given, scale, 2.0 * middle / scale, upper, gradient, hessian, all_lines, weight, kept, placed, swept.related
+        x,
+        given,
+        scale,
+        2.0 * middle / scale,
+        upper,
+        gradient,
+        hessian,
+        all_lines,
+        weight,
+        kept,
+        placed,
+        swept.related,
+        off,
     )
 
 

@@ -54,9 +54,14 @@ class ScaledHuber(Problem):
         return rows if self.centre is None else self.centre.of(rows)[0]
 
     @property
+    def width(self) -> int:
+        """Number of variables, with the one that stands for what is taken from columns where there is no intercept."""
+        return self.size + (self.centre is not None and self.centre.tie is not None)
+
+    @property
     def ridge(self) -> Vector:
         """One for each coefficient, zero for an intercept."""
-        marks = np.zeros(self.size)
+        marks = np.zeros(self.width)
         marks[self.objective.slices[self.coefficients]] = 1.0
         return marks
 
@@ -80,6 +85,7 @@ class Seen(NamedTuple):
     kept: Rows
     positions: Ball  # of the rows kept
     related: Any
+    off: float  # by how much rows differ at x from what they are at the point given
 
 
 def lower_bound(
@@ -104,7 +110,11 @@ def lower_bound(
     if not tangent:
         ridge = problem.alpha * seen.scale * knot * problem.ridge  # which takes up what it may at the same price
         gram[np.diag_indices(ridge.size)] += ridge
-    shares = -B @ solved(gram, seen.gradient[: gram.shape[0]], 1e-13)  # of what they may
+    wanted, pull = seen.gradient[: gram.shape[0]], 0.0
+    tie = None if problem.centre is None else problem.centre.tie
+    if tie is not None:
+        pull, wanted = _pulled(gram, wanted, tie)
+    shares = -B @ solved(gram, wanted, 1e-13)  # of what they may
     taken_up = max(_DUAL_ROOM * seen.scale / knot, _MORE_DUAL_ROOM * float(np.abs(shares).max()))
     if not taken_up <= 1.0:
         return -math.inf
@@ -115,6 +125,8 @@ def lower_bound(
     gradient.middle[relations.spared] = gradient.radius[relations.spared] = 0.0
     if tangent:
         gradient, there = _with_tangent(problem, seen, gradient, there)
+    if tie is not None:
+        gradient = gradient.plus(Ball(pull * tie, UNIT * np.abs(pull * tie) + TINY))
     taken = float(c @ (0.5 * room * room + 8.0 * UNIT * room * np.abs(h))) * (1.0 + 2.0**-30)
     taken += CHARGED * knot * knot * float(seen.weight.middle)
     of_t = float(seen.weight.middle) * half + float(conjugates.middle) - taken
@@ -127,7 +139,9 @@ def lower_bound(
     unit, columns = 2.0 ** round(math.log2(seen.scale)), _powers(np.abs(A).max(axis=0))
     gradient = Ball(gradient.middle / unit / columns, gradient.radius / unit / columns)
     square = unit * unit
-    places = problem.objective.slices
+    places = dict(problem.objective.slices)
+    if tie is not None:
+        places[Variable(name="c")] = slice(problem.size, problem.size + 1)
     line: dict[Variable, Map] = {v: Matrix(gradient.middle[None, place]) for v, place in places.items()}
     absolute: dict[Variable, Map] = {v: Matrix((A / columns)[:, place]) for v, place in places.items()}
     if not at_zero:
@@ -142,10 +156,19 @@ def lower_bound(
         radius[small.slices[v]] = gradient.radius[place]
     if not at_zero:
         point[small.slices[t]], radius[small.slices[t]] = 1.0, about * SLACK / square
-    error = (float(there.radius) + float((c * room) @ seen.positions.radius[inside]) * (1.0 + 2.0**-30)) * SLACK
+    error = float(there.radius) + float((c * room) @ seen.positions.radius[inside]) * (1.0 + 2.0**-30)
+    error = (error + abs(pull) * seen.off) * SLACK
     proof = Verifier(small, point, radius, error / square + TINY)
     lower = proof.bracket([shares / taken_up], _AIMED_GAP * 0.5 * seen.scale * seen.value / square).lower * square
     return float(down(2.0 * lower / seen.scale * (1.0 - 8.0 * UNIT * np.sign(lower)))) if lower > -math.inf else lower
+
+
+def _pulled(gram: Vector, wanted: Vector, tie: Vector) -> tuple[float, Vector]:
+    """The multiple of what is zero at all points with which the least is left to balance, and what that is."""
+    tie = np.append(tie, np.zeros(wanted.size - tie.size))
+    along = solved(gram, tie, 1e-13)
+    pull = -float(along @ wanted) / float(along @ tie)
+    return pull, wanted + pull * tie
 
 
 def _with_tangent(problem: ScaledHuber, seen: Seen, gradient: Ball, there: Ball) -> tuple[Ball, Ball]:
