@@ -192,13 +192,20 @@ def test_a_scale_of_data_in_other_units_is_proved(alpha, columns, targets, offse
         (1.0, 1e4, {"fit_intercept": False}),
         (1.0, 1e5, {"fit_intercept": False}),
         (1.0, 1e5, {"fit_intercept": False, "alpha": 0.0}),
-        (1.0, 1e6, {"fit_intercept": False, "tol": 1e-8}),  # less is rounding of what products of rows cancel to
-        (1.0, 1e6, {"fit_intercept": False, "tol": 1e-8, "alpha": 0.0}),
+        (1.0, 1e6, {"fit_intercept": False}),
+        (1.0, 1e6, {"fit_intercept": False, "alpha": 0.0}),
+        (1.0, 1e8, {"fit_intercept": False, "alpha": 50.0}),
+        (1.0, 1e10, {"fit_intercept": False, "alpha": 0.0}),  # columns nearly repeat others, and no row says just so
+        (10.0 ** np.arange(4), np.array([0.0, -1e3, 1e6, 1e9]), {"fit_intercept": False}),
         (10.0 ** np.arange(-6, 7, 4), 0.0, {}),  # a ridge that is faint beside some and strong beside others
         (10.0 ** np.arange(-6, 7, 4), 0.0, {"alpha": 50.0}),
         (1.0, 0.0, {"epsilon": 1.01}),
         (1.0, 0.0, {"epsilon": 1.01, "alpha": 0.0}),
         (1.0, 1e3, {"epsilon": 1.02}),
+        (1.0, 0.0, {"epsilon": 1.001}),
+        (1.0, 1e6, {"epsilon": 1.001, "alpha": 0.0, "fit_intercept": False}),
+        (1.0, 0.0, {"epsilon": 1.001, "alpha": 50.0}),  # the best scale is zero
+        (1.0, 0.0, {"epsilon": 1.0001, "alpha": 0.0}),
     ],
 )
 def test_a_scale_beside_columns_that_nearly_depend_on_each_other_or_few_rows_within_it(
@@ -215,6 +222,31 @@ def test_a_scale_beside_columns_that_nearly_depend_on_each_other_or_few_rows_wit
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # in memory not all of them are closed
         near = HuberRegressor(**options).fit(X, y)
+    for model in (far, near):
+        exact = huber_objective(X, y, weight, far, model.coef_, float(model.intercept_), float(model.scale_))
+        assert far.lower_bound_ <= exact
+    exact = huber_objective(X, y, weight, far, far.coef_, float(far.intercept_), far.scale_)
+    assert exact <= Fraction(far.certificate_.upper)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 1.0])
+@pytest.mark.parametrize("epsilon", [1.013, 1.001, 1.00001])
+@pytest.mark.parametrize("kind", ["tails", "sorted", "ties", "one side"])
+def test_a_scale_within_which_few_rows_are(kind, epsilon, alpha, monkeypatch):
+    """Far rows are one line, and the others a small problem: three passes, five where the scale is zero."""
+    from varopt.optimize.anywhere import _scale
+
+    monkeypatch.setattr(_scale, "rows_at_once", lambda problem, options: 1500)
+    rng = np.random.default_rng(0)
+    X, weight = rng.standard_normal((20_000, 3)), np.ones(20_000)
+    y = X @ [1.0, 2.0, 0.0] + rng.standard_t(2, len(X)) + (kind == "one side") * 50.0 * (rng.random(len(X)) < 0.3)
+    y = np.sort(y) if kind == "sorted" else np.round(y) if kind == "ties" else y
+    table = vo.rows([(X[:900], y[:900]), (X[900:], y[900:])])
+    far = HuberRegressor(epsilon=epsilon, alpha=alpha).fit(table, None)
+    assert far.certificate_.assumption == ""
+    assert far.gap_ <= 1e-9 * far.objective_
+    assert far.passes_ <= 5
+    near = HuberRegressor(epsilon=epsilon, alpha=alpha).fit(X, y)
     for model in (far, near):
         exact = huber_objective(X, y, weight, far, model.coef_, float(model.intercept_), float(model.scale_))
         assert far.lower_bound_ <= exact

@@ -34,7 +34,7 @@ from varopt.optimize.anywhere._sweep import BadRow, Moments, Sweep, Swept, check
 from varopt.places import DataColumn, DataPart, OnDevice, Table, columns_in, joined, table_of
 from varopt.solvers import State
 
-__all__ = ["RunOptions", "Solve", "TooLittleMemory", "read_small", "rows_at_once", "run", "solve", "value_of"]
+__all__ = ["COPIES", "RunOptions", "Solve", "TooLittleMemory", "read_small", "rows_at_once", "run", "solve", "value_of"]
 
 Vector = NDArray[np.float64]
 Minimize = Callable[..., Result]
@@ -46,7 +46,7 @@ _NARROWER = 1.0 / 8.0  # of the band of a pilot, once the small problem is solve
 _ANCHORS = 20  # rows for each variable that are kept wherever they lie, where pieces are curved,
 _ANCHORS_OF_SQUARES = 3  # or where all rows are one piece, so that every one of them has room
 _SLIGHTLY = 1.5  # times the rows that there is room for, up to which a band is made narrower
-_COPIES = 6  # of the rows of a small problem that its solution may take in memory
+COPIES = 6  # of the rows of a small problem that its solution may take in memory
 _TAKEN_UP = (
     0.25  # deviation at which a small problem is taken up, in typical distances from a knot: tuned on 10^3 to 10^4 rows
 )
@@ -80,7 +80,7 @@ def read_small(values: Sequence[Any], memory: int) -> DataPart | None:
     columns = columns_in(values)
     table = table_of(columns)
     entries = sum(int(np.prod(c.shape[1:])) for c in columns) * table.count
-    if entries > _ALL or 8 * _COPIES * entries > memory:
+    if entries > _ALL or 8 * COPIES * entries > memory:
         return None
     part = _all(table, columns, table.count)
     try:
@@ -94,9 +94,9 @@ def read_small(values: Sequence[Any], memory: int) -> DataPart | None:
 def rows_at_once(problem: Problem, options: RunOptions) -> int:
     """How many rows a sample should have; -1 for all of them, where that is as good."""
     entries = problem.count * (problem.size + 2)
-    most = options.memory // (_COPIES * problem.row_bytes)
+    most = options.memory // (COPIES * problem.row_bytes)
     if most < min(problem.count, 4 * problem.size + 100):
-        needed = _COPIES * problem.row_bytes * (4 * problem.size + 100)
+        needed = COPIES * problem.row_bytes * (4 * problem.size + 100)
         raise TooLittleMemory(f"memory must be at least {max(needed / 1e6, 0.1):.1f} MB for rows of this length.")
     wanted = min(most, int(math.sqrt(problem.size) * problem.count ** (2.0 / 3.0)) + 1000)
     return -1 if entries <= _ALL or 2 * wanted >= problem.count else wanted
@@ -128,7 +128,7 @@ def solve(problem: Problem, state: State, options: RunOptions) -> Generator[Ask,
     state.unit, state.latest, x = pilot.state.unit, pilot.x, pilot.x  # type: ignore[union-attr]
     state.steps += pilot.nit
     band = band_of(problem, sample, x, problem.count)
-    few = options.memory // (_COPIES * problem.row_bytes)  # rows that a small problem may have
+    few = options.memory // (COPIES * problem.row_bytes)  # rows that a small problem may have
     if few < band.most * problem.count <= _SLIGHTLY * few:  # a narrower one may cost a pass, and the path would
         band = band.narrowed(few / (band.most * problem.count))
     if band.most * problem.count > (1.0 + 1e-9) * few:
@@ -143,7 +143,7 @@ def _closer(
     problem: Problem, state: State, options: RunOptions, x: Vector, sample: DataPart, cheap: bool
 ) -> Generator[Ask, Any, None]:
     """By the path on all rows, until few enough are near a knot to be kept."""
-    few = options.memory // (_COPIES * problem.row_bytes)
+    few = options.memory // (COPIES * problem.row_bytes)
     if cheap:
         few = min(few, max(_SMALL_PROBLEM_ROWS + _PILOT_ROWS_PER_VARIABLE * problem.size, math.isqrt(problem.count)))
     lengths, error = typical_lengths(problem, sample, x), math.sqrt(problem.size / sample.count)
@@ -288,13 +288,13 @@ def _solved(small: Objective, x: Vector, options: RunOptions) -> Result:
 
 
 def _has_room(problem: Problem, band: Band, options: RunOptions) -> bool:
-    return band.most * problem.count * problem.row_bytes * _COPIES <= 4.0 * options.memory
+    return band.most * problem.count * problem.row_bytes * COPIES <= 4.0 * options.memory
 
 
 def _refuse(problem: Problem, band: Band) -> NoReturn:
-    needed = band.most * problem.count * problem.row_bytes * _COPIES
+    needed = band.most * problem.count * problem.row_bytes * COPIES
     raise TooLittleMemory(
-        f"about {needed / _COPIES / 1e6:.1f} MB of rows lie near a knot: memory must be at least "
+        f"about {needed / COPIES / 1e6:.1f} MB of rows lie near a knot: memory must be at least "
         f"{needed / 1e6:.1f} MB for them to be solved exactly."
     )
 

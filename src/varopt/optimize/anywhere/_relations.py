@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import qr
 
+from varopt.certificates import annihilates
 from varopt.composite import rows_of
 from varopt.optimize.anywhere._problem import Problem
 from varopt.places import DataPart
@@ -59,8 +60,8 @@ def relations_of(problem: Problem, sample: DataPart) -> Relations:
         return Relations.none(size)
     spread = np.linspace(0, sample.count - 1, min(sample.count, max(_LOOKED_AT, 8 * size))).astype(np.intp)
     some = sample.take(np.unique(spread))
-    matrix = np.vstack([np.asarray(rows_of(b.at(some), problem.variables).linear.dense()) for b in problem.blocks])
-    matrix = matrix[:, columns]
+    maps = [rows_of(block.at(some), problem.variables).linear for block in problem.blocks]
+    matrix = np.vstack([np.asarray(rows.dense()) for rows in maps])[:, columns]
     lengths = np.linalg.norm(matrix, axis=0)
     scaled = matrix / np.where(lengths > 0.0, lengths, 1.0)
     triangle, order = qr(scaled, mode="r", pivoting=True)
@@ -75,7 +76,8 @@ def relations_of(problem: Problem, sample: DataPart) -> Relations:
             if np.all(np.abs(factor * shares - whole) < 1e-5):
                 vector = np.zeros(size)
                 vector[columns[order[:rank]]], vector[columns[j]] = -whole, factor
-                found.append(vector)
-                spared.append(columns[j])
+                if all(annihilates(rows, vector) for rows in maps):  # not only nearly
+                    found.append(vector)
+                    spared.append(columns[j])
                 break
     return Relations(np.array(found), np.array(spared, dtype=np.intp)) if found else Relations.none(size)

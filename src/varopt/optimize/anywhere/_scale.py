@@ -26,20 +26,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from varopt._verified import UNIT
-from varopt.certificates import lines, positions
 from varopt.composite import Rows, rows_of
 from varopt.model import Objective
 from varopt.optimize.anywhere._ask import Ask
-from varopt.optimize.anywhere._centre import ColumnCentres, centre_of
+from varopt.optimize.anywhere._centre import centre_of
 from varopt.optimize.anywhere._engine import RunOptions, rows_at_once
 from varopt.optimize.anywhere._relations import Relations, relations_of
-from varopt.optimize.anywhere._scale_bound import CHARGED, ScaledHuber, Seen, lower_bound, solved
-from varopt.optimize.anywhere._sweep import Sweep, Swept
-from varopt.places import DataPart, OnDevice, joined
+from varopt.optimize.anywhere._scale_bound import (
+    ANCHORS,
+    MORE_ANCHORS,
+    LosesDigits,
+    ScaledHuber,
+    Seen,
+    evaluated,
+    see,
+)
+from varopt.optimize.anywhere._scale_finish import SCALE_NEAR_ZERO, few_within, finish, newton, rounded, vanish
+from varopt.places import DataPart, OnDevice
 from varopt.solvers import State
 from varopt.solvers.huber import HuberProblem, JointNewton, Overflow
-from varopt.terms import abs_, huber
+from varopt.terms import abs_
 
 __all__ = ["solve_scaled"]
 
@@ -47,7 +53,6 @@ Vector = NDArray[np.float64]
 
 _MOST_EVALUATIONS = 40  # most evaluations
 _SMALLEST_SHARE = 2.0**-12  # of the value without coefficients: better fits than that count as this good
-_ANCHORS, _MORE_ANCHORS = 20, 1000  # rows that keep room: so many for each variable, and so many
 _RESCALING = 10.0  # times which a step may make the scale larger, or smaller
 _OFF_SCALE = 0.3  # share of the weights that the derivative in the scale may be
 _BEYOND_KNOT = 0.7  # share of what it is at most, where all rows are beyond the knot
@@ -56,23 +61,9 @@ _SHORTEST_SCALE_STEP = 1e-6  # share of a step
 _VANISHED_SCALE = 1e-12  # share of the first scale below which the data are fitted exactly
 _ROUGHLY = 1e-4  # gap of a sample that will do
 _ARMIJO = 1e-4  # share of the decrease that the gradient promises which a step has to bring [NW06, eq. 3.4]
-_SMALLEST_SQUARE = 1e-200  # of a knot, and its inverse the largest
 _FITTED_EXACTLY = 1e-11  # share of the largest target within which a row counts as fitted exactly,
 _NEARLY = 0.98  # and of what outliers may weigh, times epsilon^2, for a scale of zero: a sample may be mistaken
 _LED_ASTRAY = 0.05  # typical residual of least squares, as a share of the largest, where outliers may hide exact fits
-_SCALE_NEAR_ZERO = 1e-8  # share of the largest target that is a scale close to zero, but for rounding
-_OF_TOLERANCE = 0.05  # share of the gap allowed that a scale may cost, where zero is the best
-_CLOSE_ENOUGH = 1e-9  # gap beyond which a bound is tried with the tangent of the ridge, and with more room,
-_ROOM_PRICES = 0.0, 1e-11, 2e-10  # at these shares of the value
-_SCALE_BITS = 24  # of a scale, so that its square is exact
-
-
-class _LosesDigits(Exception):
-    """Numbers cannot be taken from all columns that they were to be taken from: from which they may be."""
-
-    def __init__(self, left: ColumnCentres | None) -> None:
-        super().__init__()
-        self.left = left
 
 
 def solve_scaled(problem: ScaledHuber, state: State, options: RunOptions) -> Generator[Ask, Any, None]:
@@ -95,7 +86,7 @@ def solve_scaled(problem: ScaledHuber, state: State, options: RunOptions) -> Gen
     while True:
         try:
             yield from steps
-        except _LosesDigits as lost:  # by the first pass
+        except LosesDigits as lost:  # by the first pass
             problem = replace(problem, centre=lost.left)
             steps = _from_sample(problem, state, options, again, part, relations)
         else:
@@ -107,39 +98,31 @@ def _from_sample(
     relations: Relations,
 ) -> Generator[Ask, Any, None]:  # fmt: skip
     if (exact := _exact(problem, sample, options)) is not None:
-        yield from _vanish(problem, state, options.tol, *exact, part, relations)
+        yield from vanish(problem, state, options.tol, *exact, part, relations)
         if state.reached(options.tol):
             return
-    x, scale = _pilot(problem, sample)
+    if few_within(problem):
+        yield from finish(problem, state, options, sample, part, relations)
+        if state.reached(options.tol):
+            return
+    if few_within(problem) and math.isfinite(state.upper):
+        x, scale = state.x[:-1] if problem.centre is None else problem.centre.there(state.x[:-1]), float(state.x[-1])
+    else:
+        x, scale = _pilot(problem, sample)
     del sample
     yield from _descend(problem, state, options.tol, x, scale, part, relations)
-
-
-def _vanish(
-    problem: ScaledHuber, state: State, tol: float, x: Vector, scale: float, part: DataPart | None, relations: Relations
-) -> Generator[Ask, Any, None]:
-    """The bracket where the best scale is zero: a bound from a scale close to that, a value where it costs little."""
-    seen = yield from _evaluated(problem, x, scale, part, relations.vectors)
-    relations = relations.where(np.broadcast_to(seen.related, relations.spared.shape))
-    _see(problem, state, seen, relations)
-    if not state.reached(tol) and not state.lower > 0.0:
-        # Outliers weigh more than the few rows that keep room can balance: a step lets all that are fitted do that.
-        balanced = x + _newton(_scale_apart(seen), relations)[:-1]
-        _see(problem, state, (yield from _evaluated(problem, balanced, scale, part, None)), relations)
-    tiny = _rounded(_OF_TOLERANCE * state.allowed(tol) / float(seen.weight.middle))
-    _see(problem, state, (yield from _evaluated(problem, x, tiny, part, None)), relations)
 
 
 def _descend(
     problem: ScaledHuber, state: State, tol: float, x: Vector, scale: float, part: DataPart | None, relations: Relations
 ) -> Generator[Ask, Any, None]:
     """Newton's method from a point, by passes or on the rows that were read."""
-    first, step, length = scale, np.zeros(problem.size + 1), 1.0
+    first, step, length = scale, np.zeros(problem.width + 1), 1.0
     before: Seen | None = None
     stalled = 0
     for attempt in range(_MOST_EVALUATIONS):
         state.steps += 1
-        seen = yield from _evaluated(problem, x, scale, part, relations.vectors if attempt == 0 else None)
+        seen = yield from evaluated(problem, x, scale, part, relations.vectors if attempt == 0 else None)
         if attempt == 0:
             relations = relations.where(np.broadcast_to(seen.related, relations.spared.shape))
         if before is not None and not seen.value <= before.value * (1.0 + 1e-14) + _promised(before, step, length):
@@ -148,18 +131,18 @@ def _descend(
             length *= 0.3
         else:
             gap = state.gap
-            _see(problem, state, seen, relations)
+            see(problem, state, seen, relations)
             least = 0.1 if state.lower > 0.0 else tol  # without a bound, it is the value alone that steps lower
             stalled = stalled + 1 if gap - state.gap < least * gap else 0  # at what rounding leaves
             if state.reached(tol) or scale < _VANISHED_SCALE * first or stalled > _STALLED_SCALE_STEPS:
                 return
             if (factor := _off_scale(problem, seen)) != 1.0:  # first the scale alone: far from it, steps lead nowhere
-                before, scale = None, _rounded(factor * scale)
+                before, scale = None, rounded(factor * scale)
                 state.latest = np.append(seen.given, scale)
                 continue
-            before, step = seen, _newton(seen, relations)
+            before, step = seen, newton(problem, seen, relations)
             length = min(1.0, (1.0 - 1.0 / _RESCALING) / max(-step[-1], 1e-9), (_RESCALING - 1.0) / max(step[-1], 1e-9))
-        x, scale = before.x + length * step[:-1], _rounded(before.scale * (1.0 + length * float(step[-1])))
+        x, scale = before.x + length * step[:-1], rounded(before.scale * (1.0 + length * float(step[-1])))
         state.latest = np.append(x if problem.centre is None else problem.centre.back(x)[0], scale)
 
 
@@ -180,27 +163,6 @@ def _off_scale(problem: ScaledHuber, seen: Seen) -> float:
     if share > _BEYOND_KNOT * most:  # nearly all rows are beyond the knot, and tell little
         return _RESCALING
     return max(math.sqrt(max(share, 0.0)), 1.0 / _RESCALING)
-
-
-def _newton(seen: Seen, relations: Relations) -> Vector:
-    """Newton's step, in units in which the Hessian has a diagonal of ones; along relations there is none."""
-    hessian, gradient = seen.hessian.copy(), seen.gradient.copy()
-    hessian[relations.spared] = hessian[:, relations.spared] = 0.0
-    gradient[relations.spared] = 0.0
-    return -solved(hessian, gradient, 1e-14)
-
-
-def _scale_apart(seen: Seen) -> Seen:
-    """With derivatives in the coefficients alone."""
-    gradient, hessian = seen.gradient.copy(), seen.hessian.copy()
-    gradient[-1] = hessian[-1] = hessian[:, -1] = 0.0
-    return seen._replace(gradient=gradient, hessian=hessian)
-
-
-def _rounded(scale: float) -> float:
-    """With few digits."""
-    mantissa, exponent = math.frexp(scale)
-    return math.ldexp(round(math.ldexp(mantissa, _SCALE_BITS)), exponent - _SCALE_BITS)
 
 
 def _arrays(problem: ScaledHuber, sample: DataPart) -> tuple[Vector, Rows]:
@@ -229,14 +191,18 @@ def _exact(problem: ScaledHuber, sample: DataPart, options: RunOptions) -> tuple
     size = float(np.abs(rows.offset).max(initial=0.0))
     if size == 0.0 or not rows.weights.any():
         return None
-    x = np.asarray(np.linalg.lstsq(rows.linear.dense(), -rows.offset, rcond=None)[0], dtype=np.float64)
+    A, free = np.asarray(rows.linear.dense(), dtype=np.float64), problem.free
+    if free is None:
+        x = np.asarray(np.linalg.lstsq(A, -rows.offset, rcond=None)[0], dtype=np.float64)
+    else:
+        x = free @ np.linalg.lstsq(A @ free, -rows.offset, rcond=None)[0]
     residuals = np.abs(rows.positions(x))
     if not _fits(problem, rows, x, size) and float(np.median(residuals)) <= _LED_ASTRAY * float(residuals.max()):
-        few = min(sample.count, _MORE_ANCHORS + _ANCHORS * problem.size)  # outliers lead absolute values not astray
+        few = min(sample.count, MORE_ANCHORS + ANCHORS * problem.size)  # outliers lead absolute values not astray
         some = problem.blocks[0].at(sample.take(np.linspace(0, sample.count - 1, few).astype(np.intp)))
         x = options.minimize(Objective([replace(some, term=abs_())]), tol=_ROUGHLY, proved=False).x
         x = x if problem.centre is None else problem.centre.there(x)
-    return (x, _rounded(_SCALE_NEAR_ZERO * size)) if _fits(problem, rows, x, size) else None
+    return (x, rounded(SCALE_NEAR_ZERO * size)) if _fits(problem, rows, x, size) else None
 
 
 def _fits(problem: ScaledHuber, rows: Rows, x: Vector, size: float) -> bool:
@@ -254,89 +220,21 @@ def _pilot(problem: ScaledHuber, sample: DataPart) -> tuple[Vector, float]:
     few = HuberProblem(
         np.ascontiguousarray(A[:, marks]), rows.offset, rows.weights, problem.epsilon, share * problem.alpha, intercept
     )
+    x = np.zeros(problem.width)
     if few.total == 0.0:
-        return np.zeros(problem.size), 1.0
+        return x, 1.0
     typical = few.typical or 1.0
     start = np.append(np.zeros(int(marks.sum()) + 1), few.best_scale(rows.offset) or typical)
     newton, found = JointNewton(few, start), False
-    x = np.zeros(problem.size)
     with contextlib.suppress(Overflow):  # which the first pass tells
-        found = newton.descend(1e-9 * typical, lambda: None)
+        found = problem.width == problem.size and newton.descend(1e-9 * typical, lambda: None)
     if found:
         x[marks], x[~marks] = newton.x[:-2], newton.x[-2] if intercept else 0.0
-        return x, _rounded(float(newton.x[-1]))
+        return x, rounded(float(newton.x[-1]))
     state = State(np.append(x, start[-1]))  # as where columns depend on each other: by small steps
     of_sample = replace(problem, alpha=share * problem.alpha)
-    steps = _descend(of_sample, state, _ROUGHLY, x, _rounded(start[-1]), sample, Relations.none(problem.size))
+    steps = _descend(of_sample, state, _ROUGHLY, x, rounded(start[-1]), sample, Relations.none(problem.size))
     for _ in steps:
         pass
     x = state.x[:-1] if problem.centre is None else problem.centre.there(state.x[:-1])
-    return x, _rounded(max(float(state.x[-1]), 1e-9 * typical))
-
-
-def _evaluated(
-    problem: ScaledHuber, x: Vector, scale: float, part: DataPart | None, relations: Vector | None
-) -> Generator[Ask, Any, Seen]:
-    """By a pass, or of all rows that were read."""
-    knot = problem.knot(scale)
-    if not _SMALLEST_SQUARE <= knot * knot <= 1.0 / _SMALLEST_SQUARE:
-        raise ValueError(f"the scale of the residuals, about {scale:.0e}, has no square: measure y in other units.")
-    every = max(1, problem.count // (_ANCHORS * (problem.size + 1) + _MORE_ANCHORS))
-    given, off = x, 0.0
-    if problem.centre is not None:
-        given, x, off = problem.centre.back(x)
-    request = Sweep(
-        x, every=every, curved=True, scaled=True, term=huber(knot), relations=relations, centre=problem.centre
-    )
-    swept: Swept
-    if part is None:
-        [swept] = yield Ask(work=[request])
-    else:
-        swept = request.of(problem.blocks[0], problem.variables, part)
-    if not swept.weight.ball().middle > 0.0:
-        raise ValueError("weights must not be zero for every row.")
-    if problem.centre is not None and not np.all(swept.exact):
-        raise _LosesDigits(problem.centre.only(swept.exact))
-    kept = problem.rows(joined(swept.kept), huber(knot))
-    placed = positions(kept, x, {})
-    z = placed.middle
-    all_lines = swept.lines + lines(kept, z, kept.weights, {}, placed.radius)
-    curvature = kept.weights * kept.term.derivative(z, 2)
-    gram = kept.linear.gram(curvature)
-    gram = gram.toarray() if hasattr(gram, "toarray") else gram
-    bend = swept.bend + np.append(kept.linear.transpose_apply(curvature * z), curvature @ z**2)
-    ridge, weight = problem.alpha * scale * problem.ridge, swept.weight.ball()
-    hessian = np.zeros((problem.size + 1,) * 2)
-    hessian[:-1, :-1] = swept.hessian + gram + np.diag(ridge)
-    hessian[-1, :-1] = hessian[:-1, -1] = -bend[:-1]
-    hessian[-1, -1] = bend[-1]
-    conjugates = float(all_lines.conjugates.ball().middle)
-    half = 0.5 * scale * scale
-    gradient = np.append(
-        all_lines.gradient.ball().middle + ridge * x, float(weight.middle) * half + conjugates
-    )  # fmt: skip
-    losses = swept.value.ball()
-    squares = 0.5 * problem.alpha * scale * float(problem.ridge @ x**2)
-    charged = CHARGED * knot * knot * float(weight.middle) + 2.0**-46 * (float(losses.middle) + squares)
-    middle = float(weight.middle) * half + float(losses.middle) + squares
-    radius = float(weight.radius) * half + float(losses.radius) + charged + 16.0 * UNIT * middle
-    radius += off * knot * float(weight.middle + weight.radius) * (1.0 + 8.0 * UNIT)  # no dual is beyond the knot
-    upper = 2.0 * (middle + radius) / scale * (1.0 + 8.0 * UNIT)
-    return Seen(
-        x, given, scale, 2.0 * middle / scale, upper, gradient, hessian, all_lines, weight, kept, placed, swept.related
-    )
-
-
-def _see(problem: ScaledHuber, state: State, seen: Seen, relations: Relations) -> None:
-    """The bracket at a point."""
-    if seen.upper < state.upper:
-        state.x, state.upper, state.bound = np.append(seen.given, seen.scale), seen.upper, seen.value
-    lower = max(0.0, *(lower_bound(problem, seen, relations, at_zero) for at_zero in (False, True)))
-    # A ridge that is faint in the units of the data takes up what rounding leaves at any price: better its tangent. And
-    # beside columns that nearly depend on each other, rounding asks for more room than balance does.
-    for price in _ROOM_PRICES:
-        if not lower >= (1.0 - _CLOSE_ENOUGH) * seen.value:
-            lower = max(lower, lower_bound(problem, seen, relations, False, price, tangent=True))
-    if lower > state.lower:
-        state.lower, state.assumption = lower, ""
-    state.record()
+    return x, rounded(max(float(state.x[-1]), 1e-9 * typical))

@@ -1,8 +1,9 @@
-"""What is below Huber's objective with its scale, from one pass over rows that are not in memory."""
+"""One pass over Huber's objective with its scale, and what it proves to be below it."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Generator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -13,26 +14,42 @@ from scipy.linalg import cho_solve
 import varopt.model as vo
 from varopt._linalg import factorised
 from varopt._verified import SLACK, TINY, UNIT, Ball, down
-from varopt.certificates import Lines, Verifier
+from varopt.certificates import Lines, Verifier, lines, positions
 from varopt.composite import Rows, rows_of
 from varopt.model import Affine, Objective, Variable
 from varopt.model.blocks import AffineBlock, Block, TermBlock
 from varopt.model.maps import Map, Matrix
+from varopt.optimize.anywhere._ask import Ask
 from varopt.optimize.anywhere._centre import ColumnCentres
 from varopt.optimize.anywhere._problem import Problem
 from varopt.optimize.anywhere._relations import Relations
-from varopt.places import DataPart
-from varopt.terms import PiecewisePolynomial, abs_
+from varopt.optimize.anywhere._sweep import Sweep, Swept
+from varopt.places import DataPart, joined
+from varopt.solvers import State
+from varopt.terms import PiecewisePolynomial, abs_, huber
 
-__all__ = ["CHARGED", "ScaledHuber", "Seen", "lower_bound", "solved"]
+__all__ = ["ANCHORS", "MORE_ANCHORS", "LosesDigits", "ScaledHuber", "Seen", "evaluated", "see", "solved"]
 
 Vector = NDArray[np.float64]
 
 # By which duals may move: a share of the scale, or times what balance should take.
 _DUAL_ROOM, _MORE_DUAL_ROOM = 1e-7, 4.0
 _AIMED_GAP = 1e-11  # relative gap that proofs aim at: one that a ridge closes alone may be wide
+_SHARE_OF_GAIN = 0.125  # of what the scale may lose at zero
 _INSIDE_KNOT = 1.0 - 1e-6  # share of the knot up to which they may
-CHARGED = 2.0**-46  # times the square of the knot, for each row: more than what rounding of the term's pieces is
+ANCHORS, MORE_ANCHORS = 20, 1000  # rows that keep room: so many for each variable, and so many
+_SMALLEST_SQUARE = 1e-200  # of a knot, and its inverse the largest
+_CLOSE_ENOUGH = 1e-9  # gap beyond which a bound is tried with the tangent of the ridge, and with more room,
+_ROOM_PRICES = 0.0, 1e-11, 2e-10  # at these shares of the value
+_CHARGED = 2.0**-46  # times the square of the knot, for each row: more than what rounding of the term's pieces is
+
+
+class LosesDigits(Exception):
+    """Numbers cannot be taken from all columns that they were to be taken from: from which they may be."""
+
+    def __init__(self, left: ColumnCentres | None) -> None:
+        super().__init__()
+        self.left = left
 
 
 @dataclass(frozen=True)
@@ -54,9 +71,19 @@ class ScaledHuber(Problem):
         return rows if self.centre is None else self.centre.of(rows)[0]
 
     @property
+    def width(self) -> int:
+        """Number of variables, with the one that stands for what is taken from columns where there is no intercept."""
+        return self.size + (self.centre is not None and self.centre.tie is not None)
+
+    @property
+    def free(self) -> Vector | None:
+        """What points are tied to, if they are: the columns of a matrix times what may be anything."""
+        return None if self.centre is None else self.centre.free
+
+    @property
     def ridge(self) -> Vector:
         """One for each coefficient, zero for an intercept."""
-        marks = np.zeros(self.size)
+        marks = np.zeros(self.width)
         marks[self.objective.slices[self.coefficients]] = 1.0
         return marks
 
@@ -80,9 +107,83 @@ class Seen(NamedTuple):
     kept: Rows
     positions: Ball  # of the rows kept
     related: Any
+    off: float  # by how much rows differ at x from what they are at the point given
+    far: Lines  # of the rows that are not kept
 
 
-def lower_bound(
+def evaluated(
+    problem: ScaledHuber, x: Vector, scale: float, part: DataPart | None, relations: Vector | None = None,
+    within: float = 0.0,
+) -> Generator[Ask, Any, Seen]:  # fmt: skip
+    """By a pass, or of all rows that were read; those nearer to a fit than `within`, at least two knots, are kept."""
+    knot = problem.knot(scale)
+    if not _SMALLEST_SQUARE <= knot * knot <= 1.0 / _SMALLEST_SQUARE:
+        raise ValueError(f"the scale of the residuals, about {scale:.0e}, has no square: measure y in other units.")
+    every = max(1, problem.count // (ANCHORS * (problem.size + 1) + MORE_ANCHORS))
+    given, off = x, 0.0
+    if problem.centre is not None:
+        given, x, off = problem.centre.back(x)
+    request = Sweep(
+        x, every=every, curved=True, scaled=True, term=huber(knot), relations=relations, centre=problem.centre
+    )
+    if within:
+        request = replace(request, factor=np.zeros((x.size, 1)), reach=within, least=within - knot)
+    swept: Swept
+    if part is None:
+        [swept] = yield Ask(work=[request])
+    else:
+        swept = request.of(problem.blocks[0], problem.variables, part)
+    if not swept.weight.ball().middle > 0.0:
+        raise ValueError("weights must not be zero for every row.")
+    if problem.centre is not None and not np.all(swept.exact):
+        raise LosesDigits(problem.centre.only(swept.exact))
+    kept = problem.rows(joined(swept.kept), huber(knot))
+    placed = positions(kept, x, {})
+    z = placed.middle
+    all_lines = swept.lines + lines(kept, z, kept.weights, {}, placed.radius)
+    curvature = kept.weights * kept.term.derivative(z, 2)
+    gram = kept.linear.gram(curvature)
+    gram = gram.toarray() if hasattr(gram, "toarray") else gram
+    bend = swept.bend + np.append(kept.linear.transpose_apply(curvature * z), curvature @ z**2)
+    ridge, weight = problem.alpha * scale * problem.ridge, swept.weight.ball()
+    hessian = np.zeros((problem.width + 1,) * 2)
+    hessian[:-1, :-1] = swept.hessian + gram + np.diag(ridge)
+    hessian[-1, :-1] = hessian[:-1, -1] = -bend[:-1]
+    hessian[-1, -1] = bend[-1]
+    conjugates = float(all_lines.conjugates.ball().middle)
+    half = 0.5 * scale * scale
+    gradient = np.append(
+        all_lines.gradient.ball().middle + ridge * x, float(weight.middle) * half + conjugates
+    )  # fmt: skip
+    losses = swept.value.ball()
+    squares = 0.5 * problem.alpha * scale * float(problem.ridge @ x**2)
+    charged = _CHARGED * knot * knot * float(weight.middle) + 2.0**-46 * (float(losses.middle) + squares)
+    middle = float(weight.middle) * half + float(losses.middle) + squares
+    radius = float(weight.radius) * half + float(losses.radius) + charged + 16.0 * UNIT * middle
+    radius += off * knot * float(weight.middle + weight.radius) * (1.0 + 8.0 * UNIT)  # no dual is beyond the knot
+    upper = 2.0 * (middle + radius) / scale * (1.0 + 8.0 * UNIT)
+    return Seen(
+        x, given, scale, 2.0 * middle / scale, upper, gradient, hessian, all_lines, weight, kept, placed,
+        swept.related, off, swept.lines,
+    )  # fmt: skip
+
+
+def see(problem: ScaledHuber, state: State, seen: Seen, relations: Relations) -> None:
+    """The bracket at a point."""
+    if seen.upper < state.upper:
+        state.x, state.upper, state.bound = np.append(seen.given, seen.scale), seen.upper, seen.value
+    lower = max(0.0, *(_lower_bound(problem, seen, relations, at_zero) for at_zero in (False, True)))
+    # A ridge that is faint in the units of the data takes up what rounding leaves at any price: better its tangent. And
+    # beside columns that nearly depend on each other, rounding asks for more room than balance does.
+    for price in _ROOM_PRICES:
+        if not lower >= (1.0 - _CLOSE_ENOUGH) * seen.value:
+            lower = max(lower, _lower_bound(problem, seen, relations, False, price, tangent=True))
+    if lower > state.lower:
+        state.lower, state.assumption = lower, ""
+    state.record()
+
+
+def _lower_bound(
     problem: ScaledHuber, seen: Seen, relations: Relations, at_zero: bool, price: float = 0.0, *, tangent: bool = False
 ) -> float:
     """What no point and no scale is below: of the lines of all rows, some of which keep room for their duals.
@@ -104,19 +205,27 @@ def lower_bound(
     if not tangent:
         ridge = problem.alpha * seen.scale * knot * problem.ridge  # which takes up what it may at the same price
         gram[np.diag_indices(ridge.size)] += ridge
-    shares = -B @ solved(gram, seen.gradient[: gram.shape[0]], 1e-13)  # of what they may
+    wanted, pull = seen.gradient[: gram.shape[0]], 0.0
+    tie = None if problem.centre is None else problem.centre.tie
+    if tie is not None:
+        pull, wanted = _pulled(gram, wanted, tie)
+    shares = -B @ solved(gram, wanted, 1e-13)  # of what they may
     taken_up = max(_DUAL_ROOM * seen.scale / knot, _MORE_DUAL_ROOM * float(np.abs(shares).max()))
     if not taken_up <= 1.0:
         return -math.inf
     taken_up = max(taken_up, min(1.0, math.sqrt(price * seen.scale * seen.value / float(c @ most**2))))
+    if at_zero:  # room costs nothing as long as the scale has nothing to gain, and rounding asks for some
+        taken_up = max(taken_up, min(1.0, _SHARE_OF_GAIN * _spare(seen, c * most, h, most)))
     room = taken_up * most
     t, half = Variable(name="t"), 0.5 * seen.scale * seen.scale
     gradient, there, conjugates = (s.ball() for s in (seen.lines.gradient, seen.lines.there, seen.lines.conjugates))
     gradient.middle[relations.spared] = gradient.radius[relations.spared] = 0.0
     if tangent:
         gradient, there = _with_tangent(problem, seen, gradient, there)
+    if tie is not None:
+        gradient = gradient.plus(Ball(pull * tie, UNIT * np.abs(pull * tie) + TINY))
     taken = float(c @ (0.5 * room * room + 8.0 * UNIT * room * np.abs(h))) * (1.0 + 2.0**-30)
-    taken += CHARGED * knot * knot * float(seen.weight.middle)
+    taken += _CHARGED * knot * knot * float(seen.weight.middle)
     of_t = float(seen.weight.middle) * half + float(conjugates.middle) - taken
     about = float(seen.weight.radius) * half + float(conjugates.radius)
     about += 8.0 * UNIT * (float(seen.weight.middle) * half + abs(float(conjugates.middle)) + taken)
@@ -127,7 +236,9 @@ def lower_bound(
     unit, columns = 2.0 ** round(math.log2(seen.scale)), _powers(np.abs(A).max(axis=0))
     gradient = Ball(gradient.middle / unit / columns, gradient.radius / unit / columns)
     square = unit * unit
-    places = problem.objective.slices
+    places = dict(problem.objective.slices)
+    if tie is not None:
+        places[Variable(name="c")] = slice(problem.size, problem.size + 1)
     line: dict[Variable, Map] = {v: Matrix(gradient.middle[None, place]) for v, place in places.items()}
     absolute: dict[Variable, Map] = {v: Matrix((A / columns)[:, place]) for v, place in places.items()}
     if not at_zero:
@@ -142,10 +253,26 @@ def lower_bound(
         radius[small.slices[v]] = gradient.radius[place]
     if not at_zero:
         point[small.slices[t]], radius[small.slices[t]] = 1.0, about * SLACK / square
-    error = (float(there.radius) + float((c * room) @ seen.positions.radius[inside]) * (1.0 + 2.0**-30)) * SLACK
+    error = float(there.radius) + float((c * room) @ seen.positions.radius[inside]) * (1.0 + 2.0**-30)
+    error = (error + abs(pull) * seen.off) * SLACK
     proof = Verifier(small, point, radius, error / square + TINY)
     lower = proof.bracket([shares / taken_up], _AIMED_GAP * 0.5 * seen.scale * seen.value / square).lower * square
     return float(down(2.0 * lower / seen.scale * (1.0 - 8.0 * UNIT * np.sign(lower)))) if lower > -math.inf else lower
+
+
+def _spare(seen: Seen, weights: Vector, h: Vector, most: Vector) -> float:
+    """Times the room that duals may take, about what the scale may yet lose."""
+    gain = max(0.0, float(seen.gradient[-1]))
+    linear, squares = float(weights @ np.abs(h)), 0.5 * float(weights @ most)
+    return min(gain / linear if linear else math.inf, math.sqrt(gain / squares))
+
+
+def _pulled(gram: Vector, wanted: Vector, tie: Vector) -> tuple[float, Vector]:
+    """The multiple of what is zero at all points with which the least is left to balance, and what that is."""
+    tie = np.append(tie, np.zeros(wanted.size - tie.size))
+    along = solved(gram, tie, 1e-13)
+    pull = -float(along @ wanted) / float(along @ tie)
+    return pull, wanted + pull * tie
 
 
 def _with_tangent(problem: ScaledHuber, seen: Seen, gradient: Ball, there: Ball) -> tuple[Ball, Ball]:

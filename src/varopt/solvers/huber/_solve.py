@@ -20,7 +20,7 @@ from varopt.solvers.huber._joint_newton import JointNewton
 from varopt.solvers.huber._problem import HuberProblem, Overflow
 from varopt.solvers.huber._proof import proved_bracket
 
-__all__ = ["AtScale", "solve_huber", "solve_huber_held"]
+__all__ = ["AtScale", "ScaleSearch", "solve_huber", "solve_huber_held"]
 
 Vector = NDArray[np.float64]
 #: The minimiser at a scale, coefficients and intercept, near a start if there is one; at a scale of zero, that of
@@ -85,7 +85,7 @@ def solve_huber_held(
 
     One scale after the other: a Newton method in coefficients and scale would have to know which constraints hold.
     """
-    search, start = _ScaleSearch(problem), None
+    search, start = ScaleSearch(problem), None
     for scale in search if problem.typical > 0.0 else iter([_PERFECT]):
         start, held = at_scale(scale, start)
         x = np.append(start, scale)
@@ -134,7 +134,7 @@ def _one_by_one(problem: HuberProblem, state: State, check: Check, at_scale: AtS
     start: Vector | None = state.x[:-1] if np.any(state.x[:-1]) else None
     if vanishes and _without_scale(problem, state, at_scale):
         return
-    search, before = _ScaleSearch(problem), None
+    search, before = ScaleSearch(problem), None
     for scale in search:
         near = before is None or abs(math.log(scale / before)) < _ALIKE
         start, before = at_scale(scale, start if near else None), scale
@@ -166,13 +166,13 @@ def _is_small(problem: HuberProblem) -> bool:
     return not sp.issparse(problem.X) and p <= min(_MOST_FEATURES, n)
 
 
-class _ScaleSearch:
+class ScaleSearch:
     """Scales to try, until the derivative of the objective in the scale is zero; `tell` it the residuals of each."""
 
-    def __init__(self, problem: HuberProblem) -> None:
+    def __init__(self, problem: HuberProblem, start: float | None = None) -> None:
         self.problem = problem
         self.low, self.high = -math.inf, math.inf  # logarithms of scales, between which the best lies
-        self.log_scale = math.log(problem.best_scale(problem.y) or problem.typical)
+        self.log_scale = math.log(start or problem.best_scale(problem.y) or problem.typical)
         self.before: tuple[float, float] | None = None
         self.ended = self.plunges = False
 
