@@ -166,6 +166,39 @@ def test_multipliers_do_not_depend_on_how_a_constraint_is_written(data, w):
     np.testing.assert_allclose(values[2], values[0], atol=1e-9)
 
 
+CHOSEN = [*range(6), *range(12, 24)]
+BOXES = {
+    "indexed": lambda w, u: [w[CHOSEN] <= 0.4],
+    "sparse": lambda w, u: [sp.csr_array(np.eye(24)[CHOSEN]) @ w <= 0.4],
+    "sparse in other units": lambda w, u: [sp.csr_array(0.3 * np.eye(24)[CHOSEN]) @ w <= 0.12],
+    "joined": lambda w, u: [vo.concatenate([w[:6], w[12:]]) <= 0.4],
+    "joined beside another": lambda w, u: [vo.concatenate([w[:6], u, w[12:]]) <= 0.4],
+    "added": lambda w, u: [w[CHOSEN] + 0.0 * w[CHOSEN] <= 0.4],
+    "a matrix": lambda w, u: [sp.csr_array(np.eye(18)) @ w[CHOSEN] <= 0.4],
+}
+
+
+@pytest.mark.parametrize("name", BOXES)
+def test_multipliers_of_bounds_do_not_depend_on_how_they_are_written(name):
+    w, u = vo.Variable(24), vo.Variable(2)
+    limits = BOXES[name](w, u)
+    r = vo.minimize(vo.sum_squares(w - 1.0) + vo.sum_squares(2.0 * w - 1.0) + vo.sum_squares(u), subject_to=limits)
+    assert closed(r)
+    unit = 0.3 if name == "sparse in other units" else 1.0
+    expected = np.full(limits[0].rows, 2.0 / unit)  # -f' at 0.4: 1.2 + 0.8
+    if name == "joined beside another":
+        expected[6:8] = 0.0
+    np.testing.assert_allclose(r.multipliers[limits[0]], expected, atol=1e-9)
+
+
+def test_multipliers_of_bounds_of_a_matrix_times_a_sparse_one():
+    W = vo.Variable((12, 2))
+    limit = sp.csr_array(np.eye(12)[:9]) @ W <= 0.4
+    r = vo.minimize(vo.sum_squares(W - 1.0) + vo.sum_squares(2.0 * W - 1.0), subject_to=[limit])
+    assert closed(r)
+    np.testing.assert_allclose(r.multipliers[limit], np.full((9, 2), 2.0), atol=1e-9)
+
+
 def test_maximising_has_multipliers_of_the_same_sign(w):
     limit = w <= np.arange(6.0)
     r = vo.maximize(np.arange(1.0, 7.0) @ w, subject_to=[limit])
