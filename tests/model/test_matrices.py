@@ -176,3 +176,55 @@ def test_a_quadratic_assignment(kind, rng):
     best = min(np.sum(F * D[np.ix_(p, p)]) for p in itertools.permutations(range(5)))
     assert r.status.name == "PROVED"
     assert r.fun == best
+
+
+# -- As users of CVXPY and NumPy write them ---------------------------------------------------------------------------
+
+
+def test_differences_of_a_matrix_have_an_axis(rng):
+    W, value = vo.Variable((4, 3)), rng.standard_normal((4, 3))
+    for order in (1, 2):
+        for axis in (0, 1):
+            expression = vo.diff(W, order, axis=axis)
+            expected = np.diff(value, order, axis=axis)
+            assert expression.dimensions == expected.shape
+            np.testing.assert_allclose(expression(value.ravel()), expected.ravel(), atol=1e-15)
+    assert np.diff(W).dimensions == (4, 2)
+    assert np.diff(W, axis=0).dimensions == (3, 3)
+    with pytest.raises(ValueError, match="axis must be 0, for differences down its columns, or 1"):
+        vo.diff(W)  # NumPy's axis is the last, CVXPY's the first
+    with pytest.raises(ValueError, match="axis must be left out of a vector"):
+        vo.diff(W[0], axis=1)
+
+
+def test_matrices_are_joined_one_below_the_other(rng):
+    W, value = vo.Variable((4, 3)), rng.standard_normal((4, 3))
+    joined = vo.concatenate([W, 2.0 * W[:1]])
+    assert joined.dimensions == (5, 3)
+    np.testing.assert_array_equal(joined(value.ravel()), np.concatenate([value, 2.0 * value[:1]]).ravel())
+    assert vo.concatenate([W[0], W[1]]).dimensions == (6,)
+    assert vo.concatenate([W, np.ones(2)]).dimensions == (14,)
+    w = vo.Variable(2)
+    assert np.hstack([w, 2.0 * w])([1.0, 2.0]).tolist() == [1.0, 2.0, 2.0, 4.0]
+    assert np.max(w)([1.0, 2.0]) == 2.0
+    with pytest.raises(TypeError, match="takes vectors of variables"):
+        np.hstack([W, W])
+
+
+def test_multipliers_have_the_shape_of_what_is_compared(rng):
+    W, target = vo.Variable((4, 3)), rng.standard_normal((4, 3))
+    below, above = W <= 0.5, W.T >= -0.25
+    r = vo.minimize(vo.sum_squares(W - target), subject_to=[below, above])
+    np.testing.assert_allclose(r.multipliers[below], 2.0 * np.maximum(target - 0.5, 0.0), atol=1e-9)
+    np.testing.assert_allclose(r.multipliers[above], 2.0 * np.maximum(-0.25 - target, 0.0).T, atol=1e-9)
+    none = vo.sum(W) <= -4.0
+    proof = vo.minimize(vo.norm1(W), subject_to=[above, none]).proof
+    assert proof.multipliers[above].shape == (3, 4)
+
+
+@pytest.mark.parametrize(
+    ("option", "advice"), [("nonneg", "w >= 0"), ("boolean", "vo.Binary"), ("nothing", "'nothing'")]
+)
+def test_options_of_variables_that_are_others_here(option, advice):
+    with pytest.raises(TypeError, match=advice):
+        vo.Variable(3, **{option: True})

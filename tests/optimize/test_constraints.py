@@ -166,6 +166,39 @@ def test_multipliers_do_not_depend_on_how_a_constraint_is_written(data, w):
     np.testing.assert_allclose(values[2], values[0], atol=1e-9)
 
 
+CHOSEN = [*range(6), *range(12, 24)]
+BOXES = {
+    "indexed": lambda w, u: [w[CHOSEN] <= 0.4],
+    "sparse": lambda w, u: [sp.csr_array(np.eye(24)[CHOSEN]) @ w <= 0.4],
+    "sparse in other units": lambda w, u: [sp.csr_array(0.3 * np.eye(24)[CHOSEN]) @ w <= 0.12],
+    "joined": lambda w, u: [vo.concatenate([w[:6], w[12:]]) <= 0.4],
+    "joined beside another": lambda w, u: [vo.concatenate([w[:6], u, w[12:]]) <= 0.4],
+    "added": lambda w, u: [w[CHOSEN] + 0.0 * w[CHOSEN] <= 0.4],
+    "a matrix": lambda w, u: [sp.csr_array(np.eye(18)) @ w[CHOSEN] <= 0.4],
+}
+
+
+@pytest.mark.parametrize("name", BOXES)
+def test_multipliers_of_bounds_do_not_depend_on_how_they_are_written(name):
+    w, u = vo.Variable(24), vo.Variable(2)
+    limits = BOXES[name](w, u)
+    r = vo.minimize(vo.sum_squares(w - 1.0) + vo.sum_squares(2.0 * w - 1.0) + vo.sum_squares(u), subject_to=limits)
+    assert closed(r)
+    unit = 0.3 if name == "sparse in other units" else 1.0
+    expected = np.full(limits[0].rows, 2.0 / unit)  # -f' at 0.4: 1.2 + 0.8
+    if name == "joined beside another":
+        expected[6:8] = 0.0
+    np.testing.assert_allclose(r.multipliers[limits[0]], expected, atol=1e-9)
+
+
+def test_multipliers_of_bounds_of_a_matrix_times_a_sparse_one():
+    W = vo.Variable((12, 2))
+    limit = sp.csr_array(np.eye(12)[:9]) @ W <= 0.4
+    r = vo.minimize(vo.sum_squares(W - 1.0) + vo.sum_squares(2.0 * W - 1.0), subject_to=[limit])
+    assert closed(r)
+    np.testing.assert_allclose(r.multipliers[limit], np.full((9, 2), 2.0), atol=1e-9)
+
+
 def test_maximising_has_multipliers_of_the_same_sign(w):
     limit = w <= np.arange(6.0)
     r = vo.maximize(np.arange(1.0, 7.0) @ w, subject_to=[limit])
@@ -299,6 +332,24 @@ def test_a_direction_without_end_needs_a_point_to_start_from(w):
     assert r.status.name == "INFEASIBLE"
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_rows_written_entry_by_entry_end_as_in_highs(seed):
+    rng = np.random.default_rng(seed)
+    w, c = vo.Variable(4), rng.integers(-2, 3, 4)
+    A = np.array([[1, 1, 0, 0], [0, 1, -1, 0], [0, 0, 2, -3], [-1, 0, 0, 1]]) * rng.choice([-1, 1], (4, 1))
+    b = rng.integers(-1, 3, 4)
+    sides = [sum(int(a) * w[j] for j, a in enumerate(row) if a) for row in A]
+    r = vo.minimize(c @ w, subject_to=[side <= int(v) for side, v in zip(sides, b, strict=True)])
+    other = linprog(c, A, b, bounds=(None, None))
+    assert r.status.name == {0: "OPTIMAL", 2: "INFEASIBLE", 3: "UNBOUNDED"}[other.status]
+    if other.status == 3:
+        d = r.proof[w]
+        assert np.all(A @ d <= 0.0)
+        assert c @ d < 0.0
+    elif other.status == 0:
+        assert r.fun == pytest.approx(other.fun, abs=1e-9)
+
+
 # -- Other kinds of run -----------------------------------------------------------------------------------------------
 
 
@@ -321,6 +372,31 @@ def test_what_is_not_convex_keeps_to_the_constraints(data, w):
     assert r.violation <= 1e-12
     assert r.fun == pytest.approx(f(r[w]))
     assert r.lower <= r.fun
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_falls_as_a_square_keeps_to_the_constraints(seed):
+    rng = np.random.default_rng(seed)
+    w = vo.Variable(3)
+    Q, a = rng.standard_normal((3, 3)), rng.standard_normal(3)
+    Q = -Q @ Q.T - 0.1 * np.eye(3)  # concave: the optimum is at a corner
+    r = vo.minimize(vo.quad_form(w, Q) + a @ w, subject_to=[w >= -1.0, w <= 1.0])
+    corners = np.array(np.meshgrid(*[[-1.0, 1.0]] * 3)).reshape(3, -1).T
+    assert r.status.name == "LOCAL"
+    assert r.violation == 0.0
+    assert r.fun == pytest.approx(min(x @ Q @ x + a @ x for x in corners), rel=1e-9)
+    assert r.lower <= r.fun
+
+
+def test_what_is_not_convex_and_falls_for_ever_says_so():
+    w = vo.Variable(3)
+    for f, limits in ((-vo.sum_squares(w), [w >= 1.0]), (-vo.norm1(w), [w >= -1.0, w[0] <= 2.0])):
+        r = vo.minimize(f, subject_to=limits)
+        assert r.status.name == "UNBOUNDED"
+        assert np.all(r.proof[w] >= 0.0)
+        assert f(r[w] + 1e6 * r.proof[w]) < f(r[w]) - 1e5
+    r = vo.minimize(-vo.sum_squares(w), subject_to=[w >= 1.0, w <= 2.0])
+    assert r.fun == -12.0
 
 
 def test_a_path_with_the_parameter_in_a_constraint(data, w):
@@ -449,7 +525,8 @@ def test_without_constraints_nothing_of_them_runs(data, w):
         profile = cProfile.Profile()
         profile.runcall(vo.minimize, f, subject_to=none)
         calls = pstats.Stats(profile).stats
-        theirs = sum(count for (file, _, name), (_, count, *_) in calls.items() if "constrain" in f"{file} {name}")
+        places = ((file.rpartition("varopt")[2], name, count) for (file, _, name), (_, count, *_) in calls.items())
+        theirs = sum(count for file, name, count in places if "constrain" in f"{file} {name}")
         assert theirs <= 1
         assert sum(count for _, count, *_ in calls.values()) > 1000
 

@@ -34,7 +34,7 @@ from varopt.certificates._verified_bracket import ROUNDING, Verified, Verifier, 
 from varopt.certificates.enclosures import DualQuadratic, DualRows, annihilates, enclosed_value
 
 if TYPE_CHECKING:
-    from varopt.certificates._farkas import contradiction
+    from varopt.certificates._farkas import contradiction, never_broken
     from varopt.certificates._recession import curves_down, falls_along, falls_for_ever
     from varopt.certificates._sampled import Sampled, student
     from varopt.certificates._tangents import EnclosedSum, Lines, lines, piece_table, positions, values
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 # What proves anything of constraints, of objectives that fall for ever, of samples, and of rows that are not in memory.
 __getattr__, __dir__ = on_first_use(
     __name__,
-    {"contradiction": "varopt.certificates._farkas"}
+    dict.fromkeys(("contradiction", "never_broken"), "varopt.certificates._farkas")
     | dict.fromkeys(("curves_down", "falls_along", "falls_for_ever"), "varopt.certificates._recession")
     | dict.fromkeys(("Sampled", "student"), "varopt.certificates._sampled")
     | dict.fromkeys(
@@ -86,6 +86,7 @@ __all__ = [
     "falls_for_ever",
     "floor",
     "lines",
+    "never_broken",
     "piece_table",
     "positions",
     "prove",

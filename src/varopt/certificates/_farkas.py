@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
-from varopt.certificates._recession import Undecided, entries_of, projected
+from varopt.certificates._recession import projected
+from varopt.certificates.enclosures import Undecided, entries_of
 from varopt.composite import Rows
 
-__all__ = ["contradiction"]
+__all__ = ["contradiction", "never_broken"]
 
 Vector = NDArray[np.float64]
 
@@ -60,6 +62,21 @@ def contradiction(
     if least <= 0:
         return None
     return _spread(rows, used, y), float(least)
+
+
+def never_broken(rows: Sequence[Rows], equal: Sequence[bool], direction: Vector) -> bool:
+    """Whether no row that is at most zero, or zero where `equal`, rises along a direction, in rational arithmetic."""
+    used = np.flatnonzero(direction)
+    d = [Fraction(v) for v in direction[used].tolist()]
+    try:
+        for r, same in zip(rows, equal, strict=True):
+            matrix, _ = _exact([replace(r, linear=r.linear.columns(used))], [np.arange(r.count)])
+            slopes = [sum((a * v for a, v in zip(row, d, strict=True) if a), Fraction(0)) for row in matrix]
+            if any(slope > 0 or (same and slope) for slope in slopes):
+                return False
+    except Undecided:
+        return False
+    return True
 
 
 def _exact(rows: Sequence[Rows], used: Sequence[NDArray[np.intp]]) -> tuple[list[list[Fraction]], list[Fraction]]:

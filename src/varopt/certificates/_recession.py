@@ -25,13 +25,21 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from varopt._verified import SLACK, UNIT, Ball, dot, is_double
-from varopt.certificates.enclosures import NotEnclosed, applied, coordinates, transposed
+from varopt.certificates.enclosures import (
+    ENTRY_ROUNDINGS,
+    NotEnclosed,
+    Undecided,
+    applied,
+    coordinates,
+    entries_of,
+    transposed,
+)
 from varopt.composite import Composite, QuadraticForm, composite
 from varopt.model import Objective
 from varopt.model.blocks import AffineBlock
-from varopt.model.maps import Difference, HStack, Map, Matrix, Scaled, Selection, Sparse
+from varopt.model.maps import Map
 
-__all__ = ["Undecided", "curves_down", "entries_of", "falls_along", "falls_for_ever", "projected"]
+__all__ = ["curves_down", "falls_along", "falls_for_ever", "projected"]
 
 Vector = NDArray[np.float64]
 
@@ -58,10 +66,6 @@ class _Rays(NamedTuple):
     error: Vector
     norm: NDArray[np.intp]
     vector: Ball
-
-
-class Undecided(Exception):
-    """Entries are not at hand, or rounded where that would matter."""
 
 
 def falls_for_ever(objective: Objective, most: int = RATIONAL_ENTRIES) -> Vector | None:
@@ -169,7 +173,7 @@ def _rays(objective: Objective, form: Composite) -> _Rays:
         rows = rows[live] * np.broadcast_to(np.sign(scale), (r.count,))[live, None]
         if not exact and not (np.all(np.isfinite(low)) and np.all(np.isfinite(high))):
             raise Undecided
-        parts.append((rows, low, high, np.full(live.size, 0.0 if exact else 8.0 * UNIT)))
+        parts.append((rows, low, high, np.full(live.size, 0.0 if exact else ENTRY_ROUNDINGS * UNIT)))
     count, first = sum(len(rows) for rows, *_ in parts), 0
     norm.append(np.full(count, -1))
     for group in form.groups:
@@ -177,39 +181,11 @@ def _rays(objective: Objective, form: Composite) -> _Rays:
         if not exact or np.any(scale != 1.0):
             rows, exact = np.broadcast_to(scale, (len(rows),))[:, None] * rows, False
         weights = group.spread(group.weights)
-        parts.append((rows, -weights, weights, np.full(len(rows), 0.0 if exact else 8.0 * UNIT)))
+        parts.append((rows, -weights, weights, np.full(len(rows), 0.0 if exact else ENTRY_ROUNDINGS * UNIT)))
         norm.append(first + np.repeat(np.arange(group.sizes.size), group.sizes))
         first += group.sizes.size
     matrix, low, high, error = (np.concatenate(column) for column in zip(*parts, strict=True))
     return _Rays(matrix, low, high, error, np.concatenate(norm), _linear_part(objective))
-
-
-def entries_of(linear: Map) -> tuple[Vector, Vector, bool]:
-    """Factors of the rows, and the matrix that they multiply; whether it is exact."""
-    if isinstance(linear, Scaled):
-        factor, dense, exact = entries_of(linear.inner)
-        return factor * np.asarray(linear.scale, dtype=np.float64), dense, exact
-    if isinstance(linear, HStack):
-        return _stacked(linear)
-    if isinstance(linear, (Difference, Matrix, Sparse, Selection)):
-        if isinstance(linear, (Matrix, Sparse)) and not is_double(linear.array):
-            raise Undecided
-        dense = np.asarray(linear.dense())
-        return np.ones(1), dense.astype(np.float64), True
-    raise Undecided
-
-
-def _stacked(linear: HStack) -> tuple[Vector, Vector, bool]:
-    parts = [(part, *entries_of(inner)) for part, inner in linear.live()]
-    whole = np.zeros(linear.shape)
-    if all(np.array_equal(parts[0][1], factor) for _, factor, _, _ in parts):
-        for part, _, dense, _ in parts:
-            whole[:, part] = dense
-        return parts[0][1] if parts else np.ones(1), whole, all(exact for *_, exact in parts)
-    for part, factor, dense, _ in parts:
-        whole[:, part] = factor[:, None] * dense
-    plain = all(exact and np.all(np.abs(np.frexp(factor)[0]) == 0.5) for _, factor, _, exact in parts)
-    return np.ones(1), whole, plain
 
 
 # -- Directions that may do -------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from varopt.model import _generic as generic
 from varopt.model._expression import Expression, is_number, leave_frames_to_us, ordered, positive, select
 from varopt.model._parameter import Parametric
 from varopt.model.maps import (
+    Columnwise,
     Composition,
     Difference,
     HStack,
@@ -277,17 +278,28 @@ class Affine(Expression):
         return f"<affine expression of shape {self.dimensions}: {self}>"
 
 
-def diff(expression: Any, order: int = 1) -> Affine:
+def diff(expression: Any, order: int = 1, axis: int | None = None) -> Affine:
     """Differences of neighbouring entries, `order` times: ``diff(w)[i] = w[i+1] - w[i]``.
 
-    The fused lasso and total variation penalise first differences, trend filtering second ones.
+    Of a matrix, whose `axis` has to be given, those down its columns (0) or along its rows (1). The fused lasso and
+    total variation penalise first differences, trend filtering second ones.
     """
     if not isinstance(expression, Affine) or expression.shape == ():
         raise ValueError(f"diff needs an affine vector, a variable or a matrix times one; got {expression}.")
     order = positive("order", order)
-    if order >= expression.rows:
-        raise ValueError(f"order must be less than the length {expression.rows}; got {order}.")
-    return expression.transform(Difference(expression.rows, order), (expression.rows - order,))
+    last = len(expression.dimensions) - 1
+    if axis not in ((None, 0, -1) if last == 0 else (0, 1, -1, -2)):
+        needed = "0, for differences down its columns, or 1, along its rows" if last else "left out of a vector"
+        raise ValueError(f"axis must be {needed}; got {axis!r} for {expression}.")
+    if axis in (1, -1) and last:
+        return generic.transposed(diff(generic.transposed(expression), order, 0))
+    length, columns = (*expression.dimensions, 1)[:2]
+    if order >= length:
+        raise ValueError(f"order must be less than the length {length}; got {order}.")
+    if not last:
+        return expression.transform(Difference(length, order), (length - order,))
+    down = Columnwise(Difference(length, order), columns)
+    return expression.transform(down, (down.shape[0],)).as_matrix((length - order, columns))
 
 
 # -- Helpers ----------------------------------------------------------------------------------------------------------
@@ -306,6 +318,17 @@ def _product(outer: Map, inner: Map) -> Map:
 
 def _sum(a: Map, b: Map) -> Map:
     return Sum([*(a.parts if isinstance(a, Sum) else (a,)), *(b.parts if isinstance(b, Sum) else (b,))])
+
+
+# What users of CVXPY write, and what does the same here.
+_INSTEAD = {
+    **dict.fromkeys(("nonneg", "pos"), "write subject_to=[w >= 0]"),
+    **dict.fromkeys(("nonpos", "neg"), "write subject_to=[w <= 0]"),
+    "bounds": "write subject_to=[w >= low, w <= high]",
+    "boolean": "zeros and ones are vo.Binary(n)",
+    "integer": "whole numbers are vo.Integer(low, high) in the vo.Space of a callable",
+    "symmetric": "write subject_to=[W == W.T]",
+}
 
 
 class _Order:
@@ -353,7 +376,10 @@ class Variable(Affine):
 
     kind = "real"
 
-    def __init__(self, size: int | tuple[int, ...] | None = None, *, name: str | None = None) -> None:
+    def __init__(self, size: int | tuple[int, ...] | None = None, *, name: str | None = None, **elsewhere: Any) -> None:
+        for option in elsewhere:
+            advice = f": {_INSTEAD[option]}" if option in _INSTEAD else ""
+            raise TypeError(f"Variable has no option {option!r}{advice}.")
         sizes = size if isinstance(size, tuple) else () if size is None else (size,)
         if len(sizes) > 2:
             raise ValueError(f"size must be a number, or two of them for a matrix; got {size!r}.")

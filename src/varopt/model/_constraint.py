@@ -69,8 +69,8 @@ class Constraint:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """``()`` for a single comparison, else ``(rows,)``."""
-        return self.normal.shape
+        """``()`` for a single comparison, ``(rows,)`` for vectors, ``(rows, columns)`` for matrices."""
+        return self.normal.dimensions
 
     @property
     def rows(self) -> int:

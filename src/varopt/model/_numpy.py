@@ -24,8 +24,18 @@ def _mean(expression: Any, axis: int | None = None) -> Any:
     return functions.mean(expression, axis)
 
 
-def _diff(expression: Any, n: int = 1) -> Any:
-    return diff(expression, n)
+def _diff(expression: Any, n: int = 1, axis: int = -1) -> Any:
+    return diff(expression, n, axis)
+
+
+def _amax(expression: Any) -> Any:
+    return vectors.max(expression)
+
+
+def _hstack(parts: Any) -> Any:
+    if any(len(part.dimensions if isinstance(part, Affine) else np.shape(part)) > 1 for part in parts):
+        raise TypeError("numpy.hstack takes vectors of variables, and no matrix: sum over its blocks, or index it.")
+    return vectors.concatenate(parts)
 
 
 def _dot(left: Any, right: Any) -> Any:
@@ -45,5 +55,5 @@ generic.UFUNCS.update({
 })  # fmt: skip
 generic.FUNCTIONS.update({
     np.sum: _sum, np.mean: _mean, np.diff: _diff, np.concatenate: vectors.concatenate, np.dot: _dot,
-    np.transpose: _transpose,
+    np.transpose: _transpose, np.max: _amax, np.hstack: _hstack,
 })  # fmt: skip

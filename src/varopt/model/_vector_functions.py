@@ -123,7 +123,7 @@ def _affine_or_sizes(name: str, expression: Any) -> tuple[Affine, bool]:
 
 @lifted
 def concatenate(expressions: Sequence[Any]) -> Affine:
-    """Affine expressions, and arrays, one after the other.
+    """Affine expressions, and arrays, one after the other; matrices of variables one below the other.
 
     Examples
     --------
@@ -152,7 +152,13 @@ def concatenate(expressions: Sequence[Any]) -> Affine:
         else:
             offset[start : start + length] = part
         start += length
-    return whole.add(offset) if offset.any() else whole  # type: ignore[union-attr,return-value]
+    joined: Affine = whole.add(offset) if offset.any() else whole  # type: ignore[union-attr,assignment]
+    widths = {part.dimensions[1:] if isinstance(part, Affine) else () for part in arrays}
+    return (
+        joined.as_matrix((total // (width := widths.pop()[0]), width))
+        if len(widths) == 1 and widths != {()}
+        else joined
+    )
 
 
 @lifted

@@ -65,6 +65,7 @@ class State:
     dual: Sequence[Vector | None] | None = None  # of rows, then norms, that proves the lower bound, where it is known
     bound: float = np.nan  # the value of the bound at this sigma, where the method looks at it
     falls: bool = False  # whether the objective was seen to fall for ever
+    ray: Vector | None = None  # and along which direction, where that is told
     alone: bool = False  # whether nothing goes on after the method, a proof or not
     exact: bool = True  # whether the point should be exact, where a method can make it so, and not only its bracket
     unit: float = 1.0  # values below it count as this much where a gap is relative

@@ -13,14 +13,17 @@ from varopt.certificates.enclosures._enclosure import (
     transposed,
     transposed_at_hand,
 )
+from varopt.certificates.enclosures._entries import ENTRY_ROUNDINGS, Undecided, entries_of
 from varopt.certificates.enclosures._value import applied, enclosed_terms, enclosed_value
 
 __all__ = [
     "AT_ONCE",
+    "ENTRY_ROUNDINGS",
     "DualQuadratic",
     "DualRows",
     "Norms",
     "NotEnclosed",
+    "Undecided",
     "annihilates",
     "applied",
     "column_lengths",
@@ -30,6 +33,7 @@ __all__ = [
     "enclosed_terms",
     "enclosed_value",
     "entries",
+    "entries_of",
     "entries_times",
     "transposed",
     "transposed_at_hand",

@@ -258,10 +258,15 @@ def coordinates(linear: Map) -> tuple[NDArray[np.intp], Ball] | None:
             continue
         live = linear.live()
         if len(live) != 1:
-            return None
+            break
         start, linear = start + live[0][0].start, live[0][1]
     if not isinstance(linear, Selection):
-        return None
+        known = _only_entries(linear)
+        if known is None or np.any(known[0] < 0):
+            return None
+        for scale in scales:
+            known = known[0], known[1].scaled(scale)
+        return start + known[0], known[1]
     index = np.arange(linear.shape[0]) if linear.index is None else np.asarray(linear.index)
     if all(scale.ndim == 0 and abs(math.frexp(scale)[0]) == 0.5 for scale in scales):  # signs, as a rule
         whole = math.prod(map(float, scales))
@@ -275,6 +280,58 @@ def coordinates(linear: Map) -> tuple[NDArray[np.intp], Ball] | None:
     elif len(scales) == 1:
         factor = Ball.exact(np.broadcast_to(scales[0], index.size))
     return start + index, factor
+
+
+def _only_entries(linear: Map) -> tuple[NDArray[np.intp], Ball] | None:
+    """Of each row the place and the value of its only entry, -1 where it has none; None where one may have more."""
+    if isinstance(linear, Selection):
+        index = np.arange(linear.shape[0]) if linear.index is None else np.asarray(linear.index)
+        return index, Ball.exact(np.ones(index.size))
+    if isinstance(linear, Sparse):
+        return _only_sparse_entries(linear.array)
+    if isinstance(linear, Scaled):
+        known = _only_entries(linear.inner)
+        return None if known is None else (known[0], known[1].scaled(np.asarray(linear.scale, dtype=np.float64)))
+    if isinstance(linear, Composition):
+        outer = _only_entries(linear.outer)
+        inner = None if outer is None or outer[1].radius.any() else _only_entries(linear.inner)
+        if outer is None or inner is None:
+            return None
+        index, taken = np.where(outer[0] >= 0, inner[0][outer[0]], -1), Ball(*(v[outer[0]] for v in inner[1]))
+        return index, taken.scaled(outer[1].middle)
+    if isinstance(linear, Columnwise):
+        known = _only_entries(linear.inner)
+        if known is None:
+            return None
+        every = np.where(known[0] >= 0, known[0] * linear.count, -linear.count)[:, None] + np.arange(linear.count)
+        return np.maximum(every.ravel(), -1), Ball(*(np.repeat(v, linear.count) for v in known[1]))
+    if isinstance(linear, (Sum, HStack)):
+        parts = [(0, part) for part in linear.parts] if isinstance(linear, Sum) else []
+        parts += [(part.start, inner) for part, inner in linear.live()] if isinstance(linear, HStack) else []
+        whole, values = np.full(linear.shape[0], -1), Ball.exact(np.zeros(linear.shape[0]))
+        for first, part in parts:
+            known = _only_entries(part)
+            if known is None:
+                return None
+            here = known[0] >= 0
+            if np.any(here & (whole >= 0) & (whole != first + known[0])):
+                return None
+            whole = np.where(here, first + known[0], whole)
+            values = values.plus(Ball(*(np.where(here, v, 0.0) for v in known[1])))
+        return whole, values
+    return None
+
+
+def _only_sparse_entries(array: Any) -> tuple[NDArray[np.intp], Ball] | None:
+    if array.nnz > array.shape[0] or not is_double(array):
+        return None
+    rows = sp.csr_array(array, dtype=np.float64)
+    counts = np.diff(rows.indptr)
+    if counts.max(initial=0) > 1:
+        return None
+    index, values = np.full(array.shape[0], -1), np.zeros(array.shape[0])
+    index[counts == 1], values[counts == 1] = rows.indices, rows.data
+    return index, Ball.exact(values)
 
 
 def column_lengths(linear: Map, norms: Norms) -> Vector | None:

@@ -16,7 +16,7 @@ from varopt.composite import Composite, Rows, composite
 from varopt.model import Constraint, Objective
 from varopt.model.blocks import TermBlock
 from varopt.model.maps import Map
-from varopt.terms import abs_, pos, square, squared_hinge
+from varopt.terms import PiecewisePolynomial, abs_, pos, square, squared_hinge
 
 __all__ = ["Penalised", "reach", "spread"]
 
@@ -38,6 +38,7 @@ class Penalised:
     def __init__(self, objective: Objective, constraints: Sequence[Constraint]) -> None:
         self.f, self.constraints = objective, tuple(constraints)
         self.ones = [np.ones(c.rows) for c in constraints]
+        self.squares = 0.0  # of what is missed, beside it: for objectives that fall as squares do
         self._latest: tuple[Vector, list[Vector]] | None = None
 
     def objective(self, weights: Weights) -> Objective:
@@ -46,10 +47,19 @@ class Penalised:
 
     def penalties(self, weights: Weights) -> list[TermBlock]:
         """What the constraints add to it."""
-        return [
-            TermBlock(abs_() if c.is_equality else pos(), c.normal, w)
-            for c, w in zip(self.constraints, weights, strict=True)
-        ]
+        return [TermBlock(self._term(c), c.normal, w) for c, w in zip(self.constraints, weights, strict=True)]
+
+    def _term(self, c: Constraint) -> PiecewisePolynomial:
+        """``max(z, 0)`` or ``|z|``, and so many squares of it."""
+        if not self.squares:
+            return abs_() if c.is_equality else pos()
+        outside = (0.0, 1.0, self.squares)
+        return PiecewisePolynomial((0.0,), ((0.0, -1.0, self.squares) if c.is_equality else (0.0,), outside))
+
+    def add_squares(self) -> None:
+        """What is missed costs twice as much where it is as large as all that is compared."""
+        lengths = max(float(spread(r.linear, np.ones(r.linear.shape[1])).max(initial=0.0)) for r in self.rows)
+        self.squares = 1.0 / ((lengths or 1.0) * (self._distance() or 1.0))
 
     def squared(self) -> Objective:
         """With squares of what constraints are missed by: far out it is finite just along directions that satisfy them.
@@ -78,7 +88,8 @@ class Penalised:
 
     def problem(self, weights: Weights) -> Composite:
         """The penalised objective as the solvers see it; what is computed of the data is kept for other weights."""
-        rows = [replace(r, weights=w, hard=True) for r, w in zip(self.rows, weights, strict=True)]
+        triples = zip(self.rows, self.constraints, weights, strict=True)
+        rows = [replace(r, term=self._term(c), weights=w, hard=True) for r, c, w in triples]
         return replace(self._form, rows=(*self.own.rows, *rows))
 
     # -- Weights ------------------------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from varopt.certificates import (
     enclosed_at,
     falls_for_ever,
     floor,
+    never_broken,
     rests,
     verified,
 )
@@ -44,7 +45,7 @@ from varopt.optimize._composite import (
 )
 from varopt.optimize._result import Result, Status, final_line
 from varopt.optimize.constrained._penalty import Penalised, reach
-from varopt.optimize.constrained._proofs import Contradiction, Ray
+from varopt.optimize.constrained._proofs import Contradiction, Ray, programmed
 from varopt.optimize.constrained._repair import repaired
 from varopt.solvers import Auto, State, Way, is_small, settle
 
@@ -138,9 +139,13 @@ class _Run:
             if not feasible and self._contradicts():
                 return Status.INFEASIBLE
             feasible = True
+            if self.state.falls and self.problem.not_convex:
+                if self._recedes():
+                    return Status.UNBOUNDED
+                self.penalised.add_squares()  # f may fall as a square does, which no line holds back
             if k + 1 < _WEIGHT_ROUNDS:
                 self._raise_weights()
-        return Status.NOT_FOUND
+        return None if self.problem.not_convex and self.penalised.holds(self.state.x) else Status.NOT_FOUND
 
     def _contradicts(self) -> bool:
         """Whether no point satisfies all constraints; else one that does is where to go on."""
@@ -207,7 +212,8 @@ class _Run:
         before = self.state
         for row in before.history:
             row["upper"] = math.inf  # what was reached violates constraints
-        x = before.x if finite else np.zeros_like(before.x)
+        kept = finite or (self.problem.not_convex and penalised.holds(x))
+        x = before.x if kept else np.zeros_like(before.x)
         self.state = State(
             x, started=before.started, ran=before.ran, history=before.history, steps=before.steps, unit=before.unit,
             evaluations=before.evaluations,
@@ -231,6 +237,17 @@ class _Run:
         if direction is None:
             return False
         self.proof = Ray(direction, self.penalised.objective(self.weights).slices)
+        return True
+
+    def _recedes(self) -> bool:
+        """Whether F falls for ever from a point that satisfies the constraints, along a direction that breaks none."""
+        state, penalised = self.state, self.penalised
+        if state.ray is None or not penalised.holds(state.x):
+            return False
+        ray = np.ldexp(state.ray, -int(np.frexp(np.abs(state.ray).max())[1]))
+        if not never_broken(penalised.rows, [c.is_equality for c in penalised.constraints], ray):
+            return False
+        self.proof = Ray(ray, penalised.objective(self.weights).slices)
         return True
 
     def _unbounded(self) -> Status:
@@ -268,7 +285,7 @@ class _Run:
         multipliers = [w * u for w, u in zip(weights, subgradients, strict=True)]
         larger = [y * (np.abs(u) > _ROUNDED_SUBGRADIENT) for y, u in zip(multipliers, subgradients, strict=True)]
         exact = self._exact_proof(larger) or self._exact_proof(multipliers)  # small ones of heavy rows are no rounding
-        if exact is None and is_small(problem) and (others := self._programmed_proof()) is not None:
+        if exact is None and is_small(problem) and (others := programmed(penalised)) is not None:
             exact = self._exact_proof(others)
         if exact is None:
             roomy = Objective(penalised.penalties([_WEIGHT_ROOM * w for w in weights]))  # any weights prove it
@@ -279,18 +296,6 @@ class _Run:
 
     def _exact_proof(self, multipliers: list[Vector]) -> tuple[list[Vector], float] | None:
         return contradiction(self.penalised.rows, [c.is_equality for c in self.penalised.constraints], multipliers)
-
-    def _programmed_proof(self) -> list[Vector] | None:
-        """Multipliers y with ``A'y = 0`` and the largest ``d'y`` of those up to one, by a linear programme [Farkas]."""
-        from scipy.optimize import linprog  # slow to load, and seldom needed
-
-        rows = self.penalised.rows
-        matrix = np.vstack([np.asarray(r.linear.dense(), dtype=np.float64) for r in rows])
-        bounds = [(-float(c.is_equality), 1.0) for c, r in zip(self.penalised.constraints, rows, strict=True)
-                  for _ in range(r.count)]  # fmt: skip
-        offset = np.concatenate([r.offset for r in rows])
-        found = linprog(-offset, A_eq=matrix.T, b_eq=np.zeros(matrix.shape[1]), bounds=bounds)
-        return None if found.x is None else np.split(found.x, np.cumsum([r.count for r in rows])[:-1])
 
     def _by_constraint(self, values: Sequence[Vector]) -> dict[Constraint, Any]:
         """Vectors in the shapes of their constraints."""

@@ -40,7 +40,7 @@ class ExactDescent:
         self.columns = [_by_columns(r.linear.explicit()) for r in problem.rows] if columns is None else columns
         self.hessian_columns = None if problem.hessian is None else _by_columns(problem.hessian)
         self.optima: dict[bytes, Vector] = {}  # of majorants, by their gradients at zero: the same pieces, the same one
-        self.falls = False  # whether a line was met along which the objective falls for ever
+        self.ray: Vector | None = None  # a direction along which the objective was seen to fall for ever
         self.put(x)
 
     def put(self, x: Vector) -> None:
@@ -49,6 +49,11 @@ class ExactDescent:
         self.z = [z.copy() for z in self.problem.positions(x)]
         self.gradient = self.problem.quadratic_gradient(x)
         self.value = self.problem.value(x, self.z)
+
+    @property
+    def falls(self) -> bool:
+        """Whether a line was met along which the objective falls for ever."""
+        return self.ray is not None
 
     @property
     def scale_free(self) -> bool:
@@ -70,7 +75,10 @@ class ExactDescent:
         curved = None if self.problem.hessian is None else np.asarray(self.problem.hessian @ direction)
         curvature = 0.0 if curved is None else float(direction @ curved)
         step = best_step(float(self.gradient @ direction), curvature, parts, rng)
-        if not self._worth(step) and not (rng is not None and step.change <= 0.0 and np.isfinite(step.length)):
+        if np.isinf(step.length):
+            self.ray = np.sign(step.length) * direction
+            return False
+        if not self._worth(step) and not (rng is not None and step.change <= 0.0):
             return False
         before = self.x, self.z, self.gradient, self.value
         self.x = self.x + step.length * direction
@@ -84,9 +92,6 @@ class ExactDescent:
         return self.value < before[-1]
 
     def _worth(self, step: Step) -> bool:
-        if not np.isfinite(step.length):
-            self.falls = True
-            return False
         return step.change < -_GAIN * max(1.0, abs(self.value))
 
     def sweep(self, coordinates: NDArray[np.intp]) -> NDArray[np.intp]:
@@ -103,7 +108,9 @@ class ExactDescent:
                 if speed.size:
                     parts.append(RowsOnLine(r.term.take(index), r.weights[index], z[index], speed))
             step = best_step(float(self.gradient[j]), 0.0 if diagonal is None else float(diagonal[j]), parts)
-            if not self._worth(step):
+            if np.isinf(step.length):
+                self.ray = np.where(np.arange(self.x.size) == j, np.sign(step.length), 0.0)
+            if np.isinf(step.length) or not self._worth(step):
                 continue
             moved.append(j)
             self.x[j] += step.length

@@ -156,7 +156,8 @@ class Run:
         self.check(self.state)
 
     def _done(self) -> bool:
-        self.state.falls = self.state.falls or self.walk.falls
+        if self.walk.falls:
+            self.state.falls, self.state.ray = True, self.walk.ray
         return self.state.reached(self.tol) or self.state.falls
 
     def _see(self, x: Vector, value: float) -> None:
