@@ -99,8 +99,22 @@ def outcome(path: Path, whole: vo.Search, *, read_only: bool) -> str:
         known, truth = ([_facts(record) for record in s.records] for s in (search, whole))
         if known != truth[: len(known)] or (search.settings, search.space) != (whole.settings, whole.space):
             raise AssertionError("it loaded something else without a word")
-        search.ask(3)
+        if not read_only:
+            _goes_on(search, path)
     return "repaired" if told else "as before" if len(known) == len(truth) else "shortened"
+
+
+def _goes_on(search: vo.Search, path: Path) -> None:
+    """Whether new evaluations and new batches find their places, and are found there."""
+    width = 1 + search.settings["constraints"]
+    for _ in range(2):
+        points = search.ask(search.settings["population"] or 30)  # more than were under way, and so a new batch
+        values: list[Any] = [1.0 if width == 1 else (1.0,) * width] * len(points)
+        search.tell(points, values)
+    search.close()
+    with vo.Search.load(path, read_only=True) as again:
+        if list(map(_facts, again.records)) != list(map(_facts, search.records)):
+            raise AssertionError("what was evaluated since is not found again")
 
 
 def _facts(record: Any) -> tuple[Any, ...]:

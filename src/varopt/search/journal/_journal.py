@@ -99,6 +99,7 @@ class Journal:
     def __init__(self, path: Path, database: sqlite3.Connection, lock: sqlite3.Connection | None) -> None:
         self.path, self._database, self._lock = path, database, lock
         self._kept = KEPT[FORMAT]
+        self._dropped = 0  # damaged records at the end, of which there is one at most
 
     @classmethod
     def create(cls, path: Path, meta: dict[str, str]) -> Self:
@@ -179,6 +180,17 @@ class Journal:
                     raise ValueError(f"batch {position} does not match its checksum")
         return [(size, told) for _, size, told, _ in rows]
 
+    def contents(self) -> tuple[list[tuple[int, int]], list[Record]]:
+        """Batches and evaluations; an error where a batch was drawn after evaluations that are not there."""
+        batches = self.batches()  # before the evaluations, of which another process may be writing more
+        records = self.records()
+        kept = [batch for batch in batches if batch[1] <= len(records)]
+        with damaged(self.path):
+            known = len(records) + self._dropped
+            if batches and batches[-1][1] > known:
+                raise ValueError(f"it has {known} evaluations, and once had {batches[-1][1]} at least")
+        return kept, records
+
     def records(self) -> list[Record]:
         """All evaluations in order. A damaged last one is dropped with a warning; damage before it is an error."""
         with damaged(self.path):
@@ -189,7 +201,8 @@ class Journal:
                 raise ValueError(
                     f"evaluation {first} of {len(rows)} does not match its checksum, and records follow it"
                 )
-        if len(records) < len(rows):
+        self._dropped = len(rows) - len(records)
+        if self._dropped:
             self._drop(rows[-1][0], len(records))
         return records
 
@@ -206,6 +219,8 @@ class Journal:
         if self._lock is not None:
             with _writing(self.path, position):
                 self._database.execute("DELETE FROM evaluation WHERE number IS ?", (number,))
+                # What was drawn with it known is drawn again, and would not find its place.
+                self._database.execute("DELETE FROM batch WHERE told > ?", (position,))
                 self._database.commit()
 
     def sound(self) -> list[Record]:
