@@ -28,6 +28,7 @@ FORMAT = 3
 KEPT = {2: 9, 3: 12}  # columns of an evaluation, less the checksum, of every format that is read and written
 COLUMNS = ("number", "candidate", "x", "value", "error", "time", "began", "seconds", "worker", "others", "reports",
            "stopped")  # fmt: skip
+BROKEN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)  # what SQLite says of a damaged file, whatever it was asked
 
 _TABLES = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -257,18 +258,27 @@ def damaged(path: Path) -> Iterator[None]:
         raise
     except _UNREADABLE as error:
         text = str(error) if type(error) is ValueError else f"{type(error).__name__}: {error}"
-        raise ValueError(
-            f"journal {path} is damaged: {text.rstrip('.')}. Restore a copy of the file, or take what is sound to "
-            "a new journal with Search.salvage(path, new)."
-        ) from None
+        raise _damage(path, text) from None
+
+
+def _damage(path: Path, text: str) -> ValueError:
+    return ValueError(
+        f"journal {path} is damaged: {text.rstrip('.')}. Restore a copy of the file, or take what is sound to "
+        "a new journal with Search.salvage(path, new)."
+    )
 
 
 @contextmanager
 def _writing(path: Path, told: int) -> Iterator[None]:
-    """Turn what SQLite raises when it cannot write into an `OSError` that names the file and what is safe."""
+    """Turn what SQLite raises when it cannot write into an `OSError` that names the file and what is safe.
+
+    A page that only writing looks at may be damaged: then what reading says is said.
+    """
     try:
         yield
     except sqlite3.Error as error:
+        if isinstance(error, sqlite3.IntegrityError) or getattr(error, "sqlite_errorcode", 0) & 0xFF in BROKEN:
+            raise _damage(path, str(error)) from None
         safe = f" The {told} evaluations before are in it: see to that and run the same again to go on." if told else ""
         look = " Search.load(path, read_only=True) only looks." if path.exists() and not told else ""
         raise OSError(f"journal {path} cannot be written: {error}.{safe}{look}") from None
