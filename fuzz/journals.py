@@ -28,6 +28,8 @@ COLUMNS = {
                    "reports", "stopped", "checksum"),
 }  # fmt: skip
 UNREADABLE = (sqlite3.Error, UnicodeDecodeError, IndexError)  # what is damaged already
+MORE = (0,) * 10 + (1, 2, 3, 4, 8, 40)  # points to go on with; 0: only looked at
+ENDINGS = ("", "-wal", "-shm", "-journal", ".lock")  # what SQLite and the journal put beside it, and itself
 ODD = (None, -1, 0, 2**62, 1e308, float("inf"), "", "nan", "[1, 2", "[[1]]", "{}", b"\xff\xfe", "é" * 50)
 
 
@@ -58,8 +60,8 @@ def damage(path: Path, rng: random.Random) -> str:
         if kind == "cut":
             del content[at:]
         else:
-            for i in range(at, min(len(content), at + rng.choice((1, 1, 2, 8, 100, 4096)))):
-                content[i] = 0 if kind == "zeros" else rng.randrange(256)
+            size = min(rng.choice((1, 1, 2, 8, 100, 4096)), len(content) - at)
+            content[at : at + size] = bytes(size) if kind == "zeros" else rng.randbytes(size)
         path.write_bytes(content)
         return kind
     table = rng.choice(tuple(COLUMNS))
@@ -85,28 +87,49 @@ def damage(path: Path, rng: random.Random) -> str:
     return kind
 
 
-def outcome(path: Path, whole: vo.Search, *, read_only: bool) -> str:
-    """What loading does; an `AssertionError` for an untold change or a message without the file's name."""
+def outcome(path: Path, whole: vo.Search, truth: list[str], *, more: int) -> str:
+    """What loading does, to read or to evaluate so many more; an `AssertionError` for an untold change.
+
+    Also for a message that does not name the file. `truth` is `_facts` of the whole search.
+    """
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         try:
-            search = vo.Search.load(path, read_only=read_only)
+            search = vo.Search.load(path, read_only=not more)
         except (ValueError, OSError) as refusal:
             if path.name not in str(refusal):
                 raise AssertionError("it does not name the journal") from refusal
             return "refused"
     with search:
-        known, truth = ([_facts(record) for record in s.records] for s in (search, whole))
+        known = _facts(search)
         if known != truth[: len(known)] or (search.settings, search.space) != (whole.settings, whole.space):
             raise AssertionError("it loaded something else without a word")
-        search.ask(3)
+        if more:
+            try:
+                _goes_on(search, path, more)
+            except ValueError as refusal:  # a page that only writing looks at
+                if f"{path.name} is damaged" not in str(refusal):
+                    raise
+                return "refused"
     return "repaired" if told else "as before" if len(known) == len(truth) else "shortened"
 
 
-def _facts(record: Any) -> tuple[Any, ...]:
-    """All that is kept of an evaluation; NaN, where it failed, as text."""
-    kept = record._replace(row=record.row.tobytes())
-    return tuple(repr(item) if isinstance(item, float) else item for item in kept)
+def _goes_on(search: vo.Search, path: Path, more: int) -> None:
+    """Whether new evaluations and new batches find their places, and are found there."""
+    width = 1 + search.settings["constraints"]
+    for _ in range(2):  # what was under way, and a batch that is new
+        points = search.ask(more)
+        values: list[Any] = [1.0 if width == 1 else (1.0,) * width] * len(points)
+        search.tell(points, values)
+    search.close()
+    with vo.Search.load(path, read_only=True) as again:
+        if _facts(again) != _facts(search):
+            raise AssertionError("what was evaluated since is not found again")
+
+
+def _facts(search: vo.Search) -> list[str]:
+    """All that is kept of its evaluations; NaN, where one failed, as text."""
+    return [repr((record.row.tobytes(), record[:2], record[3:])) for record in search.records]
 
 
 def sweep(count: int, seed: int = 0, first: int = 0) -> Iterator[tuple[int, str, str]]:
@@ -115,20 +138,22 @@ def sweep(count: int, seed: int = 0, first: int = 0) -> Iterator[tuple[int, str,
         wholes = []
         for kind in range(3):
             original = Path(folder) / f"original{kind}.db"
-            wholes.append((sound_journal(original, kind), original.read_bytes()))
+            whole = sound_journal(original, kind)
+            wholes.append((whole, _facts(whole), original.read_bytes()))
         for number in range(first, first + count):
             rng = random.Random(f"{seed} {number}")
-            whole, content = wholes[number % 3]
+            whole, truth, content = wholes[number % 3]
             path = Path(folder) / f"damaged{number}.db"
             path.write_bytes(content)
             kind = "+".join(damage(path, rng) for _ in range(rng.choice((1, 1, 1, 2))))
             try:
-                found = outcome(path, whole, read_only=rng.random() < 0.5)
+                found = outcome(path, whole, truth, more=rng.choice(MORE))
             except Exception as error:  # whatever is no refusal is a finding
                 found = f"WRONG: {type(error).__name__}: {error}"
             yield number, kind, found
-            for file in Path(folder).glob(f"{path.name}*"):
-                file.unlink()
+            for ending in ENDINGS:
+                with contextlib.suppress(FileNotFoundError):
+                    Path(f"{path}{ending}").unlink()
 
 
 def main() -> int:

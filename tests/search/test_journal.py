@@ -163,6 +163,46 @@ def test_damaged_last_record_is_dropped_with_a_message(tmp_path):
     vo.Search.load(path).close()  # the message comes once
 
 
+def test_a_batch_drawn_after_a_damaged_record_is_drawn_again(tmp_path):
+    """It was written with the record known, and would stand where the new one belongs."""
+    path = tmp_path / "a.db"
+    with vo.Search(SPACES["box"], seed=2, journal=path) as search:
+        advance(search, 24, 12)
+        search.ask(6)  # another batch, of which nothing is told
+    whole = vo.Search(SPACES["box"], seed=2)
+    advance(whole, 24, 12)
+    advance(whole, 90, 6)
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        database.execute("UPDATE evaluation SET value = value + 1 WHERE number = 23")
+        database.commit()
+    with pytest.warns(UserWarning, match="is damaged and was dropped"):
+        search = vo.Search.load(path)
+    with search:
+        advance(search, 24, 1)
+        advance(search, 90, 6)
+        same(whole, search)
+    with vo.Search.load(path, read_only=True) as again:
+        assert again.evaluations == 90
+
+
+@pytest.mark.parametrize("condition", ["number = 23", "number > 12", "1"])
+def test_evaluations_that_are_gone_are_missed(condition, tmp_path):
+    """A later batch says how many there were: a search of fewer would be another, and its batches find no place."""
+    path = tmp_path / "a.db"
+    with vo.Search(SPACES["box"], seed=2, journal=path) as search:
+        advance(search, 24, 12)
+        search.ask(6)
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        database.execute(f"DELETE FROM evaluation WHERE {condition}")
+        database.commit()
+        left = database.execute("SELECT count(*) FROM evaluation").fetchone()[0]
+    for read_only in (True, False):
+        with pytest.raises(ValueError, match=rf"a\.db is damaged: it has {left} evaluations, and once had 24 at least"):
+            vo.Search.load(path, read_only=read_only)
+    with vo.Search.salvage(path, tmp_path / "new.db") as search:
+        assert search.evaluations == left
+
+
 def test_damage_in_the_middle_is_an_error(tmp_path):
     path = tmp_path / "a.db"
     filled(path)
@@ -242,6 +282,19 @@ def test_a_journal_that_cannot_be_written_says_so(tmp_path):
     (tmp_path / "a.db.lock").write_bytes(b"garbage" * 200)
     with pytest.raises(OSError, match=r"a\.db cannot be written: .*a\.db\.lock is damaged"):
         vo.Search.load(path)
+
+
+def test_damage_that_only_writing_meets_is_told_as_damage(tmp_path):
+    """The list of free pages is none that reading looks at; "run the same again" would be no help."""
+    path = tmp_path / "a.db"
+    whole = filled(path)
+    content = bytearray(path.read_bytes())
+    content[32:40] = b"\0\0\0\2\0\0\0\5"  # its first page, and how many there are
+    path.write_bytes(content)
+    with vo.Search.load(path) as search, pytest.raises(ValueError, match=r"a\.db is damaged: .*Search\.salvage"):
+        advance(search, 1000)
+    with vo.Search.salvage(path, tmp_path / "new.db") as search:
+        assert search.evaluations >= whole.evaluations
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="file modes are POSIX")

@@ -109,7 +109,7 @@ class Kept:
         journal = Journal.open(Path(path), read_only=read_only)
         try:
             search = cls._from_meta(journal, space, subject_to=subject_to)
-            batches, records = journal.batches(), journal.records()
+            batches, records = journal.contents()
             with damaged(journal.path):
                 search._replay(batches, records, f"journal {journal.path}")
         except BaseException:

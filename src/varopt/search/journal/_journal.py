@@ -28,6 +28,7 @@ FORMAT = 3
 KEPT = {2: 9, 3: 12}  # columns of an evaluation, less the checksum, of every format that is read and written
 COLUMNS = ("number", "candidate", "x", "value", "error", "time", "began", "seconds", "worker", "others", "reports",
            "stopped")  # fmt: skip
+BROKEN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)  # what SQLite says of a damaged file, whatever it was asked
 
 _TABLES = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -99,6 +100,7 @@ class Journal:
     def __init__(self, path: Path, database: sqlite3.Connection, lock: sqlite3.Connection | None) -> None:
         self.path, self._database, self._lock = path, database, lock
         self._kept = KEPT[FORMAT]
+        self._dropped = 0  # damaged records at the end, of which there is one at most
 
     @classmethod
     def create(cls, path: Path, meta: dict[str, str]) -> Self:
@@ -179,6 +181,17 @@ class Journal:
                     raise ValueError(f"batch {position} does not match its checksum")
         return [(size, told) for _, size, told, _ in rows]
 
+    def contents(self) -> tuple[list[tuple[int, int]], list[Record]]:
+        """Batches and evaluations; an error where a batch was drawn after evaluations that are not there."""
+        batches = self.batches()  # before the evaluations, of which another process may be writing more
+        records = self.records()
+        kept = [batch for batch in batches if batch[1] <= len(records)]
+        with damaged(self.path):
+            known = len(records) + self._dropped
+            if batches and batches[-1][1] > known:
+                raise ValueError(f"it has {known} evaluations, and once had {batches[-1][1]} at least")
+        return kept, records
+
     def records(self) -> list[Record]:
         """All evaluations in order. A damaged last one is dropped with a warning; damage before it is an error."""
         with damaged(self.path):
@@ -189,7 +202,8 @@ class Journal:
                 raise ValueError(
                     f"evaluation {first} of {len(rows)} does not match its checksum, and records follow it"
                 )
-        if len(records) < len(rows):
+        self._dropped = len(rows) - len(records)
+        if self._dropped:
             self._drop(rows[-1][0], len(records))
         return records
 
@@ -206,6 +220,8 @@ class Journal:
         if self._lock is not None:
             with _writing(self.path, position):
                 self._database.execute("DELETE FROM evaluation WHERE number IS ?", (number,))
+                # What was drawn with it known is drawn again, and would not find its place.
+                self._database.execute("DELETE FROM batch WHERE told > ?", (position,))
                 self._database.commit()
 
     def sound(self) -> list[Record]:
@@ -242,18 +258,27 @@ def damaged(path: Path) -> Iterator[None]:
         raise
     except _UNREADABLE as error:
         text = str(error) if type(error) is ValueError else f"{type(error).__name__}: {error}"
-        raise ValueError(
-            f"journal {path} is damaged: {text.rstrip('.')}. Restore a copy of the file, or take what is sound to "
-            "a new journal with Search.salvage(path, new)."
-        ) from None
+        raise _damage(path, text) from None
+
+
+def _damage(path: Path, text: str) -> ValueError:
+    return ValueError(
+        f"journal {path} is damaged: {text.rstrip('.')}. Restore a copy of the file, or take what is sound to "
+        "a new journal with Search.salvage(path, new)."
+    )
 
 
 @contextmanager
 def _writing(path: Path, told: int) -> Iterator[None]:
-    """Turn what SQLite raises when it cannot write into an `OSError` that names the file and what is safe."""
+    """Turn what SQLite raises when it cannot write into an `OSError` that names the file and what is safe.
+
+    A page that only writing looks at may be damaged: then what reading says is said.
+    """
     try:
         yield
     except sqlite3.Error as error:
+        if isinstance(error, sqlite3.IntegrityError) or getattr(error, "sqlite_errorcode", 0) & 0xFF in BROKEN:
+            raise _damage(path, str(error)) from None
         safe = f" The {told} evaluations before are in it: see to that and run the same again to go on." if told else ""
         look = " Search.load(path, read_only=True) only looks." if path.exists() and not told else ""
         raise OSError(f"journal {path} cannot be written: {error}.{safe}{look}") from None

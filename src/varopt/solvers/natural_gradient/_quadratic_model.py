@@ -21,12 +21,13 @@ Ha19: N. Hansen, *A global surrogate assisted CMA-ES*, GECCO 2019.
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-from scipy.linalg import solve_triangular
+from scipy.linalg import lapack, solve_triangular
 
 from varopt.solvers.natural_gradient._update import Array
 
@@ -75,14 +76,8 @@ class QuadraticModel:
         scale = np.where(spread > 0.0, spread, 1.0)
         z = (points - center) / scale
         above = np.triu_indices(d, 1)
-        columns = [np.ones((n, 1)), z]
-        if kind != "linear":
-            columns.append(0.5 * z * z)
-        if kind == "full":
-            columns.extend(z[:, i, None] * z[:, i + 1 :] for i in range(d - 1))  # in the order of `above`
         lowest = float(values.min())
-        columns.append((values - lowest)[:, None])
-        found = _least_squares(np.hstack(columns) * roots[:, None])  # (2)
+        found = _least_squares(_equations(z, values - lowest, roots, kind))  # (2)
         hessian = np.zeros((d, d))
         if kind != "linear":
             np.fill_diagonal(hessian, found[1 + d : 1 + 2 * d])
@@ -162,16 +157,41 @@ def _shift(along: Array, curvatures: Array, least: float, radius: float) -> floa
     return high
 
 
+def _equations(z: Array, values: Array, roots: Array, kind: str) -> Array:
+    """The columns of a model at points `z`, and the values as the last, rows times `roots`; stored by columns."""
+    n, d = z.shape
+    count = unknowns(d, kind)
+    columns, across = np.empty((count + 1, n)), np.ascontiguousarray(z.T)
+    columns[0] = 1.0
+    columns[1 : 1 + d] = across
+    if kind != "linear":
+        columns[1 + d : 1 + 2 * d] = 0.5 * across * across
+    if kind == "full":
+        start = 1 + 2 * d
+        for i in range(d - 1):  # in the order of `np.triu_indices`
+            np.multiply(across[i], across[i + 1 :], out=columns[start : start + d - 1 - i])
+            start += d - 1 - i
+    columns[count] = values
+    columns *= roots
+    return columns.T
+
+
 def _least_squares(matrix: Array) -> Array:
     """The combination of the other columns nearest to the last, or the shortest of all where it is not unique."""
     n, m = matrix.shape[0], matrix.shape[1] - 1
     if n >= m:
         # The last column of R is Q' times the last of the matrix: Q itself would cost twice as much.
-        triangle = np.asarray(np.linalg.qr(matrix, mode="r"))
+        triangle = lapack.dgeqrf(matrix, lwork=_workspace(n, m + 1))[0]
         pivots = np.abs(triangle.diagonal()[:m])
         if pivots.min() > 1e-12 * pivots.max():
             return np.asarray(solve_triangular(triangle[:m, :m], triangle[:m, m]))
     return np.asarray(np.linalg.lstsq(matrix[:, :m], matrix[:, m], rcond=None)[0])
+
+
+@functools.cache
+def _workspace(rows: int, columns: int) -> int:
+    """The numbers that LAPACK needs to work in blocks."""
+    return int(lapack.dgeqrf_lwork(rows, columns)[0])
 
 
 def kendall(one: Array, other: Array) -> float:
