@@ -49,11 +49,11 @@ for name, (slope, _) in lines.items():
     print(f"{name:<20} slope {slope:.3f}, {abs(slope - 2.0):.3f} off")
 
 # %%
-figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
+figure, axes = plt.subplots(figsize=(7, 4.8), layout="constrained")
 axes.plot(x[~wrong], y[~wrong], ".", color="0.5", label="rows")
 axes.plot(x[wrong], y[wrong], "x", color="C3", ms=5, label="recorded wrongly")
 for name, (slope, intercept) in lines.items():
     axes.plot(x, intercept + slope * x, label=f"{name}: slope {slope:.2f}")
 axes.set(xlabel="x", ylabel="y", title="The true slope is 2")
-axes.legend(fontsize=8)
+figure.legend(loc="outside lower center", ncols=2, fontsize=9)
 plt.show()

@@ -50,8 +50,9 @@ print(f"true ones at                 {np.sort(places)}")
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
 path.plot(x, axes=left)
-left.axvline(path.values[chosen], color="0.5", ls=":")
-left.set(title="every entry along the path", ylabel="entry")
+left.axvline(path.values[chosen], color="0.5", ls=":", label="chosen")
+left.set(title="every entry along the path", xlabel="penalty lam", ylabel="entry")
+left.legend(loc="lower right")
 right.stem(
     places, signal[places], linefmt="C2-", markerfmt="C2o", basefmt=" ", label="true"
 )

@@ -13,7 +13,7 @@ import varopt
 from varopt.cli import main
 from varopt.experiments import reproduce
 
-COMMANDS = ["reproduce", "fit", "predict", "bench"]
+COMMANDS = ["reproduce", "fit", "predict", "solve", "report", "bench"]
 
 
 def refused(arguments, capsys):
@@ -64,6 +64,25 @@ def test_an_unknown_command_is_refused(capsys):
         main(["nonsense"])
     assert left.value.code == 2
     assert "invalid choice: 'nonsense'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["fit", "data.csv"], "varopt fit: the following arguments are required: --model. See varopt fit --help."),
+        (["fit", "data.csv", "--model", "lad", "--cv", "x"], "varopt fit: argument --cv: invalid int value: 'x'. See"),
+        (["predict"], "varopt predict: the following arguments are required: MODEL, DATA. See varopt predict --help."),
+        (["report"], "varopt report: the following arguments are required: JOURNAL. See varopt report --help."),
+    ],
+)
+def test_a_wrong_command_gets_one_sentence(arguments, sentence, capsys):
+    with pytest.raises(SystemExit) as left:
+        main(arguments)
+    assert left.value.code == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith(sentence)
+    assert captured.err.count("\n") == 1
 
 
 def test_reproduce_hands_its_options_on(monkeypatch, tmp_path):

@@ -102,3 +102,11 @@ def test_bad_files_and_options(solve, text, options, message):
     status, out, err = solve(text, *options)
     assert (status, out) == (2, "")
     assert message in err
+
+
+def test_a_file_that_is_not_there_and_an_output_that_cannot_be_written_are_told_first(solve, tmp_path, capsys):
+    assert main(["solve", str(tmp_path / "none.cnf")]) == 2
+    assert capsys.readouterr().err == f"varopt solve: {tmp_path / 'none.cnf'}: No such file or directory.\n"
+    status, out, err = solve(FORMULA, "--output", str(tmp_path / "absent" / "r.json"))
+    assert (status, out) == (2, "")  # no answer was computed, and lost
+    assert err.startswith(f"varopt solve: {tmp_path / 'absent' / 'r.json'}: there is no folder")

@@ -187,7 +187,7 @@ def test_a_short_run_is_compared_with_the_long_one():
     found = [{"claim": "a", "outcome": "agrees"}, {"claim": "b", "outcome": "contradicts"}]
     compare([section], {"table1": {"repetitions": "500", "verdicts": found}})
     assert [verdict.kept for verdict in section.of_kind(ClaimVerdict)] == [
-        "The same in the kept run (500).", "Not so: contradicts in the kept run (500).", "",
+        "The same in the full run that is kept (500).", "Not so: contradicts in the full run that is kept (500).", "",
     ]  # fmt: skip
 
 
@@ -352,4 +352,5 @@ def test_plans_follow_the_paper():
     assert EXPERIMENTS["fused"].full.repetitions == {500: 1000}
     assert set(EXPERIMENTS["figure4"].full.repetitions.values()) == {50}
     assert str(Plan({50: 2, 200: 1})) == "2 of size 50, 1 of size 200"
+    assert str(Plan({50: 3, 200: 1, 400: 3, 800: 3})) == "3 of each size 50, 400 and 800, 1 of size 200"
     assert Agreement.CONTRADICTS.value == "contradicts"

@@ -208,6 +208,46 @@ def test_it_shows_at_a_desk_and_on_a_phone_in_light_and_in_dark(looked, journal)
     assert dark["desk"]["before"] == found["desk"]["after"]
 
 
+SEEN = """<pre id="found"></pre><script>
+const texts = (where, what) => Array.from(document.querySelectorAll(where + " " + what), (one) => one.textContent);
+const drawn = document.querySelector("#front svg");
+document.getElementById("found").textContent = JSON.stringify({
+  legends: Object.fromEntries(["course", "front"].map((id) => ["#" + id, texts("#" + id, ".legend span")])),
+  levels: texts("#course", "svg text[text-anchor=end]"),
+  across: drawn ? Array.from(drawn.querySelectorAll(".held"), (one) => one.cx.baseVal.value / drawn.clientWidth) : []});
+</script>"""
+
+
+def seen(path, folder):
+    """What is drawn and said on the page of a journal."""
+    page = folder / "seen.html"
+    page.write_text(journal_page(path).replace("</body>", SEEN + "</body>"), encoding="utf-8")
+    text, console = opened(page.as_uri(), folder)
+    assert console == []
+    return json.loads(text)
+
+
+@needs_chromium
+def test_what_is_drawn_is_named_and_fills_the_picture(tmp_path):
+    def course(p):
+        yield 0.2 + float(abs(p).sum())
+        yield 0.1 + float(abs(p).sum())
+
+    vo.minimize(course, vo.Box(0, 9), budget=30, seed=0, method="cma", stop_early=True, journal=tmp_path / "a.db")
+    found = seen(tmp_path / "a.db", tmp_path)
+    assert found["legends"]["#course"][-1] == "stopped early"
+    assert len(found["levels"]) > 1
+    assert {level.strip("0.")[:1] for level in found["levels"]} <= set("125")  # round numbers of less than two decades
+
+    def costs(x):
+        return 5.0 + float(((x - 1) ** 2).sum()), 5.0 + float(((x + 1) ** 2).sum())
+
+    vo.minimize(costs, vo.Box(-5, 5, size=3), objectives=2, budget=60, seed=0, journal=tmp_path / "b.db")
+    found = seen(tmp_path / "b.db", tmp_path)
+    assert found["legends"]["#front"] == ["on the front", "other evaluations"]
+    assert min(found["across"]) < 0.2  # nothing is better in the first: the picture begins there
+
+
 def test_it_asks_the_network_for_nothing(journal):
     addresses = re.findall(r'(?:src|href)="([^"#][^"]*)"|url\(([^)]*)\)|@import', journal_page(journal))
     assert [a for pair in addresses for a in pair if a and not a.startswith("data:")] == []

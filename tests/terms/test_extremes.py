@@ -281,3 +281,21 @@ def test_inputs_are_not_changed(term):
             result[...] = 0.0  # and results are the caller's own
         assert_array_equal(mean, copies[0])
         assert_array_equal(sigma, copies[1])
+
+
+@pytest.mark.parametrize("term", TERMS, ids=label)
+def test_a_number_alone_is_no_array_to_older_numpy(term, monkeypatch):
+    """NumPy 2.0 casts arrays only, and comparisons of arrays without a dimension give scalars."""
+    plain = np.astype
+
+    def strict(x, dtype, /, *, copy=True):
+        if not isinstance(x, np.ndarray):
+            raise TypeError(f"Input should be a NumPy array. It is a {type(x)} instead.")
+        return plain(x, dtype, copy=copy)
+
+    expected = everything(term, np.array([0.3]), np.array([0.5]))
+    monkeypatch.setattr(np, "astype", strict)
+    if term.is_continuous:
+        term.subdifferential(np.asarray(0.3))  # asks on both sides of the knots
+    for found, known in zip(everything(term, np.asarray(0.3), np.asarray(0.5)), expected, strict=True):
+        assert_array_equal(np.ravel(found), np.ravel(known))

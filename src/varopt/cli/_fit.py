@@ -6,7 +6,6 @@ import argparse
 import csv
 import importlib.util
 import json
-import os
 import sys
 import time
 import warnings
@@ -18,6 +17,7 @@ import numpy as np
 
 from varopt._display import bracket_words, duration
 from varopt.cli._models import MODELS, FittedModel, build
+from varopt.cli._output import check_writable
 from varopt.cli._stored import StoredTable, stored_table
 from varopt.cli._tables import FORMATS, MISSING, DataTable, Source, read_table
 
@@ -90,7 +90,13 @@ def _add_data(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=list(FORMATS), help="of DATA (default: by the ending of its name)")
     parser.add_argument("--no-header", action="store_true", help="the first line is data; columns are 1, 2, ...")
     parser.add_argument("--encoding", metavar="NAME", help="of DATA, such as cp1252 (default: UTF-8, or by its mark)")
-    parser.add_argument("--decimal", choices=[".", ","], default=".", help="what stands before decimals (default: .)")
+    parser.add_argument(
+        "--decimal",
+        choices=[".", ","],
+        default=".",
+        metavar="MARK",
+        help="before decimals: a point (default) or a comma",
+    )
     parser.add_argument("--missing", choices=MISSING, help="rows that lack a value: drop them, or fill in the mean")
 
 
@@ -109,7 +115,7 @@ def fit(options: argparse.Namespace) -> int:
     estimator = build(options.model, options.settings, {"tol": options.tol, "time_limit": options.time_limit})
     _check_plot(options.plot)
     for path in (options.save, options.coefficients, options.plot):
-        _check_writable(path)
+        check_writable(path)
     kind = MODELS[options.model]
     source: Any = stored_table(options)
     folds = None
@@ -199,7 +205,7 @@ def _cross_validated(estimator: Any, table: DataTable, folds: int) -> dict[str, 
 def predict(options: argparse.Namespace) -> int:
     """Run ``varopt predict``."""
     model = FittedModel.load(options.model)
-    _check_writable(options.output)
+    check_writable(options.output)
     table = _with_target(_source(options), model)
     predicted = model.predict(table.X)
     file = sys.stdout if options.output is None else options.output.open("w", newline="", encoding="utf-8")
@@ -294,18 +300,6 @@ def _as_json(
         "cross_validation": validated,
     }
     return json.dumps({**asdict(model), **more}, indent=1)
-
-
-def _check_writable(path: Path | None) -> None:
-    """Refuse a file that cannot be written before the fit, not after it."""
-    if path is None:
-        return
-    if path.is_dir():
-        raise ValueError(f"{path}: this is a folder; name a file to write.")
-    if not path.absolute().parent.is_dir():
-        raise ValueError(f"{path}: there is no folder {path.absolute().parent} to write it to.")
-    if not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
-        raise ValueError(f"{path}: it cannot be written; permission denied.")
 
 
 def _write_coefficients(model: FittedModel, path: Path) -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import json
 import math
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
+
+from varopt.cli._output import check_writable
 
 __all__ = ["SOLVE", "add_solve"]
 
@@ -16,11 +20,11 @@ SOLVE = """\
 Find the best values of the bits in a file, and bracket the optimum.
 
 The format is seen from the content, whether it is compressed (gzip, bzip2, xz) or not:
-  'p cnf', 'p wcnf', or clauses with weights or h    satisfy as much weight of clauses as possible
-  'p edge', 'p col'                                   cut as many edges of a graph as possible
-  'p qubo'                                            minimise x'Qx (--maximize: maximise)
-  'min: ... ;', '... >= 2 ;' (OPB)                    minimise a polynomial subject to linear constraints
-  'nodes edges', then 'i j weight'                    cut as much weight of a graph (G-set, rudy)
+  'p cnf', 'p wcnf', or clauses with weights or h   satisfy as much weight of clauses as possible
+  'p edge', 'p col'                                 cut as many edges of a graph as possible
+  'p qubo'                                          minimise x'Qx (--maximize: maximise)
+  'min: ... ;', '... >= 2 ;' (OPB)                  minimise a polynomial under linear constraints
+  'nodes edges', then 'i j weight'                  cut as much weight of a graph (G-set, rudy)
 
 The answer is printed as SAT solvers do: 'c' comments, 'o' the value (of clauses, the weight that is
 not satisfied), 's' the status, 'v' the values. For a graph, 'v' lists the side of every node.
@@ -55,6 +59,9 @@ def add_solve(parser: argparse.ArgumentParser) -> None:
 def _solve(options: argparse.Namespace) -> int:
     from varopt import discrete  # half a second to load, which --help need not wait for
 
+    if not options.file.exists():
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(options.file))
+    check_writable(options.output)
     kind = options.format or _format(options.file, discrete.first_words(options.file))
     result, offset = _run(kind, options, discrete)
     record = {"file": options.file.name, "format": kind, **json.loads(result.to_json())}

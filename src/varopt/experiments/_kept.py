@@ -33,7 +33,7 @@ def compare(sections: Sequence[Section], kept: dict[str, Any]) -> None:
             if isinstance(block, ClaimVerdict) and block.claim in known:
                 outcome = known[block.claim]
                 same = "The same" if outcome == block.outcome.value else f"Not so: {outcome}"
-                section.blocks[k] = replace(block, kept=f"{same} in the kept run ({run['repetitions']}).")
+                section.blocks[k] = replace(block, kept=f"{same} in the full run that is kept ({run['repetitions']}).")
 
 
 def write_verdicts(sections: Sequence[Section], plans: dict[str, str], facts: dict[str, str], folder: Path) -> None:

@@ -59,7 +59,15 @@ class Plan:
         return Plan({size: count for size, count in counts.items() if count}, self.budget)
 
     def __str__(self) -> str:
-        return ", ".join(f"{count} of size {size}" for size, count in self.repetitions.items())
+        sizes: dict[int, list[str]] = {}
+        for size, count in self.repetitions.items():
+            sizes.setdefault(count, []).append(str(size))
+        return ", ".join(
+            f"{count} of size {same[0]}"
+            if len(same) == 1
+            else f"{count} of each size {', '.join(same[:-1])} and {same[-1]}"
+            for count, same in sizes.items()
+        )
 
 
 class Experiment(ABC):

@@ -163,7 +163,7 @@ def _local_and_tails(xp: Any, term: PiecewisePolynomial, nu: Array, s: Array, or
     offsets = [nu if is_zero(t) else nu - t for t in term.knots]
     # Numbers rather than conditions: to multiply by 0 or 1 is exact, and on data in no order several times faster than
     # `where`, which mispredicts a branch.
-    right = [xp.astype(x > 0 if term.at_knot == "left" else x >= 0, x.dtype) for x in offsets]
+    right = [xp.astype(xp.asarray(x > 0 if term.at_knot == "left" else x >= 0), x.dtype) for x in offsets]
     results = _local(xp, term, nu, s, orders, offsets, _inside(right))
     if term.knots:
         still = s == 0 if some(xp, s == 0) else None  # rows that do not move: their term is exact and has no tails
@@ -239,7 +239,7 @@ def _add_tails(
                 near = a < NEAR_MEAN
                 if some(xp, near):
                     # 1/2 goes to the polynomial, where it cancels exactly; what is left of the tail has all its digits.
-                    weight = xp.astype(near, a.dtype)
+                    weight = xp.astype(xp.asarray(near), a.dtype)
                     far = 1.0 - weight
                     far *= tail[0]
                     weight *= sign
@@ -324,7 +324,9 @@ def _piece_by_piece(xp: Any, term: PiecewisePolynomial, nu: Array, s: Array, ord
         total = _by_power(total, s, _power(order))
         for u, jump in zip(us, term.jumps, strict=True):
             a = xp.minimum(xp.abs(u), constant(xp, FAR, nu))
-            total = total + _spike(order, jump, 1.0 - 2.0 * xp.astype(u >= 0, nu.dtype), a, density(xp, a), s)
+            total = total + _spike(
+                order, jump, 1.0 - 2.0 * xp.astype(xp.asarray(u >= 0), nu.dtype), a, density(xp, a), s
+            )
         results.append(total)
     return results
 

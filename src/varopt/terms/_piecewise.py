@@ -305,7 +305,7 @@ class PiecewisePolynomial:
         for knot, value in zip(knots, values[1:], strict=False):
             right = z > knot if (side or self.at_knot) == "left" else z >= knot
             if steps:  # on data in no order far faster than `where`
-                here = xp.astype(right, z.dtype)
+                here = xp.astype(xp.asarray(right), z.dtype)  # NumPy 2.0 takes no scalar, which a row alone gives
                 result = result * (1.0 - here) + value * here
             else:
                 result = xp.where(right, *(spread(xp, v, z) for v in (value, result)))

@@ -22,7 +22,12 @@ function ticks(low, high, log, most) {
     const step = Math.max(1, Math.ceil((last - first + 1) / most)), found = [];
     for (let k = first; k <= last; k += step) found.push(10 ** k);
     if (found.length > 1) return found;
-    return [low, Math.sqrt(low * high), high];
+    const between = []; // less than two decades: 1, 2, 5, or as on a linear axis where these are too few
+    for (let k = first - 1; k <= last + 1; k++) for (const m of [1, 2, 5]) {
+      const value = Number(`${m}e${k}`);
+      if (value >= low * (1 - 1e-9) && value <= high * (1 + 1e-9)) between.push(value);
+    }
+    if (between.length > 1) return between;
   }
   const rough = (high - low) / most, unit = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((k) => k * unit).find((k) => k >= rough * 0.999);
@@ -90,13 +95,14 @@ function figure(host) { const made = element("figure"); host.append(made); retur
 function course() {
   const { best, dots, bound, log } = contents.course;
   const bounded = bound.some((p) => p[1] !== null); // a Gaussian process has none
+  const stopped = dots.some((p) => p[2]);
   const host = section("course", bounded ? "Best value and bound" : "Best value", "");
   if (!best.length) { host.append(element("p", {}, "Nothing has been told yet.")); return; }
   const known = best.map((p) => p[1]).filter((v) => v !== null), levels = dots.map((p) => p[1]).sort((a, b) => a - b);
   const most = levels.length ? levels[Math.floor(0.97 * (levels.length - 1))] : 1, least = levels.length ? levels[Math.floor(0.03 * (levels.length - 1))] : 0;
   const y = range([...known, most, least], log), inside = (v) => v >= y[0] && v <= y[1];
   const x = [1, Math.max(2, best[best.length - 1][0])];
-  host.append(legend([["best", "best so far"], ...(bounded ? [["bound", "bound: average over the distribution, 95 % interval"]] : []), ["dot", "evaluations"]]));
+  host.append(legend([["best", "best so far"], ...(bounded ? [["bound", "bound: average over the distribution, 95 % interval"]] : []), ["dot", "evaluations"], ...(stopped ? [["early", "stopped early"]] : [])]));
   const clip = (v) => Math.min(y[1], Math.max(y[0], v));
   chart(figure(host), { x, y, logY: log, height: 300, xTitle: "evaluations", label: "best value and bound against evaluations" }, (box, across, up) => {
     for (const [a, b, stopped] of dots) if (inside(b)) box.append(svg("circle", { class: stopped ? "early" : "dot", cx: across(a).toFixed(1), cy: up(b).toFixed(1), r: 1.8 }));
@@ -115,8 +121,13 @@ function front() {
   if (!found) return;
   const host = section("front", "The front", `${found.count} points that no other is better than in all of ${found.objectives} objectives${found.objectives > 2 ? ", by their first two" : ""}.`);
   if (!found.front.length) return;
-  const widened = ([a, b]) => [a - (b - a), b + (b - a)];
-  const x = widened(range(found.front.map((p) => p[0]))), y = widened(range(found.front.map((p) => p[1])));
+  const reach = (k) => { // of the front and of what lies as far from it as it is long
+    const [a, b] = range(found.front.map((p) => p[k])), length = b - a;
+    const [low, high] = range([...found.dots, ...found.front].map((p) => p[k]));
+    return [Math.max(low, a - length) - 0.04 * length, Math.min(high, b + length) + 0.04 * length];
+  };
+  const x = reach(0), y = reach(1);
+  host.append(legend([["best", "on the front"], ["dot", "other evaluations"]]));
   chart(figure(host), { x, y, height: 320, xTitle: "objective 1 (upwards: objective 2)", label: "objectives of all evaluations and of the front" }, (box, across, up) => {
     for (const [a, b] of found.dots) if (a >= x[0] && a <= x[1] && b >= y[0] && b <= y[1]) box.append(svg("circle", { class: "dot", cx: across(a).toFixed(1), cy: up(b).toFixed(1), r: 1.8 }));
     for (const [a, b] of found.front) box.append(svg("circle", { class: "held", cx: across(a).toFixed(1), cy: up(b).toFixed(1), r: 3 }));
