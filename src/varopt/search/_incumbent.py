@@ -165,8 +165,8 @@ class Averaged:
     the incumbent and the rival that promises most.
 
     Whatever takes part in a choice is biased by it. So every second evaluation of a contender is held out: the choice
-    never sees it, and its average is an unbiased estimate however the choice went. Nor does its standard error go by the
-    first evaluations of points, which became contenders because these were low: noise would seem a seventh larger.
+    never sees it, and its average is an unbiased estimate however the choice went. Nor does its standard error go by
+    the first evaluations of points, which became contenders because these were low: noise would seem larger.
 
     Parameters
     ----------
