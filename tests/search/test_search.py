@@ -308,6 +308,20 @@ def test_the_average_of_the_best_is_unbiased_and_its_interval_holds():
     assert covered / 120 > 0.9
 
 
+def test_the_standard_error_does_not_go_by_the_luck_that_made_contenders(rng):
+    """Repeated are those whose first value was the lowest of many: their deviations from it are no noise."""
+    found = []
+    for _ in range(200):
+        pool = Averaged()
+        for row in range(300):
+            pool.see(np.array([float(row)]), rng.normal())
+        for _ in range(10):
+            for row in pool.doubtful():
+                pool.see(row, rng.normal())
+        found.append(pool.standard_error * np.sqrt(pool.best.held_out.count))
+    assert np.mean(np.square(found)) == pytest.approx(1.0, abs=0.15)  # twice as much with them
+
+
 def test_incumbent_by_average_prefers_what_repeats(rng):
     pool = Averaged()
     good, lucky = np.array([0.0]), np.array([1.0])

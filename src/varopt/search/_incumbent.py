@@ -81,13 +81,14 @@ class Contender:
     """A point and what its evaluations gave: every second one takes no part in the choice."""
 
     row: Array
+    first: float
     chosen_by: Tally = field(default_factory=Tally)
     held_out: Tally = field(default_factory=Tally)
 
     @classmethod
     def of(cls, row: Array, value: float) -> Contender:
         """A point evaluated once."""
-        return cls(row.copy(), Tally(value, 1))
+        return cls(row.copy(), value, Tally(value, 1))
 
     @property
     def count(self) -> int:
@@ -99,11 +100,38 @@ class Contender:
         """What is reported: the average of what was held out, as soon as there is any."""
         return self.held_out.mean if self.held_out.count else self.chosen_by.mean
 
-    def see(self, value: float) -> float:
-        """Take note of another evaluation; what it adds to the squares of the deviations from the average."""
-        before, count = (self.chosen_by.total + self.held_out.total) / self.count, self.count
+    def see(self, value: float) -> tuple[float, float | None]:
+        """Take note of another evaluation; what it adds to the squares of the deviations from the average.
+
+        Of all evaluations, and without the first; ``None`` where there is no other than that to compare with.
+        """
+        total, count = self.chosen_by.total + self.held_out.total, self.count
         (self.held_out if self.held_out.count < self.chosen_by.count else self.chosen_by).add(value)
-        return (value - before) ** 2 * count / (count + 1)  # Welford
+        without = _deviation(value, total - self.first, count - 1) if count > 1 else None
+        return _deviation(value, total, count), without
+
+
+def _deviation(value: float, total: float, count: int) -> float:
+    """What a value adds to the squares of the deviations of `count` others from their average (Welford)."""
+    return (value - total / count) ** 2 * count / (count + 1)
+
+
+@dataclass
+class Spread:
+    """The variance of one evaluation, from the latest repetitions."""
+
+    squares: float = 0.0  # of the deviations of repetitions from the averages of their points
+    freedom: float = 0.0  # how many repetitions it is estimated from
+
+    def add(self, square: float) -> None:
+        """Count one more, and forget a little of the others."""
+        kept = 1.0 - 1.0 / REMEMBERED
+        self.squares, self.freedom = kept * self.squares + square, kept * self.freedom + 1.0
+
+    @property
+    def deviation(self) -> float:
+        """Its root; infinite before the first."""
+        return math.sqrt(self.squares / self.freedom) if self.freedom else math.inf
 
 
 class Lowest:
@@ -137,7 +165,8 @@ class Averaged:
     the incumbent and the rival that promises most.
 
     Whatever takes part in a choice is biased by it. So every second evaluation of a contender is held out: the choice
-    never sees it, and its average is an unbiased estimate however the choice went.
+    never sees it, and its average is an unbiased estimate however the choice went. Nor does its standard error go by
+    the first evaluations of points, which became contenders because these were low: noise would seem larger.
 
     Parameters
     ----------
@@ -149,8 +178,7 @@ class Averaged:
         self._limit = contenders
         self._points: dict[bytes, Contender] = {}
         self._seen = 0
-        self._squares = 0.0  # of the deviations of repetitions from the averages of their points
-        self.freedom = 0.0  # how many repetitions the noise is estimated from
+        self._all, self._without = Spread(), Spread()  # of all evaluations, and without the first of every point
 
     def see(self, row: Array, value: float) -> None:
         """Take note of an evaluation that did not fail."""
@@ -158,19 +186,15 @@ class Averaged:
         key = row.tobytes()
         known = self._points.get(key)
         if known is not None:
-            kept = 1.0 - 1.0 / REMEMBERED
-            self._squares = kept * self._squares + known.see(value)
-            self.freedom = kept * self.freedom + 1.0
+            of_all, without = known.see(value)
+            self._all.add(of_all)
+            if without is not None:
+                self._without.add(without)
             return
         self._points[key] = Contender.of(row, value)
         if len(self._points) > self._limit:  # the least promising leaves
-            noise = self.noise
+            noise = self._all.deviation
             del self._points[max(self._points, key=lambda k: self._cautious(self._points[k], noise)[1:])]
-
-    @property
-    def noise(self) -> float:
-        """The standard deviation of one evaluation, from the latest repetitions; infinite before the first."""
-        return math.sqrt(self._squares / self.freedom) if self.freedom else math.inf
 
     def _cautious(self, point: Contender, noise: float) -> tuple[bool, float, float]:
         chosen_by = point.chosen_by
@@ -180,7 +204,7 @@ class Averaged:
     @property
     def best(self) -> Contender | None:
         """The contender with the lowest cautious average, of those evaluated twice if there are any."""
-        noise = self.noise
+        noise = self._all.deviation
         return min(self._points.values(), key=lambda p: self._cautious(p, noise), default=None)
 
     def doubtful(self) -> list[Array]:
@@ -193,7 +217,18 @@ class Averaged:
         return [point.row.copy() for point in chosen]
 
     @property
+    def _noise(self) -> Spread:
+        return self._without if self._without.freedom else self._all
+
+    @property
+    def freedom(self) -> float:
+        """How many repetitions the standard error goes by."""
+        return self._noise.freedom
+
+    @property
     def standard_error(self) -> float:
         """Of the incumbent's average."""
         best = self.best
-        return math.inf if best is None or not best.held_out.count else self.noise / math.sqrt(best.held_out.count)
+        if best is None or not best.held_out.count:
+            return math.inf
+        return self._noise.deviation / math.sqrt(best.held_out.count)
