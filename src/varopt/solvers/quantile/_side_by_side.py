@@ -22,12 +22,12 @@ __all__ = ["side_by_side"]
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
-_RIDGE = 1e-12  # share of the trace of a Hessian: no row may be within the noise
-_ALIKE = 0.02  # of the distances: rows nearer than this share are alike in the choice of the first basis
-_DEPENDENT = 1e-20  # share of the first pivot's square below which rows count as dependent
-_OUTSIDE = 1e-11  # share of its bound by which a multiplier may be outside, as rounding
-_RESTS = 1e-9  # of the typical distance from the plane: a row nearer than this may rest too
-_ROUNDS = 12  # exchanges a variable, and ten, after which a neighbour is left to others
+_FAINT_CURVATURE = 1e-12  # share of the trace of a Hessian: no row may be within the noise
+_ALIKE_HERE = 0.02  # of the distances: rows nearer than this share are alike in the choice of the first basis
+_DEPENDENT_SQUARE = 1e-20  # share of the first pivot's square below which rows count as dependent
+_BEYOND_BOUND = 1e-11  # share of its bound by which a multiplier may be outside, as rounding
+_MAY_REST_TOO = 1e-9  # of the typical distance from the plane: a row nearer than this may rest too
+_EXCHANGES_EACH = 12  # exchanges a variable, and ten, after which a neighbour is left to others
 
 
 def side_by_side(
@@ -88,7 +88,7 @@ def _descended(
         hessian = np.swapaxes(a * density[..., None], 1, 2) @ a
         trace = np.trace(hessian, axis1=1, axis2=2)
         hessian[~(going & (trace > 0.0))] = np.eye(len(diagonal))
-        hessian[:, diagonal, diagonal] += _RIDGE * np.where(trace > 0.0, trace, 1.0)[:, None]
+        hessian[:, diagonal, diagonal] += _FAINT_CURVATURE * np.where(trace > 0.0, trace, 1.0)[:, None]
         slope = gradient + ((v * ndtr(scaled))[:, None] @ a)[:, 0]
         step = np.linalg.solve(hessian, slope[..., None])[..., 0]
         moved = (a @ step[..., None])[..., 0]
@@ -137,10 +137,10 @@ def _exchanged(gradient: Matrix, a: Matrix, e: Matrix, high: Matrix, distance: M
     """The minimisers by exchanges of a basis, that of the steepest edge each time; NaN where rows are dependent."""
     k, _, p = a.shape
     out = np.full((k, p), np.nan)
-    basis, fine = _first_basis(a / (distance + _ALIKE)[..., None])
+    basis, fine = _first_basis(a / (distance + _ALIKE_HERE)[..., None])
     open_ = np.flatnonzero(fine)
     gradient, a, e, high, basis = gradient[open_], a[open_], e[open_], high[open_], basis[open_]
-    for _ in range(_ROUNDS * (p + 1)):
+    for _ in range(_EXCHANGES_EACH * (p + 1)):
         if not open_.size:
             break
         inverse = np.linalg.inv(np.take_along_axis(a, basis[..., None], axis=1))
@@ -150,13 +150,15 @@ def _exchanged(gradient: Matrix, a: Matrix, e: Matrix, high: Matrix, distance: M
         above, bound = z > 0.0, np.take_along_axis(high, basis, axis=1)
         resting = -((gradient + ((high * above)[:, None] @ a)[:, 0])[:, None] @ inverse)[:, 0]
         outside = np.maximum(-resting, resting - bound)
-        settled = (outside <= _OUTSIDE * bound).all(axis=1)
-        rests = (np.abs(z) <= _RESTS * np.mean(np.abs(z), axis=1, keepdims=True)) & (high > 0.0)
+        settled = (outside <= _BEYOND_BOUND * bound).all(axis=1)
+        rests = (np.abs(z) <= _MAY_REST_TOO * np.mean(np.abs(z), axis=1, keepdims=True)) & (high > 0.0)
         alone = np.count_nonzero(rests, axis=1) == p
         good = settled & alone
         out[open_[good]] = x[good]
         table = a @ inverse
-        steep = np.where(outside > _OUTSIDE * bound, outside, 0.0) / np.sqrt(np.einsum("kmp,kmp->kp", table, table))
+        steep = np.where(outside > _BEYOND_BOUND * bound, outside, 0.0) / np.sqrt(
+            np.einsum("kmp,kmp->kp", table, table)
+        )
         leaving = steep.argmax(axis=1)[:, None]
         side = np.where(np.take_along_axis(resting, leaving, axis=1) > 0.0, 1.0, -1.0)
         along = side * np.take_along_axis(table, leaving[:, None], axis=2)[..., 0]
@@ -183,4 +185,4 @@ def _first_basis(a: Matrix) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
         squares[:, j] = lengths.max(axis=1)
         row = np.take_along_axis(a, basis[:, j, None, None], axis=1) / np.sqrt(squares[:, j])[:, None, None]
         a = a - (a @ np.swapaxes(row, 1, 2)) * row
-    return basis, squares[:, -1] > _DEPENDENT * squares[:, 0]
+    return basis, squares[:, -1] > _DEPENDENT_SQUARE * squares[:, 0]
