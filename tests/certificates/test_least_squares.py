@@ -102,7 +102,7 @@ def test_the_bracket_beside_an_intercept_holds_in_fractions(units, shift, first,
         assert Fraction(r.lower) <= exact(whole, y, 0.25, penalties, other)
     problem = composite(f)
     squares = problem.squares[0]
-    for off in (1e-9, 1e-5, 1e-2):
+    for off in (1e-9, 1e-5, -1e-5, 1e-2, -1e-2):  # to the side where the value is too high if nothing is charged
         x = r.x.copy()
         x[f.slices[b]] += off * abs(r[b])
         with latest_products(), np.errstate(all="ignore"):
