@@ -128,7 +128,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_reproduce(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_reproduce(commands: argparse._SubParsersAction[_Parser]) -> None:
     text = "run the paper's experiments and write a report"
     parser = commands.add_parser("reproduce", help=text, description=_REPRODUCE, formatter_class=_Manual)
     length = parser.add_mutually_exclusive_group()
@@ -164,7 +164,7 @@ def _reproduce(options: argparse.Namespace) -> int:
     )  # fmt: skip
 
 
-def _add_bench(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_bench(commands: argparse._SubParsersAction[_Parser]) -> None:
     text = "run the benchmarks of a checkout"
     parser = commands.add_parser("bench", help=text, description=_BENCH, formatter_class=_Manual)
     parser.add_argument("--suite", metavar="NAME", help="one suite (default: all of them)")
