@@ -70,7 +70,7 @@ def _prove(problem: HuberProblem, state: State, tol: float) -> None:
         return
     lower, upper = proved_bracket(problem, state.x, dual, tol)
     upper = max(upper, state.upper)
-    if upper - lower <= max(tol * max(state.unit, abs(upper)), state.gap):
+    if math.isfinite(upper) and upper - lower <= max(tol * max(state.unit, abs(upper)), state.gap):
         state.lower, state.upper, state.assumption = min(lower, state.upper), upper, ""
 
 
