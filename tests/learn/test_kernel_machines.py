@@ -4,6 +4,7 @@ import pickle
 import time
 import warnings
 
+import mpmath
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -243,4 +244,74 @@ def test_data_far_from_zero_leave_no_gap(offset, shift, rng):
         at = plain.predict(X) if isinstance(model, SVR) else plain.decision_function(X)
         there = far.predict(X + offset) - moved if isinstance(model, SVR) else far.decision_function(X + offset)
         np.testing.assert_allclose(there, at, atol=1e-3)
-        assert "rounding" in far.certificate_.assumption
+        assert far.certificate_.assumption == "" or "rounding" in far.certificate_.assumption
+
+
+# -- Rounding ---------------------------------------------------------------------------------------------------------
+
+
+def enclosed_objective(model, X, target, C, epsilon=None):
+    """The objective at the model's point, of a kernel in 60 digits."""
+    mpmath.mp.dps = 60
+    rows = [[mpmath.mpf(float(v)) for v in row] for row in X]
+    beta = [mpmath.mpf(float(v)) for v in model.dual_coef_[0]]
+    gamma, support = mpmath.mpf(float(model._gamma)), model.support_.tolist()
+
+    def kernel(a, c):
+        if model.kernel == "rbf":
+            return mpmath.exp(-gamma * sum((x - y) ** 2 for x, y in zip(a, c, strict=True)))
+        product = sum(x * y for x, y in zip(a, c, strict=True))
+        return (
+            product if model.kernel == "linear" else (gamma * product + mpmath.mpf(float(model.coef0))) ** model.degree
+        )
+
+    values = [sum(v * kernel(row, rows[j]) for v, j in zip(beta, support, strict=True)) for row in rows]
+    square = sum(v * values[j] for v, j in zip(beta, support, strict=True)) / 2
+    b = mpmath.mpf(float(model.intercept_[0]))
+    if epsilon is None:
+        losses = [max(1 - int(t) * (v + b), 0) for t, v in zip(target, values, strict=True)]
+    else:
+        losses = [
+            max(abs(mpmath.mpf(float(t)) - v - b) - mpmath.mpf(epsilon), 0) for t, v in zip(target, values, strict=True)
+        ]
+    return square + C * sum(losses), sum(beta)
+
+
+@pytest.mark.parametrize(
+    ("options", "C"),
+    [({}, 1.0), ({}, 1e3), ({"kernel": "linear"}, 1.0), ({"kernel": "poly", "coef0": 1.0}, 1.0)],
+    ids=str,
+)
+def test_both_ends_hold_in_many_digits_and_nothing_is_assumed(options, C, rng):
+    """Upper ends are those of the kernel itself and not of its rounding; coefficients add up to zero exactly."""
+    X = rng.standard_normal((24, 2))
+    y = np.sin(X[:, 0]) + 0.3 * rng.standard_normal(24)
+    for model, target, epsilon in ((SVC(C=C, **options), np.where(y > 0, 1, -1), None), (SVR(C=C, **options), y, 0.1)):
+        fit = model.fit(X, target)
+        value, balance = enclosed_objective(fit, X, target, C, epsilon)
+        assert fit.certificate_.assumption == ""
+        assert fit.gap_ <= 1e-9 * fit.objective_
+        assert balance == 0
+        last = (
+            0 if epsilon is None else 1e-14 * fit.certificate_.upper
+        )  # the median of the targets was added to the intercept
+        assert fit.lower_bound_ <= value <= fit.certificate_.upper + last
+
+
+@pytest.mark.parametrize("C", [1e4, 1e6, 1e8])
+def test_what_rounding_of_the_kernel_costs_at_large_C_is_charged_or_assumed(C, rng):
+    X = rng.standard_normal((30, 2))
+    y = np.where(rng.random(30) < 0.5, 1, -1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        fit = SVC(C=C).fit(X, y)
+    value, _ = enclosed_objective(fit, X, y, C)
+    assert fit.certificate_.assumption or fit.lower_bound_ <= value <= fit.certificate_.upper
+    assert value == pytest.approx(fit.objective_, rel=1e-6)
+
+
+def test_what_is_given_as_a_matrix_is_taken_as_it_is(iris):
+    """Sums with it are charged, and that it is semidefinite is assumed."""
+    X, y = iris[0][:100], iris[1][:100]
+    fit = SVC(kernel="precomputed").fit(X @ X.T, y)
+    assert fit.certificate_.assumption == "the kernel is positive semidefinite"

@@ -24,12 +24,14 @@ from sklearn.metrics.pairwise import pairwise_kernels
 from varopt import terms
 from varopt._clock import TimeUp, deadline, tick
 from varopt._threads import one_thread
+from varopt._verified import UNIT, Ball
 from varopt.certificates import Certificate, DualGap, NoCertificate
 from varopt.learn._base import SMALLEST_SHARE, Certified
 from varopt.learn._compat import PROBABILITY, BaseLibSVM, to_numpy
+from varopt.learn._kernel_rounding import KernelValues
 from varopt.learn._parameters import CLASS_WEIGHT, NON_NEGATIVE, Declared, Rule, as_in, parameter
 from varopt.solvers import State
-from varopt.solvers.kernel import KernelProblem, solve_kernel
+from varopt.solvers.kernel import KernelProblem, balanced_coefficients, proved_bracket, solve_kernel
 
 __all__ = ["SVC", "SVR"]
 
@@ -199,14 +201,18 @@ class _Finished(Declared, BaseLibSVM):
     def _finish(self, X: Any, y: Vector, sample_weight: Vector) -> None:
         """Finish every machine exactly, and put support, coefficients and intercepts where LIBSVM had put them."""
         if not self._can_be_finished(X, y.shape[0]):
-            self._certify([State(np.zeros(0), upper=np.nan)])
+            self._certify([State(np.zeros(0), upper=np.nan)], [np.nan])
             return
-        block = self._kernel_blocks(X, y.shape[0])
+        block, near = self._kernel_blocks(X, y.shape[0])
         weight = sample_weight if sample_weight.size else np.ones(y.shape[0])
         machines = list(self._machines(block, y, weight))
         with one_thread():
             states = [self._solve(machine) for machine in machines]
-        self._certify(states)
+            values = KernelValues(self.kernel, X, near, block, float(self._gamma), float(self.degree), self.coef0)
+            found = [state.upper for state in states]  # values as they are computed, inside of their brackets
+            for machine, state in zip(machines, states, strict=True):
+                self._prove(values, machine, state)
+        self._certify(states, [min(max(v, s.lower), s.upper) for v, s in zip(found, states, strict=True)])
         self._assemble(y, machines, [state.x[:-1] for state in states])
         self.intercept_ = np.array([s.x[-1] + machine.shift for s, machine in zip(states, machines, strict=True)])
         if self.kernel != "precomputed" and not callable(self.kernel):
@@ -244,24 +250,47 @@ class _Finished(Declared, BaseLibSVM):
             values = p.product(np.arange(p.size), support, machine.beta[support])
             loss = float(p.weights @ p.term.value(p.positions(values, machine.b)))
             state.see(state.x, 0.5 * float(machine.beta @ values) + loss)
+        state.assumption = _ROUNDED  # until it is charged
         return state
 
-    def _certify(self, states: list[State]) -> None:
+    def _prove(self, values: KernelValues, machine: _Machine, state: State) -> None:
+        """The bracket with all rounding charged, where that is as close as is asked."""
+        up = self.time_limit is not None and time.perf_counter() - self._started > self.time_limit
+        if up or self.kernel == "sigmoid" or not (np.all(np.isfinite(state.x)) and np.isfinite(state.gap)):
+            return
+        p, b = machine.problem, float(state.x[-1])
+        beta = balanced_coefficients(p, state.x[:-1])
+        if beta is None:
+            return
+        offset = Ball(p.offset, UNIT * np.abs(p.offset) if machine.shift else np.zeros(p.size))
+        # What is within the tolerance of its own value has to stay so.
+        unit = 0.0 if state.gap <= self.tol * abs(state.upper) else state.unit
+        for effort in (0, 1, 2):
+            at = values.of(machine.samples, beta, effort)
+            lower, upper = (-np.inf, np.inf) if at is None else proved_bracket(p, at, offset, beta, b)
+            if np.isfinite(upper) and upper - lower <= self.tol * max(unit, abs(upper)):
+                state.x, state.lower, state.upper, state.assumption = np.append(beta, b), lower, upper, ""
+                return
+
+    def _certify(self, states: list[State], values: list[float]) -> None:
         trusted = self.kernel in ("linear", "rbf") or (self.kernel == "poly" and self.coef0 >= 0)
-        assumption = _ROUNDED if trusted else f"{_SEMIDEFINITE}; {_ROUNDED}"
         certificates: list[Certificate] = [
-            DualGap(min(s.lower, s.upper), s.upper, assumption)
+            DualGap(
+                min(s.lower, s.upper),
+                s.upper,
+                "; ".join(part for part in ("" if trusted else _SEMIDEFINITE, s.assumption) if part),
+            )
             if np.isfinite(s.lower)
             else NoCertificate(s.lower, s.upper)
             for s in states
         ]
         many = len(states) > 1
-        for name, values in (
-            ("objective_", [s.upper for s in states]),
+        for name, numbers in (
+            ("objective_", values),
             ("lower_bound_", [c.lower for c in certificates]),
             ("gap_", [c.upper - c.lower for c in certificates]),
         ):
-            setattr(self, name, np.array(values, dtype=float) if many else float(values[0]))
+            setattr(self, name, np.array(numbers, dtype=float) if many else float(numbers[0]))
         self.certificate_ = certificates if many else certificates[0]
         self.sigma_path_ = np.zeros(0)  # the finish is exact: nothing is smoothed
         worst = max(states, key=lambda s: s.gap / s.allowed(1.0))
@@ -274,8 +303,8 @@ class _Finished(Declared, BaseLibSVM):
                 stacklevel=7,
             )
 
-    def _kernel_blocks(self, X: Any, count: int) -> _Block:
-        """The kernel between the samples of two index arrays; computed once and for all where there are few."""
+    def _kernel_blocks(self, X: Any, count: int) -> tuple[_Block, Any]:
+        """The kernel between the samples of two index arrays, once and for all where there are few; and of which X."""
         if callable(self.kernel) or self.kernel == "precomputed":
             matrix = X
         else:
@@ -291,9 +320,9 @@ class _Finished(Declared, BaseLibSVM):
                 )
 
             if count > _WHOLE_KERNEL:
-                return block
+                return block, X
             matrix = block(slice(None), slice(None))
-        return lambda rows, columns: matrix[np.ix_(rows, columns)]
+        return lambda rows, columns: matrix[np.ix_(rows, columns)], X
 
     def _dense_coefficients(self) -> Vector:
         return np.asarray(self.dual_coef_.toarray() if sp.issparse(self.dual_coef_) else self.dual_coef_)

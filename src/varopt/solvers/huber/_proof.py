@@ -38,6 +38,8 @@ Vector = NDArray[np.float64]
 
 _ROOMY_ROWS, _MORE_ROOMY_ROWS = 8, 64  # rows that keep room: so many for each variable, and so many
 _CORRECTED_ENTRIES = 1 << 18  # entries of the data up to which a correction does not take longer than most solves
+_FAINT_RIDGE = 1e-290  # below it a ridge in units of the data has lost digits
+_FAINT_COLUMN = 1e-100  # entries of a column below which it is not looked at
 _FREE = 1e-3  # share of its interval that a dual is from its ends, to keep room
 _MOST_MOVED = 0.5  # share of that by which a dual is moved at first
 _ROOM, _LEAST_ROOM = 64.0, 1e-13  # times what balance takes, and shares of its interval, that a dual keeps as room
@@ -60,6 +62,9 @@ def proved_bracket(problem: HuberProblem, x: Vector, dual: Vector, tol: float) -
     Costs three passes over the data, and of few more where these leave more than a share `tol`. Infinite where nothing
     is proved.
     """
+    knot = problem.epsilon * float(x[-1])
+    if 0.0 < problem.alpha < _FAINT_RIDGE or not math.isfinite(4.0 * knot * knot):
+        return -math.inf, math.inf
     with np.errstate(all="ignore"):
         try:
             norms: Norms = {}
@@ -130,6 +135,9 @@ def _corrected(
     """By (2); without the lengths of columns in `norms` in extended precision."""
     duals = _balanced(problem, x, dual, margin)
     v, few, columns, most = duals
+    largest = np.abs(columns).max(axis=0, initial=0.0)
+    if np.any(largest < _FAINT_COLUMN):  # products with it underflow
+        return -math.inf
     slope = transposed(linear, Ball.exact(v), norms) if norms else _sharp(linear, v)
     level = Ball(*map(np.atleast_1d, total(v))) if problem.intercept else Ball.exact(np.zeros(0))
     left = np.append(slope.middle - 2.0 * problem.alpha * x[:-2], level.middle)

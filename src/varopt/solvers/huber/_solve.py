@@ -68,9 +68,10 @@ def _prove(problem: HuberProblem, state: State, tol: float) -> None:
     """The bracket in arithmetic that knows its rounding, where that is as close as is asked, or closer than another."""
     if not state.assumption or state.dual is None or (dual := state.dual[0]) is None:
         return
+    state.lower = min(state.lower, state.upper)  # of another point, whose value rounding hides
     lower, upper = proved_bracket(problem, state.x, dual, tol)
     upper = max(upper, state.upper)
-    if upper - lower <= max(tol * max(state.unit, abs(upper)), state.gap):
+    if math.isfinite(upper) and upper - lower <= max(tol * max(state.unit, abs(upper)), state.gap):
         state.lower, state.upper, state.assumption = min(lower, state.upper), upper, ""
 
 
