@@ -82,7 +82,7 @@ class QuadraticModel:
             columns.extend(z[:, i, None] * z[:, i + 1 :] for i in range(d - 1))  # in the order of `above`
         lowest = float(values.min())
         columns.append((values - lowest)[:, None])
-        found = _least_squares(np.hstack(columns) * roots[:, None])
+        found = _least_squares(np.hstack(columns) * roots[:, None])  # (2)
         hessian = np.zeros((d, d))
         if kind != "linear":
             np.fill_diagonal(hessian, found[1 + d : 1 + 2 * d])
