@@ -1,5 +1,7 @@
 """Rows that are not in memory: the same optimum and the same certificate as where they are."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -197,6 +199,22 @@ def test_memory_is_kept_to(data, stored):
         vo.minimize(OBJECTIVES["pinball"](**stored), memory=1000)
     with pytest.raises(ValueError, match="memory must be a number of bytes"):
         vo.minimize(OBJECTIVES["pinball"](**stored), memory="lots")
+
+
+def test_memory_is_kept_to_while_many_rows_are_kept(tmp_path):
+    """What arrays take at the most, beside the rows near a knot that are as many as there is room for."""
+    rng = np.random.default_rng(0)
+    rows = np.column_stack([rng.standard_normal((400_000, 16)), rng.standard_t(2, 400_000)])
+    np.save(tmp_path / "rows.npy", rows)
+    file = np.load(tmp_path / "rows.npy", mmap_mode="r")
+    f = vo.sum(vo.pinball(file[:, -1] - file[:, :-1] @ vo.Variable(16, name="w"), 0.7))
+    tracemalloc.start()
+    r = vo.minimize(f, memory=42_000_000)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert r.status is Status.OPTIMAL
+    assert r.passes == 2  # none of them for want of room
+    assert most <= 0.8 * 42_000_000  # a fifth is for what is not an array
 
 
 def test_a_time_limit_and_an_interrupt_leave_a_bracket(stored):

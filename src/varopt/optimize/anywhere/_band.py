@@ -30,6 +30,7 @@ _SMALLEST_DISTANCE = 0.1  # share of the typical distance from a knot that tells
 # Times which a band gets wider that was too narrow, and a share of typical distances.
 _BAND_WIDER, _NEARBY_SHARE = 4.0, 0.01
 _STRETCHES = 8  # for each variable, however few rows a sample has
+_BAND_ROWS_AT_ONCE = 1 << 13  # rows of which lengths are taken at once
 _BEYOND_LONGEST = 1.5  # times the longest row of a sample: beyond, rows are not looked at
 
 
@@ -135,9 +136,12 @@ def strayed(problem: Problem, kept: Sequence[DataPart | None], step: Vector, fac
     """Whether a step takes rows farther than the band that they were kept in: then others may have left it."""
     for block, part in zip(problem.blocks, kept, strict=True):
         if part is not None and block.term.knots:
-            matrix = np.asarray(rows_of(block.at(part), problem.variables).linear.dense())
-            if np.any(np.abs(matrix @ step) > np.linalg.norm(matrix @ factor, axis=1)):
-                return True
+            rows = rows_of(block.at(part), problem.variables).linear
+            for first in range(0, part.count, _BAND_ROWS_AT_ONCE):  # beside the rows kept there is little room
+                few = np.arange(first, min(first + _BAND_ROWS_AT_ONCE, part.count))
+                matrix = np.asarray(rows.rows(few).dense())
+                if np.any(np.abs(matrix @ step) > np.linalg.norm(matrix @ factor, axis=1)):
+                    return True
     return False
 
 
