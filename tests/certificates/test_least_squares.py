@@ -1,6 +1,7 @@
 """The short way to the bracket of a lasso: sound in fractions, and taken where it may be."""
 
 import itertools
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -10,6 +11,7 @@ import varopt as vo
 from varopt.certificates import Verifier, _least_squares  # how often the short way is taken
 from varopt.composite import composite
 from varopt.model.maps import latest_products
+from varopt.optimize.constrained._penalty import Penalised  # at points that a run does not come to
 
 COUNT, SIZE = 300, 60
 
@@ -149,6 +151,150 @@ def test_it_agrees_with_the_long_way(taken):
     assert long.lower <= r.upper
     assert r.lower <= long.upper
     assert r.gap <= 1e-10 * r.fun
+
+
+@pytest.fixture
+def sided(monkeypatch):
+    found = []
+    short = _least_squares.sided_lasso
+
+    def watched(*given):
+        found.append(short(*given))
+        return found[-1]
+
+    monkeypatch.setattr("varopt.optimize.constrained._one_side.sided_lasso", watched)
+    return found
+
+
+def kept_to_a_side(kind, X, y, penalty, weight=0.5):
+    """An objective, its constraints, what a unit of each variable costs on its side, the sides, and what is linear."""
+    w, size = vo.Variable(X.shape[1]), X.shape[1]
+    mantissa, exponent = math.frexp(0.1 * penalty)
+    penalty = math.ldexp(round(mantissa * 2**20), exponent - 20)  # whose sums with costs are exact
+    squares, prices = weight * vo.sum_squares(y - X @ w), np.full(size, penalty)
+    costs = (32 + np.arange(size) % 32) / 64 * penalty
+    ones, none = np.ones(size), np.zeros(size)
+    if kind == "sizes":
+        return squares + penalty * vo.norm1(w), [w >= 0], prices, ones, none
+    if kind == "sizes of their own":
+        return squares + vo.sum(costs * vo.abs(w)), [w <= 0], costs, -ones, none
+    if kind == "linear":
+        return squares + costs @ w, [w >= 0], costs, ones, costs
+    if kind == "linear, below":
+        return squares - penalty * vo.sum(w), [w <= 0], prices, -ones, -prices
+    if kind == "both":
+        return squares + penalty * vo.norm1(w) + costs @ w, [w >= 0], prices + costs, ones, costs
+    return squares + penalty * vo.norm1(w), [w[::2] >= 0], prices, np.where(np.arange(size) % 2 == 0, 1.0, 0.0), none
+
+
+KINDS = ("sizes", "sizes of their own", "linear", "linear, below", "both", "some")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("units", "shift"), [(1.0, 0.0), (1e90, 0.0), (1e-90, 0.0), (1.0, 30.0)])
+def test_the_bracket_of_variables_that_keep_to_one_side_holds_in_fractions(kind, units, shift, sided):
+    X, y, penalty = lasso(21, units, shift)
+    f, constraints, prices, sides, _ = kept_to_a_side(kind, X, y, penalty)
+    r = vo.minimize(f, subject_to=constraints)
+    assert r.status is vo.Status.OPTIMAL
+    assert sided[-1] is not None
+    assert r.violation == 0.0
+    assert np.all(sides * r.x >= 0.0)
+    assert np.any(r.x != 0.0) or shift
+    assert exact(X, y, 0.5, prices, r.x) <= Fraction(r.upper)
+    near = np.random.default_rng(4)
+    for other in (r.x, r.x * (1.0 + 1e-9 * near.standard_normal(SIZE)), np.zeros(SIZE)):
+        assert Fraction(r.lower) <= exact(X, y, 0.5, prices, other)
+    long = vo.minimize(f, subject_to=[*constraints, vo.sum(f.variables[0]) <= 1e3 * units])  # which proves it otherwise
+    assert len(sided) == 1
+    assert long.lower <= r.upper
+    assert r.lower <= long.upper
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("units", "shift"), [(1.0, 0.0), (1.0, 30.0)])
+@pytest.mark.parametrize(("count", "size"), [(60, 6), (5500, 3)])  # which is small, and which is not
+def test_bounds_of_variables_that_keep_to_one_side_hold_near_the_exact_optimum(kind, units, shift, count, size, rng):
+    X, y, penalty = lasso(count, units, shift, count, size)
+    f, constraints, prices, *_ = kept_to_a_side(kind, X, y, penalty, weight=1.0)
+    r = vo.minimize(f, subject_to=constraints)
+    best = exact(X, y, 1.0, prices, sided_optimum(X, y, prices, np.sign(r.x)))
+    assert Fraction(r.lower) <= best <= Fraction(r.upper)
+    penalised = Penalised(f, constraints)
+    problem = penalised.problem(penalised.first_weights())
+    for off in (1e-12, 1e-6, 1e-2):
+        x = r.x * (1.0 + off * rng.standard_normal(size))
+        found = _least_squares.sided_lasso(f, problem, x, 1e300)
+        assert found is not None or count == 60
+        if found is not None:
+            assert Fraction(found.lower) <= best
+            assert exact(X, y, 1.0, prices, x) <= Fraction(found.upper)
+
+
+def sided_optimum(X, y, prices, signs):
+    """The same as `optimum` for prices of their own, by columns in units of them."""
+    scaled = [
+        [Fraction(v) / Fraction(p) for v in column] for column, p in zip(X.T.tolist(), prices.tolist(), strict=True)
+    ]
+    x = optimum(np.array(scaled, dtype=object).T, y, 1, signs)
+    return [v / Fraction(p) for v, p in zip(x, prices.tolist(), strict=True)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_multipliers_of_variables_that_keep_to_one_side_balance_the_gradient(kind, sided):
+    X, y, penalty = lasso(22)
+    f, constraints, prices, sides, linear = kept_to_a_side(kind, X, y, penalty)
+    r = vo.minimize(f, subject_to=constraints)
+    assert sided[-1] is not None
+    slope = X.T @ (X @ r.x - y)
+    sizes = prices - sides * linear
+    kept = np.zeros(SIZE)
+    kept[sides != 0.0] = r.multipliers[constraints[0]]
+    assert np.all(kept >= 0.0)
+    assert np.all(kept[r.x != 0.0] == 0.0)
+    left = slope + linear - sides * kept  # what the sizes have to balance
+    moving = r.x != 0.0
+    np.testing.assert_allclose(left[moving], -sizes[moving] * np.sign(r.x[moving]), atol=1e-9 * penalty)
+    assert np.all(np.abs(left) <= sizes * (1.0 + 1e-12) + 1e-9 * penalty)
+    assert np.any(kept > 0.0)
+
+
+def test_other_constraints_and_costs_are_left_to_the_long_way(sided):
+    X, y, penalty = lasso(23)
+    w, b = vo.Variable(SIZE), vo.Variable()
+    squares, sizes = vo.sum_squares(y - X @ w), penalty * vo.norm1(w)
+    costs = penalty * np.linspace(-1.0, 1.0, SIZE)
+    for f, constraints in (
+        (squares, [w >= 0]),  # without a price no dual point can be scaled
+        (squares + costs @ w, [w >= 0]),
+        (squares + sizes + costs @ w, [w[:-1] >= 0]),
+        (squares + sizes, [w >= 0, w <= 10.0]),
+        (squares + sizes, [w >= -1e-3]),
+        (squares + sizes, [2.0 * w >= 0]),
+        (squares + sizes, [w >= 0, w >= 0]),
+        (squares + sizes, [w == 0]),
+        (squares + sizes + 3.0, [w >= 0]),
+        (squares + sizes + vo.square(b), [w >= 0, b >= 0]),
+        (vo.sum_squares(y - X @ w - b) + sizes, [w >= 0, b >= 0]),
+        (vo.sum_squares(y - X @ w - b) + sizes + 1e-3 * b, [w >= 0]),
+        (squares + penalty * vo.norm1(w - 1.0), [w >= 0]),
+    ):
+        assert vo.minimize(f, subject_to=constraints).status is vo.Status.OPTIMAL
+    assert sided
+    assert not any(found is not None for found in sided)
+
+
+def test_an_intercept_beside_variables_that_keep_to_one_side(sided):
+    X, y, penalty = lasso(24)
+    w, b = vo.Variable(SIZE), vo.Variable()
+    r = vo.minimize(0.5 * vo.sum_squares(y + 7.0 - X @ w - b) + penalty * vo.norm1(w), subject_to=[w >= 0])
+    assert r.status is vo.Status.OPTIMAL
+    assert sided[-1] is not None
+    whole, prices = np.column_stack([X, np.ones(COUNT)]), np.append(np.full(SIZE, penalty), 0.0)
+    for centre in (r[b], np.mean(y + 7.0 - X @ r[w])):
+        at = np.append(r[w], centre)
+        assert Fraction(r.lower) <= exact(whole, y + 7.0, 0.5, prices, at)
+    assert exact(whole, y + 7.0, 0.5, prices, np.append(r[w], r[b])) <= Fraction(r.upper)
 
 
 def signal_in_fractions(signal, weight, penalty, order, x):

@@ -29,6 +29,7 @@ from varopt.certificates._duality import (
     rests,
     young,
 )
+from varopt.certificates._least_squares import sided_lasso
 from varopt.certificates._proof_parts import enclosed_at
 from varopt.certificates._verified_bracket import ROUNDING, Verified, Verifier, verified
 from varopt.certificates.enclosures import DualQuadratic, DualRows, annihilates, enclosed_value
@@ -91,6 +92,7 @@ __all__ = [
     "positions",
     "prove",
     "rests",
+    "sided_lasso",
     "student",
     "values",
     "verified",

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -91,6 +92,11 @@ class Penalised:
         triples = zip(self.rows, self.constraints, weights, strict=True)
         rows = [replace(r, term=self._term(c), weights=w, hard=True) for r, c, w in triples]
         return replace(self._form, rows=(*self.own.rows, *rows))
+
+    def by_constraint(self, values: Sequence[Vector]) -> dict[Constraint, Any]:
+        """Vectors in the shapes of their constraints."""
+        pairs = zip(self.constraints, values, strict=True)
+        return {c: float(y[0]) + 0.0 if c.shape == () else y.reshape(c.shape) + 0.0 for c, y in pairs}
 
     # -- Weights ------------------------------------------------------------------------------------------------------
 

@@ -9,11 +9,12 @@ from numpy.typing import NDArray
 from varopt.composite import Rows
 from varopt.optimize.constrained._penalty import VIOLATION_ROUNDING, Penalised, spread
 
-__all__ = ["repaired"]
+__all__ = ["repaired", "tidied"]
 
 Vector = NDArray[np.float64]
 
 _REPAIR_ROUNDS = 4
+_TIDY = 1e-11  # share of the largest coordinate that counts as zero, where kinks are looked for
 _KEPT_SHARE = 1e3 * VIOLATION_ROUNDING  # share of its size within which a row that holds is kept where it is
 _DENSE_CORRECTION_ENTRIES = 4_000_000  # entries up to which the shortest correction is found densely
 _SPARSE_STEPS = 200  # steps of a sparse one
@@ -75,3 +76,8 @@ def _move(penalised: Penalised, x: Vector) -> Vector:
 
 def _explicit(r: Rows, index: NDArray[np.intp]) -> sp.csr_array:
     return sp.csr_array(r.take(index).linear.explicit())
+
+
+def tidied(x: Vector) -> Vector:
+    """A point without what rounding leaves of its zeros."""
+    return np.where(np.abs(x) <= _TIDY * np.abs(x).max(initial=0.0), 0.0, x)

@@ -44,9 +44,10 @@ from varopt.optimize._composite import (
     watch,
 )
 from varopt.optimize._result import Result, Status, final_line
+from varopt.optimize.constrained._one_side import on_one_side
 from varopt.optimize.constrained._penalty import Penalised, reach
 from varopt.optimize.constrained._proofs import Contradiction, Ray, programmed
-from varopt.optimize.constrained._repair import repaired
+from varopt.optimize.constrained._repair import repaired, tidied
 from varopt.solvers import Auto, State, Way, is_small, settle
 
 __all__ = ["minimize_constrained"]
@@ -62,7 +63,6 @@ _SHARED_WEIGHTS = 1000  # rows that may share a weight in the proof, a power of 
 _ROUNDED_SUBGRADIENT = 1e-9  # subgradients of a proof that are as small are rounding
 # Share of the value that a point may lose by being moved onto its constraints, where weights suffice.
 _MOST_LOST_BY_MOVING = 1e-3
-_TIDY = 1e-11  # share of the largest coordinate that counts as zero, where kinks are looked for
 _BALANCED_MULTIPLIERS = 1e-8  # share of gradients that multipliers at an optimum may leave
 _ROUNDED = 1e-10  # relative error of a value beyond which its bound is told in place of it
 _CANCELLED_UNIT = 2.0**-20  # share of the sizes of what cancels that counts as their unit: room for its rounding
@@ -292,15 +292,10 @@ class _Run:
             exact = multipliers, verified(roomy, state.x, [u / _WEIGHT_ROOM for u in subgradients]).lower
         if not exact[1] > 0.0:
             return None, nearest
-        return Contradiction(self._by_constraint(exact[0]), exact[1]), nearest
+        return Contradiction(self.penalised.by_constraint(exact[0]), exact[1]), nearest
 
     def _exact_proof(self, multipliers: list[Vector]) -> tuple[list[Vector], float] | None:
         return contradiction(self.penalised.rows, [c.is_equality for c in self.penalised.constraints], multipliers)
-
-    def _by_constraint(self, values: Sequence[Vector]) -> dict[Constraint, Any]:
-        """Vectors in the shapes of their constraints."""
-        pairs = zip(self.penalised.constraints, values, strict=True)
-        return {c: float(y[0]) + 0.0 if c.shape == () else y.reshape(c.shape) + 0.0 for c, y in pairs}
 
     # -- The outcome --------------------------------------------------------------------------------------------------
 
@@ -309,7 +304,11 @@ class _Run:
         if status in (Status.INFEASIBLE, Status.UNBOUNDED):
             return self._without_optimum(status)
         self.ended = status if status in (Status.TIME_LIMIT, Status.INTERRUPTED) else None
-        penalised, state = self.penalised, self.state
+        penalised, state = self.penalised, replace(self.state, lower=max(self.state.lower, self.lower))
+        if status is None:
+            of_a_lasso = on_one_side(penalised, penalised.objective(self.weights), self.problem, state, self.tol)
+            if of_a_lasso is not None:
+                return of_a_lasso
         multipliers = self._multipliers()
         weights = self._closest_weights(multipliers)
         objective, problem = penalised.objective(weights), penalised.problem(weights)
@@ -317,7 +316,7 @@ class _Run:
         if dual is not None:
             first = len(penalised.own.rows)
             dual[first : first + len(weights)] = [y / w for y, w in zip(multipliers, weights, strict=True)]
-        state = replace(state, dual=dual, lower=max(state.lower, self.lower), falls=False, objective=objective)
+        state = replace(state, dual=dual, falls=False, objective=objective)
         if not np.all(np.isfinite(state.x)):
             state.upper = math.inf
         elif any(e.any() for e in penalised.excesses(state.x)):  # else it is that of f, whatever the weights
@@ -337,7 +336,7 @@ class _Run:
         finished = self._finished(result, multipliers, partial(verified, objective, state.x, dual))
         if self.unbalanced and finished.status in (Status.OPTIMAL, Status.ASSUMED):
             unknown = [np.full(y.size, math.nan) for y in multipliers]  # of an optimum they would be false
-            finished = replace(finished, multipliers=self._by_constraint(unknown))
+            finished = replace(finished, multipliers=self.penalised.by_constraint(unknown))
         hides = finished.status is Status.GAP_OPEN and finished.violation > 0.0 and self.ended is None
         return self._contradicted(finished) if hides else finished
 
@@ -358,7 +357,7 @@ class _Run:
         if not is_small(problem):
             return multipliers
         try:
-            dual, left, _ = balancing(problem, _tidied(x))
+            dual, left, _ = balancing(problem, tidied(x))
         except TimeUp:
             return multipliers
         known, self.unbalanced = 1.0 if left <= _BALANCED_MULTIPLIERS else math.nan, False
@@ -387,7 +386,7 @@ class _Run:
         bracket = DualGap(min(lower, value), max(upper, value))
         return replace(
             result, fun=value, certificate=bracket, status=Status.OPTIMAL, violation=penalised.violation(x),
-            multipliers=self._by_constraint(multipliers),
+            multipliers=self.penalised.by_constraint(multipliers),
         )  # fmt: skip
 
     def _closest_weights(self, multipliers: Sequence[Vector]) -> list[Vector]:
@@ -408,7 +407,7 @@ class _Run:
                 found = balancing(self.problem, self.state.x) if is_small(self.problem) else None
                 if found is not None and found.left > _BALANCED_MULTIPLIERS:
                     # What rests at zero may be a last digit beside it, as of an optimum to many digits, rounded.
-                    found = min(found, balancing(self.problem, _tidied(self.state.x)), key=lambda way: way.left)
+                    found = min(found, balancing(self.problem, tidied(self.state.x)), key=lambda way: way.left)
                 balanced = found is not None and found.left <= _BALANCED_MULTIPLIERS
                 if found is not None and (balanced or not found.norm_rests):
                     dual, self.unbalanced = found.dual, not balanced
@@ -457,7 +456,7 @@ class _Run:
         bracket = replace(result.certificate, lower=lower, upper=upper) if known else NoCertificate(lower, upper)
         return replace(
             result, x=x, fun=value, certificate=bracket, status=status, violation=violation,
-            multipliers=self._by_constraint(multipliers),
+            multipliers=self.penalised.by_constraint(multipliers),
         )  # fmt: skip
 
     def _closes(self, lower: float, upper: float) -> bool:
@@ -490,11 +489,6 @@ class _Run:
             state.sigma, state.steps, state.elapsed, history, whole.slices, state.evaluations, state,
             penalised.violation(state.x), {}, self.proof,
         )  # fmt: skip
-
-
-def _tidied(x: Vector) -> Vector:
-    """A point without what rounding leaves of its zeros."""
-    return np.where(np.abs(x) <= _TIDY * np.abs(x).max(initial=0.0), 0.0, x)
 
 
 def _of_a_point(value: float, lower: float, upper: float) -> float:
