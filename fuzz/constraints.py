@@ -374,8 +374,11 @@ def _contradiction(limits: Sequence[Limit], proof: Any, constraints: Sequence[An
         given += np.atleast_1d(proof.multipliers[constraint]).tolist()
     used = [i for i, y in enumerate(given) if y]
     y = [Fraction(given[i]) for i in used]
-    equations = [[*(Fraction(rows[i][j]) for i in used), Fraction(0)] for j in range(len(rows[0]))]
-    exact = onto([equation for equation in equations if any(equation)], y)
+    # In shares of those given, so that the last digits of a large one are not taken from a small one.
+    equations = [[*(Fraction(rows[i][j]) * v for i, v in zip(used, y, strict=True)), Fraction(0)]
+                 for j in range(len(rows[0]))]  # fmt: skip
+    shares = onto([equation for equation in equations if any(equation)], [Fraction(1)] * len(y))
+    exact = None if shares is None else [share * v for share, v in zip(shares, y, strict=True)]
     if exact is None or any(abs(a - b) > abs(b) * Fraction(1, 10**9) for a, b in zip(exact, y, strict=True)):
         yield f"FALSE PROOF: the combination has a gradient that is not zero with {given}"
     elif any(v < 0 and not equal[i] for v, i in zip(exact, used, strict=True)):

@@ -153,11 +153,16 @@ def balanced(problem: Composite, x: Vector, dual: Sequence[Vector]) -> list[Vect
 
 
 class Balanced(NamedTuple):
-    """Subgradients of rows, the share of what cancels that they leave unbalanced, and whether a norm rests there."""
+    """Subgradients of rows, the share of what cancels that they leave unbalanced, and whether a norm rests there.
+
+    And what they leave, with the sizes of what is added up in it, of each variable.
+    """
 
     dual: list[Vector]
     left: float
     norm_rests: bool
+    residual: Vector
+    size: Vector
 
 
 def balancing(problem: Composite, x: Vector) -> Balanced:
@@ -203,13 +208,15 @@ def _balancing(problem: Composite, x: Vector, at_knot: float) -> Balanced:
         cube = group.spread(group.weights / np.sqrt(group.sizes))[free]
         matrices.append(cube[:, None] * matrix[free])
         ends.append((np.full(free.size, -1.0), np.ones(free.size)))
+    if not matrices:
+        return Balanced(dual, float(np.any(gradient)), norm_rests, gradient, size)
     matrix, (low, high) = np.concatenate(matrices), (np.concatenate(end) for end in zip(*ends, strict=True))
     found = _least_squares_within(matrix, gradient, low, high)
     for (k, free), part in zip(places, np.split(found, np.cumsum([f.size for _, f in places])), strict=False):
         dual[k][free] = part
-    left = float(np.abs(gradient + matrix.T @ found).max(initial=0.0))
-    most = float((size + np.abs(matrix).T @ np.abs(found)).max(initial=0.0))
-    return Balanced(dual, left / most if most > 0.0 else 0.0, norm_rests)
+    residual, sizes = gradient + matrix.T @ found, size + np.abs(matrix).T @ np.abs(found)
+    left, most = (float(np.abs(v).max(initial=0.0)) for v in (residual, sizes))
+    return Balanced(dual, left / most if most > 0.0 else 0.0, norm_rests, residual, sizes)
 
 
 def _on_knots(r: Rows, z: Vector, within: Vector, share: float) -> Vector:

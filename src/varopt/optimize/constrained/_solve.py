@@ -19,7 +19,6 @@ from varopt.certificates import (
     NoCertificate,
     Verified,
     Verifier,
-    balancing,
     contradiction,
     enclosed_at,
     falls_for_ever,
@@ -44,10 +43,11 @@ from varopt.optimize._composite import (
     watch,
 )
 from varopt.optimize._result import Result, Status, final_line
+from varopt.optimize.constrained._multipliers import apart, are_multipliers, of_method
 from varopt.optimize.constrained._one_side import on_one_side
 from varopt.optimize.constrained._penalty import Penalised, reach
 from varopt.optimize.constrained._proofs import Contradiction, Ray, programmed
-from varopt.optimize.constrained._repair import repaired, tidied
+from varopt.optimize.constrained._repair import repaired
 from varopt.solvers import Auto, State, Way, is_small, settle
 
 __all__ = ["minimize_constrained"]
@@ -63,7 +63,6 @@ _SHARED_WEIGHTS = 1000  # rows that may share a weight in the proof, a power of 
 _ROUNDED_SUBGRADIENT = 1e-9  # subgradients of a proof that are as small are rounding
 # Share of the value that a point may lose by being moved onto its constraints, where weights suffice.
 _MOST_LOST_BY_MOVING = 1e-3
-_BALANCED_MULTIPLIERS = 1e-8  # share of gradients that multipliers at an optimum may leave
 _ROUNDED = 1e-10  # relative error of a value beyond which its bound is told in place of it
 _CANCELLED_UNIT = 2.0**-20  # share of the sizes of what cancels that counts as their unit: room for its rounding
 _BOUND = 1e-6  # share of its weight within which a multiplier is at it
@@ -115,7 +114,6 @@ class _Run:
     proof: Contradiction | Ray | None = None
     lower: float = -math.inf  # the best bound of earlier rounds, which holds for any weights
     ended: Status | None = None  # what has stopped it
-    unbalanced: bool = False  # whether the multipliers at hand leave more than rounding
 
     def __post_init__(self) -> None:
         self.state.unit = self.penalised.own.unit
@@ -309,7 +307,7 @@ class _Run:
             of_a_lasso = on_one_side(penalised, penalised.objective(self.weights), self.problem, state, self.tol)
             if of_a_lasso is not None:
                 return of_a_lasso
-        multipliers = self._multipliers()
+        multipliers = of_method(penalised, self.problem, self.weights, state, self._dual())
         weights = self._closest_weights(multipliers)
         objective, problem = penalised.objective(weights), penalised.problem(weights)
         dual = list(state.dual) if state.dual is not None else None
@@ -326,7 +324,7 @@ class _Run:
         if status is None and dual is not None and math.isfinite(state.upper) and not problem.not_convex:
             claimed = ended(Status.OPTIMAL, proved=False, value=state.upper)
             if (proved := self._proved_apart(claimed, objective, problem, dual, multipliers)) is not None:
-                return proved
+                return self._told(proved, dual)
         result = ended(status)
         if result.status is Status.GAP_OPEN and np.all(np.isfinite(result.x)):
             self.state.unit = state.unit = max(state.unit, _CANCELLED_UNIT * reach(penalised.own, result.x))
@@ -334,11 +332,8 @@ class _Run:
         if closed_by_others or result.status is Status.ASSUMED:  # then rounding may have hidden what balances
             multipliers = self._found_apart(result.x, multipliers)
         finished = self._finished(result, multipliers, partial(verified, objective, state.x, dual))
-        if self.unbalanced and finished.status in (Status.OPTIMAL, Status.ASSUMED):
-            unknown = [np.full(y.size, math.nan) for y in multipliers]  # of an optimum they would be false
-            finished = replace(finished, multipliers=self.penalised.by_constraint(unknown))
         hides = finished.status is Status.GAP_OPEN and finished.violation > 0.0 and self.ended is None
-        return self._contradicted(finished) if hides else finished
+        return self._contradicted(finished) if hides else self._told(finished, dual)
 
     def _contradicted(self, result: Result) -> Result:
         """INFEASIBLE where that is proved near zero: far out, where f falls, rounding hides what constraints miss."""
@@ -350,18 +345,28 @@ class _Run:
         self.state.x = x if self.proof is None else nearest
         return result if self.proof is None else self._without_optimum(Status.INFEASIBLE)
 
+    def _told(self, result: Result, dual: Sequence[Vector | None] | None) -> Result:
+        """The result, with multipliers at an optimum that were seen to be such, of it or found apart, else NaN."""
+        if result.status not in (Status.OPTIMAL, Status.ASSUMED) or not is_small(self.problem):
+            return result
+        check = partial(are_multipliers, self.penalised, x=result.x, gap=result.gap)
+        try:
+            given = [np.ravel(result.multipliers[c]) for c in self.penalised.constraints]
+            if check(given, dual=dual):
+                return result
+            others = self._found_apart(result.x, given)
+            if check(others, dual=None):
+                return replace(result, multipliers=self.penalised.by_constraint(others))
+        except (TimeUp, ValueError):  # pieces beyond degree two
+            pass
+        unknown = [np.full(w.size, math.nan) for w in self.weights]  # of an optimum they would be false
+        return replace(result, multipliers=self.penalised.by_constraint(unknown))
+
     def _found_apart(self, x: Vector, multipliers: list[Vector]) -> list[Vector]:
         """Multipliers at an optimum that was proved without those of the method; NaN where none are found."""
         weights = [_WEIGHTS_RAISED * w for w in self.weights]  # those of a run that was stopped may be too small
-        problem = self.penalised.problem(weights)
-        if not is_small(problem):
-            return multipliers
-        try:
-            dual, left, _ = balancing(problem, tidied(x))
-        except TimeUp:
-            return multipliers
-        known, self.unbalanced = 1.0 if left <= _BALANCED_MULTIPLIERS else math.nan, False
-        return [known * w * u for w, u in zip(weights, dual[len(dual) - len(weights) :], strict=True)]
+        found = apart(self.penalised, weights, x)
+        return multipliers if found is None else found
 
     def _proved_apart(
         self, result: Result, objective: Objective, problem: Composite, dual: Sequence[Vector | None],
@@ -398,27 +403,6 @@ class _Run:
             shared = y.size >= _SHARED_WEIGHTS and not excess.any()
             weights.append(np.broadcast_to(2.0 ** np.ceil(np.log2(own.max())), own.shape) if shared else own)
         return weights
-
-    def _multipliers(self) -> list[Vector]:
-        """Those of the method, or what balances the gradient at the point."""
-        dual = self._dual()
-        if dual is None and not self.problem.not_convex and np.all(np.isfinite(self.state.x)):
-            try:
-                found = balancing(self.problem, self.state.x) if is_small(self.problem) else None
-                if found is not None and found.left > _BALANCED_MULTIPLIERS:
-                    # What rests at zero may be a last digit beside it, as of an optimum to many digits, rounded.
-                    found = min(found, balancing(self.problem, tidied(self.state.x)), key=lambda way: way.left)
-                balanced = found is not None and found.left <= _BALANCED_MULTIPLIERS
-                if found is not None and (balanced or not found.norm_rests):
-                    dual, self.unbalanced = found.dual, not balanced
-                else:  # norms that rest may need more than the cube inside of their ball
-                    dual = Verifier(self.penalised.objective(self.weights), self.state.x).subgradients(self.state.dual)
-                dual = dual[len(dual) - len(self.weights) :]
-            except (ValueError, TimeUp):  # pieces beyond degree two
-                dual = None
-        if dual is None:
-            return [np.full(w.size, np.nan) for w in self.weights]
-        return [w * u for w, u in zip(self.weights, dual, strict=True)]
 
     def _finished(self, result: Result, multipliers: Sequence[Vector], proof: Callable[[], Verified]) -> Result:
         penalised = self.penalised
