@@ -1,5 +1,6 @@
 """Data made to break a fit: huge units, offsets, ties, texts. Each was once seen to break one."""
 
+import clarabel
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -8,6 +9,7 @@ from sklearn.linear_model import HuberRegressor as SciKitHuber
 
 from varopt import learn
 from varopt.learn._problem import LinearProblem, near_zero  # what moves data near zero, by itself
+from varopt.solvers.huber import HuberProblem
 
 NAMES = [name for name in learn.__all__ if hasattr(getattr(learn, name), "fit")]
 
@@ -72,14 +74,117 @@ def test_a_huber_fit_of_fewer_rows_within_than_columns_closes_soon(
         assert model.lower_bound_ <= huber_objective(reference.fit(X, y), X, y) * (1.0 + 1e-12)
 
 
-@pytest.mark.parametrize("unit", [1e100, 1e150, 1e200])
-def test_a_huber_fit_beside_a_constant_column_of_huge_units_is_bracketed_without_a_warning(unit):
+@pytest.mark.parametrize("others", [False, True])
+@pytest.mark.parametrize("alpha", [0.0, 0.01])
+@pytest.mark.parametrize("container", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize("unit", [1e100, 1e150, 1e155, 1e160, 1e200, 1e300])
+def test_a_huber_fit_beside_a_constant_column_of_huge_units_is_bracketed_without_a_warning(
+    unit, container, alpha, others
+):
+    """A ridge is nothing in such units: the optimum is that at unit one, without a ridge where all columns have it."""
+    X, y = beside_a_constant()
+    huge = X * np.where(others, unit, np.array([1.0, 1.0, 1.0, unit]))
+    optimum = clarabel_huber(X[:, :3], y, 0.0 if others else alpha)
+    model = learn.HuberRegressor(alpha=alpha).fit(container(huge), y)  # a warning would be an error
+    assert model.lower_bound_ <= optimum * (1.0 + 1e-9)
+    assert model.objective_ >= optimum * (1.0 - 1e-9)
+    assert model.gap_ <= 1e-9 * model.objective_
+    assert model.coef_[-1] == 0.0
+
+
+@pytest.mark.parametrize("unit", [1e100, 1e155, 1e200])
+@pytest.mark.parametrize(
+    "model",
+    [learn.LinearSVR(), learn.LinearSVC(loss="hinge"), learn.QuantileRegressor(alpha=0.01, quantile=0.3)],
+    ids=lambda model: type(model).__name__,
+)
+def test_other_fits_beside_a_constant_column_of_huge_units_have_the_optimum_in_their_bracket(model, unit):
+    X, y = beside_a_constant()
+    y = np.where(y > 0.0, 1, -1) if is_classifier(model) else y
+    small = clone(model).fit(X[:, :3], y)  # the constant column adds nothing to the intercept
+    huge = clone(model).fit(X * np.array([1.0, 1.0, 1.0, unit]), y)
+    assert huge.lower_bound_ <= small.objective_ * (1.0 + 1e-9)
+    assert huge.objective_ >= small.lower_bound_ * (1.0 - 1e-9)
+    assert huge.gap_ <= 1e-9 * huge.objective_
+
+
+def test_a_huber_point_whose_predictions_cancel_is_not_below_the_bound():
+    """The value is too low by rounding: the bound is not cut down to it."""
+    X, y = beside_a_constant()
+    problem = HuberProblem(X, y, np.ones(23), 1.35, 0.0, True)
+    optimum = clarabel_huber(X[:, :3], y, 0.0)
+    found = learn.HuberRegressor(alpha=0.0).fit(X, y)
+    near = np.concatenate([found.coef_, [found.intercept_, found.scale_]])
+    seen_low = False
+    for size in 10.0 ** np.arange(11, 16, 0.125):
+        x = near + size * np.array([0.0, 0.0, 0.0, 1.0, -1.0, 0.0])
+        dual = np.clip(2.0 * problem.residual(near) / near[-1], -2.7, 2.7)
+        _, upper, gap, _, _ = problem.bracket(x, dual)
+        seen_low |= problem.value(x, problem.residual(x)) < optimum * (1.0 - 1e-9)
+        assert upper >= optimum * (1.0 - 1e-9)
+        assert upper - gap <= optimum * (1.0 + 1e-9)
+    assert seen_low
+
+
+@pytest.mark.parametrize(("alpha", "epsilon"), [(1e-4, 1.35), (1e-4, 1.001), (1.0, 1.35), (1.0, 1.1), (0.0, 1.35)])
+@pytest.mark.parametrize("offset", [1e6, 1e7])
+def test_a_huber_fit_without_an_intercept_far_from_zero_closes(offset, alpha, epsilon):
+    """What columns have in common is taken into a variable of its own, as of data that are not in memory."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 3))
+    y = X @ np.array([1.0, -1.0, 0.5]) + rng.standard_t(2, 300)
+    model = learn.HuberRegressor(alpha=alpha, epsilon=epsilon, fit_intercept=False).fit(X + offset, y)
+    assert model.gap_ <= 1e-9 * model.objective_
+    assert not model.certificate_.assumption
+    # In coordinates in which two columns are what they differ from the third by.
+    far = X + offset
+    basis = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [-1.0, -1.0, 1.0 / offset]])
+    optimum = clarabel_huber(far @ basis, y, alpha, epsilon, basis, intercept=False)
+    assert model.lower_bound_ <= optimum * (1.0 + 1e-7)
+    assert model.objective_ >= optimum * (1.0 - 1e-7)
+
+
+def beside_a_constant():
     rng = np.random.default_rng(8000080158)
     X = rng.standard_normal((23, 4))
     y = X @ rng.standard_normal(4) + rng.standard_t(2, 23)
     X[:, -1] = 1.0
-    model = learn.HuberRegressor(alpha=0.01).fit(unit * X, y)  # a warning would be an error
-    assert 0.0 <= model.lower_bound_ <= model.objective_ * (1.0 + 1e-12)
+    return X, y
+
+
+def clarabel_huber(X, y, alpha, epsilon=1.35, basis=None, intercept=True):
+    """The optimum with the scale, as a second-order cone program; coefficients are `basis` times what is solved for.
+
+    With q_i of ``2 eps |r_i - q_i|`` beyond and ``q_i^2 <= s t_i`` within, each row costs
+    ``s + t_i + 2 eps |r_i - q_i|``.
+    """
+    n, p = X.shape
+    basis = np.eye(p) if basis is None else basis
+    ones = np.ones((n, int(intercept)))
+    k = p + ones.shape[1]
+    # variables: coefficients (and intercept), s, q, t, m >= |r - q|
+    size = k + 1 + 3 * n
+    s, q, t, m = k, slice(k + 1, k + 1 + n), slice(k + 1 + n, k + 1 + 2 * n), slice(k + 1 + 2 * n, size)
+    cost = np.zeros(size)
+    cost[s], cost[t], cost[m] = n, 1.0, 2.0 * epsilon
+    P = np.zeros((size, size))
+    P[:p, :p] = 2.0 * alpha * basis.T @ basis
+    linear = np.zeros((2 * n, size))
+    for sign, part in ((1.0, slice(0, n)), (-1.0, slice(n, 2 * n))):  # sign (y - X u - q) <= m
+        linear[part, :k], linear[part, q], linear[part, m] = -sign * np.hstack([X, ones]), -sign * np.eye(n), -np.eye(n)
+    bound = np.concatenate([-y, y])
+    cones, rows = np.zeros((3 * n, size)), np.arange(n)  # (s + t, s - t, 2 q) in the cone
+    for row, (a, b) in enumerate(((-1.0, -1.0), (-1.0, 1.0))):
+        cones[3 * rows + row, s], cones[3 * rows + row, t.start + rows] = a, b
+    cones[3 * rows + 2, q.start + rows] = -2.0
+    settings = clarabel.DefaultSettings()
+    settings.verbose = False
+    settings.tol_gap_rel = settings.tol_gap_abs = settings.tol_feas = 1e-12
+    solver = clarabel.DefaultSolver(
+        sp.csc_matrix(P), cost, sp.csc_matrix(np.vstack([linear, cones])), np.append(bound, np.zeros(3 * n)),
+        [clarabel.NonnegativeConeT(2 * n), *[clarabel.SecondOrderConeT(3)] * n], settings,
+    )  # fmt: skip
+    return solver.solve().obj_val
 
 
 def _at_no_scale_but_zero(self, *given, scale):

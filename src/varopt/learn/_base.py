@@ -39,6 +39,7 @@ __all__ = [
     "Lines",
     "OutOfTime",
     "Solved",
+    "agreed",
     "frames_of_ours",
 ]
 
@@ -405,6 +406,11 @@ class CertifiedLinear(Constrained, Certified):
         coef = problem.coefficients(solved.values)
         intercept = 0.0 if problem.b is None else shift + float(solved.values[problem.b]) - problem.moved(coef)
         return Fit(coef, intercept, solved)
+
+
+def agreed(lower: float, upper: float) -> float:
+    """A lower end that is not above the upper: where rounding made it so, the gap is what they disagree by."""
+    return lower if lower <= upper else upper - (lower - upper)
 
 
 def frames_of_ours() -> int:

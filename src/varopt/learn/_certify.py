@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 import varopt.model as vo
 from varopt.certificates import PointGap
+from varopt.learn._base import agreed
 from varopt.learn._classification import LinearSVC
 from varopt.learn._data import StoredProblem, StoredRows, signs, stored_rows
 from varopt.learn._huber import HuberRegressor
@@ -151,9 +152,12 @@ def _huber(model: Any, X: Any, y: Any, sample_weight: Any, options: Any) -> list
     z = np.abs(y - X @ model.coef_ - model.intercept_) / model.scale_
     losses = np.where(z < model.epsilon, z**2, 2.0 * model.epsilon * z - model.epsilon**2)
     value = float(weight @ (model.scale_ * (1.0 + losses)) + model.alpha * (model.coef_ @ model.coef_))
-    upper = value * (1.0 + 1e-13) + 1e-300  # sums of numbers that are not negative
+    # Sums of numbers that are not negative, of residuals that rounding of predictions moves, which may cancel.
+    reach = abs(X) @ np.abs(model.coef_) + abs(float(model.intercept_)) + np.abs(y)
+    off = 2.0 * float(model.epsilon) * 2.0**-52 * (X.shape[1] + 2) * float(weight @ reach)
+    upper = (value + off) * (1.0 + 1e-13) + 1e-300
     certificate: Any = ours.certificate_
-    return [PointGap(min(float(ours.lower_bound_), upper), upper, certificate.assumption)]
+    return [PointGap(agreed(float(ours.lower_bound_), upper), upper, certificate.assumption)]
 
 
 def _stored_huber(model: Any, ours: HuberRegressor, data: StoredRows, memory: Any) -> PointGap:
@@ -166,7 +170,7 @@ def _stored_huber(model: Any, ours: HuberRegressor, data: StoredRows, memory: An
     objective = ours._objective(problem, scale=scale)
     point = np.concatenate([np.ravel(at[v]).astype(np.float64) for v in objective.variables])
     upper = (total * scale + 2.0 / scale * enclosed_stored(objective, point, memory)[1]) * (1.0 + 1e-13) + 1e-300
-    return PointGap(min(float(ours.lower_bound_), upper), upper, ours.certificate_.assumption)  # type: ignore[union-attr]
+    return PointGap(agreed(float(ours.lower_bound_), upper), upper, ours.certificate_.assumption)  # type: ignore[union-attr]
 
 
 _KINDS: dict[str, Callable[..., list[PointGap]]] = {

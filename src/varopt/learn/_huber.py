@@ -11,6 +11,7 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
@@ -18,7 +19,7 @@ import varopt.model as vo
 from varopt.certificates import DualGap
 from varopt.learn._base import SMALLEST_SHARE, Clock, Fit, Solved
 from varopt.learn._compat import Interval
-from varopt.learn._data import StoredProblem, StoredRows, WeightedRows, solve_huber_stored
+from varopt.learn._data import StoredProblem, StoredRows, WeightedRows, solve_huber_centred, solve_huber_stored
 from varopt.learn._linear import LinearRegressor
 from varopt.learn._parameters import STRENGTH, Rule, parameter
 from varopt.learn._problem import LinearProblem, penalty
@@ -30,6 +31,12 @@ from varopt.solvers.huber import HuberProblem, Overflow, solve_huber, solve_hube
 __all__ = ["HuberRegressor"]
 
 Vector = NDArray[np.float64]
+
+# Times what a column varies by, its distance from zero from where on what columns have in common is taken from them
+# should the gap stay open, and from where on at once.
+_FAR, _LOST = 8.0, 1e4
+_MOST_CENTRED = 1000  # columns
+_SAMPLED_ROWS = 1000  # by which that is seen
 
 _OUTLYING = Rule(
     "From how many sigma on a residual counts linearly, at least 1.", Interval(Real, 1.0, None, closed="left")
@@ -140,12 +147,35 @@ class HuberRegressor(LinearRegressor):
         solve: Callable[..., None] = partial(solve_huber, at_scale=at_scale)
         if self._constrained_by:
             solve = partial(solve_huber_held, at_scale=held)
+        elif _distance(huber) > _FAR:
+            solve = partial(self._centred, problem, clock, solve)
         self._solve(huber, state, clock, solve)
         values = {problem.scaled: state.x[:-2]} | ({} if problem.b is None else {problem.b: state.x[-2]})
         certificate = DualGap(state.lower, state.upper, state.assumption)
         path = fits[-1].solved.sigma_path if fits else np.zeros(0)
         fit = self._fit(problem, Solved(state.upper, certificate, max(1, state.steps), path, values), shift)
         return _ScaledFit(fit.coef, fit.intercept, fit.solved, float(state.x[-1]))
+
+    def _centred(
+        self, linear: LinearProblem, clock: Clock, solve: Callable[..., None], problem: HuberProblem, state: State,
+        tol: float, check: Callable[[State], None],
+    ) -> None:  # fmt: skip
+        """Also with what columns have in common taken from them: at first where they have hardly anything else."""
+        given, found = (self.epsilon, problem.alpha, clock, tol, bool(self.verbose)), None
+        first = _distance(problem) > _LOST
+        if first:
+            found = solve_huber_centred(linear, *given)
+        try:
+            if found is None or found.state is None or not found.state.reached(tol):
+                solve(problem, state, tol, check)
+        finally:
+            if not first and not state.reached(tol) and not clock.is_up and not clock.stopped:
+                found = solve_huber_centred(linear, *given)
+            seen = None if found is None else found.state
+            if seen is not None and seen.gap < state.gap:
+                state.x = np.concatenate([seen.x[:-1], [0.0, seen.x[-1]]])
+                state.lower, state.upper, state.assumption = seen.lower, seen.upper, seen.assumption
+                state.steps += seen.steps
 
     def _solve(self, problem: HuberProblem, state: State, clock: Clock, solve: Callable[..., None]) -> None:
         """Solve, and warn where the gap stays open."""
@@ -179,6 +209,19 @@ class HuberRegressor(LinearRegressor):
         outliers = np.abs(targets.reshape(fitted.shape) - fitted) > self.epsilon * scales
         self._keep(X, {"outliers_": outliers if many else outliers[:, 0]})
         self.scale_ = scales if many else float(scales[0])
+
+
+def _distance(problem: HuberProblem) -> float:
+    """How far from zero a column is in terms of what it varies by, at most; zero where nothing is to be taken from any.
+
+    An intercept has taken it up before; where epsilon is one, the best scale is zero, and has no square.
+    """
+    X = problem.X
+    if problem.intercept or sp.issparse(X) or problem.epsilon == 1.0 or X.shape[1] > _MOST_CENTRED:
+        return 0.0
+    low, high = (f(X[:: X.shape[0] // _SAMPLED_ROWS + 1], axis=0) for f in (np.min, np.max))
+    varies = high > low
+    return float((np.minimum(np.abs(low), np.abs(high))[varies] / (high - low)[varies]).max(initial=0.0))
 
 
 def _lagrangian(problem: LinearProblem, multipliers: Mapping[Constraint, Any]) -> tuple[Vector, float]:

@@ -26,7 +26,7 @@ from varopt._clock import TimeUp, deadline, tick
 from varopt._threads import one_thread
 from varopt._verified import UNIT, Ball
 from varopt.certificates import Certificate, DualGap, NoCertificate
-from varopt.learn._base import SMALLEST_SHARE, Certified
+from varopt.learn._base import SMALLEST_SHARE, Certified, agreed
 from varopt.learn._compat import PROBABILITY, BaseLibSVM, to_numpy
 from varopt.learn._kernel_rounding import KernelValues
 from varopt.learn._parameters import CLASS_WEIGHT, NON_NEGATIVE, Declared, Rule, as_in, parameter
@@ -276,7 +276,7 @@ class _Finished(Declared, BaseLibSVM):
         trusted = self.kernel in ("linear", "rbf") or (self.kernel == "poly" and self.coef0 >= 0)
         certificates: list[Certificate] = [
             DualGap(
-                min(s.lower, s.upper),
+                agreed(s.lower, s.upper),
                 s.upper,
                 "; ".join(part for part in ("" if trusted else _SEMIDEFINITE, s.assumption) if part),
             )

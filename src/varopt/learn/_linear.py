@@ -93,7 +93,7 @@ class LinearRegressor(MultiOutputMixin, RegressorMixin, CertifiedLinear, LinearM
         if not (self.fit_intercept and self._free_intercept):
             return in_unit(LinearProblem(rows.X, y, rows.weight, self.fit_intercept)), 0.0
         shift = float(rows.weight @ y / rows.total)
-        return near_zero(in_unit(LinearProblem(rows.X, y - shift, rows.weight, True))), shift
+        return near_zero(in_unit(LinearProblem(rows.X, y - shift, rows.weight, True), free=True)), shift
 
     def _publish_linear(self, fits: list[Fit], many: bool, X: Any, data: Any, targets: Any) -> None:
         coef = np.array([fit.coef for fit in fits], dtype=data.dtype)

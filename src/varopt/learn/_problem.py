@@ -32,6 +32,7 @@ Vector = NDArray[np.float64]
 _OFFSET = 300.0  # standard deviations from zero beyond which the mean of a feature is in the way
 _HUGE_FEATURE = 1e30  # sizes of features beyond which, or below whose inverse, they are divided by it
 _LEAST_EXPONENT = -500  # of such a unit: the square of its inverse, which a ridge is multiplied by, is still a number
+_MOST_EXPONENT = 1000  # of what is taken from a feature, in that unit
 _SAMPLED = 1000  # rows that are looked at first
 _FULL_FEATURE = 0.9  # share of entries below which a sparse feature varies too much to be far from zero
 
@@ -101,14 +102,43 @@ class LinearProblem:
         return (1.0 / float(self.weight.sum())) * self.total(losses)
 
 
-def in_unit(problem: LinearProblem) -> LinearProblem:
-    """The problem with its features divided by their size, where products of them would overflow or vanish."""
-    X = problem.X.data if sp.issparse(problem.X) else problem.X
-    largest = float(max(X.max(), -X.min())) if X.size else 1.0
+def in_unit(problem: LinearProblem, free: bool = False) -> LinearProblem:
+    """The problem with its features divided by their size, where products of them would overflow or vanish.
+
+    Constant features are then left out first, where a `free` intercept is as good: a ridge in such units may be no
+    number, and would not tell the two apart.
+    """
+    largest = _largest(problem.X)
     if 1.0 / _HUGE_FEATURE <= largest <= _HUGE_FEATURE or largest == 0.0:
         return problem
-    unit = 2.0 ** max(math.floor(math.log2(largest)), _LEAST_EXPONENT)
-    return replace(problem, X=problem.X / unit, unit=unit)
+    least = float(_LEAST_EXPONENT)
+    if free and (center := _constants(problem.X)).any():
+        index, count = np.flatnonzero(center), problem.X.shape[0]
+        if sp.issparse(problem.X):
+            X = _exchanged(problem.X, index, np.zeros((count, index.size)))
+        else:
+            X = np.array(problem.X)
+            X[:, index] = 0.0
+        problem, largest = replace(problem, X=X, center=center), _largest(X)
+        least = max(least, math.log2(float(np.abs(center).max())) - _MOST_EXPONENT)
+    if 1.0 / _HUGE_FEATURE <= largest <= _HUGE_FEATURE or largest == 0.0:
+        return problem
+    unit = 2.0 ** math.floor(max(math.floor(math.log2(largest)), least))
+    given = None if problem.center is None else problem.center / unit
+    return replace(problem, X=problem.X / unit, unit=unit, center=given)
+
+
+def _largest(X: Any) -> float:
+    """The largest size of an entry; one where there is none."""
+    entries = X.data if sp.issparse(X) else X
+    return float(max(entries.max(), -entries.min())) if entries.size else 1.0
+
+
+def _constants(X: Any) -> Vector:
+    """The values of features that are constant, zero for others."""
+    low, high = X.min(axis=0), X.max(axis=0)
+    low, high = (np.ravel(v.toarray() if sp.issparse(v) else v).astype(np.float64) for v in (low, high))
+    return np.where(low == high, low, 0.0)
 
 
 def near_zero(problem: LinearProblem) -> LinearProblem:
@@ -132,10 +162,15 @@ def near_zero(problem: LinearProblem) -> LinearProblem:
     if not far.size:
         return problem
     if not sparse:
-        return replace(problem, X=X - center, center=center)
+        return _less(problem, X - center, center)
     moved = np.zeros(X.shape[1])
     moved[seen[far]] = center[far]
-    return replace(problem, X=_exchanged(X, seen[far], part[:, far] - center[far]), center=moved)
+    return _less(problem, _exchanged(X, seen[far], part[:, far] - center[far]), moved)
+
+
+def _less(problem: LinearProblem, X: Any, center: Vector) -> LinearProblem:
+    """The problem with what is left of its features when some more is taken from them."""
+    return replace(problem, X=X, center=center if problem.center is None else problem.center + center)
 
 
 def _full(X: Any) -> NDArray[np.bool_]:

@@ -16,7 +16,19 @@ from varopt._array import namespace
 from varopt.learn._problem import LinearProblem
 from varopt.model import Objective
 from varopt.optimize import Result, Status, minimize_together
-from varopt.places import DataPart, Derived, DeviceColumn, Stored, Table, as_stored, at, columns_in, rows, table_of
+from varopt.places import (
+    DataPart,
+    Derived,
+    DeviceColumn,
+    Stored,
+    Table,
+    as_stored,
+    at,
+    columns_in,
+    held_columns,
+    rows,
+    table_of,
+)
 
 if TYPE_CHECKING:
     from varopt.learn._base import Clock
@@ -28,6 +40,7 @@ __all__ = [
     "by_class",
     "classes_of",
     "signs",
+    "solve_huber_centred",
     "solve_huber_stored",
     "solve_together",
     "stored_rows",
@@ -166,6 +179,21 @@ def solve_huber_stored(
     if result.status is Status.INTERRUPTED:
         clock.stop()
     return result
+
+
+def solve_huber_centred(
+    problem: LinearProblem, epsilon: float, alpha: float, clock: Clock, tol: float, progress: bool
+) -> Result | None:
+    """The same of data in memory, as one part: it takes from columns what their entries have in common.
+
+    None where it has no answer.
+    """
+    data = StoredRows(*held_columns(problem.X, problem.y, problem.weight), None)  # type: ignore[arg-type]
+    held = StoredProblem(data, data.y, problem.intercept, 1.0)
+    try:
+        return solve_huber_stored(held, epsilon, alpha, clock, tol, None, progress)
+    except ValueError:  # scales that have no square, too little memory
+        return None
 
 
 # -- Labels -----------------------------------------------------------------------------------------------------------

@@ -79,6 +79,8 @@ class JointNewton:
         """
         if damping:
             hessian = hessian + damping * np.diag(self._within())
+        if np.any(empty := np.diag(hessian) == 0.0):  # columns of zeros, without a ridge: nothing moves along them
+            hessian = hessian + np.diag((empty & (gradient == 0.0)).astype(np.float64))
         try:
             step = np.asarray(np.linalg.solve(hessian, -gradient), dtype=np.float64)
         except np.linalg.LinAlgError:

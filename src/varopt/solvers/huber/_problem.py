@@ -27,6 +27,8 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.sparse.linalg import lsmr
 
+from varopt._verified import UNIT, dot
+
 __all__ = ["HuberProblem", "Overflow", "solved"]
 
 Vector = NDArray[np.float64]
@@ -35,6 +37,8 @@ _BALANCED = 1e-9  # share of what cancels in a gradient that counts as balance
 _HUBER_DUAL_CORRECTIONS = 4  # rounds in which dual variables are moved until they balance
 # Entries of the data of which absolute values are taken at once: they stay in the cache.
 _DATA_ENTRIES_AT_ONCE = 1 << 15
+_FEW_ROWS = 64  # by which the size of predictions is seen before they cancel
+_ROUNDING_SHOWS = 1e-11  # share of a value that rounding of predictions may cost at most, unless it is charged
 _MOST_MULTIPLIERS = 1000  # unpenalised directions up to which their Gram matrix is formed
 _MULTIPLIER_STEPS = 50  # Newton steps in them
 _ASSUMPTION = (
@@ -83,6 +87,28 @@ class HuberProblem:
         losses = float(self.weight @ ((within / scale) * (2.0 * sizes - within)))
         return self.total * scale + losses + self.alpha * float(x[:-2] @ x[:-2])
 
+    def _cancels(self, x: Vector, value: float) -> bool:
+        """Whether predictions cancel such that their rounding shows in the value, by some of the rows."""
+        few = abs(self.X[:: self.X.shape[0] // _FEW_ROWS + 1]).max(axis=0)
+        reach = np.ravel(few.toarray() if sp.issparse(few) else few) @ np.abs(x[:-2]) + abs(float(x[-2]))
+        return bool(2.0 * self.epsilon * self.total * x.size * UNIT * float(reach) > _ROUNDING_SHOWS * value)
+
+    def highest(self, x: Vector) -> float:
+        """What the objective at a point is at most, whatever rounding made of its residuals."""
+        X, scale, extended = self.X, float(x[-1]), x.astype(np.longdouble)
+        largest = np.maximum(*(np.ravel(v.toarray() if sp.issparse(v) else v) for v in (X.max(axis=0), -X.min(axis=0))))
+        reach = float(largest @ np.abs(x[:-2])) + abs(float(x[-2])) + float(np.abs(self.y).max())
+        rows, sizes = max(1, _DATA_ENTRIES_AT_ONCE // x.size), np.empty(self.y.size)
+        for start in range(0, self.y.size, rows):
+            part = slice(start, start + rows)
+            fitted = X[part].astype(np.longdouble) @ extended[:-2] + extended[-2]
+            sizes[part] = np.abs(self.y[part] - fitted)
+        sizes = sizes * (1.0 + 2.0 * UNIT) + (x.size + 2) * float(np.finfo(np.longdouble).eps) * reach
+        within = np.minimum(sizes, self.epsilon * scale)
+        losses, off = dot(self.weight, (within / scale) * (2.0 * sizes - within))
+        highest = self.total * scale + losses + off + self.alpha * float(x[:-2] @ x[:-2])
+        return highest * (1.0 + (16.0 + x.size) * UNIT)
+
     def best_scale(self, residual: Vector) -> float:
         """The best scale for given residuals: the root of ``sum_i c_i (1 - min((r_i / s)^2, eps^2))``."""
         sizes = np.abs(residual)
@@ -106,7 +132,10 @@ class HuberProblem:
         share = min(1.0, math.sqrt(4.0 * self.total / max(float(self.weight @ dual**2), 1e-300)))
         lower = float(self.weight @ (share * dual * self.y)) + share * self.held_at_zero
         lower -= self._conjugate(x[:-2], share * dual, share)
-        lower = min(lower, value) if lower > 0.0 else 0.0  # no value is negative
+        lower = max(0.0, lower)  # no value is negative
+        if lower > value or self._cancels(x, value):
+            value = self.highest(x)
+            lower = lower if lower <= value else 2.0 * value - lower  # the gap is what they disagree by
         return x, value, value - lower, _ASSUMPTION if lower > 0.0 else "", [dual]
 
     def _without_penalty(self) -> Any:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -76,6 +77,11 @@ def proved_bracket(problem: HuberProblem, x: Vector, dual: Vector, tol: float) -
             residual = Ball(-fitted.middle, fitted.radius).shifted(problem.y).shifted(-x[-2])
             upper = _upper(problem, x, residual)
             lower = _directly(problem, x, v, slope, residual)
+            if not (upper - lower <= tol * upper or problem.y.size * x.size > _CORRECTED_ENTRIES):
+                few, there = _without_empty(problem, x)
+                if few is not problem:
+                    problem, x, linear, norms = few, there, as_map("X", few.X), {}
+                    transposed(linear, Ball.exact(v), norms)
             for sharp, margin in itertools.product((False, True), _SCALE_MARGIN):
                 if upper - lower <= tol * upper or problem.y.size * x.size > _CORRECTED_ENTRIES:
                     break
@@ -170,6 +176,15 @@ def _corrected(
             radius[small.slices[variable]] = part
     proof = Verifier(small, np.zeros(small.size), radius, off * SLACK + TINY)
     return float(down(proof.bracket([np.zeros(few.size)], 1e-12 * abs(there)).lower))
+
+
+def _without_empty(problem: HuberProblem, x: Vector) -> tuple[HuberProblem, Vector]:
+    """The problem without columns of zeros, whose coefficients can only cost, and a point of it."""
+    largest = abs(problem.X).max(axis=0)
+    used = np.ravel(largest.toarray() if sp.issparse(largest) else largest) > 0.0
+    if used.all():
+        return problem, x
+    return replace(problem, X=problem.X[:, used]), x[np.append(used, [True, True])]
 
 
 def _sharp(linear: Map, v: Vector) -> Ball:

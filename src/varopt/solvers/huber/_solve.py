@@ -65,14 +65,20 @@ def solve_huber(problem: HuberProblem, state: State, tol: float, check: Check, a
 
 
 def _prove(problem: HuberProblem, state: State, tol: float) -> None:
-    """The bracket in arithmetic that knows its rounding, where that is as close as is asked, or closer than another."""
+    """The bracket in arithmetic that knows its rounding, where that is as close as is asked, or closer than another.
+
+    Where it is not, the upper end is at least above what rounding made of the value.
+    """
     if not state.assumption or state.dual is None or (dual := state.dual[0]) is None:
         return
-    state.lower = min(state.lower, state.upper)  # of another point, whose value rounding hides
     lower, upper = proved_bracket(problem, state.x, dual, tol)
-    upper = max(upper, state.upper)
-    if math.isfinite(upper) and upper - lower <= max(tol * max(state.unit, abs(upper)), state.gap):
-        state.lower, state.upper, state.assumption = min(lower, state.upper), upper, ""
+    gap = max(state.gap, 0.0)
+    if math.isfinite(upper) and upper - lower <= max(tol * max(state.unit, abs(upper)), gap):
+        state.lower, state.upper, state.assumption = lower, upper, ""
+        return
+    state.upper = max(state.upper, min(upper, problem.highest(state.x)))
+    if state.lower > state.upper:  # of another point, whose value rounding hid
+        state.lower = 2.0 * state.upper - state.lower
 
 
 def solve_huber_held(
