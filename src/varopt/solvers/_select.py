@@ -75,9 +75,7 @@ _HOMES = {
     "graduated": _Home("nonconvex", "Graduated"),
 }
 _ORDER = tuple(_HOMES)
-METHODS = _Methods(
-    _HOMES | {"diagonal-newton": _Home("descent", "DiagonalNewton"), "lbfgs": _Home("descent", "LBFGS")}
-)
+METHODS = _Methods(_HOMES | {"diagonal-newton": _Home("descent", "DiagonalNewton"), "lbfgs": _Home("descent", "LBFGS")})
 
 # What goes on where a method has ended without a proof, those that refuse left out. After a method that is not named
 # here comes the next one that suits (after the paper's two the first), and what goes on after that; after a user's own

@@ -60,7 +60,7 @@ class Geometric:
         return path.sigma * self.factor
 
 
-@dataclass
+@dataclass(eq=False)
 class Path:
     """Where the path following stands: a point, a sigma, and the bound they belong to.
 
