@@ -235,6 +235,16 @@ def test_every_method_has_its_name():
     assert len({type(method) for method in METHODS.values()}) == len(METHODS)
 
 
+def test_methods_that_are_not_loaded_pay_from_as_many_variables_as_they_state():
+    """The table and the methods say the same, and to be asked from how many on loads none."""
+    unseen = type(METHODS)(METHODS.homes)
+    told = {name: unseen.fewest(name) for name in unseen}
+    assert told == {name: type(way).fewest for name, way in METHODS.items()}
+    assert min(told.values()) == 1 < max(told.values())
+    with pytest.raises(KeyError):
+        METHODS["nonsense"]
+
+
 def test_a_problem_is_solved_without_the_front_end(deviations):
     problem, state = composite(deviations.checked), State(np.zeros(5))
     Auto().solve(problem, state, 1e-9, lambda _: None)

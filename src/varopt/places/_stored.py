@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,7 +25,7 @@ Index = slice | NDArray[np.intp]
 _MOST_THREADS = 8  # that work on parts side by side: more wait for memory
 
 
-@dataclass
+@dataclass(eq=False)
 class DataPart:
     """Some rows of a table, and what was read of them.
 
@@ -163,7 +164,7 @@ class Stored(ABC):
 
     def __mul__(self, factor: Any) -> Any:
         if isinstance(factor, (int, float, np.number)):
-            return Derived(_Times(float(factor)), (self,))
+            return Derived(partial(operator.mul, float(factor)), (self,))
         if isinstance(factor, (Stored, np.ndarray)) and self.ndim == np.ndim(factor) == 1:
             return Derived(operator.mul, (self, factor))
         return NotImplemented
@@ -172,7 +173,7 @@ class Stored(ABC):
 
     def __add__(self, other: Any) -> Any:
         if isinstance(other, (int, float, np.number)):
-            return Derived(_Plus(float(other)), (self,))
+            return Derived(partial(operator.add, float(other)), (self,))
         if isinstance(other, (Stored, np.ndarray)) and self.ndim == np.ndim(other) == 1:
             return Derived(operator.add, (self, other))
         return NotImplemented
@@ -194,22 +195,6 @@ class Stored(ABC):
             "yourself where it fits, or use what works on parts of its rows (vo.minimize of convex piecewise "
             "linear-quadratic terms, vo.certify, linear estimators)."
         )
-
-
-@dataclass(frozen=True)
-class _Times:
-    factor: float
-
-    def __call__(self, values: NDArray[Any]) -> NDArray[Any]:
-        return self.factor * values
-
-
-@dataclass(frozen=True)
-class _Plus:
-    number: float
-
-    def __call__(self, values: NDArray[Any]) -> NDArray[Any]:
-        return values + self.number
 
 
 class DataColumn(Stored):

@@ -49,7 +49,7 @@ Need = Callable[[Composite], str]
 _CANCELLED_GAP = 2.0**-44  # share of a value that its difference from a gap as large may have lost to rounding
 
 
-@dataclass
+@dataclass(eq=False)
 class State:
     """The best point so far, its bracket, and the way there."""
 

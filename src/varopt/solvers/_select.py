@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,38 +14,84 @@ from varopt._clock import budget, deadline, left
 from varopt.certificates import SmoothingGap
 from varopt.composite import Composite
 from varopt.solvers._method import Check, GaveUp, Method, Nested, State, Way
-from varopt.solvers.augmented_lagrangian import Multipliers
-from varopt.solvers.descent import LBFGS, DiagonalNewton, GroupNewton, Newton, Program
+from varopt.solvers.descent import Newton
 from varopt.solvers.finish import exact_minimum, is_small
-from varopt.solvers.interior_point import Conic, InteriorPoint
-from varopt.solvers.lasso import BlockDescent, GroupDescent, Pivoting
-from varopt.solvers.nonconvex import Graduated
-from varopt.solvers.reductions import LowRank, Orthogonal, Range, WorkingSet
-from varopt.solvers.signals import Knots, TautString
 
 __all__ = ["METHODS", "Auto"]
 
+
+class _Home(NamedTuple):
+    """Where a method is, and from how many variables on it pays, as it states itself: of fewer it is not loaded."""
+
+    package: str
+    kind: str
+    fewest: int = 1
+
+
+class _Methods(Mapping[str, Way]):
+    """The methods by name. One is loaded when it is first asked for: most problems are solved by the same few."""
+
+    def __init__(self, homes: dict[str, _Home]) -> None:
+        self.homes = homes
+        self._loaded: dict[str, Way] = {}
+
+    def __getitem__(self, name: str) -> Way:
+        if name not in self._loaded:
+            home = self.homes[name]
+            self._loaded[name] = getattr(importlib.import_module(f"varopt.solvers.{home.package}"), home.kind)()
+        return self._loaded[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.homes)
+
+    def __len__(self) -> int:
+        return len(self.homes)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.homes
+
+    def fewest(self, name: str) -> int:
+        """Variables for which `auto` may take it."""
+        return self._loaded[name].fewest if name in self._loaded else self.homes[name].fewest
+
+
 # In order: the first that suits the problem and does not refuse it is taken.
-_ORDER: tuple[Way, ...] = (
-    TautString(), Knots(), BlockDescent(), WorkingSet(), Range(), LowRank(), Pivoting(), Multipliers(),
-    InteriorPoint(), Orthogonal(), Program(), Newton(), GroupDescent(), Conic(), GroupNewton(), Graduated(),
-)  # fmt: skip
-METHODS: dict[str, Way] = {way.name: way for way in (*_ORDER, DiagonalNewton(), LBFGS())}
+_HOMES = {
+    "taut-string": _Home("signals", "TautString"),
+    "knots": _Home("signals", "Knots", 1000),
+    "block-descent": _Home("lasso", "BlockDescent", 1000),
+    "working-set": _Home("reductions", "WorkingSet", 31),
+    "range": _Home("reductions", "Range", 201),
+    "low-rank": _Home("reductions", "LowRank", 301),
+    "pivoting": _Home("lasso", "Pivoting"),
+    "multipliers": _Home("augmented_lagrangian", "Multipliers", 33),
+    "interior-point": _Home("interior_point", "InteriorPoint", 33),
+    "orthogonal": _Home("reductions", "Orthogonal"),
+    "program": _Home("descent", "Program"),
+    "newton": _Home("descent", "Newton"),
+    "group-descent": _Home("lasso", "GroupDescent"),
+    "conic": _Home("interior_point", "Conic"),
+    "group-newton": _Home("descent", "GroupNewton"),
+    "graduated": _Home("nonconvex", "Graduated"),
+}
+_ORDER = tuple(_HOMES)
+METHODS = _Methods(_HOMES | {"diagonal-newton": _Home("descent", "DiagonalNewton"), "lbfgs": _Home("descent", "LBFGS")})
 
 # What goes on where a method has ended without a proof, those that refuse left out. After a method that is not named
 # here comes the next one that suits (after the paper's two the first), and what goes on after that; after a user's own
 # method, and one that was told how many steps to take, nothing.
-_AT_LAST = (InteriorPoint(), Newton(thorough=True))
-_AFTER: dict[str, tuple[Way, ...]] = {
-    "taut-string": (InteriorPoint(),),
-    "knots": (InteriorPoint(),),
-    "pivoting": (Newton(), *_AT_LAST),
-    "multipliers": (InteriorPoint(),),
-    "interior-point": (Program(), Newton(thorough=True)),
-    "program": (Newton(), *_AT_LAST),
+_THOROUGH = "newton, thoroughly"
+_AT_LAST = ("interior-point", _THOROUGH)
+_AFTER: dict[str, tuple[str, ...]] = {
+    "taut-string": ("interior-point",),
+    "knots": ("interior-point",),
+    "pivoting": ("newton", *_AT_LAST),
+    "multipliers": ("interior-point",),
+    "interior-point": ("program", _THOROUGH),
+    "program": ("newton", *_AT_LAST),
     "newton": _AT_LAST,
-    "group-descent": (Conic(), GroupNewton()),
-    "conic": (GroupNewton(),),
+    "group-descent": ("conic", "group-newton"),
+    "conic": ("group-newton",),
     "group-newton": (),
     "graduated": (),
 }
@@ -82,7 +130,7 @@ class Auto:
             return self.first.refusal(problem)
         if problem.structure(self._chosen) is not None:
             return ""
-        return " ".join(dict.fromkeys(way.refusal(problem) for way in _ORDER if way.name not in self.but))
+        return " ".join(dict.fromkeys(METHODS[name].refusal(problem) for name in _ORDER if name not in self.but))
 
     def solve(self, problem: Composite, state: State, tol: float, check: Check) -> None:
         """Lower the bracket of `state`, by one method after another until one has a proof.
@@ -143,10 +191,9 @@ class Auto:
             raise ValueError(self.refusal(problem))
         yield way
         small = problem.size <= _FORMED or problem.is_sparse
-        order = [other.name for other in _ORDER]
         while way.name not in _AFTER:
-            behind = _ORDER[order.index(way.name) + 1 if way.name in order else 0 :]
-            behind = behind if small else tuple(other for other in behind if isinstance(other, Nested))
+            behind = _ORDER[_ORDER.index(way.name) + 1 if way.name in _ORDER else 0 :]
+            behind = behind if small else tuple(name for name in behind if isinstance(METHODS[name], Nested))
             way = next(self._suitable(problem, behind), None)
             if way is None:
                 return
@@ -161,9 +208,10 @@ class Auto:
         suitable, possible = self._suitable(problem, _ORDER), self._possible(problem, (*_AT_LAST, *_ORDER))
         return next(suitable, None) or next(possible, None)
 
-    def _possible(self, problem: Composite, ways: tuple[Way, ...]) -> Iterator[Way]:
+    def _possible(self, problem: Composite, names: Iterable[str]) -> Iterator[Way]:
+        ways = (Newton(thorough=True) if name == _THOROUGH else METHODS[name] for name in names)
         return (way for way in ways if way.name not in self.but and not way.refusal(problem))
 
-    def _suitable(self, problem: Composite, ways: tuple[Way, ...]) -> Iterator[Way]:
-        worth_a_look = tuple(way for way in ways if problem.size >= way.fewest)
+    def _suitable(self, problem: Composite, names: tuple[str, ...]) -> Iterator[Way]:
+        worth_a_look = (name for name in names if problem.size >= METHODS.fewest(name))
         return (way for way in self._possible(problem, worth_a_look) if way.suits(problem))

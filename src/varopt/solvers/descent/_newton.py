@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +25,10 @@ from varopt.certificates import Bracketed, DualGap, bracket, dual_gap
 from varopt.composite import Bounds, Composite, bounded
 from varopt.solvers._method import Check, Method, State, convex, piecewise_quadratic
 from varopt.solvers.descent._path import Geometric, Path, Schedule, follow
-from varopt.solvers.descent._polyhedron import Polyhedron, polyhedron
 from varopt.solvers.finish import at_once, cross_over, cross_over_inside
+
+if TYPE_CHECKING:
+    from varopt.solvers.descent._polyhedron import Polyhedron
 
 __all__ = ["Newton", "Program", "descend", "newton_level", "typical_lengths"]
 
@@ -205,6 +207,8 @@ def _kept(problem: Composite, x: Vector) -> tuple[Bounds | Polyhedron | None, Ve
     """The constraints that steps keep to, and about the nearest point to x that satisfies them."""
     if not any(r.hard for r in problem.rows):
         return None, x
+    from varopt.solvers.descent._polyhedron import polyhedron  # constraints of several variables are seldom there
+
     rows = problem.structure(polyhedron)
     if rows is not None and (inside := rows.clip(x)) is not None:
         return rows, inside
@@ -326,7 +330,8 @@ class _Run:
         if count > _KINKS and self._within_reach(path):
             # Too many for the crossover: the bracket has to come from the smoothed terms.
             self.state.see(*self._proof(path))
-        free = self.box.free(path.x) if isinstance(self.box, Polyhedron) else self.problem.size
+        box = self.box
+        free = self.problem.size if box is None or isinstance(box, Bounds) else box.free(path.x)
         return count <= min(few, _NEAR_KINKS_PER_VARIABLE * free + _NEAR_KINKS) or path.sigma < _FLOOR or self._proved()
 
     def _within_reach(self, path: Path) -> bool:

@@ -38,7 +38,7 @@ _PROGRAM_SECONDS = 10.0  # of one programme
 _DAQP_SETTINGS = {"primal_tol": 1e-11, "dual_tol": 1e-13, "iter_limit": 20_000}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Polyhedron:
     """``low <= A x <= high``, the bounds of single variables first, and the problem without the rows that say so."""
 

@@ -1,12 +1,23 @@
 """From near the optimum to the optimum: the crossover, vertices, box programmes, active sets, exact optima of few."""
 
-from varopt.solvers.finish._active_set import ActiveSet, group_gap, with_norms_linearised
+from typing import TYPE_CHECKING
+
+from varopt._lazy import on_first_use
 from varopt.solvers.finish._at_once import at_once
 from varopt.solvers.finish._box_programs import EQUAL, active, box_by_active_set, box_by_interior_point
 from varopt.solvers.finish._crossover import cross_over
 from varopt.solvers.finish._exact_minimum import exact_minimum, is_small
 from varopt.solvers.finish._inside_bounds import cross_over_inside
 from varopt.solvers.finish._vertex import best_vertex
+
+if TYPE_CHECKING:
+    from varopt.solvers.finish._active_set import ActiveSet, group_gap, with_norms_linearised
+
+# Only beside norms.
+__getattr__, __dir__ = on_first_use(
+    __name__,
+    dict.fromkeys(("ActiveSet", "group_gap", "with_norms_linearised"), "varopt.solvers.finish._active_set"),
+)
 
 __all__ = [
     "EQUAL",

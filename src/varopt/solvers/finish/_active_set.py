@@ -68,7 +68,7 @@ def with_norms_linearised(problem: Composite, norm_dual: Sequence[Vector]) -> Co
     return replace(problem, vector=vector, scalar=scalar, groups=())
 
 
-@dataclass
+@dataclass(eq=False)
 class ActiveSet:
     """A point, the rows that rest on a kink, and the groups that do not vanish.
 

@@ -22,8 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.linalg
@@ -52,8 +51,7 @@ _PROGRAM_ENTRY_OPERATIONS = 2000.0
 Near = list[list[NDArray[np.bool_]]]  # for each block, for each of its kinks: the rows that may rest on it
 
 
-@dataclass(frozen=True)
-class Exact:
+class Exact(NamedTuple):
     """A point, its value and the dual gap that its multipliers prove."""
 
     x: Vector

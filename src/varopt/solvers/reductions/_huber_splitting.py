@@ -25,7 +25,7 @@ __all__ = ["HuberSplitting", "Split", "is_like_huber"]
 Vector = NDArray[np.float64]
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class Split(Smaller):
     """The problem without terms like Huber's."""
 

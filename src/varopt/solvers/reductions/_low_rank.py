@@ -32,7 +32,7 @@ _LEAST_COUPLED = 301  # variables from which on a look is taken at the rank
 _MOST_ROWS_PER_VARIABLE = 2  # rows for each variable beyond which a look at the rank would cost as much as it saves
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class Spanned(Smaller):
     """The problem in few combinations of the variables."""
 

@@ -36,7 +36,7 @@ _DEPENDENT_ON_OTHERS = 50.0 * 2.0**-52
 _LARGER_FIRST = 1e-9  # share by which the longer one of two parallel columns is preferred
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class Orthonormal(Smaller):
     """The problem in t, and the way back: ``A P D = Q R``, for the columns that are independent."""
 

@@ -19,7 +19,7 @@ __all__ = ["Lifted", "Reduction", "Smaller"]
 Vector = NDArray[np.float64]
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class Smaller:
     """A smaller problem, where to begin, and how well it has to be solved. Subclasses keep what the way back needs."""
 

@@ -41,7 +41,7 @@ _GRAM_ENTRIES = 2e8  # of a matrix of rows by rows, beyond which it is refused
 _EIGENVALUE_ROUNDING = 1e-14  # share of the largest eigenvalue below which one is rounding
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class Coordinates(Smaller):
     """The problem in t and the variables without a ridge, with weights that may be capped."""
 

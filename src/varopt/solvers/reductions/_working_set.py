@@ -41,7 +41,7 @@ _MOVED_OFF = 1e-12  # share of a kink by which a gradient has to exceed it for a
 _CLOSER, _TRIES = 0.02, 2  # by how much tolerances of small problems shrink where no variable joins, and how often
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class Restricted(Smaller):
     """The problem in some of the variables, and what is known of the others once it is solved."""
 

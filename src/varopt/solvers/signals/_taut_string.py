@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,9 @@ from numpy.typing import NDArray
 from varopt.certificates import dual_gap
 from varopt.composite import Composite, separable_kinks
 from varopt.solvers._method import Check, GaveUp, Method, State, convex, piecewise_quadratic, signal
-from varopt.solvers.signals._total_variation import TotalVariation, total_variation
+
+if TYPE_CHECKING:
+    from varopt.solvers.signals._total_variation import TotalVariation
 
 __all__ = ["TautString"]
 
@@ -54,12 +56,16 @@ class TautString(Method):
 
     def lacks(self, problem: Composite) -> str:
         """What else the problem lacks."""
+        from varopt.solvers.signals._total_variation import total_variation  # most problems are no signals
+
         if problem.structure(total_variation) is None:
             return "it is no chain, of a square for each variable and a kink between neighbours."
         return ""
 
     def solve(self, problem: Composite, state: State, tol: float, check: Check) -> None:
         """Lower the bracket of `state`."""
+        from varopt.solvers.signals._total_variation import total_variation  # as above
+
         if signal := problem.structure(total_variation):
             try:
                 _show(problem, signal, state)
