@@ -127,9 +127,13 @@ def test_an_interrupt_ends_with_a_sentence(capsys, monkeypatch):
     assert capsys.readouterr().err == "varopt reproduce: interrupted.\n"
 
 
-def test_the_module_runs_like_the_command():
-    run = subprocess.run([sys.executable, "-m", "varopt.cli", "--version"], capture_output=True, text=True, check=True)
+@pytest.mark.parametrize("module", ["varopt", "varopt.cli"])
+def test_the_module_runs_like_the_command(module):
+    run = subprocess.run([sys.executable, "-m", module, "--version"], capture_output=True, text=True, check=True)
     assert run.stdout.startswith("varopt ")
+    wrong = subprocess.run([sys.executable, "-m", module, "fit"], capture_output=True, text=True, check=False)
+    assert wrong.returncode == 2
+    assert wrong.stderr.startswith("varopt fit: ")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="an interrupt is sent otherwise there")

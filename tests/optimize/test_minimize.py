@@ -376,9 +376,29 @@ def test_plot_draws_bracket_and_sigma(regression):
     matplotlib = pytest.importorskip("matplotlib", reason="plots need the extra `plot`")
     matplotlib.use("Agg")
     *_, f = regression
-    axes = vo.minimize(f).plot()
+    r = vo.minimize(f, method="newton")
+    axes = r.plot()
     assert axes.shape == (2, 2)
     assert [line.get_label() for line in axes[0, 0].lines] == ["upper", "lower"]
+    assert axes[1, 0].get_ylabel() == "sigma"
+    assert np.nanmax(axes[1, 0].lines[0].get_ydata()) == np.max(r.history["sigma"])
+
+
+def test_plot_draws_the_gap_where_nothing_is_smoothed(rng):
+    """A run on stored rows has no sigma: its panels were empty."""
+    matplotlib = pytest.importorskip("matplotlib", reason="plots need the extra `plot`")
+    matplotlib.use("Agg")
+    X = rng.normal(size=(20_000, 3))
+    y = X @ [1.0, 2.0, 3.0] + rng.normal(size=20_000)
+    data, w = vo.rows([(X[:9_000], y[:9_000]), (X[9_000:], y[9_000:])]), vo.Variable(3)
+    r = vo.minimize(vo.sum(vo.abs(data.y - data.X @ w)))
+    axes = r.plot()
+    assert axes[0, 0].get_title(loc="right") == f"{r.passes} pass{'es' * (r.passes > 1)} over the data"
+    assert axes[1, 0].get_ylabel() == "relative gap"
+    for axis in axes[1]:
+        (line,) = axis.lines
+        drawn = np.asarray(line.get_ydata())
+        assert drawn[-1] == pytest.approx(r.gap / r.upper)
 
 
 def test_a_start_where_every_part_is_lowest_is_the_end(rng):

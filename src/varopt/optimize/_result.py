@@ -302,28 +302,34 @@ class Result:
     def plot(self, axes: Any = None) -> Any:
         """Bracket and sigma, against steps and against seconds. Needs Matplotlib (the extra `plot`); returns the axes.
 
+        Where nothing was smoothed, there is no sigma, and the relative gap takes its place.
+
         Parameters
         ----------
         axes : 2 x 2 array of Matplotlib axes, optional
-            Where to draw: the bracket in the first row, sigma in the second; by steps left, by time right.
+            Where to draw: the bracket in the first row, sigma or the gap in the second; by steps left, by time right.
         """
         import matplotlib.pyplot as plt
 
         if axes is None:
             axes = plt.subplots(2, 2, figsize=(8.5, 5), layout="constrained", sharex="col", sharey="row")[1]
         history = {name: np.where(np.isfinite(values), values, np.nan) for name, values in self.history.items()}
+        below, label_below, color = history["sigma"], "sigma", "C2"
+        if not np.any(below > 0.0):
+            size = max(abs(self.upper), np.finfo(float).tiny) if np.isfinite(self.upper) else 1.0
+            below, label_below, color = (history["upper"] - history["lower"]) / size, "relative gap", "C3"
+        below = np.where(below > 0.0, below, np.nan)
         for column, (name, label) in zip(np.asarray(axes).T, (("steps", "steps"), ("time", "seconds")), strict=True):
             bracket, dispersion = column
             for side in ("upper", "lower"):
                 bracket.plot(history[name], history[side], "o-", ms=3, label=side)
-            dispersion.semilogy(
-                history[name], np.where(history["sigma"] > 0, history["sigma"], np.nan), "o-", ms=3, color="C2"
-            )
+            dispersion.semilogy(history[name], below, "o-", ms=3, color=color)
             dispersion.set_xlabel(label)
         axes[0][0].set_ylabel("objective")
-        if self.passes:
-            axes[0][0].set_title(f"{self.passes} passes over the data", loc="left", fontsize="medium")
-        axes[1][0].set_ylabel("sigma")
+        if self.passes:  # on the right: on the left is what Matplotlib takes from the numbers of the axis
+            passes = f"{self.passes} pass{'es' * (self.passes > 1)} over the data"
+            axes[0][0].set_title(passes, loc="right", fontsize="medium")
+        axes[1][0].set_ylabel(label_below)
         axes[0][0].legend(title="bracket of the optimum")
         return Panels.of(axes)
 
