@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from varopt.learn import HuberRegressor
 from varopt.solvers.huber import HuberProblem
-from varopt.solvers.huber._proof import proved_bracket
+from varopt.solvers.huber._proof import proved_bracket  # the proof by itself, of points that no fit ends at
 
 
 def value(X, y, weight, epsilon, alpha, x):
