@@ -17,7 +17,7 @@ from fuzz.report import Report
 from varopt import Status
 from varopt.optimize.constrained import Contradiction, Ray
 from varopt.optimize.constrained._multipliers import are_multipliers  # numbers that no run gives for certain
-from varopt.optimize.constrained._penalty import Penalised
+from varopt.optimize.constrained._penalty import Penalised  # likewise
 
 
 @pytest.fixture(scope="module")
