@@ -16,6 +16,8 @@ from fuzz.problems import random_problem
 from fuzz.report import Report
 from varopt import Status
 from varopt.optimize.constrained import Contradiction, Ray
+from varopt.optimize.constrained._multipliers import are_multipliers  # numbers that no run gives for certain
+from varopt.optimize.constrained._penalty import Penalised  # likewise
 
 
 @pytest.fixture(scope="module")
@@ -662,9 +664,13 @@ def test_multipliers_that_rounding_hides_are_not_told():
     assert np.all(np.isnan(left)) or np.abs(left).max() <= 1e-20
 
 
-@pytest.mark.parametrize("seed", [8000270047, 9100120004, 9100270000])
+@pytest.mark.parametrize("seed", [8000270047, 9100120004, 9100270000, 9300610002, 9300840010])
 def test_what_rounding_hides_of_steep_rows_and_far_points_is_not_told(seed):
-    """Two knots of a steep row within rounding; a point so far out that squares overflow; one beside its kinks."""
+    """Two knots of a steep row within rounding; a point so far out that squares overflow; one beside its kinks.
+
+    Multipliers of 10^16 that hide what they leave of f; a proof with a faint multiplier beside a large one of the same
+    row.
+    """
     report = Report()
     constraints(seed, report, extreme=True)
     assert report.runs["steep"] == 1
@@ -689,3 +695,31 @@ def test_multipliers_leave_out_rows_whose_slack_looks_like_rounding():
     for c in limits:
         slack = np.abs(c.normal.values({v: np.atleast_1d(r[v]) for v in r.slices}))
         assert r.multipliers[c] @ slack <= 1e-6 * r.fun
+
+
+def test_multipliers_that_hide_in_their_own_size_are_none():
+    """Two faint rows that hold w up and down: their forces of 10^6 cancel but for what balances f."""
+    w, faint = vo.Variable(1), 2.0**-40
+    limits = [faint * w <= faint * 0.25, -faint * w <= -faint * 0.25]
+    x, force = np.array([0.25]), 2.0**20
+    f = 1.5 * vo.norm1(w)
+    penalised = Penalised(f, limits)
+    for missed, holds in ((0.0, True), (1e-12, True), (1e-4, False), (1.0, False)):
+        y = [np.array([force / faint]), np.array([(force + 1.5 + missed) / faint])]
+        for dual in (None, [np.array([1.0])]):
+            assert are_multipliers(penalised, y, x, dual, 0.0) is holds
+    assert not are_multipliers(penalised, [np.array([-1.5 / faint]), np.zeros(1)], x, None, 0.0)
+
+
+def test_multipliers_where_a_constraint_leaves_one_point_are_its_slope():
+    """A run that was stopped had numbers of 10^12 for it, though the point was proved to be optimal without them."""
+    w = vo.Variable(1)
+    f = 1e6 * vo.norm2(np.array([[1.0], [0.0], [-1.0], [-1.0]]) @ w + np.array([100.0, 300.0, 400.0, -700.0]), groups=2)
+    fixed = 2.0**-10 * w == 2.0**-12
+    first, second = np.array([100.25, 300.0]), np.array([399.75, -700.25])
+    slope = 1e6 * (first[0] / np.linalg.norm(first) - second.sum() / np.linalg.norm(second))
+    penalised, x = Penalised(f, [fixed]), np.array([0.25])
+    assert are_multipliers(penalised, [np.array([-slope * 2.0**10])], x, None, 0.0)
+    assert not are_multipliers(penalised, [np.array([-2.975e12])], x, None, 0.0)
+    r = vo.minimize(f, subject_to=[fixed])
+    np.testing.assert_allclose(r.multipliers[fixed], -slope * 2.0**10, rtol=1e-9)

@@ -25,10 +25,10 @@ Vector = NDArray[np.float64]
 Index = NDArray[np.intp]
 
 _LONG_UNIT = float(np.finfo(np.longdouble).eps) / 2.0
-_LAST_DIGITS = 16.0  # units by which functions of libraries may be off
+_FUNCTION_DIGITS = 16.0  # units by which functions of libraries may be off
 _SMALL_ERROR = 0.01  # relative error of a kernel up to which that of an exponential, or a power, is as its argument's
 _ENTRIES_AT_ONCE = 1 << 20
-_EXTENDED_ENTRIES = 1 << 22  # entries, times features, of kernels that are computed in extended precision
+_EXTENDED_KERNEL_ENTRIES = 1 << 22  # entries, times features, of kernels that are computed in extended precision
 
 
 @dataclass(frozen=True)
@@ -104,13 +104,13 @@ class KernelValues:
         """The relative error of entries: a number, and a multiple of the squares of the lengths of both rows."""
         features = self.near.shape[1] + 8  # and roundings of features that were counted from their means
         if self.kernel == "poly":
-            return (2.0 * self.degree * features + _LAST_DIGITS) * UNIT, 0.0
-        return 2.0 * _LAST_DIGITS * UNIT, 4.0 * features * UNIT * self.gamma
+            return (2.0 * self.degree * features + _FUNCTION_DIGITS) * UNIT, 0.0
+        return 2.0 * _FUNCTION_DIGITS * UNIT, 4.0 * features * UNIT * self.gamma
 
     def _extended(self, samples: Index, live: Index, beta: Vector) -> Ball | None:
         """Of an RBF kernel in extended precision: differences of numbers are exact but for their last digit."""
         features = self.X.shape[1]
-        if sp.issparse(self.X) or samples.size * live.size * (features + 8) > _EXTENDED_ENTRIES:
+        if sp.issparse(self.X) or samples.size * live.size * (features + 8) > _EXTENDED_KERNEL_ENTRIES:
             return None
         rows = self.X[samples].astype(np.longdouble)
         distances = np.zeros((samples.size, live.size), dtype=np.longdouble)
@@ -119,7 +119,7 @@ class KernelValues:
         arguments = np.longdouble(self.gamma) * distances
         kernel = np.exp(-arguments)
         middle = kernel @ beta[live].astype(np.longdouble)
-        share = (features + 8) * _LONG_UNIT * arguments.astype(np.float64) + 2.0 * _LAST_DIGITS * _LONG_UNIT
+        share = (features + 8) * _LONG_UNIT * arguments.astype(np.float64) + 2.0 * _FUNCTION_DIGITS * _LONG_UNIT
         share += gamma(live.size + 2, _LONG_UNIT)
         error = (kernel.astype(np.float64) * share) @ np.abs(beta[live])
         lost = float(np.abs(beta[live]).sum() + live.size) * TINY

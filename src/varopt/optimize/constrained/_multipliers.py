@@ -19,7 +19,7 @@ __all__ = ["apart", "are_multipliers", "of_method"]
 
 Vector = NDArray[np.float64]
 
-_BALANCED = 1e-8  # share of the gradients of f that multipliers at an optimum may leave,
+_BALANCED_MULTIPLIERS = 1e-8  # share of the gradients of f that multipliers at an optimum may leave,
 _ROUNDED_BALANCE = 1e-14  # and of what constraints add up, which may be any times as much
 
 
@@ -30,10 +30,10 @@ def of_method(
     if dual is None and not problem.not_convex and np.all(np.isfinite(state.x)):
         try:
             found = balancing(problem, state.x) if is_small(problem) else None
-            if found is not None and found.left > _BALANCED:
+            if found is not None and found.left > _BALANCED_MULTIPLIERS:
                 # What rests at zero may be a last digit beside it, as of an optimum to many digits, rounded.
                 found = min(found, balancing(problem, tidied(state.x)), key=lambda way: way.left)
-            if found is not None and (found.left <= _BALANCED or not found.norm_rests):
+            if found is not None and (found.left <= _BALANCED_MULTIPLIERS or not found.norm_rests):
                 dual = found.dual
             else:  # norms that rest may need more than the cube inside of their ball
                 dual = Verifier(penalised.objective(weights), state.x).subgradients(state.dual)
@@ -57,7 +57,7 @@ def apart(penalised: Penalised, weights: Sequence[Vector], x: Vector) -> list[Ve
         dual, left, *_ = balancing(problem, tidied(x))
     except TimeUp:
         return None
-    known = 1.0 if left <= _BALANCED else np.nan
+    known = 1.0 if left <= _BALANCED_MULTIPLIERS else np.nan
     return [known * w * u for w, u in zip(weights, dual[len(dual) - len(weights) :], strict=True)]
 
 
@@ -82,7 +82,7 @@ def are_multipliers(
         if not (np.all(np.isfinite(slope)) and np.isfinite(slack)):
             return False
         lagrangian = replace(own, vector=own.vector + slope)
-        allowed = gap + _BALANCED * reach(own, x) + _ROUNDED_BALANCE * float(size @ np.abs(x))
+        allowed = gap + _BALANCED_MULTIPLIERS * reach(own, x) + _ROUNDED_BALANCE * float(size @ np.abs(x))
         given = list(dual or ())[: len(own.rows)]
         known = [u for u in given if u is not None]
         if not own.groups and len(known) == len(own.rows):
@@ -111,7 +111,9 @@ def _left(problem: Composite, x: Vector, dual: Sequence[Vector]) -> tuple[Vector
 
 def _vanishes(own: Composite, left: Vector, size: Vector, of_constraints: Vector, allowed: float) -> bool:
     """Whether what is left of a gradient is rounding, or made good by the curvature of f."""
-    within = _BALANCED * float(size.max(initial=0.0)) + _ROUNDED_BALANCE * float(of_constraints.max(initial=0.0))
+    within = _BALANCED_MULTIPLIERS * float(size.max(initial=0.0)) + _ROUNDED_BALANCE * float(
+        of_constraints.max(initial=0.0)
+    )
     if float(np.abs(left).max(initial=0.0)) <= within:
         return True
     energy, flat = own.inverse_energy(left)
