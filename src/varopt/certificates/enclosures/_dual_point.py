@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
@@ -84,8 +85,30 @@ def conjugate_above(term: PiecewisePolynomial, weights: Any, v: Vector) -> Vecto
     return best
 
 
+def _between_lines(term: PiecewisePolynomial, weights: Any, v: Vector) -> Vector | None:
+    """The same for ``a z^2`` between two lines, as of Huber's loss: that of the parabola, and what lines are below it.
+
+    Derivatives of the lines are those of the ends of v, so that each has its supremum on its knot.
+    """
+    left, middle, right = term.pieces
+    if len(middle) != 3 or term.centres[1] != 0.0 or middle[0] != 0.0 or middle[1] != 0.0 or not middle[2] > 0.0:
+        return None
+    if max(len(left), len(right)) > 2 or not np.all(weights > 0.0):
+        return None
+    below = Fraction(0)
+    for piece, centre, knot in zip((left, right), term.centres[::2], term.knots, strict=True):
+        place, reach = Fraction(float(knot)), Fraction(float(knot)) - Fraction(float(centre))
+        line = sum((Fraction(float(a)) * reach**m for m, a in enumerate(piece)), Fraction(0))
+        below = max(below, Fraction(float(middle[2])) * place * place - line)
+    lost = math.nextafter(float(below), math.inf) if below else 0.0
+    parabola = v * v / (4.0 * middle[2] * weights) * (1.0 + 16.0 * UNIT) + 4.0 * TINY
+    return np.asarray(parabola if lost == 0.0 else (parabola + weights * lost) * (1.0 + 4.0 * UNIT))
+
+
 def _of_few_numbers(term: PiecewisePolynomial, weights: Any, v: Vector) -> Vector | None:
     """The same for two lines that meet in zero on the knot, and for a square without an offset; else None."""
+    if len(term.pieces) == 3:
+        return _between_lines(term, weights, v)
     if len(term.pieces) > 2 or any(piece[0] != 0.0 for piece in term.pieces):
         return None
     if term.degree == 1 and len(term.knots) == 1 and all(centre == term.knots[0] for centre in term.centres):

@@ -188,7 +188,8 @@ def solve_huber_centred(
 
     None where it has no answer.
     """
-    data = StoredRows(*held_columns(problem.X, problem.y, problem.weight), None)  # type: ignore[arg-type]
+    X, y, weight = held_columns(problem.X, problem.y, problem.weight)
+    data = StoredRows(X, y, weight, None)
     held = StoredProblem(data, data.y, problem.intercept, 1.0)
     try:
         return solve_huber_stored(held, epsilon, alpha, clock, tol, None, progress)
