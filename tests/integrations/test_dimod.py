@@ -123,3 +123,37 @@ def test_discrete_models_against_the_exact_solver(rng):
     exact = dimod.ExactDQMSolver().sample_dqm(dqm).first
     assert found.first.energy == pytest.approx(exact.energy)
     assert found.info["lower"] == pytest.approx(exact.energy)
+
+
+@pytest.mark.parametrize(("low", "high", "least", "most"), [(0.5, 2.5, 1, 2), (-1.5, -0.5, -1, -1), (-2.5, 0.5, -2, 0)])
+def test_bounds_of_integers_between_whole_numbers_are_kept(low, high, least, most):
+    for sign, expected in ((1, least), (-1, most)):
+        cqm = dimod.ConstrainedQuadraticModel()
+        cqm.set_objective(sign * dimod.Integer("k", lower_bound=low, upper_bound=high))
+        found = VaroptSampler().sample_cqm(cqm)
+        assert found.first.sample["k"] == expected
+        assert found.info["lower"] == found.info["upper"] == sign * expected
+
+
+def test_models_that_leave_no_choice_have_their_one_sample():
+    sampler = VaroptSampler()
+    k = dimod.Integer("k", lower_bound=3, upper_bound=3)
+    cqm = dimod.ConstrainedQuadraticModel()
+    cqm.set_objective(2 * k + 1)
+    assert sampler.sample_cqm(cqm).first.energy == 7.0
+    cqm.add_constraint(k <= 2, label="less")
+    assert len(sampler.sample_cqm(cqm)) == 0
+    assert len(sampler.sample_cqm(dimod.ConstrainedQuadraticModel())) == 1
+    assert len(sampler.sample_dqm(dimod.DiscreteQuadraticModel())) == 1
+
+
+def test_models_of_another_kind_are_refused_in_a_sentence():
+    sampler, bqm = VaroptSampler(), dimod.BinaryQuadraticModel({"a": 1.0}, {}, 0.0, "BINARY")
+    with pytest.raises(ValueError, match=r"must be a dimod.ConstrainedQuadraticModel; got BinaryQuadraticModel"):
+        sampler.sample_cqm(bqm)
+    with pytest.raises(ValueError, match=r"must be a dimod.DiscreteQuadraticModel; got BinaryQuadraticModel"):
+        sampler.sample_dqm(bqm)
+    cqm = dimod.ConstrainedQuadraticModel()
+    cqm.add_variable("INTEGER", "k", lower_bound=0.3, upper_bound=0.7)
+    with pytest.raises(ValueError, match="'k' has no whole number within its bounds"):
+        sampler.sample_cqm(cqm)

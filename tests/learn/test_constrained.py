@@ -239,3 +239,21 @@ def test_signs_may_rule_out_every_good_line():
     assert learn.LinearSVC(positive=True).fit(X, y).score(X, y) <= best
     assert learn.LinearSVC(positive=True).__sklearn_tags__().classifier_tags.poor_score
     assert not learn.LinearSVC().__sklearn_tags__().classifier_tags.poor_score
+
+
+def test_a_feature_that_bounds_name_twice_is_refused(rng):
+    X = pandas.DataFrame(rng.standard_normal((40, 3)), columns=["a", "b", "c"])
+    for bounds in ({"a": (0, 1), 0: (0, 2)}, {2: (0, 1), -1: (0, 2)}):
+        with pytest.raises(ValueError, match="more than once; give it one pair"):
+            learn.LADRegressor(bounds=bounds).fit(X, X["a"])
+
+
+def test_constraints_that_do_not_see_the_coefficients_are_refused(rng):
+    X = rng.standard_normal((40, 3))
+    y, size = X @ [1.0, -2.0, 3.0], vo.Variable(3)
+    with pytest.raises(ValueError, match="on the coefficients it is given; got others alone"):
+        learn.LADRegressor(constraints=lambda w: size >= 0).fit(X, y)
+    model = learn.LADRegressor(constraints=lambda w: [size >= w, size >= -w, vo.sum(size) <= 2]).fit(X, y)
+    assert np.abs(model.coef_).sum() <= 2.0 * (1.0 + 1e-9)
+    every = learn.LADRegressor(constraints=lambda w: (w[i] >= 0 for i in range(3))).fit(X, y)
+    np.testing.assert_allclose(every.coef_, learn.LADRegressor(positive=True).fit(X, y).coef_, atol=1e-9)

@@ -189,3 +189,25 @@ def test_sums_and_means_as_numpy_writes_them():
     assert vo.mean(lam * vo.abs(w)).given()(x) == 2.0 * np.abs(x).mean()
     with pytest.raises(ValueError, match="sum needs an expression"):
         vo.mean(x)
+
+
+@pytest.mark.parametrize("name", ["max", "norm_inf"])
+def test_the_largest_entry_takes_no_axis_and_says_what_to_write(name):
+    W, at = vo.Variable((3, 2)), np.array([[1.0, 2.0], [3.0, -4.0], [0.0, 1.0]])
+    largest = getattr(vo, name)
+    with pytest.raises(ValueError, match=rf"no axis; got axis=0.*sum\(vo.{name}\(W\[:, j\]\) for j in range\(k\)\)"):
+        largest(W, axis=0)
+    sizes = at if name == "max" else np.abs(at)
+    assert sum(largest(W[:, j]) for j in range(2))(at.ravel()) == sizes.max(axis=0).sum()
+    assert sum(largest(W[i]) for i in range(3))(at.ravel()) == sizes.max(axis=1).sum()
+    with pytest.raises(ValueError, match="no axis; got axis=1"):
+        np.max(W, axis=1)
+    with pytest.raises(ValueError, match="got none"):
+        vo.max()
+
+
+def test_a_list_of_constraints_within_the_list_is_refused_in_a_sentence():
+    w = vo.Variable(3)
+    for given in ([w >= 0, [w <= 1]], [(w >= 0, w <= 1)]):
+        with pytest.raises(ValueError, match=r"a list within the list: write \[w >= 0, \*others\]"):
+            vo.minimize(vo.sum_squares(w - 1.0), subject_to=given)

@@ -293,11 +293,9 @@ def _product(fit: _Fit, v: Vector) -> Vector | None:
     if fit.matrix.shape[0] * fit.matrix.shape[1] <= FORMED_SIZE:
         return np.asarray(fit.sign * fit.matrix.transpose_apply(v), dtype=np.float64)
     known = fit.matrix.known_transposed()
-    return (
-        np.asarray(known[1], dtype=np.float64)
-        if known is not None and np.array_equal(known[0], v if fit.sign > 0.0 else -v)
-        else None
-    )
+    if known is None or not np.array_equal(known[0], v if fit.sign > 0.0 else -v):
+        return None
+    return np.asarray(known[1], dtype=np.float64)
 
 
 def _bounds(

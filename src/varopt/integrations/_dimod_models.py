@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable
 from typing import Any, NamedTuple
 
@@ -39,6 +40,7 @@ class BitModel(NamedTuple):
 
 def bits_of_cqm(cqm: Any) -> BitModel:
     """A constrained quadratic model of bits, spins and bounded integers, with linear constraints."""
+    _check_model(cqm, dimod.ConstrainedQuadraticModel)
     labels = list(cqm.variables)
     place = {label: k for k, label in enumerate(labels)}
     offset, columns = np.zeros(len(labels)), []
@@ -47,9 +49,10 @@ def bits_of_cqm(cqm: Any) -> BitModel:
         offset[k] = low
         columns += [(k, step) for step in steps]
     matrix = sp.csr_array(
-        ([step for _, step in columns], ([k for k, _ in columns], range(len(columns)))), (len(labels), len(columns))
+        ([step for _, step in columns], ([k for k, _ in columns], range(len(columns)))),
+        (len(labels), max(len(columns), 1)),  # a bit that nothing sees where no variable has more than one value
     )
-    x = Binary(len(columns), name="x")
+    x = Binary(matrix.shape[1], name="x")
     limits = []
     for name, constraint in cqm.constraints.items():
         row, constant = _linear(constraint, place, name)
@@ -61,7 +64,10 @@ def bits_of_cqm(cqm: Any) -> BitModel:
 
 def bits_of_dqm(dqm: Any) -> BitModel:
     """A discrete quadratic model: a bit for each case, and exactly one case of each variable."""
+    _check_model(dqm, dimod.DiscreteQuadraticModel)
     labels = list(dqm.variables)
+    if not labels:
+        return BitModel(0.0 * Binary(1, name="x")[0] + _offset(dqm), [], sp.csr_array((0, 1)), np.zeros(0))
     counts = [dqm.num_cases(label) for label in labels]
     starts = np.concatenate([[0], np.cumsum(counts)])
     x = Binary(int(starts[-1]), name="x")
@@ -78,8 +84,17 @@ def bits_of_dqm(dqm: Any) -> BitModel:
         (len(labels), x.size),
     )
     one = sp.csr_array((np.ones(x.size), np.arange(x.size), starts), (len(labels), x.size))
-    objective = linear @ x + x @ (square.tocsr() @ x) + float(getattr(dqm, "offset", 0.0))
+    objective = linear @ x + x @ (square.tocsr() @ x) + _offset(dqm)
     return BitModel(objective, [one @ x == 1], cases, np.zeros(len(labels)))
+
+
+def _offset(dqm: Any) -> float:
+    return float(getattr(dqm, "offset", 0.0))
+
+
+def _check_model(model: Any, kind: type) -> None:
+    if not isinstance(model, kind):
+        raise ValueError(f"the model must be a dimod.{kind.__name__}; got {type(model).__name__}.")
 
 
 def _steps(cqm: Any, label: Hashable) -> tuple[float, Iterable[float]]:
@@ -93,7 +108,9 @@ def _steps(cqm: Any, label: Hashable) -> tuple[float, Iterable[float]]:
         raise ValueError(
             f"the variable {label!r} is {kind.name}: bits, spins and integers are taken; see SciPy's milp."
         )
-    low, high = (int(bound) for bound in (cqm.lower_bound(label), cqm.upper_bound(label)))
+    low, high = math.ceil(cqm.lower_bound(label)), math.floor(cqm.upper_bound(label))
+    if low > high:
+        raise ValueError(f"the variable {label!r} has no whole number within its bounds.")
     width, steps = high - low, list[int]()
     if width.bit_length() > _MOST_BITS:
         raise ValueError(f"the variable {label!r} takes {width + 1} values: give it bounds, of at most 2^{_MOST_BITS}.")

@@ -88,8 +88,11 @@ class Constrained(Declared):
         """Lower and upper bounds of all coefficients."""
         low, high = np.full(features.count, -np.inf), np.full(features.count, np.inf)
         if isinstance(self.bounds, Mapping):
+            seen: set[int] = set()
             for name, pair in self.bounds.items():
-                k = features.place(name, "bounds")
+                if (k := features.place(name, "bounds")) in seen:
+                    raise ValueError(f"bounds names {features.name(k)} more than once; give it one pair (low, high).")
+                seen.add(k)
                 low[k], high[k] = _pair(pair, f"bounds[{name!r}]", ())
         elif self.bounds is not None:
             low[:], high[:] = _pair(self.bounds, "bounds", low.shape)
@@ -117,13 +120,16 @@ class Constrained(Declared):
             moved = problem.b + shift
             arguments.append(moved if problem.center is None else moved - problem.center @ problem.scaled)
         made = self.constraints(*arguments)
-        listed = [made] if isinstance(made, Constraint) else list(made) if isinstance(made, (list, tuple)) else [made]
+        listed = list(made) if isinstance(made, (list, tuple, Iterator)) else [made]
         for one in listed:
             if not isinstance(one, Constraint):
                 raise ValueError(
                     "constraints must return a constraint on the coefficients, such as vo.sum(w) == 1, or a list of "
                     f"them; got {one!r}."
                 )
+        known = {variable for part in arguments for variable in part.variables}
+        if listed and not any(known.intersection(one.normal.variables) for one in listed):
+            raise ValueError("constraints must return constraints on the coefficients it is given; got others alone.")
         return listed
 
 

@@ -173,6 +173,8 @@ def as_constraints(given: Any) -> tuple[Constraint, ...]:
         constraint = entry.given() if isinstance(entry, Parametric) else entry
         if not isinstance(constraint, Constraint):
             hint = "; a comparison of numbers is no constraint" if isinstance(constraint, (bool, np.bool_)) else ""
+            if isinstance(constraint, (list, tuple)):
+                hint = ", a list within the list: write [w >= 0, *others]"
             raise ValueError(f"subject_to must hold constraints, such as w >= 0; got {constraint!r}{hint}.")
         constraint.check()
         found.append(constraint)

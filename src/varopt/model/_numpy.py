@@ -28,8 +28,8 @@ def _diff(expression: Any, n: int = 1, axis: int = -1) -> Any:
     return diff(expression, n, axis)
 
 
-def _amax(expression: Any) -> Any:
-    return vectors.max(expression)
+def _amax(expression: Any, axis: Any = None) -> Any:
+    return vectors.max(expression, axis=axis)
 
 
 def _hstack(parts: Any) -> Any:

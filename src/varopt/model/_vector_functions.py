@@ -22,8 +22,8 @@ __all__ = ["concatenate", "cvar", "max", "norm2", "norm_inf", "quad_form", "sum_
 
 
 @lifted
-def norm_inf(expression: Any) -> Objective:
-    """``max_k |z_k|`` of an affine vector.
+def norm_inf(expression: Any, *, axis: None = None) -> Objective:
+    """``max_k |z_k|`` of an affine vector; `axis` is refused, as the largest is one of all entries.
 
     Examples
     --------
@@ -32,14 +32,16 @@ def norm_inf(expression: Any) -> Objective:
     >>> vo.norm_inf(w)([1.0, -4.0, 2.0])
     4.0
     """
+    _without_axis("norm_inf", axis)
     return Objective([LargestBlock(_affine_vector("norm_inf", expression), 1.0, sizes=True, name="norm_inf")])
 
 
 @lifted
-def max(*expressions: Any) -> Any:
+def max(*expressions: Any, axis: None = None) -> Any:
     """The largest entry of an affine vector; of several expressions, the largest of them.
 
-    Two are compared entry by entry, where either may be a number or an array. Three or more have to be numbers.
+    Two are compared entry by entry, where either may be a number or an array. Three or more have to be numbers. `axis`
+    is refused: the largest is one of all entries.
 
     Examples
     --------
@@ -50,6 +52,9 @@ def max(*expressions: Any) -> Any:
     >>> vo.max(w[0] + w[1], 2 * w[2], 0.5)([1.0, -4.0, 2.0])
     4.0
     """
+    _without_axis("max", axis)
+    if not expressions:
+        raise ValueError("max needs an expression; got none.")
     if len(expressions) == 1:
         argument, sizes = _affine_or_sizes("max", expressions[0])
         return Objective([LargestBlock(argument, 1.0, sizes, "max")])
@@ -102,6 +107,15 @@ def cvar(losses: Any, level: Any = 0.95) -> Objective:
     nearest = float(round(count))
     count = nearest if abs(count - nearest) <= 1e-9 * argument.rows and nearest else count
     return Objective([LargestBlock(argument, count, sizes, "cvar")]).scale(1.0 / count)
+
+
+def _without_axis(name: str, axis: Any) -> None:
+    """Refuse an axis: an objective is one number, and so is the largest entry of it."""
+    if axis is not None:
+        raise ValueError(
+            f"{name} takes the largest of all entries, and no axis; got axis={axis!r}. For the sum of the largest of "
+            f"each column of a matrix write sum(vo.{name}(W[:, j]) for j in range(k)), of each row W[i]."
+        )
 
 
 def _affine_vector(name: str, expression: Any) -> Affine:

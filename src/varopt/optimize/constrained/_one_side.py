@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from varopt.certificates import DualGap, sided_lasso
 from varopt.composite import Composite
-from varopt.model import Objective
 from varopt.optimize._composite import conclude
 from varopt.optimize._result import Result, Status
 from varopt.optimize.constrained._penalty import Penalised
@@ -17,15 +18,19 @@ from varopt.solvers import State
 
 __all__ = ["on_one_side"]
 
+Vector = NDArray[np.float64]
+
 
 def on_one_side(
-    penalised: Penalised, objective: Objective, problem: Composite, state: State, tol: float
+    penalised: Penalised, weights: Sequence[Vector], problem: Composite, state: State, tol: float
 ) -> Result | None:
     """The result of a run that has come to the optimum of such a problem; None of others, and of open brackets.
 
-    `objective` and `problem` are those of the run, with the constraints as rows.
+    `weights` and `problem` are those of the run, with the constraints as rows.
     """
-    f, x = penalised.f, state.x
+    if len(problem.squares) != 1 or (not problem.vector.any() and all(r.hard for r in problem.rows)):
+        return None  # without a price of variables
+    f, x, objective = penalised.f, state.x, penalised.objective(weights)
     single = [r.single[0] for r in penalised.rows if r.single is not None]
     if len(single) < len(penalised.rows) or f.variables != objective.variables:
         return None

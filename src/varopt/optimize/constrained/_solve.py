@@ -304,7 +304,7 @@ class _Run:
         self.ended = status if status in (Status.TIME_LIMIT, Status.INTERRUPTED) else None
         penalised, state = self.penalised, replace(self.state, lower=max(self.state.lower, self.lower))
         if status is None:
-            of_a_lasso = on_one_side(penalised, penalised.objective(self.weights), self.problem, state, self.tol)
+            of_a_lasso = on_one_side(penalised, self.weights, self.problem, state, self.tol)
             if of_a_lasso is not None:
                 return of_a_lasso
         multipliers = of_method(penalised, self.problem, self.weights, state, self._dual())

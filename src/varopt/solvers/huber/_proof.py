@@ -43,7 +43,7 @@ _FAINT_RIDGE = 1e-290  # below it a ridge in units of the data has lost digits
 _FAINT_COLUMN = 1e-100  # entries of a column below which it is not looked at
 _FREE = 1e-3  # share of its interval that a dual is from its ends, to keep room
 _MOST_MOVED = 0.5  # share of that by which a dual is moved at first
-_ROOM, _LEAST_SHARE = 64.0, 1e-13  # times what balance takes, and shares of its interval, that a dual keeps as room
+_ROOM, _LEAST_MARGIN = 64.0, 1e-13  # times what balance takes, and shares of its interval, that a dual keeps as room
 _MANY_ROWS = 4096  # rows from which on the rounding of one is bounded by lengths of columns
 _SCALE_MARGIN = 1e-12, 1e-10  # shares of the weights that are left for rounding where a scale has nothing to gain
 
@@ -150,7 +150,7 @@ def _corrected(
     spread = np.append(slope.radius, level.radius)
     shares = _shares(problem, duals, np.abs(left) + spread)
     alone = few.size / max(1, left.size)  # as few rows as there are equations take what all of them would
-    share = max(_ROOM * alone * float(np.abs(shares).max(initial=0.0)), _LEAST_SHARE)
+    share = max(_ROOM * alone * float(np.abs(shares).max(initial=0.0)), _LEAST_MARGIN)
     if not share <= 1.0:
         return -math.inf
     room = share * most
