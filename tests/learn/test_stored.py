@@ -293,9 +293,7 @@ def test_a_scale_on_a_device(data):
     assert far.scale_ == pytest.approx(near.scale_, rel=1e-4)
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"alpha": 50.0}, {"epsilon": 1.001}, {"alpha": 0.0, "fit_intercept": False}]
-)
+@pytest.mark.parametrize("options", [{}, {"alpha": 50.0}, {"epsilon": 1.001}, {"alpha": 0.0, "fit_intercept": False}])
 def test_a_scale_of_few_rows_of_a_device_far_from_zero(options, data):
     """Rows that are read at once lie in memory, and what columns have in common is taken from them as from others."""
     torch = pytest.importorskip("torch", reason="needs PyTorch: make test-nn installs it")
