@@ -293,6 +293,26 @@ def test_a_scale_on_a_device(data):
     assert far.scale_ == pytest.approx(near.scale_, rel=1e-4)
 
 
+@pytest.mark.parametrize("options", [{}, {"alpha": 50.0}, {"epsilon": 1.001}, {"alpha": 0.0, "fit_intercept": False}])
+def test_a_scale_of_few_rows_of_a_device_far_from_zero(options, data):
+    """Rows that are read at once lie in memory, and what columns have in common is taken from them as from others."""
+    torch = pytest.importorskip("torch", reason="needs PyTorch: make test-nn installs it")
+    X, y, weight = data[0][:2000] + 1e6, data[1][:2000], np.ones(2000)
+    far = HuberRegressor(**options).fit(vo.rows(torch.tensor(X), y=torch.tensor(y)), None)
+    assert far.passes_ == 1
+    assert far.certificate_.assumption == ""
+    assert float(far.gap_) <= 1e-9 * float(far.objective_)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # for the comparison any point will do
+        near = HuberRegressor(**options).fit(X, y)
+    for model in (far, near):
+        coef = np.asarray(model.coef_)
+        exact = huber_objective(X, y, weight, far, coef, float(model.intercept_), float(model.scale_))
+        assert Fraction(float(far.lower_bound_)) <= exact
+    exact = huber_objective(X, y, weight, far, np.asarray(far.coef_), float(far.intercept_), float(far.scale_))
+    assert exact <= Fraction(float(far.certificate_.upper))
+
+
 def test_a_scale_of_zero_is_told(folder):
     with pytest.raises(ValueError, match="epsilon=1 has its optimum at a scale of zero"):
         HuberRegressor(epsilon=1.0).fit(folder / "X.npy", folder / "y.npy")

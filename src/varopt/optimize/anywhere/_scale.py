@@ -75,7 +75,7 @@ def solve_scaled(problem: ScaledHuber, state: State, options: RunOptions) -> Gen
     sample: DataPart = part if part is not None else (yield Ask(rows=wanted))
     relations = relations_of(problem, sample) if problem.alpha == 0.0 else Relations.none(problem.size)
     state.unit = _SMALLEST_SHARE * 2.0 * problem.count / sample.count * _null(problem, sample) or 1.0
-    if not relations.spared.size and not isinstance(problem.table, OnDevice):
+    if not relations.spared.size and (part is not None or not isinstance(problem.table, OnDevice)):
         problem = replace(
             problem, centre=centre_of(rows_of(problem.blocks[0].at(sample), problem.variables), problem.ridge)
         )
