@@ -147,9 +147,9 @@ def _weight(r: Rows) -> float | None:
 
 def _are_sizes(k: Rows) -> bool:
     """Whether rows are weighted sizes of what they see."""
-    if k.term.pieces != ((0.0, -1.0), (0.0, 1.0)) or not np.all(k.distinct_weights > 0.0):
+    if not _rest_at_zero(k):  # asked first: terms that differ from row to row have arrays for pieces
         return False
-    return _rest_at_zero(k)
+    return k.term.pieces == ((0.0, -1.0), (0.0, 1.0)) and bool(np.all(k.distinct_weights > 0.0))
 
 
 def _rest_at_zero(k: Rows) -> bool:

@@ -403,7 +403,7 @@ class CertifiedLinear(Constrained, Certified):
         return self._fit(problem, solved, shift)
 
     def _fit(self, problem: LinearProblem, solved: Solved, shift: float) -> Fit:
-        coef = problem.coefficients(solved.values)
+        coef = self._as_ordered(problem.coefficients(solved.values))
         intercept = 0.0 if problem.b is None else shift + float(solved.values[problem.b]) - problem.moved(coef)
         return Fit(coef, intercept, solved)
 

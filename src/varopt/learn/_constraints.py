@@ -21,6 +21,8 @@ __all__ = ["Constrained"]
 Vector = NDArray[np.float64]
 Columns = list[int | None]  # of an order; None is a category that was dropped, whose coefficient is zero
 
+_ROUNDED_ORDER = 1e-12  # share of the largest coefficient by which rounding may break an order
+
 _POSITIVE = Rule("Whether coefficients must not be negative.", BOOLEAN)
 _BOUNDS = Rule(
     "Bounds of the coefficients: a pair (low, high) of numbers or of arrays with an entry for each feature, or a"
@@ -109,6 +111,27 @@ class Constrained(Declared):
                 raise ValueError(f"monotone[{key!r}] must be 1, -1, 'increasing' or 'decreasing'; got {value!r}.")
             if (direction := _DIRECTIONS[value]) != 0:
                 yield features.columns(key, wanted), direction
+
+    def _as_ordered(self, coef: Vector) -> Vector:
+        """The coefficients, with orders that no more than rounding has broken restored."""
+        if self.monotone is None:
+            return coef
+        most, coef = _ROUNDED_ORDER * float(np.abs(coef).max(initial=0.0)), coef.copy()
+        features = _Features(coef.size, getattr(self, "feature_names_in_", None))
+        low, high = self._limits(features)
+        for columns, direction in self._orders(features):
+            places = [k for k in columns if k is not None]
+            known = np.array([np.nan if k is None else direction * coef[k] for k in columns])
+            for rising in (
+                _rising(known),
+                -_rising(-known[::-1])[::-1],
+            ):  # up to the largest before, down to the least after
+                own = direction * rising[~np.isnan(known)]
+                within = np.all((own >= low[places]) & (own <= high[places]))
+                if within and np.nanmax(np.abs(rising - known), initial=0.0) <= most:
+                    coef[places] = own
+                    break
+        return coef
 
     def _given(self, w: Any, problem: LinearProblem, shift: float) -> list[Constraint]:
         if self.constraints is None:
@@ -201,6 +224,17 @@ def _steps(w: Any, columns: Columns) -> Iterator[Any]:
             yield w[other]
         elif one is not None:
             yield -w[one] if other is None else w[other] - w[one]
+
+
+def _rising(values: Vector) -> Vector:
+    """Values that do not fall, each the largest so far; NaN stands for a zero that none before may exceed."""
+    zeros = np.flatnonzero(np.isnan(values))
+    if not zeros.size:
+        return np.asarray(np.maximum.accumulate(values))
+    rising, first, last = np.zeros(values.size), zeros[0], zeros[-1]
+    rising[:first] = np.minimum.accumulate(np.minimum(values[:first], 0.0)[::-1])[::-1]
+    rising[last + 1 :] = np.maximum.accumulate(np.maximum(values[last + 1 :], 0.0))
+    return rising
 
 
 def _pair(given: Any, argument: str, shape: tuple[int, ...]) -> tuple[Any, Any]:

@@ -50,6 +50,8 @@ class KernelValues:
         computed in that too.
         """
         live = np.flatnonzero(beta)
+        if not live.size:
+            return Ball.exact(np.zeros(samples.size))
         if self.kernel == "linear":
             return self._linear(samples, live, beta) if effort == 0 else None
         if effort == 2:
