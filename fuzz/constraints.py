@@ -277,15 +277,8 @@ def complaints(
         rival, there = (math.inf, 0.0) if allowed is None else map(float, problem.value(allowed))
         if result.fun > rival + AGREES * max(scale, there, result.state.unit):
             yield f"FALSE OPTIMUM: {result.fun!r}, and a second solver has {rival!r}"
-    # What rounding leaves of multipliers that balance, as of the rows that are added up; and a point may be above the
-    # optimum, and its Lagrangian above the least, by the gap that is stated.
-    left = sum(
-        float(np.abs(np.atleast_1d(result.multipliers[c])) @ (np.abs(limit.matrix) @ np.abs(x) + np.abs(limit.bound)))
-        for limit, c in zip(limits, constraints, strict=True)
-    )
-    # Where f is zero its value is rounding of what is added up in its rows: their offsets at least.
-    rows = sum(float(np.sum(np.abs(b.weight) * np.abs(b.offset))) for b in problem.blocks)
-    yield from _kkt(result, constraints, f, 1e-6 * max(scale, 1e-9) + 8.0 * 2.0**-52 * (left + rows) + result.gap)
+    # A point may be above the optimum, and its Lagrangian above the least, by the gap that is stated.
+    yield from _kkt(problem, limits, result, constraints, f, 1e-6 * max(scale, 1e-9) + result.gap)
 
 
 def _bracket(
@@ -389,20 +382,29 @@ def _contradiction(limits: Sequence[Limit], proof: Any, constraints: Sequence[An
             yield f"FALSE PROOF: the combination is {float(least):.3g}, and {proof.least:.3g} is claimed"
 
 
-def _kkt(result: Any, constraints: Sequence[Any], f: Any, within: float) -> Iterator[str]:
+def _kkt(
+    problem: Problem, limits: Sequence[Limit], result: Any, constraints: Sequence[Any], f: Any, within: float
+) -> Iterator[str]:
     """Multipliers of the right sign, zero where there is slack, and a Lagrangian that is least at the point."""
     rng = np.random.default_rng(0)
-    variables = tuple(result.slices)
-    here = {v: np.atleast_1d(np.asarray(result[v])).ravel() for v in variables}
+    given = [np.atleast_1d(result.multipliers[c]) for c in constraints]
 
     def lagrangian(point: Any) -> float:
-        total = float(f({v: point[v] for v in f.variables})) if f.variables else float(f())
-        for c in constraints:
-            total += float(np.atleast_1d(result.multipliers[c]) @ c.normal.values(point))
-        return total
+        parts = {v: point[where] for v, where in result.slices.items()}
+        total = float(f({v: parts[v] for v in f.variables})) if f.variables else float(f())
+        return total + sum(float(y @ c.normal.values(parts)) for y, c in zip(given, constraints, strict=True))
 
-    for c in constraints:
-        y, g = np.atleast_1d(result.multipliers[c]), c.normal.values(here)
+    def rounding(point: Any) -> float:
+        """Of what is added up there: multipliers are numbers of 53 bits, and balance to the last of them."""
+        size = float(problem.about(point[None])[1][0])
+        for y, limit in zip(given, limits, strict=True):
+            size += float(np.abs(y) @ (np.abs(limit.matrix) @ np.abs(point) + np.abs(limit.bound)))
+        return 8.0 * 2.0**-52 * size
+
+    here = result.x
+    within += rounding(here)
+    for y, c in zip(given, constraints, strict=True):
+        g = c.normal.values({v: here[where] for v, where in result.slices.items()})
         if not c.is_equality and np.any(y < 0.0):
             yield "FALSE MULTIPLIERS: one of an inequality is negative"
         if np.any(np.abs(y * g) > within):
@@ -410,8 +412,8 @@ def _kkt(result: Any, constraints: Sequence[Any], f: Any, within: float) -> Iter
     least = lagrangian(here)
     for spread in (1e-4, 1e-2, 1.0):
         for _ in range(4):
-            point = {v: x + spread * rng.standard_normal(x.size) for v, x in here.items()}
-            if lagrangian(point) < least - within:
+            point = here + spread * rng.standard_normal(here.size)
+            if lagrangian(point) < least - within - rounding(point):
                 yield f"FALSE MULTIPLIERS: the Lagrangian falls by {least - lagrangian(point):.3g}"
                 return
 

@@ -12,6 +12,7 @@ from fuzz.bits import bits
 from fuzz.choices import choices
 from fuzz.constraints import Limit, constraints
 from fuzz.constraints import _contradiction as contradiction_complaints
+from fuzz.constraints import complaints as constrained_complaints
 from fuzz.estimators import NAMES, estimators
 from fuzz.estimators import _judge as judged
 from fuzz.gather import gathered
@@ -165,6 +166,32 @@ def test_forms_that_rounding_bends_down_are_unbounded_in_fractions(seed):
     assert result.status is vo.Status.UNBOUNDED
     assert clarabel_point(problem)[0] == "Solved"
     assert not [*complaints(problem, result, 1e-9, np.random.default_rng(seed), clarabel_point(problem))]
+
+
+@pytest.mark.parametrize("seed", [610020001, 610200041, 610370037, 610760026, 610980015, 611040006, 611050054])
+def test_multipliers_that_balance_but_for_rounding_of_steep_rows_are_not_called_wrong(seed):
+    """Near an optimum of zero nothing is added up; where the Lagrangian is compared with it, large numbers are."""
+    report = Report()
+    constraints(seed, report, extreme=True)
+    assert not shown(report)
+
+
+@pytest.mark.parametrize("unit", [1e-9, 1.0, 2e10])
+@pytest.mark.parametrize("share", [1e-3, -1e-3])
+def test_false_multipliers_are_seen(unit, share):
+    blocks = (Block("linear", 1.0, matrix=np.array([[-3.0 * unit]])), Block("abs", unit, matrix=np.eye(1)))
+    problem, w = Problem(1, blocks), vo.Variable(1)
+    rows, bound = np.array([[1.0], [-1.0]]), np.array([1.0, 0.0])
+    f, given = unit * (-3.0 * w[0] + vo.norm1(w)), [rows @ w <= bound]
+    result = vo.minimize(f, subject_to=given)
+
+    def wrong(result):
+        told = {"inside": np.zeros(1), "feasible": True}
+        return [*constrained_complaints(problem, [Limit("", rows, bound)], result, given, f, **told)]
+
+    assert not wrong(result)
+    tilted = {given[0]: result.multipliers[given[0]] + np.array([share * unit, 0.0])}
+    assert "the Lagrangian falls" in wrong(replace(result, multipliers=tilted))[-1]
 
 
 @pytest.mark.parametrize("seed", [117182, 1220030020, 1230070020, 91050074, 92140049])
