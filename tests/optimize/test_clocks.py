@@ -55,6 +55,17 @@ def test_a_limit_before_the_first_step_is_no_overflow(name):
     assert model.lower_bound_ <= model.objective_ < np.inf
 
 
+def test_steps_in_the_scale_look_at_the_clock_where_all_rows_are_one_part():
+    """Far from zero columns are counted from what they have in common, and no pass over rows tells the time."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 12)) + 1e7
+    model = learn.HuberRegressor(fit_intercept=False, time_limit=1e-3)
+    with pytest.warns(ConvergenceWarning, match="time"):
+        model.fit(X, X[:, 0] - 1e7 + rng.standard_normal(60) + 1e8)
+    assert model.gap_ > 1.0  # it ends in a tenth of a second at 7e-5: stopped, it knows next to nothing
+    assert model.lower_bound_ <= model.objective_ < np.inf
+
+
 def test_sparse_factors_that_fill_up_are_not_begun():
     """A Gram matrix of random rows is full after a few pivots: nine seconds of a limit of a tenth."""
     rng = np.random.default_rng(0)

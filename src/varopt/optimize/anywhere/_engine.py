@@ -72,6 +72,7 @@ class RunOptions(NamedTuple):
     tol: float
     memory: int
     minimize: Minimize  # of an objective in memory, stopped as the run is
+    check: Callable[[], None]  # stops the run when its time is up, where no pass does
     seed: int = 0
 
 

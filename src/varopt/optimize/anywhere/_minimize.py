@@ -76,13 +76,16 @@ def _run(
         if callback is not None:
             for state in states:
                 callback(state)
+        check()
+
+    def check() -> None:
         if (seconds := left()) is not None and seconds <= 0.0:
             raise _Stop(Status.TIME_LIMIT)
 
     def within(objective: Objective, **options: Any) -> Result:
         """A problem in memory, in the time that is left."""
-        if (seconds := left()) is not None and seconds <= 0.0:
-            raise _Stop(Status.TIME_LIMIT)
+        seconds = left()
+        check()
         result = minimize_composite(objective, time_limit=seconds, **options)
         if result.status in (Status.TIME_LIMIT, Status.INTERRUPTED):
             raise _Stop(result.status)
@@ -92,7 +95,7 @@ def _run(
     for state in states:
         state.ran = [METHOD]
     try:
-        passes = run(problems, states, RunOptions(tol, limit, within, seed), tick, way)
+        passes = run(problems, states, RunOptions(tol, limit, within, check, seed), tick, way)
     except _Stop as stop:
         status = stop.status
     except (KeyboardInterrupt, StopIteration, RuntimeError) as reason:

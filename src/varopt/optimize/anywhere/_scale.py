@@ -108,20 +108,23 @@ def _from_sample(
     if few_within(problem) and math.isfinite(state.upper):
         x, scale = state.x[:-1] if problem.centre is None else problem.centre.there(state.x[:-1]), float(state.x[-1])
     else:
-        x, scale = _pilot(problem, sample)
+        x, scale = _pilot(problem, sample, options)
     del sample
-    yield from _descend(problem, state, options.tol, x, scale, part, relations)
+    yield from _descend(problem, state, options, x, scale, part, relations)
 
 
 def _descend(
-    problem: ScaledHuber, state: State, tol: float, x: Vector, scale: float, part: DataPart | None, relations: Relations
-) -> Generator[Ask, Any, None]:
+    problem: ScaledHuber, state: State, options: RunOptions, x: Vector, scale: float, part: DataPart | None,
+    relations: Relations,
+) -> Generator[Ask, Any, None]:  # fmt: skip
     """Newton's method from a point, by passes or on the rows that were read."""
     first, step, length = scale, np.zeros(problem.width + 1), 1.0
     before: Seen | None = None
     stalled = 0
     for attempt in range(_MOST_EVALUATIONS):
         state.steps += 1
+        if attempt:
+            options.check()
         seen = yield from evaluated(problem, x, scale, part, relations.vectors if attempt == 0 else None)
         if attempt == 0:
             relations = relations.where(np.broadcast_to(seen.related, relations.spared.shape))
@@ -132,9 +135,9 @@ def _descend(
         else:
             gap = state.gap
             see(problem, state, seen, relations)
-            least = 0.1 if state.lower > 0.0 else tol  # without a bound, it is the value alone that steps lower
+            least = 0.1 if state.lower > 0.0 else options.tol  # without a bound, it is the value alone that steps lower
             stalled = stalled + 1 if gap - state.gap < least * gap else 0  # at what rounding leaves
-            if state.reached(tol) or scale < _VANISHED_SCALE * first or stalled > _STALLED_SCALE_STEPS:
+            if state.reached(options.tol) or scale < _VANISHED_SCALE * first or stalled > _STALLED_SCALE_STEPS:
                 return
             if (factor := _off_scale(problem, seen)) != 1.0:  # first the scale alone: far from it, steps lead nowhere
                 before, scale = None, rounded(factor * scale)
@@ -211,7 +214,7 @@ def _fits(problem: ScaledHuber, rows: Rows, x: Vector, size: float) -> bool:
     return float(rows.weights[outliers].sum()) * problem.epsilon**2 <= _NEARLY * float(rows.weights.sum())
 
 
-def _pilot(problem: ScaledHuber, sample: DataPart) -> tuple[Vector, float]:
+def _pilot(problem: ScaledHuber, sample: DataPart, options: RunOptions) -> tuple[Vector, float]:
     """The optimum of a sample."""
     A, rows = _arrays(problem, sample)
     marks = problem.ridge > 0.0
@@ -227,14 +230,14 @@ def _pilot(problem: ScaledHuber, sample: DataPart) -> tuple[Vector, float]:
     start = np.append(np.zeros(int(marks.sum()) + 1), few.best_scale(rows.offset) or typical)
     newton, found = JointNewton(few, start), False
     with contextlib.suppress(Overflow):  # which the first pass tells
-        found = problem.width == problem.size and newton.descend(1e-9 * typical, lambda: None)
+        found = problem.width == problem.size and newton.descend(1e-9 * typical, options.check)
     if found:
         x[marks], x[~marks] = newton.x[:-2], newton.x[-2] if intercept else 0.0
         return x, rounded(float(newton.x[-1]))
     state = State(np.append(x, start[-1]))  # as where columns depend on each other: by small steps
     of_sample = replace(problem, alpha=share * problem.alpha)
-    steps = _descend(of_sample, state, _ROUGHLY, x, rounded(start[-1]), sample, Relations.none(problem.size))
-    for _ in steps:
+    rough, relations = options._replace(tol=_ROUGHLY), Relations.none(problem.size)
+    for _ in _descend(of_sample, state, rough, x, rounded(start[-1]), sample, relations):
         pass
     x = state.x[:-1] if problem.centre is None else problem.centre.there(state.x[:-1])
     return x, rounded(max(float(state.x[-1]), 1e-9 * typical))
