@@ -8,7 +8,7 @@ import pkgutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from benchmarks._measure import Timing
 
@@ -105,9 +105,13 @@ class Row:
 
 @dataclass(frozen=True)
 class Config:
-    """How much work a run may do."""
+    """How much work a run may do.
+
+    Where `tell` is given, problems are handed to it in place of being solved.
+    """
 
     quick: bool = False
+    tell: Callable[[Any], None] | None = None
 
     def pick(self, full: T, quick: T) -> T:
         """One value for the full run and another for the quick one."""

@@ -17,6 +17,8 @@ from benchmarks._cut_rivals import Cut, bifurcated
 from benchmarks.annealing import graph_of
 from benchmarks.composite import _data
 from benchmarks.cuts._runs import Job, Kept
+from benchmarks.versions import _turns
+from benchmarks.versions.__main__ import main as compare_versions
 from varopt.solvers import METHODS
 
 
@@ -180,3 +182,25 @@ def test_runs_are_kept_and_settings_are_those_that_were_best(tmp_path):
     assert list(again.jobs()) == [short, long]
     assert again.best(long).value == 8.0
     assert again.best_within(long).value == 9.0
+
+
+def test_versions_are_compared_on_the_same_calls_and_values():
+    source = _turns.ROOT / "src"
+    (turns,) = _turns.compared(source, source, "total variation", quick=True, rounds=2)
+    assert turns.name == "total variation of 300 points"
+    assert turns.values[0] == turns.values[1] != 0.0
+    assert len(turns.before) == len(turns.after) == 2
+    assert min(*turns.before, *turns.after) > 0.0
+
+
+def test_versions_are_apart_by_their_fewest_seconds_and_noise_is_within_the_quartiles():
+    turns = _turns.Turns("p", (1.0, 2.0, 1.0), (2.0, 2.0, 3.0), (0.0, 0.0))
+    assert turns.ratio == 2.0
+    assert turns.spread == (1.5, 2.5)
+
+
+def test_another_version_must_be_a_checkout(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr("sys.argv", ["versions", str(tmp_path)])
+    with pytest.raises(SystemExit):
+        compare_versions()
+    assert "must be a checkout of the project" in capsys.readouterr().err

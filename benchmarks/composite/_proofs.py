@@ -13,7 +13,7 @@ import numpy as np
 import varopt as vo
 from benchmarks._registry import Config, Row, benchmark
 from benchmarks.composite._data import heavy_tails
-from varopt.certificates import Verifier
+from varopt import certificates
 
 _SHARE = 0.2  # of a solve that a proof may take
 _GAP = 1e-9
@@ -34,7 +34,7 @@ def proofs(config: Config) -> Iterator[Row]:
 def _timed_proofs() -> Iterator[list[float]]:
     """Seconds of a processor that each proof takes which is made meanwhile."""
     times: list[float] = []
-    bracket = Verifier.bracket
+    bracket = certificates.Verifier.bracket
 
     def timed(*given: Any, **options: Any) -> Any:
         began = time.process_time()
@@ -43,7 +43,7 @@ def _timed_proofs() -> Iterator[list[float]]:
         finally:
             times.append(time.process_time() - began)
 
-    with mock.patch.object(Verifier, "bracket", timed):
+    with mock.patch.object(certificates.Verifier, "bracket", timed):
         yield times
 
 
