@@ -291,3 +291,21 @@ def test_a_column_that_few_rows_see(rng):
     w, b = vo.Variable(4), vo.Variable()
     for f in (vo.sum(vo.square(X @ w + b - y)) * (1.0 / 30_000), vo.sum(vo.huber(X @ w + b - y))):
         assert vo.minimize(f).status is vo.Status.OPTIMAL
+
+
+@pytest.mark.parametrize("apart", [1e-3, 1e-5])
+def test_rows_with_next_to_no_room_tell_nearly_equal_columns_apart(rng, apart):
+    """One row fewer rests than columns are independent, two of which hardly differ, and a third is constant."""
+    for _ in range(5):
+        features = rng.integers(-3, 4, (60, 2)).astype(float)
+        nearly = features[:, :1] + apart * rng.standard_normal((60, 1))
+        X = np.hstack([features, nearly, np.full((60, 1), 0.3), np.ones((60, 1))])
+        dual = np.r_[0.5, 0.25, 0.25, np.tile([-1.0, 1.0], 28), -1.0]
+        x = rng.standard_normal(5)
+        residual = np.where(np.abs(dual) < 1.0, 0.0, dual * rng.uniform(0.5, 2.0, 60))
+        y, vector = X @ x - residual, -(X.T @ dual) * [1.0, 1.0, 1.0, 0.0, 0.0]
+        rows = [DualRows(Matrix(X), -y, terms.abs_(), np.ones(60), dual)]
+        value = exact_value(rows, vector, x)
+        lower = verified_lower(rows, vector, 0.0, x=x).lower
+        assert exact(lower) <= value
+        assert float(value) - lower < 1e-8 * abs(float(value))

@@ -373,22 +373,23 @@ class Balance:
             pivots, order = _pivots(weighted.T)
             if pivots[-1] > 1e-2 * self.singular * pivots[0]:
                 return core, order[: core.size]
-        # Columns that depend on others, for certain: their equations follow from those of the others.
-        pivots, order = _pivots(weighted)
-        rank = int(np.count_nonzero(pivots > self.singular * pivots[0])) if pivots.size and pivots[0] > 0.0 else 0
-        kept, dropped = np.sort(order[:rank]), np.sort(order[rank:])
-        if rank == 0:
-            raise NoProof("no subgradient lies inside its interval.")
+        # Columns that depend on others, for certain: their equations follow from those of the others. Rows with next to
+        # no room count little, but they may be the only ones that tell two columns apart.
         relations = ColumnRelations(self.rows, self.quadratics, self.vector, self.fixed, duals, self.norms)
-        for j in dropped:
-            shares = np.linalg.lstsq(weighted[:, kept], weighted[:, j], rcond=None)[0] * scale[kept] / scale[j]
-            if not relations.depends(core[kept], int(core[j]), shares):
-                raise NoProof(
-                    "the subgradients inside their intervals do not determine the balance, and the columns are not "
-                    "dependent for certain."
-                )
-        rows = _pivots(weighted[:, kept].T)[1]
-        return core[kept], rows[:rank]
+        for matrix in (weighted, weighted * inverse_size(np.max(np.abs(weighted), axis=1))[:, None]):
+            pivots, order = _pivots(matrix)
+            rank = int(np.count_nonzero(pivots > self.singular * pivots[0])) if pivots.size and pivots[0] > 0.0 else 0
+            if rank == 0:
+                raise NoProof("no subgradient lies inside its interval.")
+            kept, dropped = np.sort(order[:rank]), np.sort(order[rank:])
+            shares = np.linalg.lstsq(matrix[:, kept], matrix[:, dropped], rcond=None)[0]
+            shares = shares * scale[kept][:, None] / scale[dropped]
+            if all(relations.depends(core[kept], int(core[j]), c) for j, c in zip(dropped, shares.T, strict=True)):
+                return core[kept], _pivots(weighted[:, kept].T)[1][:rank]
+        raise NoProof(
+            "the subgradients inside their intervals do not determine the balance, and the columns are not "
+            "dependent for certain."
+        )
 
     # -- Quadratic parts ----------------------------------------------------------------------------------------------
 

@@ -275,7 +275,7 @@ def _mixed(balance: Balance, given: list[Vector], inner: list[Vector], share: fl
         except NoProof as failure:
             if share >= most:
                 raise
-            more = share * min(max(2.0 * failure.short, 4.0), 1e4)
+            more = share * min(max(1.25 * failure.short, 2.0), 1e4)  # room grows in proportion
             if more <= _DEAR_SHARE or not balance.sharpen():
                 share = min(more, most)
 
