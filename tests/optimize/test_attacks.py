@@ -492,3 +492,23 @@ def test_denormal_weights_are_no_exception(weight):
         r = vo.minimize(f, method=method)
         assert r.status is Status.OPTIMAL
         assert r.lower <= 0.0 <= r.upper
+
+
+@pytest.mark.parametrize("between", [1e-9, 1e-12])
+def test_what_every_cell_assumes_is_in_the_status(between):
+    """Two points of different classes so near each other that no cell is seen between them: an error that need not be."""
+    X = np.array([[0.0, 1.0], [1.0, 0.0], [0.5, 0.5], [0.5 + between, 0.5 + between], [1.0, 1.0], [0.0, 0.0]])
+    t = np.array([1.0, 1.0, 1.0, -1.0, -1.0, 1.0])
+    w, b = vo.Variable(2), vo.Variable()
+    f = vo.sum(vo.zero_one(t * (X @ w + b)))
+    assert f(np.array([-1.0, -1.0, 1.0 + between])) == 0.0
+    r = vo.minimize(f)
+    assert r.status.name == ("ASSUMED" if r.certificate.assumption else "OPTIMAL")
+    assert r.lower == 0.0 or r.certificate.assumption
+
+
+def test_a_relaxation_that_assumes_a_nearby_optimum_is_in_the_status():
+    w = vo.Variable(2)
+    f = 2.0**16 * vo.sum(vo.zero_one(w)) + 2.0**-16 * vo.norm_inf(w - np.array([-7e-4, -5e-3]))
+    r = vo.minimize(f)
+    assert r.status.name != "OPTIMAL" or not r.certificate.assumption

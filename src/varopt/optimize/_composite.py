@@ -410,9 +410,7 @@ def _status(
     if state.falls:
         return Status.UNBOUNDED
     if bracket.within(tol):
-        convex = not problem.not_convex
-        assumed = hidden or (bracket.assumption and (convex or problem.indefinite))
-        return Status.ASSUMED if assumed else Status.OPTIMAL
+        return Status.ASSUMED if hidden or bracket.assumption else Status.OPTIMAL
     if problem.not_convex:
         return Status.LOCAL
     # A lower bound that assumes nothing settles it, as do parts that each have a least value; a quadratic form that was
