@@ -176,3 +176,33 @@ def test_parameters_are_compared_to_no_number():
     for compare in (lambda: lam == 1.0, lambda: bool(lam), lambda: 2 * lam == 1.0):
         with pytest.raises(TypeError):
             compare()
+
+
+def test_what_is_masked_is_not_computed_with():
+    """NumPy drops a mask without a word, and with it what was not to be read."""
+    w = vo.Variable(2, name="w")
+    X = np.ma.masked_array([[1.0, 2.0], [3.0, -999.0]], mask=[[False, False], [False, True]])
+    for build in (lambda: X @ w, lambda: w - X[1], lambda: w * X[1], lambda: vo.norm1(w)({w: X[1]})):
+        with pytest.raises(ValueError, match="no masked entries"):
+            build()
+    whole = np.ma.masked_array([[1.0, 2.0], [3.0, 4.0]])
+    assert vo.norm1(whole @ w)([1.0, 1.0]) == 10.0
+
+
+def test_frames_of_nullable_numbers_are_numbers():
+    pandas = pytest.importorskip("pandas")
+    w = vo.Variable(2, name="w")
+    frame = pandas.DataFrame({"a": [1.0, 2.0], "b": [3, 4]}).astype({"a": "Float64", "b": "Int64"})
+    assert vo.norm1(frame @ w)([1.0, 1.0]) == 10.0
+    with pytest.raises(ValueError, match="finite"):
+        frame.mask(frame > 3) @ w
+    with pytest.raises(ValueError, match="real numbers"):
+        frame.assign(c="text")[["a", "c"]] @ w
+
+
+def test_long_doubles_that_are_doubles_are_proved_as_such(rng):
+    X, w = np.round(rng.standard_normal((12, 3)), 1), vo.Variable(3, name="w")
+    f = vo.norm1(X.astype(np.longdouble) @ w - 1.0) + 0.1 * vo.sum_squares(w)
+    r = vo.minimize(f)
+    assert r.status.name == "OPTIMAL"
+    assert not r.certificate.assumption

@@ -496,7 +496,7 @@ def test_denormal_weights_are_no_exception(weight):
 
 @pytest.mark.parametrize("between", [1e-9, 1e-12])
 def test_what_every_cell_assumes_is_in_the_status(between):
-    """Two points of different classes so near each other that no cell is seen between them: an error that need not be."""
+    """Two points of different classes so near each other that no cell is seen between them: an error too many."""
     X = np.array([[0.0, 1.0], [1.0, 0.0], [0.5, 0.5], [0.5 + between, 0.5 + between], [1.0, 1.0], [0.0, 0.0]])
     t = np.array([1.0, 1.0, 1.0, -1.0, -1.0, 1.0])
     w, b = vo.Variable(2), vo.Variable()
@@ -512,3 +512,13 @@ def test_a_relaxation_that_assumes_a_nearby_optimum_is_in_the_status():
     f = 2.0**16 * vo.sum(vo.zero_one(w)) + 2.0**-16 * vo.norm_inf(w - np.array([-7e-4, -5e-3]))
     r = vo.minimize(f)
     assert r.status.name != "OPTIMAL" or not r.certificate.assumption
+
+
+def test_an_interrupt_before_there_is_a_point_says_so(monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("varopt.optimize._minimize._admissible", interrupted)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        vo.minimize(vo.norm1(vo.Variable(2)))
+    assert "before it had a point" in caught.value.__notes__[0]

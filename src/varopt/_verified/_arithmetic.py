@@ -249,9 +249,11 @@ def length(values: Vector) -> float:
 def is_double(array: Any) -> bool:
     """Whether the entries of an array, dense or sparse, are numbers of double precision, whatever they are kept in."""
     kind, size = array.dtype.kind, array.dtype.itemsize
-    if kind not in "iu" or size <= 4:
-        return kind == "b" or kind in "iu" or (kind == "f" and size <= 8)
     entries = array.data if hasattr(array, "nnz") else array  # of a sparse one
+    if kind == "f" and size > 8:
+        return bool(np.array_equal(entries, entries.astype(np.float64)))
+    if kind not in "iu" or size <= 4:
+        return kind in "biuf"
     return array.size == 0 or max(abs(int(entries.min(initial=0))), int(entries.max(initial=0))) <= 2**53
 
 

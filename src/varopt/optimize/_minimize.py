@@ -149,8 +149,14 @@ def minimize(
     constraints = () if subject_to is None else as_constraints(subject_to)
     if callable(callback):
         shared["callback"] = _apart(callback)
-    with latest_products():
-        return _checked(f, constraints, tol, resume, memory, shared, black_box)
+    try:
+        with latest_products():
+            return _checked(f, constraints, tol, resume, memory, shared, black_box)
+    except KeyboardInterrupt as interrupt:
+        interrupt.add_note(
+            "varopt has no answer to give: it was interrupted before it had a point, or again at its end."
+        )
+        raise
 
 
 def _apart(callback: Callable[[Any], Any]) -> Callable[[Any], Any]:
