@@ -49,7 +49,7 @@ def test_what_rounding_hides_is_assumed_and_said(rng):
     w = vo.Variable(40)
     f = vo.quad_form(w, X.T @ X) + vo.sum(vo.huber(w - 3.0))
     assert f.curvature is CONVEX
-    assert "rounding hides" in f.assumption
+    assert "but for rounding" in f.assumption
     result = vo.minimize(f)
     assert result.status is vo.Status.ASSUMED
     assert "positive semidefinite" in result.certificate.assumption
@@ -198,6 +198,40 @@ def test_frames_of_nullable_numbers_are_numbers():
         frame.mask(frame > 3) @ w
     with pytest.raises(ValueError, match="real numbers"):
         frame.assign(c="text")[["a", "c"]] @ w
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_constants_of_sums_hold_in_fractions(seed):
+    """Brackets of sums whose constants were rounded as they were added up, or lost beside others that cancel."""
+    rng = np.random.default_rng(seed)
+    size = int(rng.integers(2, 30))
+    far = rng.standard_normal(size) * 10.0 ** rng.integers(-8, 17, size)
+    d = rng.permutation(np.concatenate([far, -far, rng.standard_normal(3)]))
+    c, x = np.round(rng.standard_normal(d.size), 1), vo.Variable(d.size, name="x")
+    least = {
+        "sum": (vo.norm1(x) + vo.sum(0.1 * x + d), d, np.ones(d.size)),
+        "dot": (vo.norm1(x) + c @ (0.01 * x + d), d, c),
+        "numbers": (vo.norm1(x) + vo.sum(0.1 * x[0] + d[0] + d[1] - d[0]), d[[0, 1]], np.array([0.0, 1.0])),
+        "entries": (vo.sum(vo.abs(x) + 1e16 + 0.3 - 1e16), np.full(d.size, 0.3), np.ones(d.size)),
+    }
+    for name, (f, constants, weights) in least.items():
+        r = vo.minimize(f)
+        exact = sum(Fraction(a) * Fraction(b) for a, b in zip(constants.tolist(), weights.tolist(), strict=True))
+        assert r.status.name == "OPTIMAL", name
+        assert Fraction(r.lower) <= exact <= Fraction(r.upper), name
+        assert r.gap <= 1e-12 * float(abs(exact) + 1), name
+
+
+def test_a_constant_inside_a_term_is_not_lost_beside_numbers_that_cancel():
+    w = vo.Variable(2, name="w")
+    r = vo.minimize(vo.norm1(w + 1e16 + 0.3 - 1e16) + vo.norm1(w))
+    assert r.fun == pytest.approx(0.6, rel=1e-15)
+
+
+def test_constants_that_overflow_are_no_exception_of_the_model():
+    w = vo.Variable(3, name="w")
+    f = vo.norm1(w) + vo.sum(0.01 * w + np.full(3, 1.7e308))
+    assert np.isinf(f(np.zeros(3)))
 
 
 def test_long_doubles_that_are_doubles_are_proved_as_such(rng):
