@@ -522,3 +522,17 @@ def test_an_interrupt_before_there_is_a_point_says_so(monkeypatch):
     with pytest.raises(KeyboardInterrupt) as caught:
         vo.minimize(vo.norm1(vo.Variable(2)))
     assert "before it had a point" in caught.value.__notes__[0]
+
+
+@pytest.mark.parametrize("unit", [1e-30, 1.0, 1e30])
+def test_parts_that_are_never_negative_are_proved_to_rest_at_zero(unit):
+    """At zero there is no unit but the value itself; proofs of norms left a lower bound of -1e-36 beside it."""
+    rng, w = np.random.default_rng(0), vo.Variable(5)
+    inside = 1e-5 * rng.standard_normal((5, 5)) @ w + 1e-4 * np.arange(5.0)
+    f = 0.5 * vo.norm2(w) ** 2 + 2e-6 * vo.sum(vo.pos(vo.abs(inside) - 1.0)) + 0.001 * vo.norm2(w)
+    r = vo.minimize(unit * f)
+    assert r.status.name == "OPTIMAL"
+    assert r.lower == 0.0
+    # Linear parts that cancel but for rounding are no such case: this falls along the second of them.
+    falls = vo.norm2(vo.diff(w)) + 1e16 * vo.sum(w) - 0.3 * vo.sum(w) - 1e16 * vo.sum(w)
+    assert vo.minimize(falls).status.name != "OPTIMAL"
