@@ -20,6 +20,7 @@ from fuzz.report import Finding, Report
 from fuzz.run import LIMIT, Hang, late, watched
 
 Numbers = list[Fraction]
+ZERO = Fraction(0)
 _ROOT_BITS = 400  # of a square root, which is not rational
 _NEGLIGIBLE = Fraction(1, 10**80)  # share of a value by which its roots may be off
 _SPREADS = (1e-12, 1e-9, 1e-6, 1e-3, 0.1, 1.0, 1e3, 1e8)  # of points around the one found
@@ -29,17 +30,21 @@ def compositions(seed: int, report: Report) -> None:
     """One sum, and what its exact values at the point found, beside it and in corners say of the bracket."""
     rng = np.random.default_rng([seed, 7])
     size, style = int(rng.integers(1, 6)), int(rng.integers(4))
-    parts = [_part(rng, size, style) for _ in range(int(rng.integers(1, 5)))]
-    lines = [f"w = vo.Variable({size})", "f = " + "\n    ".join(["(", *(f"+ {text}" for text, _ in parts), ")"])]
+    columns = int(rng.integers(1, 4)) if rng.random() < 0.3 else 0  # of a matrix, whose entries follow row by row
+    parts = [_part(rng, size, columns, style) for _ in range(int(rng.integers(1, 5)))]
+    lines = [
+        f"w = vo.Variable({(size, columns) if columns else size})",
+        "f = " + "\n    ".join(["(", *(f"+ {text}" for text, _ in parts), ")"]),
+    ]
+    size, shape = size * max(columns, 1), (size, columns) if columns else (size,)
     low, high = np.full(size, -np.inf), np.full(size, np.inf)
     if rng.random() < 0.4:
         unit = 10.0 ** rng.integers(-8, 9) if style == 3 else 1.0
         low = np.round(rng.uniform(-2.0, 1.0, size), 1) * unit
         high = low + np.round(rng.uniform(0.0, 3.0, size), 1) * unit
     boxed = np.isfinite(low[0])
-    lines.append(
-        f"limits = [w >= np.array({low.tolist()}), w <= np.array({high.tolist()})]" if boxed else "limits = None"
-    )
+    box = f"[w >= np.array({low.reshape(shape).tolist()}), w <= np.array({high.reshape(shape).tolist()})]"
+    lines.append(f"limits = {box if boxed else None}")
     program = "import numpy as np, varopt as vo\n\n" + "\n".join(lines) + "\n"
     names: dict[str, Any] = {}
     exec(program, names)  # our own text
@@ -55,7 +60,7 @@ def compositions(seed: int, report: Report) -> None:
     if late(spent := time.process_time() - cpu):
         found.append(f"late: {spent:.2f} s of {LIMIT:g}")
     if result is not None:
-        found += _complaints(result, lambda x: sum((value(x) for _, value in parts), Fraction(0)), low, high, rng)
+        found += _complaints(result, lambda x: sum((value(x) for _, value in parts), ZERO), low, high, rng)
         report.statuses[f"compositions: {result.status.name}"] += 1
     report.runs["compositions"] += 1
     program += f"r = vo.minimize(f, subject_to=limits, time_limit={LIMIT})\nprint(r, r.lower, r.upper)\n"
@@ -76,7 +81,7 @@ def _complaints(r: Any, value: Callable[[Numbers], Fraction], low: Any, high: An
     if not assumed and own > Fraction(r.upper) + slack:
         yield f"UNSOUND BY ROUNDING: upper {r.upper!r} below f(x) by {float(own - Fraction(r.upper)):.2g}"
     outside = [*(a - x for a, x in zip(low, point, strict=True)), *(x - b for x, b in zip(point, high, strict=True))]
-    missed = max((Fraction(float(v)) for v in outside if np.isfinite(float(v))), default=Fraction(0))
+    missed = max((Fraction(float(v)) for v in outside if np.isfinite(float(v))), default=ZERO)
     if missed > Fraction(r.violation) + Fraction(1, 10**16) * abs(missed) and missed > 0:
         yield f"fun: the box is missed by {float(missed):.2g}, told {r.violation:.2g}"
     if not math.isfinite(r.lower):
@@ -98,42 +103,49 @@ def _complaints(r: Any, value: Callable[[Numbers], Fraction], low: Any, high: An
 # -- What is drawn: the text of a part, and its exact value -----------------------------------------------------------
 
 
-def _part(rng: np.random.Generator, size: int, style: int) -> tuple[str, Callable[[Numbers], Fraction]]:
+def _part(rng: np.random.Generator, size: int, columns: int, style: int) -> tuple[str, Callable[[Numbers], Fraction]]:
     weight = 2.0 ** int(rng.integers(-24, 25) if style == 3 else rng.integers(-2, 3))
-    text, inner, rows = _affine(rng, size, style)
+    text, inner, rows = _affine(rng, size, columns, style)
     count = int(rng.integers(1, rows + 1))
     knot = float(np.round(rng.uniform(0.1, 2.0), 1))
     forms: dict[str, Callable[[Numbers], Fraction]] = {
-        "vo.norm1({})": lambda z: sum(map(abs, z), Fraction(0)),
+        "vo.norm1({})": lambda z: sum(map(abs, z), ZERO),
         "vo.norm2({})": lambda z: _root(_squares(z)),
         "vo.norm2({}) ** 2": _squares,
         "vo.norm_inf({})": lambda z: max(map(abs, z)),
         "vo.max({})": max,
-        "vo.sum({})": lambda z: sum(z, Fraction(0)),
-        f"vo.sum_largest({{}}, {count})": lambda z: sum(sorted(z)[-count:], Fraction(0)),
-        f"vo.sum_largest(abs({{}}), {count})": lambda z: sum(sorted(map(abs, z))[-count:], Fraction(0)),
-        "vo.sum(vo.pos(vo.abs({}) - 1))": lambda z: sum((max(abs(v) - 1, Fraction(0)) for v in z), Fraction(0)),
-        "vo.sum(vo.square(vo.pos({})))": lambda z: _squares([max(v, Fraction(0)) for v in z]),
-        f"vo.sum(vo.huber({{}}, {knot}))": lambda z: sum((_huber(abs(v), Fraction(knot)) for v in z), Fraction(0)),
+        "vo.sum({})": lambda z: sum(z, ZERO),
+        f"vo.sum_largest({{}}, {count})": lambda z: sum(sorted(z)[-count:], ZERO),
+        f"vo.sum_largest(abs({{}}), {count})": lambda z: sum(sorted(map(abs, z))[-count:], ZERO),
+        "vo.sum(vo.pos(vo.abs({}) - 1))": lambda z: sum((max(abs(v) - 1, ZERO) for v in z), ZERO),
+        "vo.sum(vo.square(vo.pos({})))": lambda z: _squares([max(v, ZERO) for v in z]),
+        f"vo.sum(vo.huber({{}}, {knot}))": lambda z: sum((_huber(abs(v), Fraction(knot)) for v in z), ZERO),
         "vo.sum_squares({})": _squares,
     }
     form = str(rng.choice(list(forms)))
     return f"{weight!r} * {form.format(text)}", lambda x: Fraction(weight) * forms[form](inner(x))
 
 
-def _affine(rng: np.random.Generator, size: int, style: int) -> tuple[str, Callable[[Numbers], Numbers], int]:
+def _affine(
+    rng: np.random.Generator, size: int, columns: int, style: int
+) -> tuple[str, Callable[[Numbers], Numbers], int]:
     """The text, the exact entries, and how many there are."""
+    count = max(columns, 1)
     if rng.random() < 0.2:
-        return "w", lambda x: x, size
+        return "w", lambda x: x, size * count
     rows = int(rng.integers(1, 6))
-    matrix, offset = _numbers(rng, (rows, size), style), _numbers(rng, (rows,), style)
+    matrix = _numbers(rng, (rows, size), style)
+    offset = _numbers(rng, (rows, columns) if columns else (rows,), style)
     exact = [[Fraction(v) for v in row] for row in matrix.tolist()]
-    there = [Fraction(v) for v in offset.tolist()]
+    there = [Fraction(v) for v in offset.ravel().tolist()]
 
     def entries(x: Numbers) -> Numbers:
-        return [sum((a * v for a, v in zip(row, x, strict=True)), d) for row, d in zip(exact, there, strict=True)]
+        products = [
+            sum((a * v for a, v in zip(row, x[k::count], strict=True)), ZERO) for row in exact for k in range(count)
+        ]
+        return [z + d for z, d in zip(products, there, strict=True)]
 
-    return f"(np.array({matrix.tolist()}) @ w + np.array({offset.tolist()}))", entries, rows
+    return f"(np.array({matrix.tolist()}) @ w + np.array({offset.tolist()}))", entries, rows * count
 
 
 def _numbers(rng: np.random.Generator, shape: tuple[int, ...], style: int) -> Any:
@@ -144,7 +156,7 @@ def _numbers(rng: np.random.Generator, shape: tuple[int, ...], style: int) -> An
 
 
 def _squares(z: Numbers) -> Fraction:
-    return sum((v * v for v in z), Fraction(0))
+    return sum((v * v for v in z), ZERO)
 
 
 def _huber(size: Fraction, delta: Fraction) -> Fraction:

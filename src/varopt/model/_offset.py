@@ -15,7 +15,7 @@ from varopt.places import DataPart, Stored, at
 
 __all__ = ["Offset"]
 
-Vector = NDArray[np.floating[Any]]
+Vector = NDArray[np.float64]
 
 _ADDED_EXACTLY = 1 << 13  # numbers up to which nothing of a sum is lost, in a millisecond: of more, last digits
 
