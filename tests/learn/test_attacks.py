@@ -345,3 +345,13 @@ def test_numbers_at_the_ends_of_double_precision_get_a_fit_or_a_sentence(model, 
     except ValueError as refusal:
         told = str(refusal)
     assert "need to be" in told or (np.all(np.isfinite(model.coef_)) and model.lower_bound_ <= model.objective_)
+
+
+def test_an_interrupt_before_a_huber_fit_has_a_point_is_no_fault_of_the_data(monkeypatch, rng):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("varopt.solvers.huber._solve._together", interrupted)
+    X = rng.standard_normal((30, 3))
+    with pytest.raises(KeyboardInterrupt):
+        learn.HuberRegressor().fit(X, X.sum(axis=1) + rng.standard_normal(30))

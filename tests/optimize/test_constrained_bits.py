@@ -9,6 +9,7 @@ from scipy.optimize import linear_sum_assignment
 
 import varopt as vo
 from varopt.solvers.discrete.constrained import _enumeration  # what is few enough is changed
+from varopt.solvers.interior_point import _interior_point  # interrupted amid a relaxation
 
 
 def random_problem(seed, n=9):
@@ -144,8 +145,6 @@ def test_what_only_floating_point_finds_infeasible_is_not_called_proved(rng):
 @pytest.mark.parametrize("after", [2, 40, 400])
 def test_an_interrupt_of_a_relaxation_is_one_of_the_run(after, monkeypatch, rng):
     """The run in real numbers kept what it knew, and the run in bits went on until its time was up."""
-    from varopt.solvers.interior_point import _interior_point
-
     step, left = _interior_point._Iterate.step, [after]
 
     def interrupted(self):

@@ -51,7 +51,7 @@ Lines = tuple[Vector, Vector]  # coefficients, and intercepts, of many fits, one
 SMALLEST_SHARE = 2.0**-12
 _NEGLIGIBLE_GAP = 1e-12  # share of the objective without a model below which a gap is rounding, and no reason to warn
 _LEAST_UNIT = 2.0**-1022  # of an objective: the inverse of less is infinite
-_MOST = 2.0**1020  # size of targets: sums of few that are larger overflow
+_LARGEST_TARGET = 2.0**1020  # size of targets: sums of few that are larger overflow
 _LEAST_SECONDS = 1e-3  # seconds that a solve is given when none are left
 _TOLERANCE = Rule(
     "The relative certified gap: a fit stops when ``gap_ <= tol * objective_``, where an objective below 1/4096 of that"
@@ -173,7 +173,7 @@ class Certified(Declared, BaseEstimator):
             X = X.astype(np.float64)
         if checks.get("y_numeric") and y.dtype.kind in "SU":  # numbers that are written out, as they may be in X
             y = y.astype(np.float64)
-        if y.dtype.kind == "f" and not float(np.abs(y).max(initial=0.0)) <= _MOST:
+        if y.dtype.kind == "f" and not float(np.abs(y).max(initial=0.0)) <= _LARGEST_TARGET:
             raise ValueError("y contains values that are too large, and need to be rescaled.")
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         with np.errstate(over="ignore"):
