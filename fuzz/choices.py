@@ -64,7 +64,8 @@ def random_program(rng: np.random.Generator) -> str:
     lines.append("f = vo.sum((Q @ x) * x) + c @ x" if len(shape) == 1 else "f = x @ (Q @ x) + c @ x")
     limits = []
     for _ in range(int(rng.integers(1, 4))):
-        kind = rng.choice(["knapsack", "equal", "some", "columns", "impossible"], p=[0.35, 0.2, 0.2, 0.2, 0.05])
+        kinds = ["knapsack", "equal", "some", "columns", "switch", "even", "impossible"]
+        kind = rng.choice(kinds, p=[0.3, 0.2, 0.15, 0.15, 0.1, 0.05, 0.05])
         weights = numbers(size, low=0)
         if kind == "knapsack":
             limits.append(
@@ -76,6 +77,13 @@ def random_program(rng: np.random.Generator) -> str:
             limits.append(f"np.array({rng.integers(0, 2, size).tolist()}) @ x >= {int(rng.integers(0, 4))}")
         elif kind == "columns" and len(shape) == 2:
             limits.append(f"vo.sum(x, axis=0) <= {int(rng.integers(1, 4))}")
+        elif kind == "switch":  # so large a weight that others look like its rounding
+            large = float(10.0 ** rng.integers(3, 13))
+            limits.append(f"np.array({[large, *weights[1:]]}) @ x <= {large}")
+        elif kind == "even":
+            limits.append(
+                f"np.array({(2 * rng.integers(1, 4, size)).tolist()}) @ x == {int(rng.integers(0, size + 1))}"
+            )
         elif kind == "impossible":
             limits.append(f"vo.sum(x) >= {size + 1}")
     lines.append(f"limits = [{', '.join(limits) or 'vo.sum(x) >= 0'}]")

@@ -12,6 +12,7 @@ from multiprocessing import get_context
 
 from fuzz.bits import bits
 from fuzz.choices import choices
+from fuzz.compositions import compositions
 from fuzz.constraints import constraints
 from fuzz.estimators import estimators
 from fuzz.report import Finding, Report
@@ -21,6 +22,7 @@ PARTS = {
     "ordinary": lambda seed, report: composite(seed, report, extreme=False),
     "extreme": lambda seed, report: composite(seed, report, extreme=True),
     "not convex": lambda seed, report: composite(seed, report, extreme=False, convex=False),
+    "compositions": compositions,
     "constraints": constraints,
     "steep": lambda seed, report: constraints(seed, report, extreme=True),
     "bits": bits,
@@ -28,9 +30,10 @@ PARTS = {
     "estimators": estimators,
 }
 SHARES = {
-    "ordinary": 0.3,
+    "ordinary": 0.25,
     "extreme": 0.2,
     "not convex": 0.05,
+    "compositions": 0.05,
     "constraints": 0.1,
     "steep": 0.1,
     "bits": 0.1,

@@ -10,6 +10,7 @@ import pytest
 import varopt as vo
 from fuzz.bits import bits
 from fuzz.choices import choices
+from fuzz.compositions import compositions
 from fuzz.constraints import Limit, constraints
 from fuzz.constraints import _contradiction as contradiction_complaints
 from fuzz.constraints import complaints as constrained_complaints
@@ -118,6 +119,13 @@ def test_constraints_whose_parts_cancel_or_whose_norms_hide_multipliers(seed):
 def test_choices(seed):
     report = Report()
     choices(seed, report)
+    assert not report.findings, report.programs()
+
+
+@pytest.mark.parametrize("seed", [*range(12), 70, 200023])  # the last two rest at zero, which norms hid
+def test_compositions(seed):
+    report = Report()
+    compositions(seed, report)
     assert not report.findings, report.programs()
 
 

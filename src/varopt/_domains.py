@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["POSITIVE", "PROBABILITY", "REAL", "Domain", "Seed", "as_finite", "as_generator"]
+__all__ = ["POSITIVE", "PROBABILITY", "REAL", "Domain", "Seed", "as_finite", "as_generator", "refuse_masked"]
 
 Seed: TypeAlias = int | np.random.Generator | np.random.SeedSequence | None
 
@@ -24,6 +24,7 @@ def as_finite(name: str, value: Any) -> NDArray[np.floating[Any]]:
 
     Integers and booleans become float64; float32 is kept.
     """
+    refuse_masked(name, value)
     try:
         array = np.asarray(value)
     except ValueError as error:  # ragged nested lists
@@ -38,6 +39,13 @@ def as_finite(name: str, value: Any) -> NDArray[np.floating[Any]]:
         at = f" at index {where if len(where) != 1 else where[0]}" if where else ""
         raise ValueError(f"{name} must be finite; got {array[where]}{at}.")
     return array
+
+
+def refuse_masked(name: str, value: Any) -> None:
+    """A `ValueError` for entries that are masked: what is behind a mask is not meant to be computed with."""
+    masked = np.ma.is_masked(value) if type(value) is not np.ndarray and hasattr(value, "filled") else False
+    if masked:
+        raise ValueError(f"{name} must have no masked entries: leave their rows out, or fill them in.")
 
 
 @dataclass(frozen=True)

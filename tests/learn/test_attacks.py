@@ -329,3 +329,29 @@ def test_weights_whose_sum_overflows_are_refused(model, rng):
     X = rng.standard_normal((200, 3))
     with pytest.raises(ValueError, match="sample_weight must have a finite sum"):
         model.fit(X, np.arange(200) % 2, sample_weight=np.full(200, 1e306))
+
+
+@pytest.mark.parametrize(
+    "model", [learn.LADRegressor(), learn.HuberRegressor(), learn.Lasso(), learn.LinearSVR()], ids=repr
+)
+@pytest.mark.parametrize(("features", "targets"), [(1.0, 1e-315), (1e-315, 1.0), (1.0, 1e308)])
+def test_numbers_at_the_ends_of_double_precision_get_a_fit_or_a_sentence(model, features, targets, rng):
+    """Not a math domain error, a warning of NumPy's, coefficients without end, or a constant that nobody gave."""
+    X = rng.standard_normal((30, 3))
+    y = np.clip(X.sum(axis=1) + rng.standard_normal(30), -1.7, 1.7)
+    told = ""
+    try:
+        model.fit(X * features, y * targets)
+    except ValueError as refusal:
+        told = str(refusal)
+    assert "need to be" in told or (np.all(np.isfinite(model.coef_)) and model.lower_bound_ <= model.objective_)
+
+
+def test_an_interrupt_before_a_huber_fit_has_a_point_is_no_fault_of_the_data(monkeypatch, rng):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("varopt.solvers.huber._solve._together", interrupted)
+    X = rng.standard_normal((30, 3))
+    with pytest.raises(KeyboardInterrupt):
+        learn.HuberRegressor().fit(X, X.sum(axis=1) + rng.standard_normal(30))

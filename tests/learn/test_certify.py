@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from sklearn import linear_model, svm
 from sklearn.exceptions import ConvergenceWarning
 
@@ -97,3 +98,52 @@ def test_a_point_whose_value_overflows_is_infinitely_far_above(far):
     gap = vo.certify(f, np.array([far, far]))
     assert gap.upper == np.inf
     assert 0.0 <= gap.lower <= f([1.0, 1.0])
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (lambda X, y: (X[:, :2], y, None), "3 features of the model"),
+        (lambda X, y: (X[:5], y[:5], np.zeros(5)), "non-zero|must not be zero"),
+        (lambda X, y: (X, y, -np.ones(30)), "Negative values"),
+        (lambda X, y: (X, y, np.ones(3)), "sample_weight"),
+        (lambda X, y: (X[:, 0], y, None), "2D array"),
+        (lambda X, y: (None, y, None), "2D array"),
+        (lambda X, y: (X, np.c_[y, y], None), "as many targets"),
+    ],
+)
+def test_data_that_the_model_was_not_fitted_to_get_a_sentence(given, words, rng):
+    """Some were an IndexError or a ZeroDivisionError, and some a bracket of another problem."""
+    X = rng.standard_normal((30, 3))
+    y = X.sum(axis=1)
+    for model in (linear_model.Lasso(alpha=0.1), linear_model.HuberRegressor()):
+        with pytest.raises(ValueError, match=words):
+            certify(model.fit(X, y), *given(X, y))
+
+
+def test_models_of_another_problem_are_refused(rng):
+    X = rng.standard_normal((30, 3))
+    y, t = -X.sum(axis=1), (X[:, 0] > 0).astype(int)
+    with pytest.raises(ValueError, match="positive=True"):
+        certify(linear_model.Lasso(alpha=0.1, positive=True).fit(X, y), X, y)
+    machine = svm.SVC().fit(X, t)
+    with pytest.raises(ValueError, match="classes of the model"):
+        certify(machine, X, t + 5)
+    with pytest.raises(ValueError, match="30 rows"):
+        certify(machine, X[:9], t[:9])
+    dense = certify(machine, X, t)
+    of_sparse = certify(svm.SVC().fit(sp.csr_matrix(X), t), sp.csr_matrix(X), t)
+    assert of_sparse.upper == pytest.approx(dense.upper, rel=1e-6)
+
+
+def test_largest_entries_and_bits():
+    w, x = vo.Variable(3, name="w"), vo.Binary(3, name="x")
+    f = vo.norm_inf(w - np.array([1.0, -2.0, 4.0])) + vo.sum_largest(w, 2)
+    gap = vo.certify(f, [0.5, 0.0, 3.0])
+    assert gap.upper == pytest.approx(f([0.5, 0.0, 3.0]), rel=1e-14)
+    assert gap.upper >= f([0.5, 0.0, 3.0])
+    assert gap.lower <= vo.minimize(f).upper
+    with pytest.raises(ValueError, match="for real variables"):
+        vo.certify(vo.sum(x), [0.5, 0.0, 2.0])
+    with pytest.raises(ValueError, match="depend on a variable"):
+        vo.certify(3.0, [])

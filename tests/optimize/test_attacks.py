@@ -492,3 +492,47 @@ def test_denormal_weights_are_no_exception(weight):
         r = vo.minimize(f, method=method)
         assert r.status is Status.OPTIMAL
         assert r.lower <= 0.0 <= r.upper
+
+
+@pytest.mark.parametrize("between", [1e-9, 1e-12])
+def test_what_every_cell_assumes_is_in_the_status(between):
+    """Two points of different classes so near each other that no cell is seen between them: an error too many."""
+    X = np.array([[0.0, 1.0], [1.0, 0.0], [0.5, 0.5], [0.5 + between, 0.5 + between], [1.0, 1.0], [0.0, 0.0]])
+    t = np.array([1.0, 1.0, 1.0, -1.0, -1.0, 1.0])
+    w, b = vo.Variable(2), vo.Variable()
+    f = vo.sum(vo.zero_one(t * (X @ w + b)))
+    assert f(np.array([-1.0, -1.0, 1.0 + between])) == 0.0
+    r = vo.minimize(f)
+    assert r.status.name == ("ASSUMED" if r.certificate.assumption else "OPTIMAL")
+    assert r.lower == 0.0 or r.certificate.assumption
+
+
+def test_a_relaxation_that_assumes_a_nearby_optimum_is_in_the_status():
+    w = vo.Variable(2)
+    f = 2.0**16 * vo.sum(vo.zero_one(w)) + 2.0**-16 * vo.norm_inf(w - np.array([-7e-4, -5e-3]))
+    r = vo.minimize(f)
+    assert r.status.name != "OPTIMAL" or not r.certificate.assumption
+
+
+def test_an_interrupt_before_there_is_a_point_says_so(monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("varopt.optimize._minimize._admissible", interrupted)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        vo.minimize(vo.norm1(vo.Variable(2)))
+    assert "before it had a point" in caught.value.__notes__[0]
+
+
+@pytest.mark.parametrize("unit", [1e-30, 1.0, 1e30])
+def test_parts_that_are_never_negative_are_proved_to_rest_at_zero(unit):
+    """At zero there is no unit but the value itself; proofs of norms left a lower bound of -1e-36 beside it."""
+    rng, w = np.random.default_rng(0), vo.Variable(5)
+    inside = 1e-5 * rng.standard_normal((5, 5)) @ w + 1e-4 * np.arange(5.0)
+    f = 0.5 * vo.norm2(w) ** 2 + 2e-6 * vo.sum(vo.pos(vo.abs(inside) - 1.0)) + 0.001 * vo.norm2(w)
+    r = vo.minimize(unit * f)
+    assert r.status.name == "OPTIMAL"
+    assert r.lower == 0.0
+    # Linear parts that cancel but for rounding are no such case: this falls along the second of them.
+    falls = vo.norm2(vo.diff(w)) + 1e16 * vo.sum(w) - 0.3 * vo.sum(w) - 1e16 * vo.sum(w)
+    assert vo.minimize(falls).status.name != "OPTIMAL"

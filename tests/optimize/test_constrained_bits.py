@@ -9,6 +9,7 @@ from scipy.optimize import linear_sum_assignment
 
 import varopt as vo
 from varopt.solvers.discrete.constrained import _enumeration  # what is few enough is changed
+from varopt.solvers.interior_point import _interior_point  # interrupted amid a relaxation
 
 
 def random_problem(seed, n=9):
@@ -100,6 +101,63 @@ def test_no_state_and_no_fraction_of_one_is_proved():
     assert r.status.name == "INFEASIBLE"
     assert r.proof.least > 0.0
     assert not r.certificate.assumption
+
+
+@pytest.mark.parametrize("few", [True, False])
+@pytest.mark.parametrize("switch", [1e6, 1e9, 1e12])
+def test_a_switch_of_large_weight_does_not_hide_what_others_add(switch, few, monkeypatch):
+    """Beside ``10^9`` a share of it was taken for rounding: two bits beyond the limit were allowed, with proof."""
+    if not few:
+        monkeypatch.setattr(_enumeration, "_MOST_LOOKED_AT", 0)
+    x = vo.Binary(8, name="x")
+    weight = np.r_[switch, np.ones(7)]
+    r = vo.maximize(vo.sum(x), subject_to=[weight @ x <= switch])
+    assert r.fun == 7.0
+    assert weight @ r[x] <= switch
+    assert r.violation == 0.0
+
+
+def test_tenths_may_be_off_by_their_rounding_and_it_is_told():
+    x = vo.Binary(2, name="x")
+    r = vo.maximize(vo.sum(x), subject_to=[np.array([0.1, 0.2]) @ x == 0.3])
+    assert r.fun == 2.0
+    assert r.violation == pytest.approx(0.1 + 0.2 - 0.3, rel=1e-9, abs=0.0)
+
+
+@pytest.mark.parametrize("size", [10, 40])
+def test_an_equation_whose_divisor_does_not_divide_its_side_is_infeasible_without_an_assumption(size):
+    x, c = vo.Binary(size, name="x"), np.arange(float(size))
+    r = vo.minimize(c @ x, subject_to=[np.full(size, 6.0) @ x == 27.0])
+    assert r.status.name == "INFEASIBLE"
+    assert not r.certificate.assumption
+
+
+def test_what_only_floating_point_finds_infeasible_is_not_called_proved(rng):
+    """A market split, of which no state is a solution, as the comparison of all shows; HiGHS sees that by its own."""
+    x = vo.Binary(24, name="x")
+    weights = np.r_[np.full(22, 2.0), 3.0, 5.0]  # an even side needs both odd weights or none
+    limits = [weights @ x == 21.0, x[22] == x[23]]
+    r = vo.minimize(rng.integers(-9, 10, 24) @ x, subject_to=limits, time_limit=1.0)
+    assert r.status.name != "INFEASIBLE" or not r.certificate.assumption
+    assert not r.success
+
+
+@pytest.mark.parametrize("after", [2, 40, 400])
+def test_an_interrupt_of_a_relaxation_is_one_of_the_run(after, monkeypatch, rng):
+    """The run in real numbers kept what it knew, and the run in bits went on until its time was up."""
+    step, left = _interior_point._Iterate.step, [after]
+
+    def interrupted(self):
+        left[0] -= 1
+        if left[0] == 0:
+            raise KeyboardInterrupt
+        return step(self)
+
+    monkeypatch.setattr(_interior_point._Iterate, "step", interrupted)
+    x = vo.Binary(40, name="x")
+    r = vo.minimize(x @ rng.integers(-5, 6, (40, 40)) @ x, subject_to=[vo.sum(x) == 10], time_limit=1.0)
+    assert r.status.name == ("INTERRUPTED" if left[0] <= 0 else "TIME_LIMIT")
+    assert r.lower <= r.upper
 
 
 def test_variables_of_constraints_alone_and_bad_options():

@@ -52,6 +52,40 @@ def test_neighbours_help(data):
     assert together < sum(vo.minimize(f.given({tau: v}), method="newton").nit for v in values)
 
 
+def test_a_path_that_ends_early_has_one_problem_and_no_success(data):
+    """It was empty at times, a success, and in error where its points were asked for."""
+    X, y = data
+    w, lam = vo.Variable(X.shape[1], name="w"), vo.Parameter(name="lam")
+    p = vo.path(vo.sum_squares(y - X @ w) + lam * vo.norm1(w), lam, np.arange(1.0, 200.0), time_limit=1e-6)
+    assert len(p) == 1
+    assert p.x.shape == (1, X.shape[1])
+    assert not p.success
+    assert p.lower[0] <= p.fun[0]
+    assert "of 199 within" in repr(p)
+
+
+def test_an_interrupt_between_two_problems_keeps_what_is_solved(data, monkeypatch):
+    X, y = data
+    w, lam = vo.Variable(X.shape[1], name="w"), vo.Parameter(name="lam")
+    calls = []
+
+    def interrupted(*arguments, **options):
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return vo.minimize(*arguments, **options)
+
+    monkeypatch.setattr("varopt.optimize._path.minimize", interrupted)
+    f = vo.sum_squares(y - X @ w) + lam * vo.norm1(w)
+    p = vo.path(f, lam, [1.0, 2.0, 3.0, 4.0])
+    assert len(p) == 2
+    assert not p.success
+    assert p[:2].success
+    calls[:] = [1, 1]
+    with pytest.raises(KeyboardInterrupt):
+        vo.path(f, lam, [1.0, 2.0])
+
+
 def test_a_path_ends_early_with_what_it_has(data):
     X, y = data
     w, lam = vo.Variable(5), vo.Parameter(name="lam")
@@ -102,6 +136,9 @@ def test_parameters_in_every_place(data):
         (lambda f, lam: vo.path(f, lam, []), "at least one"),
         (lambda f, lam: vo.path(f, lam, [1.0, np.nan]), "finite"),
         (lambda f, lam: vo.path(f, lam, [-1.0], method="newton"), "not known to be convex"),
+        (lambda f, lam: vo.path(f, lam, [1.0], time_limit="soon"), "time_limit must be a positive number"),
+        (lambda f, lam: vo.path(f, lam, [1.0], time_limit=0.0), "time_limit must be a positive number"),
+        (lambda f, lam: vo.path(f, lam, [1.0], subject_to=5), "must hold constraints"),
     ],
 )
 def test_bad_paths_get_a_sentence(call, words):

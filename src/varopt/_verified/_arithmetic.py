@@ -26,6 +26,8 @@ __all__ = [
     "down",
     "enclosed_solution",
     "equal_products",
+    "exact_pair",
+    "exact_product",
     "exact_sum",
     "gamma",
     "inverse_size",
@@ -249,9 +251,11 @@ def length(values: Vector) -> float:
 def is_double(array: Any) -> bool:
     """Whether the entries of an array, dense or sparse, are numbers of double precision, whatever they are kept in."""
     kind, size = array.dtype.kind, array.dtype.itemsize
-    if kind not in "iu" or size <= 4:
-        return kind == "b" or kind in "iu" or (kind == "f" and size <= 8)
     entries = array.data if hasattr(array, "nnz") else array  # of a sparse one
+    if kind == "f" and size > 8:
+        return bool(np.array_equal(entries, entries.astype(np.float64)))
+    if kind not in "iu" or size <= 4:
+        return kind in "biuf"
     return array.size == 0 or max(abs(int(entries.min(initial=0))), int(entries.max(initial=0))) <= 2**53
 
 
@@ -277,16 +281,32 @@ def is_exact_product(factor: float, values: Vector) -> bool:
 def equal_products(a: Vector, c: float, b: Vector, d: float) -> bool:
     """Whether ``a c = b d`` entry by entry, exactly [Dekker's product, in two parts that do not overlap]."""
     with np.errstate(over="ignore", invalid="ignore"):
-        first, second = _exact_product(a, c), _exact_product(b, d)
+        first, second = _split_product(a, c), _split_product(b, d)
         sizes = np.abs(first[0])
         safe = np.all((sizes < 2.0**900) & ((sizes > 2.0**-900) | ((a == 0.0) & (b == 0.0))))
         return bool(safe and all(np.array_equal(x, y) for x, y in zip(first, second, strict=True)))
 
 
-def _exact_product(a: Vector, c: float) -> tuple[Vector, Vector]:
+def exact_pair(a: float, b: float) -> tuple[float, float]:
+    """The rounded sum of two numbers and its error; of sums that overflow none is told [Knuth's TwoSum]."""
+    s = a + b
+    t = s - a
+    error = (a - (s - t)) + (b - t)
+    return s, error if math.isfinite(error) else 0.0
+
+
+def exact_product(a: Any, b: Any) -> tuple[Any, Any]:
+    """The rounded product and its error, which is not told where parts of it under- or overflow."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        product, error = _split_product(a, b)
+        error = np.where(np.isfinite(error), error, 0.0)
+    return (product, error) if np.ndim(product) else (float(product), float(error))
+
+
+def _split_product(a: Any, c: Any) -> tuple[Any, Any]:
     """The rounded product and its error, short of under- and overflow."""
     product = a * c
-    high, top = _halves(a), _halves(np.float64(c))
+    high, top = _halves(np.float64(a)), _halves(np.float64(c))
     error = ((high[0] * top[0] - product) + high[0] * top[1] + high[1] * top[0]) + high[1] * top[1]
     return product, error
 

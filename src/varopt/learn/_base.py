@@ -50,6 +50,8 @@ Lines = tuple[Vector, Vector]  # coefficients, and intercepts, of many fits, one
 #: fit has an objective of zero, and no number is accurate relative to zero.
 SMALLEST_SHARE = 2.0**-12
 _NEGLIGIBLE_GAP = 1e-12  # share of the objective without a model below which a gap is rounding, and no reason to warn
+_LEAST_UNIT = 2.0**-1022  # of an objective: the inverse of less is infinite
+_LARGEST_TARGET = 2.0**1020  # size of targets: sums of few that are larger overflow
 _LEAST_SECONDS = 1e-3  # seconds that a solve is given when none are left
 _TOLERANCE = Rule(
     "The relative certified gap: a fit stops when ``gap_ <= tol * objective_``, where an objective below 1/4096 of that"
@@ -171,6 +173,8 @@ class Certified(Declared, BaseEstimator):
             X = X.astype(np.float64)
         if checks.get("y_numeric") and y.dtype.kind in "SU":  # numbers that are written out, as they may be in X
             y = y.astype(np.float64)
+        if y.dtype.kind == "f" and not float(np.abs(y).max(initial=0.0)) <= _LARGEST_TARGET:
+            raise ValueError("y contains values that are too large, and need to be rescaled.")
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         with np.errstate(over="ignore"):
             total = float(weight.sum())
@@ -196,7 +200,13 @@ class Certified(Declared, BaseEstimator):
                 f"{type(self).__name__} has an infinite objective without coefficients: y or sample_weight contain"
                 " values that are too large, and need to be rescaled."
             )
-        unit = 2.0 ** math.floor(math.log2(null * SMALLEST_SHARE)) if null > 0.0 else 1.0
+        least = null * SMALLEST_SHARE
+        if null > 0.0 and least < _LEAST_UNIT:
+            raise ValueError(
+                f"{type(self).__name__} has an objective without coefficients of {null:.3g}, of which double precision"
+                " has few digits: y or sample_weight contain values that are too small, and need to be rescaled."
+            )
+        unit = 2.0 ** math.floor(math.log2(least)) if null > 0.0 else 1.0
         stopped = False
 
         def limit(state: Any) -> None:
@@ -403,7 +413,10 @@ class CertifiedLinear(Constrained, Certified):
         return self._fit(problem, solved, shift)
 
     def _fit(self, problem: LinearProblem, solved: Solved, shift: float) -> Fit:
-        coef = self._as_ordered(problem.coefficients(solved.values))
+        with np.errstate(over="ignore"):  # of features so small that no coefficient is large enough
+            coef = self._as_ordered(problem.coefficients(solved.values))
+        if not np.all(np.isfinite(coef)):
+            self._refuse()
         intercept = 0.0 if problem.b is None else shift + float(solved.values[problem.b]) - problem.moved(coef)
         return Fit(coef, intercept, solved)
 

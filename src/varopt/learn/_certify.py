@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics.pairwise import pairwise_kernels
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, check_X_y
 
 import varopt.model as vo
 from varopt.certificates import PointGap
 from varopt.learn._base import agreed
 from varopt.learn._classification import LinearSVC
+from varopt.learn._compat import _check_sample_weight
 from varopt.learn._data import StoredProblem, StoredRows, signs, stored_rows
 from varopt.learn._huber import HuberRegressor
 from varopt.learn._linear import ElasticNet, Lasso, LinearSVR
@@ -83,20 +84,35 @@ def _linear(model: Any, ours: Any, X: Any, targets: list[Any], weight: Any, data
     return gaps
 
 
-def _arrays(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Vector]:
-    matrix = X if hasattr(X, "tocsr") else np.asarray(X, dtype=np.float64)
-    weight = np.ones(matrix.shape[0]) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
-    return matrix, np.asarray(y), np.broadcast_to(weight, (matrix.shape[0],))
+def _arrays(model: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Vector]:
+    """Data as scikit-learn checks them, of the features, targets and classes that the model was fitted to."""
+    X, y = check_X_y(X, y, accept_sparse="csr", dtype=np.float64, multi_output=True)
+    weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    if not weight.any():
+        raise ValueError("sample_weight must not be zero for all rows.")
+    if X.shape[1] != model.n_features_in_:
+        raise ValueError(f"X must have the {model.n_features_in_} features of the model; got {X.shape[1]}.")
+    if hasattr(model, "classes_"):
+        if unknown := sorted(set(np.unique(y).tolist()) - set(model.classes_.tolist())):
+            raise ValueError(f"y must hold classes of the model, {model.classes_.tolist()}; got {unknown[0]!r}.")
+        return X, y, weight
+    y = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
+    if y.shape[1] != len(np.atleast_2d(model.coef_)):
+        raise ValueError(
+            f"y must have as many targets as the model, {len(np.atleast_2d(model.coef_))}; got {y.shape[1]}."
+        )
+    return X, y, weight
 
 
 def _regression(ours: Callable[[Any], Any]) -> Callable[..., list[PointGap]]:
     def run(model: Any, X: Any, y: Any, sample_weight: Any, options: Any) -> list[PointGap]:
+        if getattr(model, "positive", False):
+            raise ValueError("positive=True is not certified: the bracket would be that of coefficients of all signs.")
         data = stored_rows(X, y, sample_weight)
         if data is not None:
             return _linear(model, ours(model), data.X, [data.y], data.weight, data, options)
-        X, y, weight = _arrays(X, y, sample_weight)
-        targets = list(np.asarray(y, dtype=np.float64).reshape(len(y), -1).T)
-        return _linear(model, ours(model), X, targets, weight, None, options)
+        X, y, weight = _arrays(model, X, y, sample_weight)
+        return _linear(model, ours(model), X, list(y.T), weight, None, options)
 
     return run
 
@@ -111,7 +127,7 @@ def _classification(model: Any, X: Any, y: Any, sample_weight: Any, options: Any
     data = stored_rows(X, y, sample_weight)
     if data is not None:
         return _linear(model, ours, data.X, [signs(data.y, k) for k in positives], data.weight, data, options)
-    X, y, weight = _arrays(X, y, sample_weight)
+    X, y, weight = _arrays(model, X, y, sample_weight)
     return _linear(model, ours, X, [np.where(y == k, 1.0, -1.0) for k in positives], weight, None, options)
 
 
@@ -119,10 +135,11 @@ def _kernel(model: Any, X: Any, y: Any, sample_weight: Any, options: Any) -> lis
     """A machine in its coefficients: ``a'Ka / 2 + C sum_i c_i hinge(t_i ((K a)_i + b))``."""
     if model.classes_.size != 2 or model.class_weight is not None or callable(model.kernel):
         raise ValueError("an SVC is certified for two classes, without class_weight and with a kernel by name.")
-    X, y, weight = _arrays(X, y, sample_weight)
+    X, y, weight = _arrays(model, X, y, sample_weight)
     gamma = model.gamma
     if isinstance(gamma, str):
-        spread = float(X.var()) if gamma == "scale" else 1.0
+        dense = X.toarray() if hasattr(X, "toarray") else X
+        spread = float(dense.var()) if gamma == "scale" else 1.0
         gamma = 1.0 / (X.shape[1] * spread)
     given = {
         "rbf": {"gamma": gamma},
@@ -135,8 +152,10 @@ def _kernel(model: Any, X: Any, y: Any, sample_weight: Any, options: Any) -> lis
     K = 0.5 * (K + K.T)
     a, b = vo.Variable(len(K), name="a"), vo.Variable(name="b")
     signed = np.where(y == model.classes_[1], 1.0, -1.0)
-    at = np.zeros(len(K))
-    at[model.support_] = model.dual_coef_[0]
+    if model.shape_fit_[0] != len(K):
+        raise ValueError(f"X must hold the {model.shape_fit_[0]} rows that the model was fitted to; got {len(K)}.")
+    at, dual = np.zeros(len(K)), model.dual_coef_
+    at[model.support_] = np.ravel(dual.toarray() if hasattr(dual, "toarray") else dual)
     f = 0.5 * vo.quad_form(a, K) + model.C * vo.sum(weight * vo.hinge(signed * (K @ a + b)))
     return [certify_point(f, {a: at, b: float(model.intercept_[0])}, **options)]
 
@@ -147,13 +166,13 @@ def _huber(model: Any, X: Any, y: Any, sample_weight: Any, options: Any) -> list
     ours = HuberRegressor(epsilon=model.epsilon, alpha=model.alpha, fit_intercept=model.fit_intercept, **options)
     if data is not None:
         return [_stored_huber(model, ours.fit(X, y, sample_weight), data, options["memory"])]
-    X, y, weight = _arrays(X, y, sample_weight)
-    ours.fit(X, y, weight)
-    z = np.abs(y - X @ model.coef_ - model.intercept_) / model.scale_
+    X, y, weight = _arrays(model, X, y, sample_weight)
+    ours.fit(X, y[:, 0], weight)
+    z = np.abs(y[:, 0] - X @ model.coef_ - model.intercept_) / model.scale_
     losses = np.where(z < model.epsilon, z**2, 2.0 * model.epsilon * z - model.epsilon**2)
     value = float(weight @ (model.scale_ * (1.0 + losses)) + model.alpha * (model.coef_ @ model.coef_))
     # Sums of numbers that are not negative, of residuals that rounding of predictions moves, which may cancel.
-    reach = abs(X) @ np.abs(model.coef_) + abs(float(model.intercept_)) + np.abs(y)
+    reach = abs(X) @ np.abs(model.coef_) + abs(float(model.intercept_)) + np.abs(y[:, 0])
     off = 2.0 * float(model.epsilon) * 2.0**-52 * (X.shape[1] + 2) * float(weight @ reach)
     upper = (value + off) * (1.0 + 1e-13) + 1e-300
     certificate: Any = ours.certificate_

@@ -192,6 +192,8 @@ class HuberRegressor(LinearRegressor):
         except StopIteration:
             pass
         except KeyboardInterrupt:
+            if not math.isfinite(state.upper):
+                raise  # there is no model yet, and nothing is wrong with the data
             clock.stop()
         except Overflow:
             self._refuse()

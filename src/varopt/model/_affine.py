@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from varopt.model import _generic as generic
 from varopt.model._expression import Expression, is_number, leave_frames_to_us, ordered, positive, select
+from varopt.model._offset import Offset
 from varopt.model._parameter import Parametric
 from varopt.model.maps import (
     Columnwise,
@@ -30,9 +31,8 @@ from varopt.model.maps import (
     as_vector,
     map_at,
     signed_sum,
-    times,
 )
-from varopt.places import DataPart, Stored, at
+from varopt.places import DataPart, Stored
 
 if TYPE_CHECKING:
     from varopt.model._objective import Objective
@@ -40,66 +40,6 @@ if TYPE_CHECKING:
 __all__ = ["Affine", "Binary", "Categorical", "Variable", "diff"]
 
 Vector = NDArray[np.floating[Any]]
-
-
-class Offset(NamedTuple):
-    """The constant ``number + factor * array``, computed when it is first needed: building costs no memory."""
-
-    number: float = 0.0
-    factor: float = 1.0
-    array: Any = None  # of NumPy, or stored elsewhere
-
-    @classmethod
-    def of(cls, value: Any) -> Offset:
-        if isinstance(value, Offset):
-            return value
-        if np.ndim(value) == 0:
-            return cls(float(value))
-        return cls(array=value if isinstance(value, Stored) else np.asarray(value))
-
-    @property
-    def is_zero(self) -> bool:
-        return self.array is None and self.number == 0.0
-
-    @property
-    def value(self) -> Any:
-        """A float, or an array: the user's own where it can be."""
-        if self.array is None:
-            return self.number
-        array = self.array
-        if array.dtype.kind != "f" and not isinstance(array, Stored):
-            array = array.astype(np.float64)
-        if self.factor != 1.0:
-            array = self.factor * array
-        return array if self.number == 0.0 else array + self.number
-
-    def scaled(self, factor: Any) -> Offset:
-        """Times a number or a vector."""
-        if self.is_zero:
-            return self
-        if np.ndim(factor) == 0:
-            return Offset(factor * self.number, factor * self.factor, self.array)
-        return Offset(0.0, self.number, factor) if self.array is None else Offset(array=factor * self.value)
-
-    def plus(self, other: Offset) -> Offset:
-        """The sum; a new array only where both have one."""
-        if self.array is not None and other.array is not None:
-            return Offset(array=self.value + other.value)
-        held = self if other.array is None else other
-        return Offset(self.number + other.number, held.factor, held.array)
-
-    def rows(self, index: Any) -> Offset:
-        return self if self.array is None else self._replace(array=self.array[index])
-
-    def at(self, part: DataPart) -> Offset:
-        """The rows of a part of data that are not in memory."""
-        return self if self.array is None else self._replace(array=at(self.array, part))
-
-    def __str__(self) -> str:
-        parts = [] if self.array is None else [times(self.factor, "c")]
-        if self.number != 0.0 or not parts:
-            parts.append(f"{self.number:g}")
-        return signed_sum(parts)
 
 
 class Affine(Expression):
@@ -218,7 +158,13 @@ class Affine(Expression):
         return Affine(maps, offset if shape else offset[0], shape)
 
     def _dot(self, weights: NDArray[Any]) -> Affine:
-        return self.transform(Matrix(weights[None, :], form="c @ {}"), ())
+        return self._to_number(Matrix(weights[None, :], form="c @ {}"), weights)
+
+    def _to_number(self, outer: Map, weights: NDArray[Any]) -> Affine:
+        maps = {v: _product(outer, m) for v, m in self.maps.items()}
+        if isinstance(self.constant.array, Stored):
+            return self.transform(outer, ())
+        return Affine(maps, self.constant.dot(np.asarray(weights, dtype=np.float64)), ())
 
     def total(self) -> Objective:
         return generic.total(self)
@@ -226,7 +172,7 @@ class Affine(Expression):
     def summed(self) -> Affine:
         """The sum of the entries, as a scalar expression."""
         ones = np.broadcast_to(np.ones(1), (1, self.rows))  # a view: no memory
-        return self.transform(Matrix(ones, form="sum({})"), ()) if self.shape else self
+        return self._to_number(Matrix(ones, form="sum({})"), ones[0]) if self.shape else self
 
     @cached_property
     def stored(self) -> tuple[Stored, ...]:

@@ -208,7 +208,9 @@ def _as_norm(expression: Any) -> Affine | None:
     if len(blocks) != 1 or not isinstance(blocks[0], NormBlock) or len(blocks[0].groups) != 1:
         return None
     weight = float(np.ravel(blocks[0].weights)[0])
-    argument = blocks[0].argument if blocks[0].argument.shape == () else blocks[0].argument[blocks[0].groups[0]]
+    argument = blocks[0].argument
+    if argument.shape:  # a matrix as its entries, row by row, which the groups count
+        argument = argument.as_matrix(argument.shape)[blocks[0].groups[0]]
     return argument.scale(weight)
 
 

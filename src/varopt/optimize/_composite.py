@@ -32,6 +32,7 @@ from varopt.certificates import (
 )
 from varopt.composite import Composite, NotComposite, composite
 from varopt.model import Objective, split
+from varopt.model.blocks import AffineBlock
 from varopt.model.maps import latest_products
 from varopt.optimize._result import Result, Status, final_line, progress_line
 from varopt.solvers import METHODS, Auto, State, Way, exact_minimum, is_small, settle
@@ -315,6 +316,8 @@ def _bracket(objective: Objective, problem: Composite, state: State, x: Vector, 
         at_rest = [np.zeros(r.count) for r in problem.rows]
         at_rest += [np.zeros(int(g.sizes[g.weights > 0.0].sum())) for g in problem.groups if np.any(g.weights > 0.0)]
         proved = max(proved, _proved(verifier, state, value, at_rest, gap), key=lambda b: b.lower)
+        if _is_never_negative(objective):
+            proved = proved._replace(lower=max(proved.lower, min(0.0, value)))
     # Of parts that cancel at x no digit may be left: then their own size is what the rounding is measured by.
     unit = max(state.unit, _unit_at(problem, x))
     proved, claimed = proved._replace(unit=unit), claimed._replace(unit=unit)
@@ -334,6 +337,14 @@ def _bracket(objective: Objective, problem: Composite, state: State, x: Vector, 
     # The bound is the rounded value less a gap: what rounding may have added to the one is in the other.
     lower = claimed.lower - error if math.isfinite(error := verifier.value[1]) else claimed.lower
     return claimed._replace(lower=lower, upper=upper, assumption=claimed.assumption or ROUNDING)
+
+
+def _is_never_negative(objective: Objective) -> bool:
+    """Whether no part is, each by itself: nothing is added up whose rounding counts."""
+    if objective.assumption or any(isinstance(block, AffineBlock) for block in objective.blocks):
+        return False
+    whole = composite(objective, multiplied=False)
+    return floor(whole) == whole.scalar == 0.0
 
 
 def _with_rounding(objective: Objective, x: Vector, claimed: _Bracket, least: float) -> _Bracket:
@@ -410,9 +421,7 @@ def _status(
     if state.falls:
         return Status.UNBOUNDED
     if bracket.within(tol):
-        convex = not problem.not_convex
-        assumed = hidden or (bracket.assumption and (convex or problem.indefinite))
-        return Status.ASSUMED if assumed else Status.OPTIMAL
+        return Status.ASSUMED if hidden or bracket.assumption else Status.OPTIMAL
     if problem.not_convex:
         return Status.LOCAL
     # A lower bound that assumes nothing settles it, as do parts that each have a least value; a quadratic form that was

@@ -105,7 +105,7 @@ class _Run:
             return Status.PROVED
         state.lower = self._floor()
         state.runs(["linear-relaxation"])
-        if self._relaxed():
+        if self._relaxed() or self.limits.is_indivisible:
             return Status.INFEASIBLE
         search = partial(searched, self.energy, self.limits, rng, self.see)
         if self._open():  # a good point first: the less is left to branch on
@@ -167,8 +167,6 @@ class _Run:
         self.state.runs(["mixed-integer"])
         if found.x is not None and not self.limits.excess(found.x).any():
             self.see(found.x, float(self.energy.value(found.x)))
-        if found.infeasible and not math.isfinite(self.state.upper):
-            self.infeasible, self.assumption = True, _BY_HIGHS
         if not math.isfinite(found.lower):
             return
         upper, rounding = self.state.upper, _HIGHS_TOLERANCE * max(self.energy.unit, abs(found.lower))
@@ -200,7 +198,7 @@ class _Run:
         x, energy = Variable(self.energy.size), self.energy
         linear = energy.degree <= 1
         cost = as_objective(energy.linear @ x + energy.constant if linear else 0.0)
-        result = minimize_constrained(cost, self._relaxation(x), time_limit=min(_WAY_SECONDS, max(self.limit, 0.01)))
+        result = self._in_real_numbers(cost, x, min(_WAY_SECONDS, max(self.limit, 0.01)))
         self.proof = result.proof if result.status is Status.INFEASIBLE else None
         if linear and math.isfinite(result.lower) and not result.certificate.assumption:
             self.state.lower = max(self.state.lower, energy.round_up(result.lower))
@@ -215,9 +213,16 @@ class _Run:
         self.state.runs(["convex-relaxation"])
         x = Variable(self.energy.size)
         cost = quad_form(x, form.matrix) + form.vector @ x + form.constant
-        result = minimize_constrained(as_objective(cost), self._relaxation(x), time_limit=seconds)
+        result = self._in_real_numbers(as_objective(cost), x, seconds)
         if math.isfinite(result.lower) and not result.certificate.assumption:
             self._bounded(result.lower - form.rounding)
+
+    def _in_real_numbers(self, cost: Objective, x: Variable, seconds: float) -> Result:
+        """The minimum over real numbers between zero and one; an interrupt of it is one of the whole."""
+        result = minimize_constrained(cost, self._relaxation(x), time_limit=seconds)
+        if result.status is Status.INTERRUPTED:
+            raise KeyboardInterrupt
+        return result
 
     def _relaxation(self, x: Variable) -> list[Constraint]:
         """The constraints for real numbers between zero and one."""

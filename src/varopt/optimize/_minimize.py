@@ -30,7 +30,7 @@ from varopt.optimize._largest_entries import LargestEntries
 from varopt.optimize._result import Result
 from varopt.solvers import METHODS, Auto, State, Way
 
-__all__ = ["maximize", "minimize", "minimize_together"]
+__all__ = ["check_options", "maximize", "minimize", "minimize_together"]
 
 _BOUND_OPTIONS = ("tol", "callback", "progress", "time_limit", "parameters", "schedule", "iterations")
 # What users of SciPy and CVXPY write first, and what does the same here.
@@ -149,8 +149,14 @@ def minimize(
     constraints = () if subject_to is None else as_constraints(subject_to)
     if callable(callback):
         shared["callback"] = _apart(callback)
-    with latest_products():
-        return _checked(f, constraints, tol, resume, memory, shared, black_box)
+    try:
+        with latest_products():
+            return _checked(f, constraints, tol, resume, memory, shared, black_box)
+    except KeyboardInterrupt as interrupt:
+        interrupt.add_note(
+            "varopt has no answer to give: it was interrupted before it had a point, or again at its end."
+        )
+        raise
 
 
 def _apart(callback: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -173,7 +179,7 @@ def _checked(
         return _discrete(objective, {"tol": tol, **shared, **black_box}, resume, constraints)
     if black_box:
         raise ValueError(_unknown_option(next(iter(black_box)), _REAL_OPTIONS))
-    tol, time_limit = _check_options(tol, shared["method"], shared["time_limit"], shared["callback"])
+    tol, time_limit = check_options(tol, shared["method"], shared["time_limit"], shared["callback"])
     shared |= {"tol": tol, "time_limit": time_limit, "resume": resume}
     if any(isinstance(block, LargestBlock) for block in objective.blocks):
         lifted = LargestEntries(objective, constraints)
@@ -219,7 +225,7 @@ def minimize_together(
     time_limit: float | None = None,
 ) -> list[Result]:  # fmt: skip
     """Minimise objectives whose rows are the same and not in memory: they share the passes over the data."""
-    tol, time_limit = _check_options(tol, "auto", time_limit, None)
+    tol, time_limit = check_options(tol, "auto", time_limit, None)
     admissible = [_admissible(f) for f in objectives]
     states = [start(objective, None, None) for objective in admissible]
     options = {"callback": None, "progress": progress, "time_limit": time_limit, "memory": memory}
@@ -246,7 +252,7 @@ def _bound(f: Bound, others: dict[str, Any], options: dict[str, Any]) -> Result:
             f"{unknown[0]} does not apply to a bound, whose family says where to begin; accepted: "
             f"{', '.join(_BOUND_OPTIONS)}."
         )
-    _check_options(options["tol"], "auto", options["time_limit"], options["callback"])
+    check_options(options["tol"], "auto", options["time_limit"], options["callback"])
     from varopt.optimize._bound_descent import minimize_bound  # brings families along, which most problems do without
 
     return minimize_bound(f, **options)
@@ -316,13 +322,13 @@ def _discrete(
     unknown = [name for name in options if name not in _DISCRETE_OPTIONS]
     if unknown or resume is not None:
         raise ValueError(_unknown_option(unknown[0] if unknown else "resume", (*_DISCRETE_OPTIONS, "subject_to")))
-    _check_options(options["tol"], "auto", options["time_limit"], options["callback"])
+    check_options(options["tol"], "auto", options["time_limit"], options["callback"])
     if constraints:
         return minimize_constrained_bits(objective, constraints, **options)
     return minimize_discrete(objective, **options)
 
 
-def _check_options(tol: Any, method: Any, time_limit: Any, callback: Any) -> tuple[float, float | None]:
+def check_options(tol: Any, method: Any, time_limit: Any, callback: Any) -> tuple[float, float | None]:
     if not _is_number(tol) or not 0.0 <= float(tol) < math.inf:
         raise ValueError(f"tol must be a number >= 0; got {tol!r}.")
     if not isinstance(method, (Way, Auto)) and method not in ("auto", "freezing", *METHODS):

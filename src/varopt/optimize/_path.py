@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from varopt._display import Progress, bracket_words, card, curves, fold, not_echoed, table
 from varopt._domains import as_finite
 from varopt.composite import shared_rows
-from varopt.model import Constraint, Parameter, Parametric, Variable
-from varopt.optimize._minimize import minimize
+from varopt.model import Parameter, Parametric, Variable
+from varopt.optimize._minimize import check_options, minimize
 from varopt.optimize._result import Result, Status, progress_line
 from varopt.solvers import Auto, State, Way
 
@@ -22,8 +22,8 @@ __all__ = ["ResultPath", "path"]
 
 Vector = NDArray[np.float64]
 
-_ALONE = (Constraint, Parametric)  # a constraint that is no list of them
 _MOST_LINES = 12  # coordinates that are drawn in a notebook, the largest
+_LEAST_LEFT = 1e-9  # seconds in which the first problem has a point and a bracket
 _NEIGHBOUR = 1 / 16  # relative sigma at which a neighbour's solution is taken up: farther in, too few rows may move
 
 
@@ -37,6 +37,7 @@ class ResultPath(Sequence[Result]):
     parameter: Parameter
     values: Vector
     results: tuple[Result, ...]
+    left_out: int = 0  # values that were not come to
 
     @property
     def x(self) -> Vector:
@@ -65,8 +66,8 @@ class ResultPath(Sequence[Result]):
 
     @property
     def success(self) -> bool:
-        """Whether every problem was solved to its tolerance."""
-        return all(r.success for r in self.results)
+        """Whether every problem was solved to its tolerance, none left out."""
+        return not self.left_out and all(r.success for r in self.results)
 
     def __len__(self) -> int:
         return len(self.results)
@@ -94,7 +95,7 @@ class ResultPath(Sequence[Result]):
             return f"path over {self.parameter}: nothing was solved"
         solved = sum(r.success for r in self.results)
         return (
-            f"path over {self.parameter}: {solved} of {len(self)} within the tolerance, "
+            f"path over {self.parameter}: {solved} of {len(self) + self.left_out} within the tolerance, "
             f"{self.parameter} {self.values[0]:.4g} .. {self.values[-1]:.4g}, largest gap {self.gap.max():.3g}, "
             f"{sum(r.nit for r in self.results)} steps, {sum(r.time for r in self.results):.3g} s"
         )
@@ -171,7 +172,7 @@ def path(
     Returns
     -------
     ResultPath
-        Shorter than `values` where the time limit or an interrupt ended the path.
+        Shorter than `values` where the time limit or an interrupt ended the path; the first problem is always there.
 
     Examples
     --------
@@ -184,7 +185,8 @@ def path(
     """
     if not isinstance(parameter, Parameter):
         raise ValueError(f"parameter must be a vo.Parameter; got {type(parameter).__name__}.")
-    limits = [] if subject_to is None else [subject_to] if isinstance(subject_to, _ALONE) else list(subject_to)
+    _, time_limit = check_options(tol, "auto", time_limit, callback)
+    limits = list(subject_to) if isinstance(subject_to, (list, tuple)) else [] if subject_to is None else [subject_to]
     parts = [part for part in (f, *limits) if isinstance(part, Parametric)]
     if not any(parameter in part.parameters for part in parts):
         where = "f must be an objective" if not limits else "f or subject_to must be one"
@@ -201,19 +203,26 @@ def path(
     with shared_rows():
         for value in grid:
             left = None if time_limit is None else time_limit - (time.perf_counter() - started)
-            if left is not None and left <= 0:
-                break
+            if left is not None and left <= 0.0:
+                if results:
+                    break
+                left = _LEAST_LEFT
             before = _neighbour(results[-1]) if results else None
             given = {id(c): _given(c, parameter, value) for c in limits}
-            found = minimize(
-                _given(f, parameter, value), tol=tol, method=method, x0=None if results else x0, resume=before,
-                callback=watch if progress else callback, time_limit=left, subject_to=list(given.values()) or None,
-            )  # fmt: skip
+            try:
+                found = minimize(
+                    _given(f, parameter, value), tol=tol, method=method, x0=None if results else x0, resume=before,
+                    callback=watch if progress else callback, time_limit=left, subject_to=list(given.values()) or None,
+                )  # fmt: skip
+            except KeyboardInterrupt:
+                if results:  # what is solved is not lost to an interrupt between two problems
+                    break
+                raise
             by_given: Any = {c: found.multipliers[given[id(c)]] for c in limits if given[id(c)] in found.multipliers}
             results.append(replace(found, multipliers=by_given) if limits else found)
             if results[-1].status is Status.INTERRUPTED:
                 break
-    solved = ResultPath(parameter, grid[: len(results)], tuple(results))
+    solved = ResultPath(parameter, grid[: len(results)], tuple(results), grid.size - len(results))
     line.end(repr(solved))
     return solved
 

@@ -12,7 +12,8 @@ import varopt as vo
 from tests.solvers.explicit import explicit_point
 from varopt.composite import Composite, composite
 from varopt.optimize import Status
-from varopt.solvers import METHODS, InteriorPoint
+from varopt.solvers import METHODS, InteriorPoint, State
+from varopt.solvers.interior_point._interior_point import _Iterate  # interrupted between two of its steps
 from varopt.solvers.interior_point._normal_equations import normal  # equations against dense ones
 
 # -- Independent optima -----------------------------------------------------------------------------------------------
@@ -411,3 +412,22 @@ def test_identical_runs_are_identical_and_data_stay(signal, rng):
     vo.minimize(vo.norm1(np.ones(500) - X @ w) + vo.norm1(w))
     assert (kept != X).nnz == 0
     assert isinstance(composite(signal), Composite)
+
+
+def test_an_interrupt_amid_a_factorisation_leaves_a_bracket_and_no_factor(monkeypatch, rng):
+    """The bracket at the end took up a factor that was not there: an AttributeError in place of the result."""
+    w, y = vo.Variable(60), np.cumsum(rng.standard_normal(60))
+    problem = composite(0.5 * vo.sum_squares(y - w) + 30.0 * vo.norm1(vo.diff(w, 2)))
+    iterate, state = _Iterate(problem, lambda: None), State(np.zeros(60))
+    assert iterate.has_factor
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(iterate.matrices, "factorise", interrupted)
+    monkeypatch.setattr(iterate.matrices, "step", lambda *_: pytest.fail("there is nothing to step with"))
+    with pytest.raises(KeyboardInterrupt):
+        iterate._factorise()
+    assert not iterate.has_factor
+    iterate.show(state)
+    assert state.lower <= state.upper < np.inf

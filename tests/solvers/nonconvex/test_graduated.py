@@ -151,7 +151,7 @@ def test_zero_one_loss_in_the_plane_is_solved_and_proved(kind):
         f = errors(X, t, w, b)
         r = vo.minimize(f, method=QUICK)
         assert r.fun == f(r.x) == fewest_errors_in_the_plane(X, t)
-        assert r.status is Status.OPTIMAL
+        assert r.status is (Status.ASSUMED if r.certificate.assumption else Status.OPTIMAL)
         assert isinstance(r.certificate, (Exhaustive, Relaxation))
 
 

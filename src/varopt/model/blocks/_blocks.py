@@ -415,10 +415,10 @@ class QuadraticBlock(Block):
 
     @property
     def assumption(self) -> str:
-        """What the curvature rests on where rounding hides it."""
+        """What the curvature rests on where rounding hides it, or has bent the form down by no more than that."""
         if Definiteness.POSITIVE in self.definiteness or self.curvature is UNKNOWN:
             return ""
-        return f"the matrix of quad_form is {_NAMES[self.shape_curvature[0]]}, which rounding hides"
+        return f"the matrix of quad_form is {_NAMES[self.shape_curvature[0]]} but for rounding of its entries"
 
     def check(self) -> None:
         self.argument.check()

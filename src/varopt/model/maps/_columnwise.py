@@ -54,7 +54,7 @@ class Columnwise(Map):
             return Sparse(sp.csr_array(moved, shape=(kept.size, self.shape[1])))
         dense = np.zeros((kept.size, inner.shape[1], self.count))
         dense[np.arange(kept.size), :, kept % self.count] = inner
-        return Matrix(dense.reshape(kept.size, -1))
+        return Matrix(dense.reshape(kept.size, self.shape[1]))
 
     def columns(self, index: NDArray[np.intp] | slice) -> Map:
         kept = np.arange(self.shape[1])[index]
@@ -66,7 +66,7 @@ class Columnwise(Map):
             return Sparse(sp.csr_array(moved, shape=(self.shape[0], kept.size)))
         dense = np.zeros((inner.shape[0], self.count, kept.size))
         dense[:, kept % self.count, np.arange(kept.size)] = inner
-        return Matrix(dense.reshape(-1, kept.size))
+        return Matrix(dense.reshape(self.shape[0], kept.size))
 
     def explicit(self) -> Any:
         inner = self.inner.explicit()

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from varopt import places
-from varopt._domains import as_finite
+from varopt._domains import as_finite, refuse_masked
 from varopt.model.maps._base import Map
 from varopt.model.maps._dense import Matrix
 from varopt.model.maps._operator import Operator
@@ -44,7 +44,16 @@ def _as_array(name: str, value: Any) -> Any:
     if hasattr(value, "X") and hasattr(value, "weight"):
         raise ValueError(f"{name} must be an array; got a table, as vo.rows makes one: take its X, y or weight.")
     value = to_host(value) if is_device_array(value) else value
+    refuse_masked(name, value)
+    if hasattr(value, "columns") and _is_nullable(value):
+        value = value.to_numpy(dtype=np.float64, na_value=np.nan)
     return np.asarray(value) if isinstance(value, (np.ndarray, np.generic)) else as_finite(name, value)
+
+
+def _is_nullable(frame: Any) -> bool:
+    """Whether a frame of pandas has columns of its own numbers, which NumPy knows as objects only."""
+    kinds = [getattr(dtype, "kind", "O") for dtype in getattr(frame, "dtypes", ()) if hasattr(dtype, "na_value")]
+    return bool(kinds) and all(getattr(dtype, "kind", "O") in "biuf" for dtype in frame.dtypes)
 
 
 def as_vector(name: str, value: Any) -> NDArray[Any]:

@@ -58,6 +58,7 @@ def energy_of(objective: Objective) -> Energy:
             linear += block.weights * outer.transpose_apply(np.ones(1))
             constant += block.weights * float(np.ravel(block.argument.offset)[0])
             sizes.add_rows(outer, block.argument.offset, block.weights)
+            sizes.add([block.argument.constant.rest, block.weights], 0.0)
         elif isinstance(block, (QuadraticBlock, TermBlock)) and (pair := _second_order(block)) is not None:
             inner, first = pair
             # z'Mz + first'z with z = Lx + d

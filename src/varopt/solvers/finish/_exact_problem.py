@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from varopt._clock import tick
 from varopt._verified import is_semidefinite, up
 from varopt.composite import Groups, Rows, composite
-from varopt.model import Objective
+from varopt.model import Affine, Objective
 from varopt.model.blocks import AffineBlock
 from varopt.model.maps import Composition, HStack, Map, Matrix, Scaled, Selection, Sparse, Sum
 from varopt.solvers.finish._far_rows import FarRows, exact_total, near_and_far
@@ -400,12 +400,16 @@ def _linear_part(objective: Objective) -> tuple[Numbers, Fraction]:
             weight = Fraction(float(block.weights))
             (row,) = exact_rows(block.argument.stacked(objective.variables))
             line = [g + weight * v for g, v in zip(line, row, strict=True)]
-            constant += weight * Fraction(float(np.ravel(block.argument.offset)[0]))
-        elif isinstance(block, AffineBlock):
-            constant += Fraction(float(block.value({})))
+        if isinstance(block, AffineBlock):
+            constant += Fraction(float(block.weights)) * _constant(block.argument)
         elif not block.variables:
             raise Inexact
     return line, constant
+
+
+def _constant(argument: Affine) -> Fraction:
+    """The constant of a scalar, with what rounding has left of it."""
+    return Fraction(float(np.ravel(argument.offset)[0])) + Fraction(argument.constant.rest)
 
 
 def _part(r: Rows, index: NDArray[np.intp]) -> Rows:

@@ -217,7 +217,7 @@ class ScaleSearch:
             if not self.low < new < self.high:
                 new = 0.5 * (max(self.low, x - 4.0) + min(self.high, x + 4.0))
         self.before = x, self.derivative
-        perfect = x < math.log(_PERFECT * p.typical)
+        perfect = math.exp(x) < _PERFECT * p.typical
         self.ended = abs(self.derivative) < 1e-10 or abs(new - x) < 1e-12 or perfect
         self.plunges = new <= x - _STRIDE  # residuals all but vanish beside the scale
         self._next = min(max(new, x - _STRIDE), x + _STRIDE)

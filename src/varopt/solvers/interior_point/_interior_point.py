@@ -256,9 +256,13 @@ class _Iterate:
                 self.matrices.factorise(weights, ridge)
             except np.linalg.LinAlgError:
                 continue
+            except BaseException:  # an interrupt, which leaves half of one
+                self.has_factor = False
+                raise
             self.has_factor = True
             return None
         if self.matrices.augment():
+            self.has_factor = False
             return self._factorise()
         raise np.linalg.LinAlgError("the matrix of a step is singular")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,6 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from varopt._verified import gamma
 from varopt.model import Constraint, Variable
 from varopt.solvers.discrete._energy import Energy
 
@@ -19,7 +21,7 @@ __all__ = ["Limits", "limits_of"]
 Vector = NDArray[np.float64]
 Index = NDArray[np.intp]
 
-_SUM_ROUNDING = 1e-9  # share of its size by which a sum of coefficients may be off
+_EIGHTHS, _EXACTLY_ADDED = 8.0, 2.0**53  # eighths, and how many of them a sum may have that is not rounded
 
 
 @dataclass(frozen=True)
@@ -32,8 +34,32 @@ class Limits:
 
     @cached_property
     def allowed(self) -> Vector:
-        """What rounding may make of a row."""
-        return _SUM_ROUNDING * (np.asarray(abs(self.matrix).sum(axis=1)).ravel() + np.abs(self.offset))
+        """What rounding may make of a row, of its sum and of its numbers, such as tenths: of whole ones nothing."""
+        sizes = np.asarray(abs(self.matrix).sum(axis=1)).ravel() + np.abs(self.offset)
+        share = np.array([4.0 * gamma(count + 2) for count in np.diff(self.matrix.indptr)])
+        return np.where(self._whole, 0.0, share * sizes)
+
+    @cached_property
+    def _whole(self) -> NDArray[np.bool_]:
+        """Which rows are of whole numbers, or eighths, that are added up exactly."""
+        off = sp.csr_array((np.abs(_EIGHTHS * self.matrix.data % 1.0), *self._structure), shape=self.matrix.shape)
+        sizes = np.asarray(abs(self.matrix).sum(axis=1)).ravel() + np.abs(self.offset)
+        broken = np.asarray(off.sum(axis=1)).ravel() + np.abs(_EIGHTHS * self.offset % 1.0)
+        return np.asarray((broken == 0.0) & (_EIGHTHS * sizes < _EXACTLY_ADDED))
+
+    @property
+    def _structure(self) -> tuple[Any, Any]:
+        return self.matrix.indices, self.matrix.indptr
+
+    @property
+    def is_indivisible(self) -> bool:
+        """Whether an equation of whole numbers has no solution in any: what divides all but the constant [Bezout]."""
+        for k in np.flatnonzero(self.equal & self._whole):
+            divisor = math.gcd(*(int(_EIGHTHS * a) for a in self.matrix[[k]].data))
+            constant = int(_EIGHTHS * self.offset[k])
+            if constant % divisor if divisor else constant:
+                return True
+        return False
 
     def excess(self, x: NDArray[Any]) -> NDArray[Any]:
         """By how much each row is missed at points (size,) or (size, R); zero where it holds but for rounding."""
@@ -44,8 +70,9 @@ class Limits:
         return missed[:, 0] if x.ndim == 1 else missed
 
     def violation(self, x: Vector) -> float:
-        """The largest excess."""
-        return float(self.excess(x).max(initial=0.0))
+        """The most by which a row is missed, rounding included."""
+        z = self.matrix @ x + self.offset
+        return float(np.where(self.equal, np.abs(z), np.maximum(z, 0.0)).max(initial=0.0))
 
     def groups(self, energy: Energy) -> list[Index]:
         """Disjoint groups of coordinates of which exactly one is on: sites of choices, and rows that ask for it."""

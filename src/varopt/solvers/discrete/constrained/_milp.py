@@ -27,11 +27,10 @@ _MOST_PRODUCTS = 4000  # of bits, a variable each, up to which HiGHS is asked
 
 
 class MixedInteger(NamedTuple):
-    """A point, where one was found; a lower bound; and whether there is no point at all, by HiGHS's own account."""
+    """A point, where one was found, and a lower bound."""
 
     x: Vector | None
     lower: float
-    infeasible: bool
 
 
 def mixed_integer(energy: Energy, limits: Limits, seconds: float) -> MixedInteger | None:
@@ -79,7 +78,7 @@ def mixed_integer(energy: Energy, limits: Limits, seconds: float) -> MixedIntege
     known = begun and bound is not None and np.isfinite(bound)
     lower = float(bound) + energy.constant if known else -np.inf
     x = None if found.x is None else np.round(found.x[:n])
-    return MixedInteger(x, lower, bool(found.status == 2))
+    return MixedInteger(x, lower)
 
 
 def _padded(matrix: sp.csr_array, more: int) -> sp.csr_array:
