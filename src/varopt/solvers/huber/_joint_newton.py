@@ -117,15 +117,15 @@ class JointNewton:
         clipped = np.clip(relative, -p.epsilon, p.epsilon)
         inside = clipped == relative
         self._cross(np.flatnonzero(inside != self.inside), inside)
-        dual = 2.0 * p.weight * clipped
-        held = p.weight * np.where(inside, relative, 0.0)
+        pulls = p.weight * clipped  # half of the weighted dual variables
+        held = pulls * inside
         intercept = float(p.intercept)
         gradient = np.concatenate([
-            2.0 * p.alpha * coef - p.X.T @ dual,
-            [-intercept * dual.sum(), p.weight @ (1.0 - clipped**2)],
+            2.0 * (p.alpha * coef - p.X.T @ pulls),
+            [-2.0 * intercept * pulls.sum(), p.total - pulls @ clipped],
         ])  # fmt: skip
         hessian = self.gram.copy()
-        hessian[-1] = hessian[:, -1] = np.concatenate([p.X.T @ held, [intercept * held.sum(), held @ relative]])
+        hessian[-1] = hessian[:, -1] = np.concatenate([p.X.T @ held, [intercept * held.sum(), held @ clipped]])
         hessian *= 2.0 / scale
         hessian[np.diag_indices(coef.size)] += 2.0 * p.alpha
         if not p.intercept:
