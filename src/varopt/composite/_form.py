@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -86,7 +86,7 @@ class Rows:
 
     def knot_distance(self, z: Vector) -> Vector:
         """Distance from the nearest knot: a few standard deviations beyond it the row is a polynomial."""
-        return np.asarray(np.min([np.abs(z - t) for t in self.term.knots], axis=0))
+        return reduce(np.minimum, (np.abs(z - t) for t in self.term.knots))
 
     def left_piece(self, z: Vector, before: Vector) -> NDArray[np.bool_]:
         """Rows that lie in another piece than before."""
