@@ -35,7 +35,7 @@ Vector = NDArray[np.float64]
 T = TypeVar("T")
 
 _GATHERED_ENTRIES = 1 << 16  # entries of a matrix that are gathered at once: half a megabyte
-_NARROW = 32  # of sparse rows that are gathered as dense ones
+_NARROW_ROWS = 32  # of sparse rows that are gathered as dense ones
 _SMALLEST_SHARE = 2.0**-12  # of the value without coefficients: better fits than that count as this good
 _NO_UNIT = 1e-280  # beside which all that is left of a value of zero is rounding
 _DENSE_SIZE = 300  # variables up to which a sparse problem is solved as a dense one
@@ -221,7 +221,7 @@ def _gathered(linear: Map, index: NDArray[np.intp]) -> Map:
     part = linear.rows(index[:few]).explicit()
     if sp.issparse(part):
         whole = part if index.size <= few else linear.rows(index).explicit()
-        short = linear.shape[1] <= _NARROW and whole.nnz > index.size
+        short = linear.shape[1] <= _NARROW_ROWS and whole.nnz > index.size
         return Matrix(whole.toarray()) if short else Sparse(sp.csr_array(whole))
     out = np.empty((index.size, linear.shape[1]))
     out[:few] = part
