@@ -14,6 +14,8 @@ from benchmarks._measure import Timing
 
 T = TypeVar("T")
 
+_COMMANDS = {"versions"}  # needs another checkout
+
 
 @dataclass(frozen=True)
 class Row:
@@ -129,8 +131,9 @@ def benchmark(function: Benchmark) -> Benchmark:
 
 
 def suites() -> list[str]:
-    """The names of all suites: every public module and package in here."""
-    return sorted(info.name for info in pkgutil.iter_modules([str(Path(__file__).parent)]) if info.name[0] != "_")
+    """The names of all suites: every public module and package in here that is not a command of its own."""
+    names = {info.name for info in pkgutil.iter_modules([str(Path(__file__).parent)]) if info.name[0] != "_"}
+    return sorted(names - _COMMANDS)
 
 
 def load(suite: str) -> list[Benchmark]:

@@ -10,10 +10,21 @@ import math
 import os
 from pathlib import Path
 
-from benchmarks.versions._turns import ROOT, compared
+from benchmarks.versions._turns import ROOT, Turns, compared
 
 _SAME = 1e-6  # relative difference of two values above which the versions did not do the same
 _BEYOND = 1.05  # slower than that in three quarters of the rounds is a loss
+
+
+def _judged(turns: Turns) -> tuple[str, bool]:
+    """The call's line of the table, and whether it is slower beyond noise or ended elsewhere."""
+    low, high = turns.spread
+    before, after = (f"{1e3 * min(times):.3g} ms" for times in (turns.before, turns.after))
+    apart = not math.isclose(*turns.values, rel_tol=_SAME)
+    remark = " values {:.9g}, {:.9g}".format(*turns.values) if apart else ""
+    slower = min(low, turns.ratio) > _BEYOND
+    ratio = f"**{turns.ratio:.2f}**" if slower else f"{turns.ratio:.2f}"
+    return f"| {turns.name} | {before} | {after} | {ratio} | {low:.2f} to {high:.2f} |{remark}", slower or apart
 
 
 def main() -> int:
@@ -30,16 +41,9 @@ def main() -> int:
     lost = []
     print("| call | before | after | after / before | rounds |\n|---|---:|---:|---:|---:|", flush=True)
     for turns in compared(source.resolve(), ROOT / "src", options.only, options.quick, options.rounds):
-        low, high = turns.spread
-        before, after = min(turns.before), min(turns.after)
-        remark = "" if math.isclose(*turns.values, rel_tol=_SAME) else " values {:.9g}, {:.9g}".format(*turns.values)
-        slower = min(low, turns.ratio) > _BEYOND
-        ratio = f"**{turns.ratio:.2f}**" if slower else f"{turns.ratio:.2f}"
-        print(
-            f"| {turns.name} | {1e3 * before:.3g} ms | {1e3 * after:.3g} ms | {ratio} | {low:.2f} to {high:.2f} |{remark}",
-            flush=True,
-        )
-        if slower or remark:
+        line, is_lost = _judged(turns)
+        print(line, flush=True)
+        if is_lost:
             lost.append(turns.name)
     return int(bool(lost))
 

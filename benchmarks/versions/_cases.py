@@ -53,7 +53,7 @@ def _estimators(quick: bool) -> Iterator[Case]:
     levels = np.round(np.arange(0.05, 0.96, 0.05), 2)
     few, of_few = X[:500], y[:500]
     labels = np.where(y > 0.0, 1, -1)
-    models = {
+    models: dict[str, tuple[Any, Any, Any]] = {
         "QuantileRegressor": (learn.QuantileRegressor(alpha=0.0), X, y),
         "QuantileRegressor, 19 levels": (learn.QuantileRegressor(quantile=levels, alpha=0.0), X, y),
         "LADRegressor": (learn.LADRegressor(), X, y),

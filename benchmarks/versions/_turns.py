@@ -51,13 +51,18 @@ class _Version:
         )  # fmt: skip
 
     def ask(self, what: str) -> Any:
-        assert self.process.stdin is not None and self.process.stdout is not None
-        self.process.stdin.write(what + "\n")
-        self.process.stdin.flush()
-        answer = self.process.stdout.readline()
-        if not answer:
+        asked, told = self.process.stdin, self.process.stdout
+        if asked is None or told is None:
+            raise RuntimeError("a version has no pipes.")
+        asked.write(what + "\n")
+        asked.flush()
+        if not (answer := told.readline()):
             raise RuntimeError("a version died; its message is above.")
         return json.loads(answer)
+
+    def end(self) -> None:
+        with self.process:  # closes its pipes, and waits
+            self.process.kill()
 
 
 def compared(old: Path, new: Path, only: str, quick: bool, rounds: int) -> Iterator[Turns]:
@@ -75,5 +80,4 @@ def compared(old: Path, new: Path, only: str, quick: bool, rounds: int) -> Itera
             yield Turns(name, tuple(seconds[0]), tuple(seconds[1]), values)
     finally:
         for version in versions:
-            version.process.kill()
-            version.process.wait()
+            version.end()

@@ -10,6 +10,8 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from benchmarks._measure import seconds
 from benchmarks.versions._cases import cases
 
@@ -24,7 +26,12 @@ def _value(call: Callable[[], Any]) -> tuple[float, int]:
     again = seconds(call) if first < 1.0 else first  # the first call loads and compiles
     objective = getattr(result, "fun", None)
     value = getattr(result, "objective_", 0.0) if objective is None else objective
-    return float(max(value) if hasattr(value, "__len__") else value), max(1, int(_ENOUGH / max(again, 1e-6)))
+    return float(np.max(value)), max(1, int(_ENOUGH / max(again, 1e-6)))
+
+
+def _processor_time(call: Callable[[], object], repeats: int) -> float:
+    """Seconds of one of `repeats` calls."""
+    return seconds(lambda: [call() for _ in range(repeats)], time.process_time) / repeats
 
 
 def main() -> None:
@@ -35,7 +42,7 @@ def main() -> None:
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     coming = (case for case in cases(options.quick) if options.only in case[0])
-    call: Callable[[], Any] = int
+    call: Callable[[], object] = int
     repeats = 1
     for line in sys.stdin:
         answer: Any
@@ -45,7 +52,7 @@ def main() -> None:
             case "value":
                 answer, repeats = _value(call)
             case _:
-                answer = seconds(lambda: [call() for _ in range(repeats)], time.process_time) / repeats
+                answer = _processor_time(call, repeats)
         print(json.dumps(answer), flush=True)
 
 

@@ -142,3 +142,16 @@ def test_counting_what_is_near_a_knot(rng):
     bound = CompositeBound(problem, np.array([0.0, 0.95, 5.0]), RowNoise(0.1, [1.0, 1.0]))
     assert bound.near(4.0) == 2  # w_0 on the knot of the norm, w_1 near that at one
     assert bound.near(20.0) == 6  # both of them, at all three knots
+
+
+@pytest.mark.parametrize("columns", [8, 40])
+def test_sparse_rows_of_few_columns_are_dense_once_they_are_gathered(columns, rng):
+    """Rows of single variables stay sparse, as methods see by that what they are."""
+    X, w = sp.random_array((200, columns), density=0.5, rng=rng, format="csr"), vo.Variable(columns)
+    problem = composite(vo.sum(vo.hinge(X @ w)) + vo.norm1(w))
+    rows, kinks = problem.rows
+    index = np.arange(0, 200, 3)
+    taken = rows.take(index)
+    assert taken.linear.storage == ("dense" if columns == 8 else "sparse")
+    assert_allclose(taken.linear.dense(), X.toarray()[index])
+    assert kinks.take(np.arange(4)).single is not None

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import varopt as vo
+from varopt import terms
 from varopt._verified import Ball  # what intervals are written in
 from varopt.certificates import DualRows, Verifier
 from varopt.certificates.enclosures import column_lengths, enclosed_value, transposed, transposed_at_hand
@@ -66,14 +67,17 @@ def _terms():
     pinball = composite(vo.sum(vo.pinball(vo.Variable(2), 0.3))).rows[0].term
     hinge = composite(vo.sum(vo.hinge(vo.Variable(2)))).rows[0].term
     square = composite(vo.sum_squares(vo.Variable(2)), multiplied=False).rows[0].term
+    tube, delta = Fraction(0.3), Fraction(0.7)
     return [
         (absolute, abs), (pinball, lambda z: max(Fraction(0.3) * z, (Fraction(0.3) - 1) * z)),
         (hinge, lambda z: max(1 - z, Fraction(0))), (square, lambda z: z * z),
+        (terms.epsilon_insensitive(0.3), lambda z: max(abs(z) - tube, Fraction(0))),
+        (terms.huber(0.7), lambda z: z * z / 2 if abs(z) <= delta else delta * (abs(z) - delta / 2)),
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize("spread", [0.0, 3.0])
-@pytest.mark.parametrize("which", range(4))
+@pytest.mark.parametrize("which", range(6))
 def test_values_by_lengths_enclose_the_exact_ones(rng, spread, which):
     term, exact_term = _terms()[which]
     maps = [*_maps(rng, spread), Difference(160, 2), Scaled(-1.0, Selection(None, 200))]

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from varopt.certificates.enclosures._dual_point import conjugate_above
+from varopt.certificates.enclosures import conjugate_above
 from varopt.terms import huber
 
 

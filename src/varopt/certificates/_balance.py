@@ -285,31 +285,34 @@ class Balance:
             move = enclosed_solution(system, Ball(-residual.middle[core], residual.radius[core]))
         except np.linalg.LinAlgError:
             raise NoProof("the columns are nearly dependent.") from None
-        return self._moves(chosen, picked, move, residual)
+        whole = Ball(wide.middle[picked], wide.radius[picked]) if columns.size == self.size else None
+        return self._moves([chosen[j] for j in picked], move, residual, whole)
 
     def _moves(
-        self, chosen: list[tuple[int, int]], picked: Index, move: Ball, residual: Ball
+        self, chosen: list[tuple[int, int]], move: Ball, residual: Ball, entries: Ball | None
     ) -> tuple[list[DualMove], Ball]:
-        """Moves of rows, block by block, and what they make of all equations."""
+        """Moves of rows, block by block, and what they make of all equations; `entries`: of these rows, if known."""
         moves = []
-        for b in {chosen[j][0] for j in picked}:
-            mine = [k for k, j in enumerate(picked) if chosen[j][0] == b]
-            index = np.array([chosen[picked[k]][1] for k in mine])
+        for b in {block for block, _ in chosen}:
+            mine = [k for k, (block, _) in enumerate(chosen) if block == b]
+            index = np.array([chosen[k][1] for k in mine])
             own = Ball(move.middle[mine], move.radius[mine])
             if b < _QUADRATIC_PART:
                 q = self.quadratics[_QUADRATIC_PART - 1 - b]
                 matrix = self._curved_rows(q, index)
-                change = own.middle @ matrix.middle
-                spread = own.radius @ matrix.size + np.abs(own.middle) @ matrix.radius
-                spread += gamma(len(mine) + 2) * (np.abs(own.middle) @ np.abs(matrix.middle)) + TINY * len(mine)
-                residual = residual.plus(Ball(change, spread * SLACK))
+                residual = residual.plus(_combined(own, matrix))
                 moves.append(self._moved_point(q, index, own.size, matrix.middle))
                 continue
             r = self.rows[b]
-            linear = r.linear.rows(index)
-            residual = residual.plus(transposed(linear, own, {}))
-            position = entries_times(linear, self.x, self.norms).plus(Ball.exact(np.asarray(r.offset)[index]))
-            moves.append(DualMove(r, b, index, own, position))
+            if entries is None:
+                linear = r.linear.rows(index)
+                change, position = transposed(linear, own, {}), entries_times(linear, self.x, self.norms)
+            else:
+                matrix = Ball(entries.middle[mine], entries.radius[mine])
+                change = _combined(own, matrix)
+                position = _combined(Ball.exact(self.x), Ball(matrix.middle.T, matrix.radius.T))
+            residual = residual.plus(change)
+            moves.append(DualMove(r, b, index, own, position.plus(Ball.exact(np.asarray(r.offset)[index]))))
         return moves, residual
 
     def _curved_rows(self, q: DualQuadratic, index: Index) -> Ball:
@@ -452,6 +455,14 @@ class Balance:
             spread = (4.0 * UNIT * size + factor.radius * np.abs(self.x[mine]) + TINY) * SLACK
             corrections.append(DualMove(r, b, index, Ball(move, radius), Ball(position, spread)))
         return corrections
+
+
+def _combined(factors: Ball, rows: Ball) -> Ball:
+    """The sum of rows times factors."""
+    count, sizes = factors.middle.size, np.abs(factors.middle)
+    spread = factors.radius @ rows.size + sizes @ rows.radius
+    spread += gamma(count + 2) * (sizes @ np.abs(rows.middle)) + TINY * count
+    return Ball(factors.middle @ rows.middle, spread * SLACK)
 
 
 def _products(r: DualRows, v: Vector) -> float:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -35,6 +35,7 @@ Vector = NDArray[np.float64]
 T = TypeVar("T")
 
 _GATHERED_ENTRIES = 1 << 16  # entries of a matrix that are gathered at once: half a megabyte
+_NARROW_ROWS = 32  # of sparse rows that are gathered as dense ones
 _SMALLEST_SHARE = 2.0**-12  # of the value without coefficients: better fits than that count as this good
 _NO_UNIT = 1e-280  # beside which all that is left of a value of zero is rounding
 _DENSE_SIZE = 300  # variables up to which a sparse problem is solved as a dense one
@@ -86,7 +87,7 @@ class Rows:
 
     def knot_distance(self, z: Vector) -> Vector:
         """Distance from the nearest knot: a few standard deviations beyond it the row is a polynomial."""
-        return np.asarray(np.min([np.abs(z - t) for t in self.term.knots], axis=0))
+        return reduce(np.minimum, (np.abs(z - t) for t in self.term.knots))
 
     def left_piece(self, z: Vector, before: Vector) -> NDArray[np.bool_]:
         """Rows that lie in another piece than before."""
@@ -213,12 +214,15 @@ def _gathered(linear: Map, index: NDArray[np.intp]) -> Map:
     """Selected rows of a map as a matrix.
 
     A map may be an expression with a copy of the rows at every node, so that dense rows are made a few at a time, in
-    the processor's cache: the matrix itself is all that is written to main memory.
+    the processor's cache: the matrix itself is all that is written to main memory. Sparse rows of few columns are dense
+    from here on, as calls that keep them sparse would cost more than their entries; but for rows of single variables.
     """
     few = max(1, _GATHERED_ENTRIES // linear.shape[1])
     part = linear.rows(index[:few]).explicit()
     if sp.issparse(part):
-        return Sparse(sp.csr_array(part if index.size <= few else linear.rows(index).explicit()))
+        whole = part if index.size <= few else linear.rows(index).explicit()
+        short = linear.shape[1] <= _NARROW_ROWS and whole.nnz > index.size
+        return Matrix(whole.toarray()) if short else Sparse(sp.csr_array(whole))
     out = np.empty((index.size, linear.shape[1]))
     out[:few] = part
     for start in range(few, index.size, few):

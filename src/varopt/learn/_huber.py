@@ -34,9 +34,9 @@ Vector = NDArray[np.float64]
 
 # Times what a column varies by, its distance from zero from where on what columns have in common is taken from them
 # should the gap stay open, and from where on at once.
-_FAR, _LOST = 8.0, 1e4
+_FAR, _FAR_LOST = 8.0, 1e4
 _MOST_CENTRED = 1000  # columns
-_SAMPLED_ROWS = 1000  # by which that is seen
+_ROWS_THAT_TELL = 1000  # by which that is seen
 
 _OUTLYING = Rule(
     "From how many sigma on a residual counts linearly, at least 1.", Interval(Real, 1.0, None, closed="left")
@@ -162,7 +162,7 @@ class HuberRegressor(LinearRegressor):
     ) -> None:  # fmt: skip
         """Also with what columns have in common taken from them: at first where they have hardly anything else."""
         given, found = (self.epsilon, problem.alpha, clock, tol, bool(self.verbose)), None
-        first = _distance(problem) > _LOST
+        first = _distance(problem) > _FAR_LOST
         if first:
             found = solve_huber_centred(linear, *given)
         try:
@@ -221,7 +221,7 @@ def _distance(problem: HuberProblem) -> float:
     X = problem.X
     if problem.intercept or sp.issparse(X) or problem.epsilon == 1.0 or X.shape[1] > _MOST_CENTRED:
         return 0.0
-    low, high = (f(X[:: X.shape[0] // _SAMPLED_ROWS + 1], axis=0) for f in (np.min, np.max))
+    low, high = (f(X[:: X.shape[0] // _ROWS_THAT_TELL + 1], axis=0) for f in (np.min, np.max))
     varies = high > low
     return float((np.minimum(np.abs(low), np.abs(high))[varies] / (high - low)[varies]).max(initial=0.0))
 

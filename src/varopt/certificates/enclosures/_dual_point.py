@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
@@ -95,6 +94,8 @@ def _between_lines(term: PiecewisePolynomial, weights: Any, v: Vector) -> Vector
         return None
     if max(len(left), len(right)) > 2 or not np.all(weights > 0.0):
         return None
+    from fractions import Fraction  # slow to load, and seldom needed
+
     below = Fraction(0)
     for piece, centre, knot in zip((left, right), term.centres[::2], term.knots, strict=True):
         place, reach = Fraction(float(knot)), Fraction(float(knot)) - Fraction(float(centre))

@@ -110,10 +110,8 @@ def _by_lengths(r: DualRows, x: Vector, norms: Norms, allowed: float) -> tuple[f
     weights = np.asarray(r.weights, dtype=np.float64)
     most = float(np.abs(weights[:1] if weights.strides == (0,) else weights).max(initial=0.0))
     value, error = dot(weights, np.asarray(r.term.value(z)))
-    if kind.is_square:
-        error += kind.steepest * most * off * (far + off) + 8.0 * _SMALLEST_SUBNORMAL * most * count
-    else:
-        error += kind.steepest * most * math.sqrt(count) * off
+    error += kind.steepest * most * off * (far + off if kind.is_square else math.sqrt(count))
+    error += 8.0 * _SMALLEST_SUBNORMAL * most * count  # of squares that underflow
     error = (error + 8.0 * UNIT * (abs(value) + error) + TINY * count) * SLACK
     return (value, error) if error <= max(_DEAR_VALUE * abs(value), allowed) else None
 
@@ -221,25 +219,35 @@ def _is_inside(term: PiecewisePolynomial, i: int, z: Ball) -> Any:
 
 
 class _Kind(NamedTuple):
-    """Two lines that meet in zero, with their largest derivative, or a square, with its curvature."""
+    """The largest derivative of a term, or of a square its curvature."""
 
     steepest: float
     is_square: bool
 
 
 def _kind(term: PiecewisePolynomial) -> _Kind | None:
-    """Which of the two a term is; None of others.
+    """Of a square, or of a convex term with bounded derivatives whose value nothing cancels in; None of others.
 
-    Their values are not negative and nothing cancels in them: rounding is a few units of what they are.
+    Their values are not negative, and rounding is a few units of what they are.
     """
-    if term.rows is not None or any(piece[0] != 0.0 for piece in term.pieces):
+    if term.rows is not None:
         return None
-    if term.kink is not None and all(centre == term.knots[0] for centre in term.centres):
-        low, high = term.kink[1:]
-        return _Kind(float(max(abs(low), abs(high))), False) if low <= 0.0 <= high else None
-    if not term.knots and term.degree == 2 and term.pieces[0][1] == 0.0 and term.centres[0] == 0.0:
+    if not term.knots and term.degree == 2 and not any(term.pieces[0][:2]) and term.centres[0] == 0.0:
         return _Kind(2.0 * abs(float(term.pieces[0][2])), True)
-    return None
+    if not (term.knots and term.curvature.is_convex and _only_adds(term)):
+        return None
+    steepest = max(abs(float(end)) for end in term.subgradient_range)
+    return _Kind(steepest, False) if steepest < math.inf else None
+
+
+def _only_adds(term: PiecewisePolynomial) -> bool:
+    """Whether no monomial of a piece is negative within it, as in ``delta^2 / 2 + delta (z - delta)`` beyond delta."""
+    ends = zip((-math.inf, *term.knots), (*term.knots, math.inf), term.centres, term.pieces, strict=True)
+    return all(
+        c == 0.0 or (c > 0.0 if m % 2 == 0 else low >= centre if c > 0.0 else high <= centre)
+        for low, high, centre, piece in ends
+        for m, c in enumerate(piece)
+    )
 
 
 def _sizes(term: PiecewisePolynomial, z: Ball) -> Vector:

@@ -87,7 +87,8 @@ def distinct_rows(X: Any, y: NDArray[Any], weight: Vector | None = None) -> Weig
     order = np.argsort(codes)
     if not np.all(weight > 0.0):
         order = order[weight[order] > 0.0]
-    same = np.flatnonzero(codes[order[1:]] == codes[order[:-1]]) + 1
+    codes = codes[order]
+    same = np.flatnonzero(codes[1:] == codes[:-1]) + 1
     if same.size:
         before = order[same - 1]
         equal = (targets[order[same]] == targets[before]).all(axis=1)
@@ -147,7 +148,8 @@ def _dense_codes(values: NDArray[Any], salt: int) -> NDArray[np.uint64]:
     codes = np.empty(values.shape[0], dtype=np.uint64)
     step = max(1, _HASHED_ENTRIES // values.shape[1])
     for start in range(0, values.shape[0], step):
-        codes[start : start + step] = _mixed(values[start : start + step], factors).sum(axis=1, dtype=np.uint64)
+        # As `sum(axis=1)`, in a quarter of the time where rows are short.
+        codes[start : start + step] = np.einsum("ij->i", _mixed(values[start : start + step], factors))
     return codes
 
 

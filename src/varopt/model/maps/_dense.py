@@ -268,6 +268,8 @@ class Matrix(Map):
         return out
 
     def rows(self, index: Any) -> Map:
+        if isinstance(index, np.ndarray) and index.dtype == np.intp and self.array.flags.c_contiguous:
+            return Matrix(np.take(self.array, index, axis=0))  # in a third of the time where rows are short
         return Matrix(self.array[index])
 
     def columns(self, index: NDArray[np.intp] | slice) -> Map:

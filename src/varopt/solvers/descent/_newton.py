@@ -41,7 +41,7 @@ ARMIJO = 1e-4  # share of the decrease that the gradient promises which a step h
 _ROW_SUM_ROUNDING = 64 * float(np.finfo(np.float64).eps)  # relative rounding of a sum over many rows
 _TINY = float(np.finfo(np.float64).tiny)
 _SHORTEST_MOVE = 1e-10  # share of a step, or of the point that it moves, which is not worth taking
-_MEDIAN = 100_000  # rows whose median is as good as that of more
+_MEDIAN = 10_000  # rows whose median is as good as that of more
 _GROWTH = 8  # each sample of rows is this many times the one before
 _FLOOR = 1e-10  # relative sigma at which the path gives up
 _KINKS = 2000  # most near kinks that the crossover takes on
@@ -64,7 +64,8 @@ def typical_lengths(problem: Composite, x: Vector) -> list[float]:
         distance = r.knot_distance(z)
         least = 1e-10 * distance.max(initial=0.0)  # at a solution many rest but for rounding
         some = distance[:: 1 + distance.size // _MEDIAN]
-        positive = some[some > least] if np.any(some > least) else distance[distance > least]
+        positive = some[some > least]
+        positive = positive if positive.size else distance[distance > least]
         lengths.append(float(np.median(positive)) if positive.size else 1.0)
     return lengths
 

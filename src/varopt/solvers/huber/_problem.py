@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.sparse.linalg import lsmr
 
-from varopt._verified import UNIT, dot
+from varopt._verified import UNIT, dot, total
 
 __all__ = ["HuberProblem", "Overflow", "solved"]
 
@@ -69,6 +69,11 @@ class HuberProblem:
         return float(self.weight.sum())
 
     @cached_property
+    def enclosed_total(self) -> tuple[float, float]:
+        """The same, with a bound of its error."""
+        return total(self.weight)
+
+    @cached_property
     def typical(self) -> float:
         """The scale of the targets: the root of their mean square."""
         largest = float(np.abs(self.y).max(initial=0.0))  # without which squares may overflow, or vanish
@@ -95,7 +100,7 @@ class HuberProblem:
 
     def highest(self, x: Vector) -> float:
         """What the objective at a point is at most, whatever rounding made of its residuals."""
-        X, scale, extended = self.X, float(x[-1]), x.astype(np.longdouble)
+        X, extended = self.X, x.astype(np.longdouble)
         largest = np.maximum(*(np.ravel(v.toarray() if sp.issparse(v) else v) for v in (X.max(axis=0), -X.min(axis=0))))
         reach = float(largest @ np.abs(x[:-2])) + abs(float(x[-2])) + float(np.abs(self.y).max())
         rows, sizes = max(1, _DATA_ENTRIES_AT_ONCE // x.size), np.empty(self.y.size)
@@ -103,7 +108,17 @@ class HuberProblem:
             part = slice(start, start + rows)
             fitted = X[part].astype(np.longdouble) @ extended[:-2] + extended[-2]
             sizes[part] = np.abs(self.y[part] - fitted)
-        sizes = sizes * (1.0 + 2.0 * UNIT) + (x.size + 2) * float(np.finfo(np.longdouble).eps) * reach
+        return self._above(x, sizes * (1.0 + 2.0 * UNIT) + (x.size + 2) * float(np.finfo(np.longdouble).eps) * reach)
+
+    def _charged(self, x: Vector, residual: Vector) -> float:
+        """The same, wider: rounding moves all residuals by what the sizes of their products add up to, at most."""
+        moved = _absolute_product(self.X, self.weight) @ np.abs(x[:-2]) + self.weight @ np.abs(self.y)
+        moved += self.total * abs(float(x[-2]))
+        return self._above(x, np.abs(residual)) + 2.0 * self.epsilon * (x.size + 4) * UNIT * float(moved)
+
+    def _above(self, x: Vector, sizes: Vector) -> float:
+        """What the objective is at most where residuals have these sizes."""
+        scale = float(x[-1])
         within = np.minimum(sizes, self.epsilon * scale)
         losses, off = dot(self.weight, (within / scale) * (2.0 * sizes - within))
         highest = self.total * scale + losses + off + self.alpha * float(x[:-2] @ x[:-2])
@@ -133,8 +148,9 @@ class HuberProblem:
         lower = float(self.weight @ (share * dual * self.y)) + share * self.held_at_zero
         lower -= self._conjugate(x[:-2], share * dual, share)
         lower = max(0.0, lower)  # no value is negative
-        if lower > value or self._cancels(x, value):
-            value = self.highest(x)
+        cancels = self._cancels(x, value)
+        if lower > value or cancels:
+            value = self.highest(x) if cancels else self._charged(x, residual)
             lower = lower if lower <= value else 2.0 * value - lower  # the gap is what they disagree by
         return x, value, value - lower, _ASSUMPTION if lower > 0.0 else "", [dual]
 

@@ -95,7 +95,7 @@ def _upper(problem: HuberProblem, x: Vector, residual: Ball) -> float:
     """The value at x, rounded upwards: losses do not fall where more of them counts as near."""
     scale, w = float(x[-1]), x[:-2]
     value, error = enclosed_terms(huber(float(up(problem.epsilon * scale))), problem.weight, residual)
-    weights, off = total(problem.weight)
+    weights, off = problem.enclosed_total
     squares, lost = dot(w, w)
     parts = 2.0 * (value + error) / scale + (weights + off) * scale + problem.alpha * (squares + lost)
     upper = float(parts * (1.0 + 16.0 * UNIT) + TINY)
@@ -225,14 +225,13 @@ def _shares(problem: HuberProblem, duals: _Duals, gradient: Vector) -> Vector:
 
 def _scale_gains_nothing(problem: HuberProblem, v: Vector, few: NDArray[np.intp], room: Vector) -> bool:
     """Whether ``sum_i (c_i - v_i^2 / (4 c_i))`` is not negative and no dual beyond its ends, in all of the box."""
-    c, size = problem.weight, np.abs(v)
+    c, size = problem.weight, np.abs(v)  # which is zero where a weight is
     size[few] = (size[few] + room) * (1.0 + 4.0 * UNIT)
     if not np.all(size <= 2.0 * problem.epsilon * c * (1.0 - 2.0 * UNIT)):
         return False
-    live = c > 0.0
-    parts = size[live] * (0.25 * size[live] / c[live]) * (1.0 + 8.0 * UNIT) + TINY
+    parts = size * (0.25 * size / np.where(c > 0.0, c, 1.0)) * (1.0 + 8.0 * UNIT) + TINY
     spent, off = total(parts)
-    weights, lost = total(c)
+    weights, lost = problem.enclosed_total
     return bool((spent + off) * (1.0 + 4.0 * UNIT) <= (weights - lost) * (1.0 - 4.0 * UNIT))
 
 
