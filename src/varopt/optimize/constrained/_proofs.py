@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from varopt.model import Constraint, Variable
-from varopt.optimize.constrained._penalty import Penalised
 
-__all__ = ["Contradiction", "Ray", "programmed"]
+__all__ = ["Contradiction", "Ray"]
 
 Vector = NDArray[np.float64]
 
@@ -64,16 +63,3 @@ class Ray:
     def __getitem__(self, variable: Variable) -> Any:
         part = self.direction[self.slices[variable]]
         return float(part[0]) if variable.dimensions == () else part.reshape(variable.dimensions)
-
-
-def programmed(penalised: Penalised) -> list[Vector] | None:
-    """Multipliers y with ``A'y = 0`` and the largest ``d'y`` of those up to one, by a linear programme [Farkas]."""
-    from scipy.optimize import linprog  # slow to load, and seldom needed
-
-    rows = penalised.rows
-    matrix = np.vstack([np.asarray(r.linear.dense(), dtype=np.float64) for r in rows])
-    bounds = [(-float(c.is_equality), 1.0) for c, r in zip(penalised.constraints, rows, strict=True)
-              for _ in range(r.count)]  # fmt: skip
-    offset = np.concatenate([r.offset for r in rows])
-    found = linprog(-offset, A_eq=matrix.T, b_eq=np.zeros(matrix.shape[1]), bounds=bounds)
-    return None if found.x is None else np.split(found.x, np.cumsum([r.count for r in rows])[:-1])

@@ -43,10 +43,11 @@ from varopt.optimize._composite import (
     watch,
 )
 from varopt.optimize._result import Result, Status, final_line
+from varopt.optimize.constrained._exactly import least_missing, solved_exactly
 from varopt.optimize.constrained._multipliers import apart, are_multipliers, of_method
 from varopt.optimize.constrained._one_side import on_one_side
 from varopt.optimize.constrained._penalty import Penalised, reach
-from varopt.optimize.constrained._proofs import Contradiction, Ray, programmed
+from varopt.optimize.constrained._proofs import Contradiction, Ray
 from varopt.optimize.constrained._repair import repaired
 from varopt.solvers import Auto, State, Way, is_small, settle
 
@@ -258,8 +259,11 @@ class _Run:
         self.proof = ray
         return Status.UNBOUNDED
 
-    def _contradiction(self) -> tuple[Contradiction | None, Vector]:
-        """A proof that no point satisfies all constraints, where there is one; and the point that misses them least."""
+    def _contradiction(self, *, within_rounding: bool = True) -> tuple[Contradiction | None, Vector]:
+        """A proof that no point satisfies all constraints, where there is one; and the point that misses them least.
+
+        Where no optimum was found among those that satisfy them but for rounding, these are no points to go on from.
+        """
         penalised = self.penalised
         lengths = [np.maximum(1.0 / w, 0.0) for w in penalised.first_weights()]
         unit = max(float(np.max(w)) for w in lengths)
@@ -273,18 +277,25 @@ class _Run:
             state.see(state.x, 0.0, 0.0)
         else:
             Auto().solve(problem, state, min(self.tol, 1e-9), self.check)
-        point = unflatten(variables, self.state.x.copy())
-        for variable, values in unflatten(missing.variables, state.x).items():
-            point[variable][:] = values
-        nearest = repaired(penalised, flattened(variables, point))
-        if penalised.holds(nearest):
+
+        def placed(x: Vector) -> Vector:
+            """With what constraints do not see as it was."""
+            point = unflatten(variables, self.state.x) | unflatten(missing.variables, x)
+            return repaired(penalised, flattened(variables, point))
+
+        nearest = placed(state.x)
+        if within_rounding and penalised.holds(nearest):
             return None, nearest
         subgradients = Verifier(missing, state.x).subgradients(state.dual)
         multipliers = [w * u for w, u in zip(weights, subgradients, strict=True)]
         larger = [y * (np.abs(u) > _ROUNDED_SUBGRADIENT) for y, u in zip(multipliers, subgradients, strict=True)]
         exact = self._exact_proof(larger) or self._exact_proof(multipliers)  # small ones of heavy rows are no rounding
-        if exact is None and is_small(problem) and (others := programmed(penalised)) is not None:
-            exact = self._exact_proof(others)
+        if exact is None and is_small(problem):
+            found = least_missing(missing, [w.size for w in weights], state.x)
+            if found is not None:
+                exact, nearest = self._exact_proof(found[0]), placed(found[1])
+                if exact is None and penalised.holds(nearest):
+                    return None, nearest
         if exact is None:
             roomy = Objective(penalised.penalties([_WEIGHT_ROOM * w for w in weights]))  # any weights prove it
             exact = multipliers, verified(roomy, state.x, [u / _WEIGHT_ROOM for u in subgradients]).lower
@@ -332,18 +343,25 @@ class _Run:
         if closed_by_others or result.status is Status.ASSUMED:  # then rounding may have hidden what balances
             multipliers = self._found_apart(result.x, multipliers)
         finished = self._finished(result, multipliers, partial(verified, objective, state.x, dual))
-        hides = finished.status is Status.GAP_OPEN and finished.violation > 0.0 and self.ended is None
-        return self._contradicted(finished) if hides else self._told(finished, dual)
+        unknown = finished.status in (Status.GAP_OPEN, Status.NOT_FOUND) and not problem.not_convex
+        return self._told(self._more_digits(finished) if unknown and self.ended is None else finished, dual)
 
-    def _contradicted(self, result: Result) -> Result:
-        """INFEASIBLE where that is proved near zero: far out, where f falls, rounding hides what constraints miss."""
-        x, self.state.x = self.state.x, np.zeros_like(self.state.x)
+    def _more_digits(self, result: Result) -> Result:
+        """The result, or what is proved where rounding hides it: a contradiction, or the optimum of few variables."""
+        x = self.state.x
         try:
-            self.proof, nearest = self._contradiction()
+            if result.violation > 0.0:  # near zero: far out, where f falls, rounding hides what constraints miss
+                self.state.x = np.zeros_like(x)
+                self.proof, self.state.x = self._contradiction(within_rounding=result.status is Status.GAP_OPEN)
+                if self.proof is not None:
+                    return self._without_optimum(Status.INFEASIBLE)
+                self.state.x = x
+            if not is_small(self.problem):
+                return result
+            return solved_exactly(self.penalised, self.weights, result, self.tol, self.state.unit) or result
         except STOPPED as reason:
+            self.state.x = x
             return replace(result, status=stopped(reason))
-        self.state.x = x if self.proof is None else nearest
-        return result if self.proof is None else self._without_optimum(Status.INFEASIBLE)
 
     def _told(self, result: Result, dual: Sequence[Vector | None] | None) -> Result:
         """The result, with multipliers at an optimum that were seen to be such, of it or found apart, else NaN."""
