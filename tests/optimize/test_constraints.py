@@ -309,6 +309,21 @@ def test_what_cannot_be_satisfied_is_proved(w):
     assert vo.maximize(-vo.norm1(w), subject_to=limits).upper == -math.inf
 
 
+@pytest.mark.parametrize(("size", "count"), [(50, 20), (300, 60), (400, 4), (60, 30)])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_rows_whose_sum_is_contradicted_are_proved_to_be(size, count, weighted, rng):
+    """Of more variables than equations are solved for in rational numbers."""
+    A = rng.integers(-5, 6, (count, size)).astype(float)
+    shares = rng.integers(1, 9, count) / 8.0 if weighted else np.ones(count)
+    x = vo.Variable(size)
+    least, most = A @ x >= 1, (shares @ A) @ x <= shares.sum() - 0.5
+    r = vo.minimize(vo.norm1(x), subject_to=[least, most])
+    assert r.status is Status.INFEASIBLE
+    first, second = r.proof.multipliers[least], r.proof.multipliers[most]
+    np.testing.assert_allclose(first, second * shares, rtol=1e-9)
+    assert r.proof.least == pytest.approx(0.5 * second, rel=1e-9)
+
+
 @pytest.mark.parametrize("count", [1, 3])
 def test_rows_without_an_entry_that_nothing_satisfies_are_proved_so(count):
     """All rows of such constraints are zeros, which have no orthonormal coordinates."""

@@ -348,20 +348,19 @@ class _Run:
 
     def _more_digits(self, result: Result) -> Result:
         """The result, or what is proved where rounding hides it: a contradiction, or the optimum of few variables."""
-        x = self.state.x
+        x, few, found = self.state.x, is_small(self.problem), result.status is Status.GAP_OPEN
         try:
-            if result.violation > 0.0:  # near zero: far out, where f falls, rounding hides what constraints miss
+            if result.violation > 0.0 and (few or found):  # near zero: far out rounding hides what constraints miss
                 self.state.x = np.zeros_like(x)
-                self.proof, self.state.x = self._contradiction(within_rounding=result.status is Status.GAP_OPEN)
+                self.proof, self.state.x = self._contradiction(within_rounding=found)
                 if self.proof is not None:
                     return self._without_optimum(Status.INFEASIBLE)
                 self.state.x = x
-            if not is_small(self.problem):
-                return result
-            return solved_exactly(self.penalised, self.weights, result, self.tol, self.state.unit) or result
+            exact = solved_exactly(self.penalised, self.weights, result, self.tol, self.state.unit) if few else None
+            return exact or result
         except STOPPED as reason:
             self.state.x = x
-            return replace(result, status=stopped(reason))
+            return replace(result, status=stopped(reason)) if found else result
 
     def _told(self, result: Result, dual: Sequence[Vector | None] | None) -> Result:
         """The result, with multipliers at an optimum that were seen to be such, of it or found apart, else NaN."""
