@@ -324,6 +324,27 @@ def test_rows_whose_sum_is_contradicted_are_proved_to_be(size, count, weighted, 
     assert r.proof.least == pytest.approx(0.5 * second, rel=1e-9)
 
 
+def test_a_contradiction_is_told_by_as_few_rows_as_make_it(rng):
+    """Fifty pairs of equations contradict each other, and any mixture of them; so does more demand than supply."""
+    A, x = rng.standard_normal((50, 300)), vo.Variable(300)
+    b = rng.integers(-9, 10, 50).astype(float)
+    pair = A @ x == b, A @ x == b + 1.0
+    r = vo.minimize(vo.norm1(x), subject_to=[*pair])
+    assert r.status is Status.INFEASIBLE
+    first, second = (r.proof.multipliers[c] for c in pair)
+    assert np.count_nonzero(first) == 1
+    np.testing.assert_array_equal(first, -second)
+    supply = rng.integers(1, 9, 20).astype(float)
+    demand = supply[::-1] + np.eye(20)[0]
+    F = vo.Variable((20, 20))
+    limits = [vo.sum(F, axis=1) <= supply, vo.sum(F, axis=0) >= demand, F >= 0]
+    r = vo.minimize(vo.sum(rng.random((20, 20)) * F), subject_to=limits)
+    assert r.status is Status.INFEASIBLE
+    least = r.proof.multipliers[limits[0]][0]
+    np.testing.assert_allclose(np.r_[r.proof.multipliers[limits[0]], r.proof.multipliers[limits[1]]], least, rtol=1e-9)
+    assert r.proof.least == pytest.approx(least, rel=1e-9)
+
+
 @pytest.mark.parametrize("count", [1, 3])
 def test_rows_without_an_entry_that_nothing_satisfies_are_proved_so(count):
     """All rows of such constraints are zeros, which have no orthonormal coordinates."""

@@ -47,7 +47,7 @@ from varopt.optimize.constrained._exactly import least_missing, solved_exactly
 from varopt.optimize.constrained._multipliers import apart, are_multipliers, of_method
 from varopt.optimize.constrained._one_side import on_one_side
 from varopt.optimize.constrained._penalty import Penalised, reach
-from varopt.optimize.constrained._proofs import Contradiction, Ray
+from varopt.optimize.constrained._proofs import Contradiction, Ray, of_few_rows
 from varopt.optimize.constrained._repair import repaired
 from varopt.solvers import Auto, State, Way, is_small, settle
 
@@ -296,6 +296,8 @@ class _Run:
                 exact, nearest = self._exact_proof(found[0]), placed(found[1])
                 if exact is None and penalised.holds(nearest):
                     return None, nearest
+        if exact is None and (others := of_few_rows(penalised, weights)) is not None:
+            exact = self._exact_proof(others)
         if exact is None:
             roomy = Objective(penalised.penalties([_WEIGHT_ROOM * w for w in weights]))  # any weights prove it
             exact = multipliers, verified(roomy, state.x, [u / _WEIGHT_ROOM for u in subgradients]).lower
