@@ -373,6 +373,16 @@ def test_a_direction_without_end_is_shown(w):
     assert r.violation <= 1e-12
 
 
+def test_a_direction_without_end_is_found_among_many_variables(rng):
+    """In larger problems it is looked for once nothing else has bounded them from below."""
+    A, x = rng.standard_normal((50, 500)), vo.Variable(500)
+    r = vo.minimize(vo.sum(vo.hinge(A @ x)) - vo.sum(x[:3]), subject_to=[x[:3] >= 0])
+    assert r.status is Status.UNBOUNDED
+    d = r.proof[x]
+    assert d[:3].min() >= 0.0
+    assert d[:3].sum() > np.maximum(-A @ d, 0.0).sum()
+
+
 def test_a_direction_without_end_needs_a_point_to_start_from(w):
     r = vo.minimize(-vo.sum(w), subject_to=[w[0] >= 1.0, w[0] <= 0.0])
     assert r.status.name == "INFEASIBLE"
