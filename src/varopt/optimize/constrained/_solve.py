@@ -305,7 +305,7 @@ class _Run:
         return self._told(self._more_digits(finished) if unknown and self.ended is None else finished, dual)
 
     def _more_digits(self, result: Result) -> Result:
-        """The result, or what is found where one looks longer: a contradiction, no end, the optimum of few variables."""
+        """The result, or what a longer look finds: a contradiction, no end, the optimum of few variables."""
         x, few, found = self.state.x, is_small(self.problem), result.status is Status.GAP_OPEN
         try:
             if result.violation > 0.0 and (few or found):  # near zero: far out rounding hides what constraints miss
