@@ -393,6 +393,8 @@ class _Run:
             upper = math.inf
             status = self.ended or Status.NOT_FOUND  # of a run that was stopped it is not known what it would find
         else:
+            if status is Status.NOT_FOUND and not self.problem.not_convex:
+                status = Status.GAP_OPEN  # a point was found all the same
             if moved or violation > 0.0 or status is Status.GAP_OPEN:  # else it is that of F, which is f there
                 upper = self._upper(own, value, x, multipliers)
             value = value if result.certificate.assumption else _of_a_point(value, lower, upper)
