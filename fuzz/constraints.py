@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.optimize import linprog
 
 import varopt as vo
 from fuzz.oracle import ROUNDING, _programme, onto, silent
@@ -160,27 +161,31 @@ def _array(values: Any) -> str:
     return f"np.array({np.asarray(values, dtype=float).tolist()})"
 
 
+def random_case(rng: np.random.Generator, *, extreme: bool) -> tuple[Problem, list[Limit], Any, bool]:
+    """A problem, its constraints, a point that satisfies them, and whether there is one: else it does all but one."""
+    problem = random_problem(rng, extreme=extreme and bool(rng.random() < 0.5))
+    line = tuple(block for block in problem.blocks if block.term == "linear")
+    if line and rng.random() < 0.3:
+        problem = replace(problem, blocks=line)  # a linear programme
+    feasible = bool(rng.random() < 0.85)
+    limits, inside = random_limits(rng, problem, feasible=feasible, extreme=extreme)
+    return problem, [replace(one, bound=np.asarray(one.bound, dtype=float)) for one in limits], inside, feasible
+
+
 def program(problem: Problem, limits: Sequence[Limit]) -> str:
     """The lines that build both."""
     listed = "".join(f"    {limit.text},\n" for limit in limits)
     return problem.program() + f"limits = [\n{listed}]\n"
 
 
-# -- A second solver --------------------------------------------------------------------------------------------------
+# -- Other solvers ----------------------------------------------------------------------------------------------------
 
 
 def clarabel_answer(problem: Problem, limits: Sequence[Limit]) -> tuple[str, Any]:
     """Clarabel's status and point for the explicit programme."""
     import clarabel
 
-    quadratic, cost, rows, cones = _programme(problem)
-    columns = quadratic.shape[0]
-    for limit in limits:
-        matrix = np.atleast_2d(limit.matrix)
-        rows.append(
-            (np.c_[matrix, np.zeros((len(matrix), columns - problem.dimension))], np.asarray(limit.bound, float))
-        )
-        cones.append(("0" if limit.equal else "+", len(matrix)))
+    quadratic, cost, rows, cones = _explicit(problem, limits)
     settings = clarabel.DefaultSettings()
     settings.verbose, settings.max_iter = False, 200
     settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-11
@@ -190,6 +195,30 @@ def clarabel_answer(problem: Problem, limits: Sequence[Limit]) -> tuple[str, Any
         np.concatenate([b for _, b in rows]), [kinds[kind](n) for kind, n in cones], settings,
     ).solve()  # fmt: skip
     return str(solution.status), np.asarray(solution.x)[: problem.dimension]
+
+
+def highs_point(problem: Problem, limits: Sequence[Limit]) -> Any:
+    """HiGHS's point for the explicit programme; None where that is not linear, or HiGHS has none."""
+    quadratic, cost, rows, cones = _explicit(problem, limits)
+    if quadratic.any() or any(kind == "2" for kind, _ in cones):
+        return None
+    parts: dict[str, list[Any]] = {"0": [(np.zeros((0, cost.size)), np.zeros(0))], "+": []}
+    for pair, (kind, _) in zip(rows, cones, strict=True):
+        parts[kind].append(pair)
+    (equal, right), (below, high) = (map(np.concatenate, zip(*parts[kind], strict=True)) for kind in "0+")
+    found = linprog(cost, below, high, equal, right, bounds=(None, None))
+    return None if found.status else found.x[: problem.dimension]
+
+
+def _explicit(problem: Problem, limits: Sequence[Limit]) -> Any:
+    """Both as one programme with cones."""
+    quadratic, cost, rows, cones = _programme(problem)
+    for limit in limits:
+        matrix = np.atleast_2d(limit.matrix)
+        beside = np.zeros((len(matrix), quadratic.shape[0] - problem.dimension))
+        rows.append((np.c_[matrix, beside], np.asarray(limit.bound, float)))
+        cones.append(("0" if limit.equal else "+", len(matrix)))
+    return quadratic, cost, rows, cones
 
 
 # -- Exact arithmetic -------------------------------------------------------------------------------------------------
@@ -259,8 +288,10 @@ def complaints(
     rounding = 1e-14 * max(float(np.max(_sizes(limit, x))) for limit in limits)
     if not np.isclose(missed, result.violation, rtol=1e-3, atol=rounding):
         yield f"FALSE VIOLATION: {result.violation:.3g} is stated, {missed:.3g} found"
-    allowed = None if status != "Solved" else exact_point(limits, theirs)
-    yield from _bracket(problem, limits, result, inside, allowed)
+    points = theirs if status == "Solved" else None, highs_point(problem, limits)
+    exact = [exact_point(limits, point) for point in points if point is not None]
+    others = [point for point in exact if point is not None]
+    yield from _bracket(problem, limits, result, inside, others)
     if name in ("NOT_FOUND", "GAP_OPEN", "TIME_LIMIT"):
         if status == "Solved" and not stopped:
             kind = "gap open" if is_convex(problem) else "curved down by rounding"
@@ -272,9 +303,9 @@ def complaints(
     if name == "OPTIMAL" and all(b.term != "square" for b in problem.blocks) and not is_convex(problem, summed=True):
         yield "UNSOUND: OPTIMAL, and quadratic forms curve down, which nothing beside them makes good"
     scale = float(size) + abs(result.fun) + float(problem.value(np.zeros(problem.dimension))[1])
-    if status == "Solved":
+    for point in others:
         # By what is added up at that point too: a form that rounding makes curve down cancels to less than zero.
-        rival, there = (math.inf, 0.0) if allowed is None else map(float, problem.value(allowed))
+        rival, there = map(float, problem.value(point))
         if result.fun > rival + AGREES * max(scale, there, result.state.unit):
             yield f"FALSE OPTIMUM: {result.fun!r}, and a second solver has {rival!r}"
     # A point may be above the optimum, and its Lagrangian above the least, by the gap that is stated.
@@ -282,7 +313,7 @@ def complaints(
 
 
 def _bracket(
-    problem: Problem, limits: Sequence[Limit], result: Any, inside: Any, theirs: list[Fraction] | None
+    problem: Problem, limits: Sequence[Limit], result: Any, inside: Any, others: Sequence[list[Fraction]]
 ) -> Iterator[str]:
     """Whether both ends hold, whatever the status: the upper one at the point, the lower one wherever it is allowed."""
     name, x = result.status.name, result.x
@@ -296,7 +327,7 @@ def _bracket(
         yield f"lower {result.lower!r} is above upper {result.upper!r}"
     if not math.isfinite(result.lower):
         return
-    least = min(map(problem.value, allowed_points(problem, limits, x, inside, theirs)))[0]
+    least = min(map(problem.value, allowed_points(problem, limits, x, inside, others)))[0]
     if least < Fraction(result.lower):
         below = Fraction(result.lower) - least
         kind = "UNSOUND" if below > ROUNDING * abs(least) else "UNSOUND BY ROUNDING"
@@ -305,12 +336,12 @@ def _bracket(
 
 
 def allowed_points(
-    problem: Problem, limits: Sequence[Limit], x: Any, inside: Any, theirs: list[Fraction] | None
+    problem: Problem, limits: Sequence[Limit], x: Any, inside: Any, others: Sequence[list[Fraction]]
 ) -> Iterator[list[Fraction]]:
     """Points that satisfy all constraints exactly: that of the problem, those of solvers, between, and far away."""
     known = [Fraction(float(v)) for v in inside]
     near = exact_point(limits, x) if np.all(np.isfinite(x)) else None
-    found = [point for point in (near, theirs) if point is not None]
+    found = [*others] if near is None else [near, *others]
     yield known
     for point in found:
         yield point
@@ -424,14 +455,8 @@ def _kkt(
 def constraints(seed: int, report: Report, *, extreme: bool = False) -> None:
     """One problem, by the methods that `auto` chooses."""
     rng, part = np.random.default_rng(seed), "steep" if extreme else "constraints"
-    problem = random_problem(rng, extreme=extreme and bool(rng.random() < 0.5))
-    line = tuple(block for block in problem.blocks if block.term == "linear")
-    if line and rng.random() < 0.3:
-        problem = replace(problem, blocks=line)  # a linear programme
-    feasible = bool(rng.random() < 0.85)
-    limits, inside = random_limits(rng, problem, feasible=feasible, extreme=extreme)
+    problem, limits, inside, feasible = random_case(rng, extreme=extreme)
     limit = float(10.0 ** rng.uniform(-2.0, -0.5)) if extreme and rng.random() < 0.3 else LIMIT
-    limits = [replace(one, bound=np.asarray(one.bound, dtype=float)) for one in limits]
     text = program(problem, limits)
     names: dict[str, Any] = {}
     exec(text, names)  # our own text

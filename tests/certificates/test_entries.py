@@ -46,6 +46,18 @@ def test_what_cancels_is_exact_or_refused():
     check(3.0 * (A @ w) + 0.3 * w[0], w, [[Fraction(0.1) * 3 + Fraction(0.3), Fraction(3)]])  # signs agree: a share
 
 
+def test_rows_and_columns_of_a_matrix_are_summed_exactly(rng):
+    """Of more entries than products are multiplied out for."""
+    W = vo.Variable((30, 20))
+    places = np.arange(600).reshape(30, 20)
+    for axis in (0, 1):
+        sums = [row(*np.isin(np.arange(600), part).astype(float)) for part in (places.T if axis == 0 else places)]
+        assert check((vo.sum(W, axis=axis) <= 0).normal, W, sums)
+    c = rng.standard_normal(20)
+    expected = [row(*np.where(np.arange(600) // 20 == i, np.tile(c, 30), 0.0)) for i in range(30)]
+    assert check((W @ c <= 0).normal, W, expected)
+
+
 def test_products_of_matrices(rng):
     w = vo.Variable(5)
     A, x = rng.integers(-9, 9, (4, 5)), [Fraction(0)] * 5

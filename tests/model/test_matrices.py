@@ -83,16 +83,35 @@ UFUNCS = {
     "second": lambda z: np.diff(z, n=2),
     "concatenate": lambda z: np.concatenate([z, np.ones(2)]),
     "nested": lambda z: np.maximum(np.abs(z) - 1.0, 0.0),
+    "nested arrays": lambda z: np.maximum([1.5, 1.5, 1.5], np.abs(z)),
 }
 
 
 @pytest.mark.parametrize("name", UFUNCS)
 def test_functions_of_numpy(name):
     w, at = vo.Variable(3, name="w"), np.array([1.25, -2.0, 3.5])
-    if name == "nested":  # of terms, as a term
-        assert vo.sum(vo.pos(np.abs(w) - 1.0))(at) == np.sum(UFUNCS[name](at))
-        return
     assert UFUNCS[name](w)(at) == pytest.approx(UFUNCS[name](at), rel=1e-14)
+
+
+TERMS = {
+    "weights": lambda W: np.abs(X[:, :2]) * np.abs(W),
+    "weights after": lambda W: np.square(W) * ROW,
+    "weights of columns": lambda W: ROW * np.abs(W),
+    "weights of rows": lambda W: np.arange(3.0)[:, None] * np.abs(W),
+    "divisors": lambda W: np.abs(W) / Y**2,
+    "divisors inside": lambda W: np.abs(W / Y),
+    "plus": lambda W: Y + np.abs(W),
+    "minus": lambda W: np.abs(W) - Y,
+    "from": lambda W: Y - np.abs(W),
+    "maximum": lambda W: np.maximum(np.abs(W), Y),
+    "maximum of rows": lambda W: np.maximum(ROW, np.abs(W)),
+}
+
+
+@pytest.mark.parametrize("name", TERMS)
+def test_terms_of_matrices_take_arrays_of_their_shape(name):
+    W, at = vo.Variable((3, 2), name="W"), RNG.standard_normal((3, 2))
+    assert vo.sum(TERMS[name](W))(at.ravel()) == pytest.approx(np.sum(TERMS[name](at)), rel=1e-13)
 
 
 def test_comparisons_are_constraints_on_either_side():
@@ -112,6 +131,13 @@ def test_comparisons_are_constraints_on_either_side():
         (lambda W, w: np.abs(w, out=np.zeros(3)), "numpy.absolute does not take expressions"),
         (lambda W, w: np.ones(4) + W, r"fits the shape \(4, 2\) of W; got shape \(4,\)"),
         (lambda W, w: w + W, r"must be a matrix of shape \(4, 2\), one row of it, or a number"),
+        (lambda W, w: W + W.T, r"must be a matrix of shape \(4, 2\).* got shape \(2, 4\)"),
+        (lambda W, w: W == W.T, r"must be a matrix of shape \(4, 2\).* got shape \(2, 4\)"),
+        (lambda W, w: W - vo.Variable((2, 1)), r"one row of it, or a number; got shape \(2, 1\)"),
+        (lambda W, w: abs(W) + abs(W.T), r"must have one shape; got \(4, 2\) and \(2, 4\)"),
+        (lambda W, w: vo.sum(vo.Binary((4, 2)) * vo.Binary((2, 4))), r"one shape; got \(4, 2\) and \(2, 4\)"),
+        (lambda W, w: X.T[:, :2].T * abs(W), r"fits the shape \(4, 2\) of abs\(W\); got shape \(2, 4\)"),
+        (lambda W, w: vo.max(vo.norm1(w), 1), r"max needs affine expressions of variables, and numbers; got sum\(abs"),
         (lambda W, w: W @ W, r"is vo.sum\(A \* B\)"),
         (lambda W, w: W @ X, "the matrix after @ must have 8 rows to match W"),
         (lambda W, w: W[7], "is outside"),

@@ -182,3 +182,16 @@ def test_a_sum_of_squares_is_not_negative():
     r = vo.minimize(energy, subject_to=[vo.sum(s) == 10], time_limit=1.0)
     assert 0.0 <= r.lower <= r.fun
     assert r.violation == 0.0
+
+
+def test_products_of_equal_polynomials_are_squares():
+    """Of polynomials that were built twice, as by a function that is called twice."""
+    x = vo.Binary(20)
+    s = [2 * x[i] - 1 for i in range(20)]
+
+    def correlation(k):
+        return sum((s[i] * s[i + k] for i in range(1, 20 - k)), s[0] * s[k])
+
+    r = vo.minimize(sum(correlation(k) * correlation(k) for k in range(1, 20)), time_limit=0.2)
+    assert 0.0 <= r.lower <= r.fun
+    assert vo.minimize(correlation(3) * correlation(4), time_limit=0.2).fun < 0.0

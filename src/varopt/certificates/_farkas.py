@@ -9,6 +9,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from varopt._clock import tick
 from varopt.certificates._recession import projected
 from varopt.certificates.enclosures import Undecided, entries_of
 from varopt.composite import Rows
@@ -17,9 +18,11 @@ __all__ = ["contradiction", "never_broken"]
 
 Vector = NDArray[np.float64]
 
-_MOST_RATIONAL = (
-    40  # rows and variables up to which equations are solved in rational arithmetic, whose numbers grow with each
-)
+# Rows up to which as many equations are solved in rational arithmetic, whose numbers grow with each, or more of fewer;
+# and entries up to which whole numbers are tried for multipliers.
+_MOST_RATIONAL, _MOST_ENTRIES = 40, 1 << 18
+_WHOLE = 1000  # the largest denominator of those, as shares of the largest multiplier,
+_AS_GOOD = 1e-9  # and how far they may be from what is given, relatively
 
 
 def contradiction(
@@ -42,19 +45,18 @@ def contradiction(
         None where these do not prove it, or entries are not at hand or too many.
     """
     used = [np.flatnonzero(y) for y in multipliers]
-    if not 0 < sum(index.size for index in used) <= _MOST_RATIONAL:
+    count, columns = sum(index.size for index in used), rows[0].linear.shape[1]
+    if not count or (count > _MOST_RATIONAL and count * columns > _MOST_ENTRIES):
         return None
     try:
         matrix, offset = _exact(rows, used)
     except Undecided:
         return None
-    columns = [j for j in range(rows[0].linear.shape[1]) if any(row[j] for row in matrix)]
     given = np.concatenate([y[index] for y, index in zip(multipliers, used, strict=True)])
-    y: list[Fraction] | None = [Fraction(v) for v in given.tolist()]
-    if columns:
-        if len(columns) > _MOST_RATIONAL:
-            return None
-        y = projected([[row[j] for row in matrix] for j in columns], y or [], np.abs(given))
+    equations = [equation for equation in ([row[j] for row in matrix] for j in range(columns)) if any(equation)]
+    y = _whole(equations, given)
+    if y is None and count <= _MOST_RATIONAL and len(equations) * count**2 <= _MOST_RATIONAL**3:
+        y = projected(equations, [Fraction(v) for v in given.tolist()], np.abs(given))
     same = np.concatenate([np.full(index.size, e) for index, e in zip(used, equal, strict=True)])
     if y is None or any(v < 0 and not e for v, e in zip(y, same, strict=True)):
         return None
@@ -62,6 +64,22 @@ def contradiction(
     if least <= 0:
         return None
     return _spread(rows, used, y), float(least)
+
+
+def _whole(equations: Sequence[Sequence[Fraction]], given: Vector) -> list[Fraction] | None:
+    """Small whole numbers, but for a factor, that satisfy homogeneous equations exactly and are about those given.
+
+    People add rows up, and contradict what they have added.
+    """
+    unit = float(np.abs(given).max())
+    shares = [Fraction(v / unit).limit_denominator(_WHOLE) for v in given.tolist()]
+    if any(abs(share - v / unit) > _AS_GOOD * abs(v / unit) for share, v in zip(shares, given.tolist(), strict=True)):
+        return None
+    for equation in equations:
+        tick()
+        if sum((a * share for a, share in zip(equation, shares, strict=True) if a), Fraction(0)):
+            return None
+    return [Fraction(unit) * share for share in shares]
 
 
 def never_broken(rows: Sequence[Rows], equal: Sequence[bool], direction: Vector) -> bool:

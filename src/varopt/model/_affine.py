@@ -14,7 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from varopt.model import _generic as generic
-from varopt.model._expression import Expression, is_number, leave_frames_to_us, ordered, positive, select
+from varopt.model._expression import (
+    Expression,
+    dimensions_of,
+    is_number,
+    leave_frames_to_us,
+    ordered,
+    positive,
+    select,
+)
 from varopt.model._offset import Offset
 from varopt.model._parameter import Parametric
 from varopt.model.maps import (
@@ -27,7 +35,6 @@ from varopt.model.maps import (
     Scaled,
     Selection,
     Sum,
-    as_real,
     as_vector,
     map_at,
     signed_sum,
@@ -93,17 +100,11 @@ class Affine(Expression):
         maps = {v: _product(Selection.repeat(shape[0]), m) for v, m in self.maps.items()}
         return Affine(maps, self.constant, shape)
 
-    def flat(self, name: str, array: Any) -> Any:
-        """An array, as the entries of a matrix where this is one; NumPy's rules make it as large."""
-        if len(self.dimensions) < 2 or is_number(array) or isinstance(array, Stored) or np.shape(array) == self.shape:
-            return array
-        try:
-            return np.ravel(np.broadcast_to(as_real(name, array), self.dimensions))
-        except ValueError:
-            raise ValueError(
-                f"{name} must be a number or an array that fits the shape {self.dimensions} of {self}; got shape "
-                f"{np.shape(array)}."
-            ) from None
+    def matched(self, other: Any) -> Any:
+        """Another expression as large as this matrix: a number, one of its rows, or its entries in a row."""
+        theirs = dimensions_of(other)
+        fits = theirs in ((), self.shape, self.dimensions) or len(self.dimensions) < 2
+        return other if fits else generic.spread(other, self.dimensions)
 
     def scale(self, factor: Any) -> Affine:
         factor = as_vector("the factor", self.flat("the factor", factor))
@@ -126,8 +127,7 @@ class Affine(Expression):
             return Affine(wide.maps, wide.constant.plus(Offset.of(constant)), wide.shape, wide.dimensions)
         if len(self.dimensions) == 1 and len(other.dimensions) == 2:
             return other.add(self)
-        if len(self.dimensions) == 2 and other.shape and other.shape != self.shape:
-            other = generic.spread(other, self.dimensions)
+        other = self.matched(other)
         shape = self._common_shape(str(other), other.shape)
         left, right = self.broadcast(shape), other.broadcast(shape)
         maps = dict(left.maps)

@@ -138,7 +138,7 @@ def _fitted(whole: Affine | None, side: Any) -> Any:
         return side
     if not isinstance(side, Expression):
         return whole.flat("the side of a comparison", side)
-    return side if side.shape in ((), whole.shape) else generic.spread(side, whole.dimensions)
+    return whole.matched(side)
 
 
 def _affine(side: Any, sense: str) -> Affine:

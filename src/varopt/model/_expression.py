@@ -20,7 +20,7 @@ from varopt._domains import as_finite
 from varopt.model import _generic as generic
 from varopt.model._parameter import Parametric
 from varopt.model.maps import Map, as_map, as_real, as_vector
-from varopt.places import is_device_array
+from varopt.places import Stored, is_device_array
 
 if TYPE_CHECKING:
     from varopt.model._affine import Variable
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from varopt.terms import Curvature
 
 __all__ = [
-    "Expression", "flattened", "is_number", "leave_frames_to_us", "ordered", "positive", "select", "slices", "split",
-    "unflatten",
+    "Expression", "check_matrices", "dimensions_of", "flattened", "is_number", "leave_frames_to_us", "ordered",
+    "positive", "select", "slices", "split", "unflatten",
 ]  # fmt: skip
 
 Vector = NDArray[np.floating[Any]]
@@ -38,6 +38,18 @@ Vector = NDArray[np.floating[Any]]
 def is_number(value: Any) -> bool:
     """A scalar, of Python or NumPy, or a zero-dimensional array."""
     return isinstance(value, (bool, int, float, np.generic)) or (isinstance(value, np.ndarray) and value.ndim == 0)
+
+
+def dimensions_of(expression: Expression) -> tuple[int, ...]:
+    """The shape of an expression, two numbers for a matrix."""
+    return getattr(expression, "dimensions", expression.shape)
+
+
+def check_matrices(left: Expression, right: Expression) -> None:
+    """Refuse matrices of different shapes, of which the entries in a row may be as many."""
+    both = dimensions_of(left), dimensions_of(right)
+    if both[0] != both[1] and len(both[0]) == len(both[1]) == 2:
+        raise ValueError(f"{left} and {right} must have one shape; got {both[0]} and {both[1]}.")
 
 
 class _Sealed(type):
@@ -70,6 +82,19 @@ class Expression(metaclass=_Sealed):
     def rows(self) -> int:
         """Number of entries; one for a scalar."""
         return self.shape[0] if self.shape else 1
+
+    def flat(self, name: str, array: Any) -> Any:
+        """An array, as the entries of a matrix where this is one; NumPy's rules make it as large."""
+        whole = dimensions_of(self)
+        if len(whole) < 2 or is_number(array) or isinstance(array, Stored) or np.shape(array) == self.shape:
+            return array
+        try:
+            return np.ravel(np.broadcast_to(as_real(name, array), whole))
+        except ValueError:
+            raise ValueError(
+                f"{name} must be a number or an array that fits the shape {whole} of {self}; got shape "
+                f"{np.shape(array)}."
+            ) from None
 
     def values(self, points: Mapping[Variable, Vector]) -> Vector:
         """The entries at points: each variable of shape (..., size), the result (..., rows)."""
@@ -128,7 +153,9 @@ class Expression(metaclass=_Sealed):
     def __sub__(self, other: Any) -> Any:
         if isinstance(other, Parametric):
             return NotImplemented
-        return self.add(other.scale(-1.0) if isinstance(other, Expression) else -1.0 * as_vector("the constant", other))
+        if isinstance(other, Expression):
+            return self.add(other.scale(-1.0))
+        return self.add(-1.0 * as_vector("the constant", self.flat("the constant", other)))
 
     def __rsub__(self, other: Any) -> Any:
         return self.scale(-1.0).add(other)
@@ -137,6 +164,7 @@ class Expression(metaclass=_Sealed):
         if isinstance(other, Parametric):
             return NotImplemented
         if isinstance(other, Expression):
+            check_matrices(self, other)
             return generic.multiply(self, other)
         return self.scale(other)
 
@@ -147,7 +175,7 @@ class Expression(metaclass=_Sealed):
             return NotImplemented
         if isinstance(other, Expression):
             raise TypeError(f"{other} cannot be a divisor: expressions are divided by numbers and arrays only.")
-        divisor = np.asarray(as_vector("the divisor", other))
+        divisor = np.asarray(as_vector("the divisor", self.flat("the divisor", other)))
         if np.any(divisor == 0):
             raise ValueError("the divisor must not be zero.")
         return self.scale(1.0 / divisor)
@@ -165,7 +193,7 @@ class Expression(metaclass=_Sealed):
         if isinstance(other, Parametric):
             return NotImplemented
         if isinstance(other, Expression):
-            both = [getattr(e, "dimensions", e.shape) for e in (self, other)]
+            both = [dimensions_of(e) for e in (self, other)]
             if self.shape == () or other.shape != self.shape or min(map(len, both)) > 1:
                 raise ValueError(
                     f"@ needs vectors of one length; got shapes {both[0]} and {both[1]}. The sum of products of the"

@@ -62,10 +62,10 @@ def transposed(expression: Affine) -> Affine:
 def _spread(expression: Affine, dimensions: tuple[int, ...]) -> Affine:
     """A vector as every row of a matrix, as NumPy does."""
     rows, columns = dimensions
-    if expression.shape != (columns,):
+    if expression.dimensions not in ((columns,), (1, columns)):
         raise ValueError(
             f"{expression} must be a matrix of shape {dimensions}, one row of it, or a number; got shape "
-            f"{expression.shape}."
+            f"{expression.dimensions}."
         )
     every = np.tile(np.arange(columns), rows)
     return expression.transform(Selection(every, columns), (every.size,)).as_matrix(dimensions)

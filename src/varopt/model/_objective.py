@@ -14,7 +14,16 @@ from varopt._display import card, fold, plain, table
 from varopt._domains import as_finite
 from varopt.model import _generic as generic
 from varopt.model._affine import Affine, Variable
-from varopt.model._expression import Expression, is_number, ordered, slices, split, unflatten
+from varopt.model._expression import (
+    Expression,
+    check_matrices,
+    dimensions_of,
+    is_number,
+    ordered,
+    slices,
+    split,
+    unflatten,
+)
 from varopt.model._parameter import Parametric
 from varopt.model.blocks import (
     AffineBlock,
@@ -42,6 +51,12 @@ class Elementwise(Expression):
         self.parts, self.rest, self.shape = tuple(parts), rest, shape
 
     @property
+    def dimensions(self) -> tuple[int, ...]:
+        """Those of a matrix, where the terms are of one."""
+        known = dimensions_of(self.parts[0].argument) if self.parts else self.shape
+        return known if len(known) == 2 else self.shape
+
+    @property
     def variables(self) -> tuple[Variable, ...]:
         used = [v for part in self.parts for v in part.variables]
         return ordered([*used, *(self.rest.variables if self.rest is not None else ())])
@@ -64,7 +79,7 @@ class Elementwise(Expression):
         return sum((part.lowest for part in self.parts), 0.0 if self.rest is None else self.rest.offset)
 
     def scale(self, factor: Any) -> Elementwise:
-        factor = as_vector("the factor", factor)
+        factor = as_vector("the factor", self.flat("the factor", factor))
         if factor.ndim and factor.shape != self.shape:
             raise ValueError(
                 f"the factor must be a number or have length {self.rows} to match {self}; got {factor.size}."
@@ -77,6 +92,7 @@ class Elementwise(Expression):
 
     def add(self, other: Any) -> Any:
         if isinstance(other, Elementwise) and other.shape == self.shape:
+            check_matrices(self, other)
             rest = other.rest if self.rest is None else self.rest if other.rest is None else self.rest.add(other.rest)
             return Elementwise([*self.parts, *other.parts], rest, self.shape)
         if isinstance(other, Expression) and not isinstance(other, Affine):
@@ -85,7 +101,7 @@ class Elementwise(Expression):
             raise ValueError(f"{self} and {other} cannot be added entry by entry; sum each with vo.sum first.")
         if is_zero(other):
             return self
-        rest = (self.rest if self.rest is not None else Affine({}, 0.0, self.shape)).add(other)
+        rest = (self.rest if self.rest is not None else Affine({}, 0.0, self.shape, self.dimensions)).add(other)
         if rest.shape != self.shape:
             raise ValueError(f"{self} is a number, and cannot be added to a vector of length {rest.rows}.")
         return Elementwise(self.parts, rest, self.shape)

@@ -177,7 +177,8 @@ class Polynomial(Expression):
                 )
                 rows = np.zeros_like(i) if summed else rows_a[i]
                 parts += reduced(choice, (rows, np.hstack([codes_a[i], codes_b[j]]), values_a[i] * values_b[j]))
-        lowest = 0.0 if other is self or (self.lowest >= 0.0 and other.lowest >= 0.0) else -np.inf
+        known = other is self or (self.lowest >= 0.0 and other.lowest >= 0.0) or _are_equal(left, right)
+        lowest = 0.0 if known else -np.inf
         sized = partial(_product_sizes, left, right, summed)
         return Polynomial(left.used, merged(parts), () if summed else left.shape, lowest, sized)
 
@@ -336,6 +337,12 @@ def _aligned(left: Polynomial, right: Polynomial) -> tuple[Polynomial, Polynomia
     """Two polynomials in the same variables and of the same length."""
     shape, used = _common_shape(left.shape, right.shape), ordered([*left.used, *right.used])
     return left.broadcast(shape).over(used), right.broadcast(shape).over(used)
+
+
+def _are_equal(left: Polynomial, right: Polynomial) -> bool:
+    """Whether two polynomials in the same variables have the same coefficients: their product is a square."""
+    mine, other = left.monomials, right.monomials
+    return mine.keys() == other.keys() and all(all(map(np.array_equal, mine[d], other[d])) for d in mine)
 
 
 def _entries(linear: Map) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.float64]]:

@@ -40,8 +40,8 @@ def norm_inf(expression: Any, *, axis: None = None) -> Objective:
 def max(*expressions: Any, axis: None = None) -> Any:
     """The largest entry of an affine vector; of several expressions, the largest of them.
 
-    Two are compared entry by entry, where either may be a number or an array. Three or more have to be numbers. `axis`
-    is refused: the largest is one of all entries.
+    Two are compared entry by entry, where either may be a number or an array; then the other may be a term, as in
+    ``vo.max(abs(w), 1)``. Three or more have to be numbers. `axis` is refused: the largest is one of all entries.
 
     Examples
     --------
@@ -59,9 +59,13 @@ def max(*expressions: Any, axis: None = None) -> Any:
         argument, sizes = _affine_or_sizes("max", expressions[0])
         return Objective([LargestBlock(argument, 1.0, sizes, "max")])
     parts = [scalar(e) for e in expressions]
-    wrong = next((e for e in parts if isinstance(e, Expression) and not isinstance(e, Affine)), None)
-    if wrong is not None or not any(isinstance(e, Affine) for e in parts):
-        raise ValueError(f"max needs affine expressions of variables, and numbers; got {_called(wrong or parts[0])}.")
+    models = [e for e in parts if isinstance(e, Expression)]
+    if len(parts) == 2 and len(models) == 1 and isinstance(models[0], Elementwise):
+        (number,) = (e for e in parts if e is not models[0])
+        return pos(models[0] - number) + number
+    wrong = [e for e in models if not isinstance(e, Affine)] or parts[: not models]
+    if wrong:
+        raise ValueError(f"max needs affine expressions of variables, and numbers; got {_called(wrong[0])}.")
     if len(parts) == 2:
         first, second = parts if isinstance(parts[0], Affine) else reversed(parts)
         return pos(first - second) + second

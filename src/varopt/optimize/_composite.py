@@ -61,7 +61,7 @@ _TO_SETTLE = 1.0  # seconds at most in which a stopped run looks for its bracket
 _THREADED = 1500  # rows and columns beyond which factorisations of all kinds gain from threads
 _DEEP = 100.0  # times the sizes at zero, or the value at the last look, below which a direction is looked at
 _MUCH_WIDER = 2.0  # times the gap that is claimed under an assumption, up to which the one that is proved is reported
-_MORE_ENTRIES = 400_000  # of all rows, up to which a direction is looked for where a run has ended without a bound
+MORE_ENTRIES = 400_000  # of all rows, up to which a direction is looked for where a run has ended without a bound
 _STEEP = 1e5  # ratio of gradients beyond which steep terms may hide what others do far away
 _UNIT_SHARE = 2.0**-12  # of the sizes of parts that counts as their unit, here as at zero
 _SHARE_INSIDE = 2.0**-20  # of the sizes of what cancels in a part: room for its rounding, and for little more
@@ -435,6 +435,6 @@ def _falls(objective: Objective, x: Vector) -> bool:
     """Whether it falls for ever, far along x or where a quadratic form that was taken for convex curves down."""
     return (
         certificates.falls_along(objective, x)
-        or certificates.falls_for_ever(objective, _MORE_ENTRIES) is not None
+        or certificates.falls_for_ever(objective, MORE_ENTRIES) is not None
         or (bool(objective.assumption) and certificates.curves_down(objective) is not None)
     )

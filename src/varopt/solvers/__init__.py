@@ -7,7 +7,7 @@ from varopt.solvers._method import Check, GaveUp, Method, Nested, Solver, State,
 from varopt.solvers._select import METHODS, Auto
 from varopt.solvers._stopped import settle
 from varopt.solvers.descent import Geometric, Newton, Program, Schedule
-from varopt.solvers.finish import exact_minimum, is_small
+from varopt.solvers.finish import PenalisedMinimum, exact_minimum, is_small, penalised_minimum
 from varopt.solvers.lasso import Pivoting
 from varopt.solvers.reductions import Orthogonal, Reduction
 from varopt.solvers.signals import TautString
@@ -60,6 +60,7 @@ __all__ = [
     "Nested",
     "Newton",
     "Orthogonal",
+    "PenalisedMinimum",
     "Pivoting",
     "Program",
     "Range",
@@ -73,6 +74,7 @@ __all__ = [
     "exact_minimum",
     "interior_along",
     "is_small",
+    "penalised_minimum",
     "pivoted_along",
     "settle",
 ]

@@ -34,7 +34,7 @@ def entries_of(linear: Map) -> tuple[Vector, Vector, bool]:
     if isinstance(linear, Sum):
         return np.ones(1), *_added(linear)
     if isinstance(linear, Composition):
-        return np.ones(1), *_composed(linear)
+        return _reordered(linear) or (np.ones(1), *_composed(linear))
     if isinstance(linear, Columnwise):
         factor, dense, exact = entries_of(linear.inner)
         factors = np.repeat(np.broadcast_to(factor, (len(dense),)), linear.count)
@@ -70,6 +70,17 @@ def _added(linear: Sum) -> tuple[Vector, bool]:
             raise Undecided
         whole = whole + part
     return whole, exact
+
+
+def _reordered(linear: Composition) -> tuple[Vector, Vector, bool] | None:
+    """Columns in other places, as of sums along the rows of a matrix; None where the inner map does more than that."""
+    inner = linear.inner
+    if not isinstance(inner, Selection) or (inner.index is not None and np.unique(inner.index).size < inner.index.size):
+        return None
+    factor, dense, exact = entries_of(linear.outer)
+    whole = np.zeros((len(dense), linear.shape[1]))
+    whole[:, slice(None) if inner.index is None else inner.index] = dense
+    return factor, whole, exact
 
 
 def _composed(linear: Composition) -> tuple[Vector, bool]:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from varopt._clock import left
 from varopt.model import Constraint, Variable
 from varopt.optimize.constrained._penalty import Penalised
 
-__all__ = ["Contradiction", "Ray", "programmed"]
+__all__ = ["Contradiction", "Ray", "of_few_rows"]
 
 Vector = NDArray[np.float64]
 
@@ -66,14 +68,28 @@ class Ray:
         return float(part[0]) if variable.dimensions == () else part.reshape(variable.dimensions)
 
 
-def programmed(penalised: Penalised) -> list[Vector] | None:
-    """Multipliers y with ``A'y = 0`` and the largest ``d'y`` of those up to one, by a linear programme [Farkas]."""
+def of_few_rows(penalised: Penalised, weights: Sequence[Vector]) -> list[Vector] | None:
+    """About the multipliers y with ``A'y = 0`` of the largest ``d'y``, of those whose sum in units of weights is one.
+
+    A vertex of these has as few as contradict each other, which rational arithmetic is quick to prove, where other
+    combinations mix many. None where entries are not at hand, or there is none.
+    """
     from scipy.optimize import linprog  # slow to load, and seldom needed
 
     rows = penalised.rows
-    matrix = np.vstack([np.asarray(r.linear.dense(), dtype=np.float64) for r in rows])
-    bounds = [(-float(c.is_equality), 1.0) for c, r in zip(penalised.constraints, rows, strict=True)
-              for _ in range(r.count)]  # fmt: skip
-    offset = np.concatenate([r.offset for r in rows])
-    found = linprog(-offset, A_eq=matrix.T, b_eq=np.zeros(matrix.shape[1]), bounds=bounds)
-    return None if found.x is None else np.split(found.x, np.cumsum([r.count for r in rows])[:-1])
+    if any(r.linear.storage == "operator" for r in rows):
+        return None
+    unit = np.concatenate(weights)
+    matrix = sp.vstack([sp.csr_array(r.linear.explicit()) for r in rows]).T @ sp.diags_array(unit)
+    offset = unit * np.concatenate([r.offset for r in rows])
+    equal = np.concatenate([np.full(r.count, c.is_equality) for c, r in zip(penalised.constraints, rows, strict=True)])
+    both = sp.hstack([matrix, -sp.csc_array(matrix)[:, equal]])
+    found = linprog(
+        -np.r_[offset, -offset[equal]], np.ones((1, both.shape[1])), [1.0], both, np.zeros(both.shape[0]),
+        method="highs-ds", options={"time_limit": min(left(), 1e9)},
+    )  # fmt: skip
+    if found.x is None:
+        return None
+    shares = found.x[: unit.size].copy()
+    shares[equal] -= found.x[unit.size :]
+    return np.split(unit * shares, np.cumsum([r.count for r in rows])[:-1])

@@ -31,6 +31,8 @@ def repaired(penalised: Penalised, x: Vector) -> Vector:
         if penalised.holds(x):
             break
         x = _clipped(penalised, x + _move(penalised, x))
+    if not penalised.holds(x) and penalised.holds(tidy := tidied(x)):  # rows that compare nothing but a zero
+        return tidy
     return x
 
 

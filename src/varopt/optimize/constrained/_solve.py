@@ -19,7 +19,6 @@ from varopt.certificates import (
     NoCertificate,
     Verified,
     Verifier,
-    contradiction,
     enclosed_at,
     falls_for_ever,
     floor,
@@ -31,6 +30,7 @@ from varopt.composite import Composite, NotComposite
 from varopt.model import Constraint, Objective, flattened, unflatten
 from varopt.model.maps import latest_products
 from varopt.optimize._composite import (
+    MORE_ENTRIES,
     STOPPED,
     Refused,
     chosen,
@@ -43,10 +43,12 @@ from varopt.optimize._composite import (
     watch,
 )
 from varopt.optimize._result import Result, Status, final_line
+from varopt.optimize.constrained._exactly import solved_exactly
 from varopt.optimize.constrained._multipliers import apart, are_multipliers, of_method
+from varopt.optimize.constrained._nearest import contradicted
 from varopt.optimize.constrained._one_side import on_one_side
 from varopt.optimize.constrained._penalty import Penalised, reach
-from varopt.optimize.constrained._proofs import Contradiction, Ray, programmed
+from varopt.optimize.constrained._proofs import Contradiction, Ray
 from varopt.optimize.constrained._repair import repaired
 from varopt.solvers import Auto, State, Way, is_small, settle
 
@@ -60,7 +62,6 @@ _WEIGHTS_RAISED = 100.0  # by this
 _WEIGHT_ROOM = 2.0  # times its multiplier, what a weight is in the proof: subgradients have room on either side
 _LEAST_SHARE = 1e-3  # of the weight of the run, which that of the proof is at least
 _SHARED_WEIGHTS = 1000  # rows that may share a weight in the proof, a power of two, which costs them nothing
-_ROUNDED_SUBGRADIENT = 1e-9  # subgradients of a proof that are as small are rounding
 # Share of the value that a point may lose by being moved onto its constraints, where weights suffice.
 _MOST_LOST_BY_MOVING = 1e-3
 _ROUNDED = 1e-10  # relative error of a value beyond which its bound is told in place of it
@@ -226,12 +227,12 @@ class _Run:
 
     # -- No optimum ---------------------------------------------------------------------------------------------------
 
-    def _falls(self) -> bool:
-        """Whether f is seen to fall for ever along a direction that breaks no constraint."""
+    def _falls(self, *most: int) -> bool:
+        """Whether f, if of few or at `most` entries, falls for ever along a direction that breaks no constraint."""
         own = self.penalised.own
         if own.not_convex or floor(own) > -math.inf:
             return False
-        direction = falls_for_ever(self.penalised.squared())
+        direction = falls_for_ever(self.penalised.squared(), *most)
         if direction is None:
             return False
         self.proof = Ray(direction, self.penalised.objective(self.weights).slices)
@@ -258,42 +259,10 @@ class _Run:
         self.proof = ray
         return Status.UNBOUNDED
 
-    def _contradiction(self) -> tuple[Contradiction | None, Vector]:
+    def _contradiction(self, *, within_rounding: bool = True) -> tuple[Contradiction | None, Vector]:
         """A proof that no point satisfies all constraints, where there is one; and the point that misses them least."""
-        penalised = self.penalised
-        lengths = [np.maximum(1.0 / w, 0.0) for w in penalised.first_weights()]
-        unit = max(float(np.max(w)) for w in lengths)
-        weights = [unit / np.where(w > 0.0, w, unit) for w in lengths]
-        missing, variables = Objective(penalised.penalties(weights)), penalised.objective(weights).variables
-        problem = Penalised(missing, ()).own
-        start = flattened(missing.variables, unflatten(variables, self.state.x))
-        state = State(np.where(np.isfinite(start), start, 0.0), started=self.state.started, ran=self.state.ran)
-        state.unit = problem.unit
-        if rests(problem, state.x):
-            state.see(state.x, 0.0, 0.0)
-        else:
-            Auto().solve(problem, state, min(self.tol, 1e-9), self.check)
-        point = unflatten(variables, self.state.x.copy())
-        for variable, values in unflatten(missing.variables, state.x).items():
-            point[variable][:] = values
-        nearest = repaired(penalised, flattened(variables, point))
-        if penalised.holds(nearest):
-            return None, nearest
-        subgradients = Verifier(missing, state.x).subgradients(state.dual)
-        multipliers = [w * u for w, u in zip(weights, subgradients, strict=True)]
-        larger = [y * (np.abs(u) > _ROUNDED_SUBGRADIENT) for y, u in zip(multipliers, subgradients, strict=True)]
-        exact = self._exact_proof(larger) or self._exact_proof(multipliers)  # small ones of heavy rows are no rounding
-        if exact is None and is_small(problem) and (others := programmed(penalised)) is not None:
-            exact = self._exact_proof(others)
-        if exact is None:
-            roomy = Objective(penalised.penalties([_WEIGHT_ROOM * w for w in weights]))  # any weights prove it
-            exact = multipliers, verified(roomy, state.x, [u / _WEIGHT_ROOM for u in subgradients]).lower
-        if not exact[1] > 0.0:
-            return None, nearest
-        return Contradiction(self.penalised.by_constraint(exact[0]), exact[1]), nearest
-
-    def _exact_proof(self, multipliers: list[Vector]) -> tuple[list[Vector], float] | None:
-        return contradiction(self.penalised.rows, [c.is_equality for c in self.penalised.constraints], multipliers)
+        tol = min(self.tol, 1e-9)
+        return contradicted(self.penalised, self.state, tol, self.check, within_rounding=within_rounding)
 
     # -- The outcome --------------------------------------------------------------------------------------------------
 
@@ -332,18 +301,27 @@ class _Run:
         if closed_by_others or result.status is Status.ASSUMED:  # then rounding may have hidden what balances
             multipliers = self._found_apart(result.x, multipliers)
         finished = self._finished(result, multipliers, partial(verified, objective, state.x, dual))
-        hides = finished.status is Status.GAP_OPEN and finished.violation > 0.0 and self.ended is None
-        return self._contradicted(finished) if hides else self._told(finished, dual)
+        unknown = finished.status in (Status.GAP_OPEN, Status.NOT_FOUND) and not problem.not_convex
+        return self._told(self._more_digits(finished) if unknown and self.ended is None else finished, dual)
 
-    def _contradicted(self, result: Result) -> Result:
-        """INFEASIBLE where that is proved near zero: far out, where f falls, rounding hides what constraints miss."""
-        x, self.state.x = self.state.x, np.zeros_like(self.state.x)
+    def _more_digits(self, result: Result) -> Result:
+        """The result, or what a longer look finds: a contradiction, no end, the optimum of few variables."""
+        x, few, found = self.state.x, is_small(self.problem), result.status is Status.GAP_OPEN
         try:
-            self.proof, nearest = self._contradiction()
+            if result.violation > 0.0 and (few or found):  # near zero: far out rounding hides what constraints miss
+                self.state.x = np.zeros_like(x)
+                self.proof, self.state.x = self._contradiction(within_rounding=found)
+                if self.proof is not None:
+                    return self._without_optimum(Status.INFEASIBLE)
+                self.state.x = x
+            if found and result.lower == -math.inf and self._falls(MORE_ENTRIES):
+                status = self._unbounded()
+                return replace(result, status=status) if status is Status.NOT_FOUND else self._without_optimum(status)
+            exact = solved_exactly(self.penalised, self.weights, result, self.tol, self.state.unit) if few else None
+            return exact or result
         except STOPPED as reason:
-            return replace(result, status=stopped(reason))
-        self.state.x = x if self.proof is None else nearest
-        return result if self.proof is None else self._without_optimum(Status.INFEASIBLE)
+            self.state.x = x
+            return replace(result, status=stopped(reason)) if found else result
 
     def _told(self, result: Result, dual: Sequence[Vector | None] | None) -> Result:
         """The result, with multipliers at an optimum that were seen to be such, of it or found apart, else NaN."""
@@ -415,6 +393,8 @@ class _Run:
             upper = math.inf
             status = self.ended or Status.NOT_FOUND  # of a run that was stopped it is not known what it would find
         else:
+            if status is Status.NOT_FOUND and not self.problem.not_convex:
+                status = Status.GAP_OPEN  # a point was found all the same
             if moved or violation > 0.0 or status is Status.GAP_OPEN:  # else it is that of F, which is f there
                 upper = self._upper(own, value, x, multipliers)
             value = value if result.certificate.assumption else _of_a_point(value, lower, upper)

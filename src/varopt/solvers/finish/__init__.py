@@ -6,7 +6,7 @@ from varopt._lazy import on_first_use
 from varopt.solvers.finish._at_once import at_once
 from varopt.solvers.finish._box_programs import EQUAL, active, box_by_active_set, box_by_interior_point
 from varopt.solvers.finish._crossover import cross_over
-from varopt.solvers.finish._exact_minimum import exact_minimum, is_small
+from varopt.solvers.finish._exact_minimum import PenalisedMinimum, exact_minimum, is_small, penalised_minimum
 from varopt.solvers.finish._inside_bounds import cross_over_inside
 from varopt.solvers.finish._vertex import best_vertex
 
@@ -22,6 +22,7 @@ __getattr__, __dir__ = on_first_use(
 __all__ = [
     "EQUAL",
     "ActiveSet",
+    "PenalisedMinimum",
     "active",
     "at_once",
     "best_vertex",
@@ -32,5 +33,6 @@ __all__ = [
     "exact_minimum",
     "group_gap",
     "is_small",
+    "penalised_minimum",
     "with_norms_linearised",
 ]

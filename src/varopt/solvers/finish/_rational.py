@@ -35,7 +35,7 @@ from varopt.solvers.finish._exact_problem import (
     reduced,
 )
 
-__all__ = ["rational_minimum"]
+__all__ = ["rational_minimum", "rational_point"]
 
 Vector = NDArray[np.float64]
 
@@ -44,23 +44,32 @@ _WANDERING = 60  # steps after which rows leave in order, so that it cannot cycl
 _BEGINS_AT_REST = 1e-7  # share of what is added up in a position within which a row begins at rest
 
 
+class RationalPoint(NamedTuple):
+    """Where a search has ended: the point, its value, and derivatives of all rows that balance the rest.
+
+    Where the objective falls for ever from there, it has no end.
+    """
+
+    x: Numbers
+    value: Fraction
+    derivatives: Numbers
+    has_end: bool = True
+
+
+def rational_point(problem: ExactProblem, x: Vector) -> RationalPoint | None:
+    """The optimum of a problem without norms, looked for from x; None where the search does not end."""
+    return _ActiveSet(problem, x).solved()
+
+
 def rational_minimum(problem: ExactProblem, x: Vector) -> RationalMinimum | None:
     """The minimum of a problem without norms, looked for from x; None where the search does not end."""
-    search = _ActiveSet(problem, x)
-    if (found := search.solved()) is None:
+    if (found := rational_point(problem, x)) is None:
         return None
     if not found.has_end:
         if problem.far:  # lines of far rows may fall for ever where the rows do not
             raise Inexact
         return RationalMinimum(x, -math.inf, math.inf)
-    return problem.bracket(found.value, search.x)
-
-
-class _Found(NamedTuple):
-    """The least value, if there is one."""
-
-    value: Fraction
-    has_end: bool = True
+    return problem.bracket(found.value, found.x)
 
 
 class _ActiveSet:
@@ -98,8 +107,8 @@ class _ActiveSet:
 
     # -- The search ---------------------------------------------------------------------------------------------------
 
-    def solved(self) -> _Found | None:
-        """Search, and the value of the optimum, or that there is none; None where the search does not end."""
+    def solved(self) -> RationalPoint | None:
+        """Search; None where that does not end."""
         for step in range(_RATIONAL_STEPS):
             tick()
             gradient, matrix = self._derivatives()
@@ -107,10 +116,15 @@ class _ActiveSet:
             direction, duals = _step(gradient, matrix, [self.rows[k].entries for k in held])  # (1)
             if any(direction):
                 if not self._move(gradient, matrix, direction):
-                    return _Found(ZERO, False)
-            elif not self._release(dict(zip(held, duals, strict=True)), in_order=step > _WANDERING):
-                return _Found(self.problem.value(self.x))
+                    return RationalPoint(self.x, ZERO, [], has_end=False)
+            elif not self._release(known := dict(zip(held, duals, strict=True)), in_order=step > _WANDERING):
+                return RationalPoint(self.x, self.problem.value(self.x), self._of_rows(known))
         return None
+
+    def _of_rows(self, duals: dict[int, Fraction]) -> Numbers:
+        """The derivatives of all rows, of which those of the working set are known."""
+        placed = enumerate(zip(self.rows, self.piece, self.z, strict=True))
+        return [duals[k] if k in duals else row.derivative(piece, z) for k, (row, piece, z) in placed]
 
     def _derivatives(self) -> tuple[Numbers, list[Numbers]]:
         gradient = [g + dot(row, self.x) for g, row in zip(self.line, self.matrix, strict=True)]
