@@ -17,7 +17,6 @@ from varopt.model import _generic as generic
 from varopt.model._expression import (
     Expression,
     dimensions_of,
-    is_number,
     leave_frames_to_us,
     ordered,
     positive,
