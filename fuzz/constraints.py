@@ -425,15 +425,16 @@ def _kkt(
         total = float(f({v: parts[v] for v in f.variables})) if f.variables else float(f())
         return total + sum(float(y @ c.normal.values(parts)) for y, c in zip(given, constraints, strict=True))
 
-    def rounding(point: Any) -> float:
-        """Of what is added up there: multipliers are numbers of 53 bits, and balance to the last of them."""
-        size = float(problem.about(point[None])[1][0])
+    def allowed(point: Any) -> float:
+        """A billionth of f, wherever it is small, and rounding: multipliers balance to the last of their 53 bits."""
+        own = float(problem.about(point[None])[1][0])
+        size = own
         for y, limit in zip(given, limits, strict=True):
             size += float(np.abs(y) @ (np.abs(limit.matrix) @ np.abs(point) + np.abs(limit.bound)))
-        return 8.0 * 2.0**-52 * size
+        return TOL * own + 8.0 * 2.0**-52 * size
 
     here = result.x
-    within += rounding(here)
+    within += allowed(here)
     for y, c in zip(given, constraints, strict=True):
         g = c.normal.values({v: here[where] for v, where in result.slices.items()})
         if not c.is_equality and np.any(y < 0.0):
@@ -444,7 +445,7 @@ def _kkt(
     for spread in (1e-4, 1e-2, 1.0):
         for _ in range(4):
             point = here + spread * rng.standard_normal(here.size)
-            if lagrangian(point) < least - within - rounding(point):
+            if lagrangian(point) < least - within - allowed(point):
                 yield f"FALSE MULTIPLIERS: the Lagrangian falls by {least - lagrangian(point):.3g}"
                 return
 
