@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from varopt._clock import tick
-from varopt._verified import UNIT, Pair
+from varopt._verified import TINY, UNIT, Pair
 from varopt.solvers.finish import box_by_active_set
 from varopt.solvers.kernel._kernel_machine import KernelProblem, bordered
 from varopt.solvers.kernel._proof import Enclosed, sides
@@ -51,7 +51,7 @@ def best_intercept(problem: KernelProblem, values: Enclosed, offset: Pair, b: fl
 def refinement(problem: KernelProblem, values: Enclosed, offset: Pair, beta: Vector, b: float) -> Vector | None:
     """What is missing in the coefficients of samples that rest on a kink, or may; None where it is not found.
 
-    In ``u = sign v >= 0`` on the side where a sample is, the dual value has the derivatives ``sign (z - knot)``, and they
+    In ``u = sign v >= 0`` on the side of a sample, the dual value has the derivatives ``sign (z - knot)``, and they
     are a programme in a box: what is left of them is solved for, in units of that.
     """
     v = -problem.scale * beta
@@ -63,7 +63,7 @@ def refinement(problem: KernelProblem, values: Enclosed, offset: Pair, beta: Vec
             np.copyto(whole, part, where=own)
     u, largest = sign * v, float(np.abs(beta).max(initial=0.0))
     room = np.where(beyond > 0.0, cost - u, u)
-    sizes = np.abs(values.value.high) + abs(b) + np.abs(offset.high) + np.abs(knot)
+    sizes = np.abs(values.value.high) + abs(b) + np.abs(offset.high) + np.abs(knot) + TINY
     # Complementary: samples rest where what is left of their multiplier is a larger share than what they are off by.
     index = np.flatnonzero(np.abs(beyond) * largest <= _DOUBTFUL * sizes * room + _NEAR * sizes * largest)
     if not index.size:
