@@ -28,8 +28,11 @@ Vector = NDArray[np.float64]
 Index = NDArray[np.intp]
 
 _SEMIDEFINITE = "the kernel is positive semidefinite"
-_REFINEMENTS = 8
-_SLOW = 0.5  # share of a gap that a refinement has to leave less than, for another
+_REFINEMENTS = 12
+_SLOW, _SLOW_REFINEMENTS = (
+    0.5,
+    3,
+)  # share of a gap that a refinement should leave less than, and how many may leave more
 
 
 @dataclass(frozen=True)
@@ -103,7 +106,7 @@ def _refine(
     values: KernelValues, proof: _Proof, at: Enclosed | None, beta: Vector, b: float, tol: float, unit: float
 ) -> None:
     """Refine a point until its bracket is closed, or hardly narrows."""
-    machine, gap = proof.machine, np.inf
+    machine, gap, slow = proof.machine, np.inf, 0
     problem, offset, samples = machine.problem, machine.offset, machine.samples
     for _ in range(_REFINEMENTS):
         if proof.closed(tol, unit):
@@ -115,15 +118,14 @@ def _refine(
         at = found if at is None else at.replaced(rows, found)
         b = best_intercept(problem, at, offset, b)
         proof.look(at, Pair.of(beta), b)
-        step = None if proof.closed(tol, unit) else refinement(problem, at, offset, beta, b)
-        if step is None:
+        if proof.closed(tol, unit) or (step := refinement(problem, at, offset, beta, b)) is None:
             return
         last, gap = gap, proof.upper - proof.lower
-        if not gap < _SLOW * last:  # doubles have no more digits: the point of the bound is rounded
+        if not gap < _SLOW * last:  # it may be that doubles have no more digits
+            slow += 1
             _look_beyond(values, proof, at, beta, step, b)
-            return
         balanced = balanced_coefficients(problem, beta + step)
-        if balanced is None:
+        if proof.closed(tol, unit) or slow == _SLOW_REFINEMENTS or balanced is None:
             return
         beta = balanced
         at = values.of(samples, beta)

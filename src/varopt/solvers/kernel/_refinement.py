@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from varopt._clock import tick
 from varopt._verified import TINY, UNIT, Pair
-from varopt.solvers.finish import box_by_active_set
+from varopt.solvers.finish import box_by_active_set, box_by_interior_point
 from varopt.solvers.kernel._kernel_machine import KernelProblem, bordered
 from varopt.solvers.kernel._proof import Enclosed, sides
 
@@ -77,9 +77,12 @@ def refinement(problem: KernelProblem, values: Enclosed, offset: Pair, beta: Vec
     high, missing = (cost - u)[index], -math.fsum(beta)
     found = box_by_active_set(matrix, -(beyond + inside)[index], turn[None, :], np.array([missing]), low, high)
     if found is None:
-        found = _at_rest(matrix, (beyond + inside)[index], turn, missing, low, high, _MARGIN * largest)
-    if found is None:
-        return None
+        target = (beyond + inside)[index]
+        tried = (
+            _at_rest(matrix, target, turn, missing, low, high, _MARGIN * largest),
+            _inside(matrix, target, turn, missing, low, high),
+        )
+        found = min(tried, key=lambda step: 0.5 * float(step @ matrix @ step) - float(target @ step))
     step = np.zeros(problem.size)
     step[index] = turn * found
     return step
@@ -87,17 +90,23 @@ def refinement(problem: KernelProblem, values: Enclosed, offset: Pair, beta: Vec
 
 def _at_rest(
     matrix: Vector, target: Vector, turn: Vector, total: float, low: Vector, high: Vector, margin: float
-) -> Vector | None:
+) -> Vector:
     """The step that puts samples away from their bounds on their kinks, or as much of it as these allow."""
     free = (low < -margin) & (high > margin)
     signs = turn[free]
     found = bordered(
         signs[:, None] * matrix[np.ix_(free, free)] * signs, signs * target[free], total, np.zeros(signs.size)
     )
-    if found is None:
-        return None
     step = np.zeros(turn.size)
+    if found is None:
+        return step
     step[free] = signs * found[0]
     ends = np.where(step > 0.0, high, low)
     share = np.divide(ends, step, out=np.ones_like(step), where=step != 0.0)
     return step * min(1.0, float(share.min(initial=1.0)))
+
+
+def _inside(matrix: Vector, target: Vector, turn: Vector, total: float, low: Vector, high: Vector) -> Vector:
+    """The step to where interior points end, which is coarse, and away from no bound by mistake."""
+    found, _ = box_by_interior_point(matrix, matrix @ low - target, high - low, turn, total - float(turn @ low))
+    return np.clip(found + low, low, high)
