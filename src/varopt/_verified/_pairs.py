@@ -22,7 +22,8 @@ Vector = NDArray[np.float64]
 
 PAIR_SHARE = 16.0 * UNIT * UNIT  # of the sizes of what a sum or a product of pairs takes: more than it rounds
 EXPONENTIAL_SHARE = 1e-24  # relative error of `exponential` for exact arguments
-_SPLITS = 256  # steps between powers of two of the table of exponentials
+_SPLIT_BITS = 8
+_SPLITS = 1 << _SPLIT_BITS  # steps between powers of two of the table of exponentials
 _LEAST_EXPONENT = -745.0  # where exponentials underflow
 _DIGITS = 72  # bits of a row of a matrix, counted from its largest entry, that `sliced` keeps at least
 
@@ -79,10 +80,13 @@ def exponential(exponents: Pair) -> Pair:
     first, left = two_sum(rest, 0.5 * square)
     first, more = two_sum(first, rest * square * tail)
     beyond = Pair(first, left + more + error + 0.5 * lost + rest * error)  # exp(r) - 1
-    whole, place = np.divmod(count.astype(np.int64), _SPLITS)
-    base = Pair(table.high[place], table.low[place])
+    whole = count.astype(np.int64)
+    place = whole & (_SPLITS - 1)
+    base = Pair(table.high.take(place), table.low.take(place))
     grown = base.plus(base.times(beyond))
-    return Pair(np.ldexp(grown.high, whole), np.ldexp(grown.low, whole))
+    # A power of two from the bits of its exponent, and zero where it underflows.
+    scale = (np.maximum((whole >> _SPLIT_BITS) + 1023, 0) << 52).view(np.float64)
+    return Pair(grown.high * scale, grown.low * scale)
 
 
 @cache

@@ -53,9 +53,10 @@ Index = NDArray[np.intp]
 _FUNCTION_DIGITS = 16.0  # units by which functions of libraries may be off
 _SMALL_ERROR = 0.01  # relative error of a kernel up to which that of an exponential, or a power, is as its argument's
 _ENTRIES_AT_ONCE = 1 << 20
+_COLUMNS_AT_ONCE = 64  # products that are added up by BLAS, in whatever order
 _PAIRS_AT_ONCE = 1 << 14  # entries whose pairs stay in the cache
 _SLICED_ENTRIES = 1 << 23  # of data that are cut into slices
-_PAIR_OPERATIONS = 1e3  # of which each entry takes about as many, as `tick` counts them
+_PAIR_OPERATIONS = 1e3  # that each entry counts as for the clock
 _PROVED_ROWS = 600  # rows of a given matrix up to which that it is semidefinite is proved
 
 
@@ -106,14 +107,17 @@ class KernelValues:
         return Enclosed(Pair(found.middle, np.zeros(samples.size)), found.radius)
 
     def _linear(self, samples: Index, live: Index, beta: Vector) -> Ball | None:
-        """``X (X' beta)``."""
-        if self.mean.any():
-            return self._computed(samples, live, beta)
+        """``X (X' beta)``, of features that were counted from their means with a rounding each."""
+        rows, columns = self.near[samples], self.near[samples[live]]
         try:
-            coefficients = transposed(as_map("X", self.X[samples[live]]), Ball.exact(beta[live]), {})
-            return applied(as_map("X", self.X[samples]), coefficients, {}).rounded()
+            coefficients = transposed(as_map("X", columns), Ball.exact(beta[live]), {})
+            found = applied(as_map("X", rows), coefficients, {}).rounded()
         except NotEnclosed:
             return None
+        if not self.mean.any():
+            return found
+        moved = np.abs(rows) @ (np.abs(columns).T @ np.abs(beta[live])) + self.mean.size * TINY
+        return Ball(found.middle, (found.radius + 3.0 * UNIT * moved) * SLACK)
 
     def _computed(self, samples: Index, live: Index, beta: Vector) -> Ball | None:
         """By the kernel as it is computed elsewhere, whose error is bounded."""
@@ -124,12 +128,13 @@ class KernelValues:
         sizes = np.stack([np.abs(beta[live]), np.abs(beta[live]) * squares[live]], axis=1)
         middle, error = np.empty(samples.size), np.empty(samples.size)
         step = max(1, _ENTRIES_AT_ONCE // max(1, live.size))
+        summed = gamma(_COLUMNS_AT_ONCE + 2) + gamma(live.size // _COLUMNS_AT_ONCE + 2) * 4.0 * UNIT
         for start in range(0, samples.size, step):
             part = slice(start, start + step)
             kernel = self.block(samples[part], samples[live])
-            middle[part] = kernel @ beta[live]
+            middle[part] = _sums(kernel, beta[live])
             of_sizes = self._majorant(kernel, squares[part], squares[live], sizes)
-            error[part] = (gamma(live.size + 2) + share + spread * squares[part]) * of_sizes[:, 0]
+            error[part] = (summed + share + spread * squares[part]) * of_sizes[:, 0]
             error[part] += spread * of_sizes[:, 1]
         error += float(sizes.sum() + live.size) * TINY
         return Ball(middle, error * SLACK)
@@ -161,7 +166,7 @@ class KernelValues:
             return 0.0, 0.0
         features = self.near.shape[1] + 8  # and roundings of features that were counted from their means
         if self.kernel == "rbf":
-            return 2.0 * _FUNCTION_DIGITS * UNIT, 4.0 * features * UNIT * self.gamma
+            return 2.0 * _FUNCTION_DIGITS * UNIT, 2.0 * features * UNIT * self.gamma
         return (2.0 * self._polynomial[2] * features + _FUNCTION_DIGITS) * UNIT, 0.0
 
     @property
@@ -192,12 +197,13 @@ class KernelValues:
     def precisely(self, samples: Index, rows: Index, beta: Vector) -> Enclosed | None:
         """The same at some of the samples, of twice the digits; None where data are too large."""
         live = np.flatnonzero(beta)
+        if self.kernel == "linear" and live.size:
+            return self._linear_precisely(samples[rows], samples[live], beta[live])
         slices = None if self.is_given else self._sliced
         if slices is None and not self.is_given:
             return None
         coefficients, sizes = beta[live], np.abs(beta[live])
         value, radius = Pair(np.zeros(rows.size), np.zeros(rows.size)), np.zeros(rows.size)
-        summed = (math.log2(live.size + 1) + 4.0) ** 2 * PAIR_SHARE
         lost = 64.0 * TINY * float(sizes.sum() + live.size)
         step = max(1, _PAIRS_AT_ONCE // max(1, live.size))
         for start in range(0, rows.size if live.size else 0, step):
@@ -206,19 +212,48 @@ class KernelValues:
             with np.errstate(all="ignore"):
                 kernel, error = self._entries(slices, samples[rows[part]], samples[live])
                 product, rest = two_product(kernel.high, coefficients)
-                sums = Pair(product, rest + kernel.low * coefficients).summed()
-                radius[part] = (error @ sizes + summed * (np.abs(kernel.high) @ sizes) + lost) * SLACK
-            value.high[part], value.low[part] = sums
+                value.high[part], value.low[part] = Pair(product, rest + kernel.low * coefficients).summed()
+                radius[part] = error @ sizes + _summed(live.size) * (np.abs(kernel.high) @ sizes) + lost
+        radius *= SLACK
         return Enclosed(value, radius) if np.all(np.isfinite(value.high)) and np.all(np.isfinite(radius)) else None
+
+    def _linear_precisely(self, rows: Index, columns: Index, beta: Vector) -> Enclosed | None:
+        """``X (X' beta)`` in pairs."""
+        width = self.mean.size
+        step, share = max(1, _PAIRS_AT_ONCE // max(1, width)), 2.0 * PAIR_SHARE
+        parts, sizes = [], np.zeros(width)
+        value, radius = Pair(np.zeros(rows.size), np.zeros(rows.size)), np.zeros(rows.size)
+        with np.errstate(all="ignore"):
+            for start in range(0, columns.size, step):
+                tick()
+                near, own = self._counted(columns[start : start + step]), beta[start : start + step, None]
+                products = near.times(Pair(own, 0.0))
+                parts.append(Pair(products.high.T, products.low.T).summed())
+                sizes += np.abs(own[:, 0]) @ np.abs(near.high)
+            w = Pair(*(np.stack(part, axis=1) for part in zip(*parts, strict=True))).summed()
+            off = (share + _summed(step) + _summed(len(parts))) * sizes + 8.0 * columns.size * TINY
+            for start in range(0, rows.size, step):
+                tick()
+                part = slice(start, start + step)
+                near = self._counted(rows[part])
+                value.high[part], value.low[part] = near.times(w).summed()
+                each = (off + (share + _summed(width)) * np.abs(w.high)) * SLACK
+                radius[part] = (np.abs(near.high) @ each + 8.0 * width * TINY) * SLACK
+        return Enclosed(value, radius) if np.all(np.isfinite(value.high)) and np.all(np.isfinite(radius)) else None
+
+    def _counted(self, index: Index) -> Pair:
+        """Samples less the means, without rounding."""
+        rows = self.X[index]
+        dense = rows.toarray() if sp.issparse(rows) else rows
+        return Pair(*two_sum(np.asarray(dense, dtype=np.float64), -self.mean))
 
     @cached_property
     def _sliced(self) -> Slices | None:
         """The samples, less their means without rounding and in a unit near their size, in slices."""
         if math.prod(self.X.shape) > _SLICED_ENTRIES:
             return None
-        X = np.asarray(self.X.toarray() if sp.issparse(self.X) else self.X, dtype=np.float64)
         with np.errstate(all="ignore"):
-            near = two_sum(X, -self.mean)
+            near = self._counted(np.arange(self.X.shape[0]))
             return sliced(Pair(*(np.ldexp(part, -self._exponent) for part in near)))
 
     @cached_property
@@ -255,7 +290,9 @@ class KernelValues:
         off = (scale * off - PAIR_SHARE * exponents.high) * SLACK
         kernel = exponential(exponents)
         share = np.where(off <= _SMALL_ERROR, 1.02 * off + EXPONENTIAL_SHARE, 0.0)
-        return kernel, np.where(off <= _SMALL_ERROR, share * kernel.high + TINY, 1.0)  # it lies between zero and one
+        return kernel, np.where(
+            off <= _SMALL_ERROR, share * kernel.high + 2.0 * TINY, 1.0
+        )  # it lies between zero and one
 
     def _power(self, products: Pair, off: Vector, lengths: Vector) -> tuple[Pair, Vector]:
         """``(gamma x'y + c)^d`` of inner products that are off by so much, which are below lengths."""
@@ -274,3 +311,18 @@ class KernelValues:
             power = Pair(np.ones_like(off), np.zeros_like(off))
         share = 2.0 * degree * (share + 2.0 * PAIR_SHARE)
         return power, np.where(share <= _SMALL_ERROR, share, 4.0) * size**degree  # which none of both is above
+
+
+def _summed(count: int) -> float:
+    """The share of the sizes of so many pairs by which their sum may be off."""
+    return (math.log2(count + 1) + 4.0) ** 2 * PAIR_SHARE
+
+
+def _sums(kernel: Vector, beta: Vector) -> Vector:
+    """``K beta``, a few products at a time by BLAS, whose sums are added up with what that rounds."""
+    high, low = np.zeros(kernel.shape[0]), np.zeros(kernel.shape[0])
+    for start in range(0, beta.size, _COLUMNS_AT_ONCE):
+        part = slice(start, start + _COLUMNS_AT_ONCE)
+        high, error = two_sum(high, kernel[:, part] @ beta[part])
+        low += error
+    return np.asarray(high + low)
