@@ -116,35 +116,35 @@ class Slices(NamedTuple):
     """The rows of a matrix as a sum of matrices of few bits, whose products add up without rounding [Ozaki 2012]."""
 
     parts: list[Any]
-    tops: Vector  # a power of two above the entries of each row
-    share: float  # of it, that an entry is off by at most
+    tops: Vector  # a power of two above the entries of each row; zero where there are none but zeros
+    share: float  # of both tops, that a product of two rows is off by at most
 
 
 def sliced(matrix: Pair) -> Slices | None:
     """The rows of a matrix cut into slices of so few bits that products of rows are exact sums; None near overflow."""
     largest = np.abs(matrix.high).max(axis=1, initial=0.0)
-    width = matrix.high.shape[1]
-    bits = (53 - max(1, width).bit_length()) // 2
-    count = -(-_DIGITS // bits)
+    width = max(1, matrix.high.shape[1])
+    bits = (53 - width.bit_length()) // 2
     exponents = np.frexp(np.maximum(largest, largest.max(initial=0.0) * 2.0**-60))[1]
     if not np.all(np.isfinite(largest)) or np.any(np.abs(exponents) > 300):
         return None
-    tops = np.ldexp(1.0, exponents)
     left, low = np.array(matrix.high), np.broadcast_to(matrix.low, matrix.high.shape)
-    parts = []
-    for number in range(1, count + 1):
+    parts = [np.zeros(left.shape)]
+    for number in range(1, -(-_DIGITS // bits) + 1):
         grid = np.ldexp(1.0, exponents - number * bits)[:, None]
         part = np.rint(left / grid) * grid
         left, low = two_sum(left - part, low)
-        parts.append(part)
-    return Slices(parts, tops, math.ldexp(1.0, -count * bits))
+        parts = [part] if number == 1 else [*parts, part]
+        if not left.any():
+            break
+    # What is left of both rows, and sums of so many products that are pairs.
+    lost = 2.5 * math.ldexp(1.0, -len(parts) * bits) if left.any() else 0.0
+    tops = np.where(largest > 0.0, np.ldexp(1.0, exponents), 0.0)
+    return Slices(parts, tops, width * (lost + len(parts) ** 4 * PAIR_SHARE))
 
 
 def gram(rows: list[Any], columns: list[Any]) -> Pair:
-    """The products of rows with rows, of `s` slices, each off by ``(2 s + 4) width share`` of both tops at most.
-
-    Products of slices that come to less than the share are left out.
-    """
+    """The products of rows with rows, of their slices, each off by the share of both tops at most."""
     return _added(rows[i] @ columns[j].T for i, j in _orders(len(rows)))
 
 
@@ -154,7 +154,7 @@ def squared_lengths(rows: list[Any]) -> Pair:
 
 
 def _orders(count: int) -> list[tuple[int, int]]:
-    return sorted(((i, j) for i in range(count) for j in range(count - i)), key=sum)
+    return sorted(((i, j) for i in range(count) for j in range(count)), key=sum)
 
 
 def _added(products: Iterator[Vector]) -> Pair:

@@ -61,22 +61,22 @@ _PROVED_ROWS = 600  # rows of a given matrix up to which that it is semidefinite
 
 
 def centred(X: Any, kernel: Any) -> tuple[Any, Vector]:
-    """Features less their means, and these, where that changes no machine.
+    """Features less their means, where they are dense, and these, where they change no machine.
 
     Distances stay as they are; inner products change by what coefficients that add up to zero, and an intercept, make
     up for. Far from zero both would be differences of large numbers.
     """
-    if kernel not in ("rbf", "linear") or sp.issparse(X):
+    if kernel != "rbf" and (kernel != "linear" or sp.issparse(X)):
         return X, np.zeros(X.shape[1])
     with np.errstate(over="ignore", invalid="ignore"):
-        mean = X.mean(axis=0)
+        mean = np.asarray(X.mean(axis=0), dtype=np.float64).ravel()
     mean = np.where(np.isfinite(mean), mean, 0.0)
-    return X - mean, mean
+    return X if sp.issparse(X) else X - mean, mean
 
 
 @dataclass(frozen=True)
 class KernelValues:
-    """``K beta`` for samples X; `block` computes the kernel from `near`, which is X less `mean`, rounded."""
+    """``K beta`` for samples X; `block` computes the kernel from `near`: X, or X less `mean`, rounded."""
 
     kernel: Any
     X: Any
@@ -267,32 +267,38 @@ class KernelValues:
             kernel = np.asarray(self.block(rows, columns), dtype=np.float64)
             return Pair(kernel, np.zeros_like(kernel)), np.zeros_like(kernel)
         products = gram([part[rows] for part in slices.parts], [part[columns] for part in slices.parts])
-        off = slices.parts[0].shape[1] * (2.0 * len(slices.parts) + 4.0) * slices.share
         tops, others = slices.tops[rows][:, None], slices.tops[columns]
         own, theirs = (Pair(*(part[index] for part in self._norms)) for index in (rows, columns))
         own = Pair(own.high[:, None], own.low[:, None])
-        if self.kernel == "rbf":
-            sizes = np.square(tops + others)  # the entries of both rows are below these
-            distances = own.plus(theirs).plus(Pair(-2.0 * products.high, -2.0 * products.low))
-            return self._radial(distances, (off + 8.0 * PAIR_SHARE * slices.parts[0].shape[1]) * sizes)
-        lengths = np.sqrt(own.high * theirs.high) * SLACK + off * tops * others
-        return self._power(products, off * tops * others, lengths)
+        if self.kernel != "rbf":
+            off = slices.share * tops * others
+            return self._power(products, off, np.sqrt(own.high * theirs.high) * SLACK + off)
+        distances = own.plus(theirs).plus(Pair(-2.0 * products.high, -2.0 * products.low))
+        off = 2.0 * math.ldexp(self.gamma, 2 * self._exponent) * slices.share * np.square(tops + others)
+        if np.any(off > _SMALL_ERROR):
+            off[self._alike[rows][:, None] == self._alike[columns]] = 0.0
+        return self._radial(distances, off)
 
     @cached_property
     def _norms(self) -> Pair:
         return squared_lengths(self._sliced.parts) if self._sliced else Pair.of(np.zeros(0))
 
+    @cached_property
+    def _alike(self) -> Index:
+        """A number for each sample, the same for samples that are the same, of which distances are zero exactly."""
+        near = self._counted(np.arange(self.X.shape[0]))
+        return np.asarray(np.unique(np.hstack(near), axis=0, return_inverse=True)[1]).ravel()
+
     def _radial(self, distances: Pair, off: Vector) -> tuple[Pair, Vector]:
-        """``exp(-gamma D)`` of squared distances that are off by so much."""
-        positive, scale = distances.high > 0.0, math.ldexp(self.gamma, 2 * self._exponent)
+        """``exp(-gamma D)`` of squared distances, where gamma D is off by so much before it is rounded."""
+        positive = distances.high > 0.0
         exponents = Pair(np.where(positive, -distances.high, 0.0), np.where(positive, -distances.low, 0.0))
-        exponents = exponents.times(Pair(scale, 0.0))
-        off = (scale * off - PAIR_SHARE * exponents.high) * SLACK
+        exponents = exponents.times(Pair(math.ldexp(self.gamma, 2 * self._exponent), 0.0))
+        off = (off - PAIR_SHARE * exponents.high) * SLACK
         kernel = exponential(exponents)
-        share = np.where(off <= _SMALL_ERROR, 1.02 * off + EXPONENTIAL_SHARE, 0.0)
-        return kernel, np.where(
-            off <= _SMALL_ERROR, share * kernel.high + 2.0 * TINY, 1.0
-        )  # it lies between zero and one
+        share = 1.02 * np.minimum(off, _SMALL_ERROR) + EXPONENTIAL_SHARE
+        most = np.exp(np.minimum(exponents.high + off, 0.0))  # which both are not above, but for a last digit
+        return kernel, np.where(off <= _SMALL_ERROR, share * kernel.high, SLACK * most) + 2.0 * TINY
 
     def _power(self, products: Pair, off: Vector, lengths: Vector) -> tuple[Pair, Vector]:
         """``(gamma x'y + c)^d`` of inner products that are off by so much, which are below lengths."""
