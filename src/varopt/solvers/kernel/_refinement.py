@@ -25,6 +25,7 @@ Vector = NDArray[np.float64]
 _SMALL_MULTIPLIER = 0.05  # share of its range below which a multiplier is small
 _ROUNDINGS_INSIDE = 4.0  # units of what is added up by which samples with small multipliers keep off their kinks
 _DOUBTFUL, _NEAR = 1e3, 1e-9  # shares of what positions are made of by which samples may be off and yet rest
+_SHARE_OF_GAP = 1e-4  # from which on a sample is solved for, wherever it is
 _PROGRAMME_SAMPLES = 400  # that are solved for at most
 _MARGIN = 1e-10  # share of the largest coefficient within which one is at a bound
 _LEVEL = 1e-12  # share of all slopes below which a slope is zero
@@ -65,7 +66,9 @@ def refinement(problem: KernelProblem, values: Enclosed, offset: Pair, beta: Vec
     room = np.where(beyond > 0.0, cost - u, u)
     sizes = np.abs(values.value.high) + abs(b) + np.abs(offset.high) + np.abs(knot) + TINY
     # Complementary: samples rest where what is left of their multiplier is a larger share than what they are off by.
-    index = np.flatnonzero(np.abs(beyond) * largest <= _DOUBTFUL * sizes * room + _NEAR * sizes * largest)
+    rests = np.abs(beyond) * largest <= _DOUBTFUL * sizes * room + _NEAR * sizes * largest
+    lost = np.abs(beyond) * room  # the gap, sample by sample
+    index = np.flatnonzero(rests | (lost > _SHARE_OF_GAP * lost.sum()))
     if not index.size:
         return None
     index = np.sort(index[np.argsort(np.abs(beyond[index]) / sizes[index])[:_PROGRAMME_SAMPLES]])
