@@ -349,11 +349,15 @@ def test_brackets_hold_in_fractions_with_nothing_assumed(name, epsilon):
     model, target = SVR(epsilon=epsilon or 0.0, **options), y
     if epsilon is None:
         model, target = SVC(**options), (y > (0.0 if name == "one class nearly absent" else np.median(y))).astype(int)
-    model.fit(X, target, weight)  # a warning would be an error
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        model.fit(X, target, weight)
     findings = []
-    kernel_bracket(model, X, target, weight, lambda what, text: findings.append(f"{what}: {text}"))
+    null = kernel_bracket(model, X, target, weight, lambda what, text: findings.append(f"{what}: {text}"))
     assert not findings
     assert model.certificate_.assumption == ""
+    assert bool(told) == (model.gap_ > 1e-9 * max(model.objective_, null / 4096.0))
+    assert not told or name == "flat"  # of which the best samples to rest are not found
     assert 0.0 < model.lower_bound_ <= model.objective_ == model.certificate_.upper
 
 

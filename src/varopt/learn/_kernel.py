@@ -49,8 +49,9 @@ _WHOLE_KERNEL = 300  # samples up to which the whole kernel matrix is kept
 _LARGEST_C = 1e10  # what an infinite C is taken as
 _PRODUCTS_ROUNDED = 8.0 * UNIT  # share of a weight by which two products may be off
 _KERNEL = (
-    'The kernel. That of "sigmoid" is not positive semidefinite: its fits are LIBSVM\'s and have no lower bound. For'
-    ' "precomputed" and callables the certificate assumes that it is; of all it assumes that rounding does not matter.'
+    'The kernel. That of "sigmoid" is not positive semidefinite: its fits are LIBSVM\'s and have no lower bound. Of'
+    ' "precomputed", callables and "poly" with a negative `coef0` the certificate assumes that it is, unless the matrix'
+    " is small and seen to be, but for its own rounding."
 )
 _PROBABILITY = "As in scikit-learn; use `sklearn.calibration.CalibratedClassifierCV` instead."
 
@@ -204,11 +205,10 @@ class _Finished(Declared, BaseLibSVM):
                     prove(values, machine, state, self.tol, self._time_left())
         self._certify(states, [state.upper for state in states])
         self._assemble(y, machines, [state.x[:-1] for state in states])
+        moved = self.kernel == "linear" and mean.any()  # features were counted from their means
         self.intercept_ = np.array(
             [
-                s.x[-1]
-                + m.shift
-                - (mean @ (near[m.samples].T @ s.x[:-1]) if mean.any() and self.kernel == "linear" else 0.0)
+                s.x[-1] + m.shift - (mean @ (near[m.samples].T @ s.x[:-1]) if moved else 0.0)
                 for s, m in zip(states, machines, strict=True)
             ]
         )
@@ -253,11 +253,7 @@ class _Finished(Declared, BaseLibSVM):
 
     def _certify(self, states: list[State], values: list[float]) -> None:
         certificates: list[Certificate] = [
-            DualGap(
-                agreed(s.lower, s.upper),
-                s.upper,
-                s.assumption,
-            )
+            DualGap(agreed(s.lower, s.upper), s.upper, s.assumption)
             if np.isfinite(s.lower)
             else NoCertificate(s.lower, s.upper)
             for s in states
@@ -324,7 +320,13 @@ class SVC(_Finished, svm.SVC):
     Notes
     -----
     After LIBSVM, costs the kernel between all samples and the support vectors, once, and factorisations of the order of
-    the support vectors that lie on the margin; memory is the square of their number.
+    the support vectors that lie on the margin; memory is the square of their number. The proof costs that kernel once
+    more; where C is so large that double precision leaves more than `tol`, it is computed with twice the digits.
+
+    ``lower_bound_ <= optimum <= objective_`` holds in exact arithmetic, with all rounding charged, for the kernel as a
+    function of X in double precision and gamma as in ``_gamma``; C above 1e10 counts as that. `objective_` is the value
+    of coefficients and intercepts before they are rounded to `dual_coef_` and `intercept_`, of which the former add up
+    to zero exactly.
 
     Examples
     --------
@@ -397,6 +399,10 @@ class SVR(_Finished, svm.SVR):
     support_, support_vectors_, n_support_, dual_coef_, intercept_, coef_, fit_status_, n_iter_
         As in scikit-learn.
     {certified}
+
+    Notes
+    -----
+    Cost, and what the bracket says, are those of `SVC`.
 
     Examples
     --------

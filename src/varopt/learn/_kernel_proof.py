@@ -29,10 +29,8 @@ Index = NDArray[np.intp]
 
 _SEMIDEFINITE = "the kernel is positive semidefinite"
 _REFINEMENTS = 12
-_SLOW, _SLOW_REFINEMENTS = (
-    0.5,
-    3,
-)  # share of a gap that a refinement should leave less than, and how many may leave more
+_SLOW = 0.5  # share of a gap that a refinement should leave less than
+_SLOW_REFINEMENTS = 3  # that may leave more
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ __all__ = ["best_intercept", "refinement"]
 Vector = NDArray[np.float64]
 
 _SMALL_MULTIPLIER = 0.05  # share of its range below which a multiplier is small
+_NO_MULTIPLIER = 1e-6  # share of the largest below which a multiplier may have the wrong sign
 _ROUNDINGS_INSIDE = 4.0  # units of what is added up by which samples with small multipliers keep off their kinks
 _DOUBTFUL, _NEAR = 1e3, 1e-9  # shares of what positions are made of by which samples may be off and yet rest
 _SHARE_OF_GAP = 1e-4  # from which on a sample is solved for, wherever it is
@@ -55,14 +56,17 @@ def refinement(problem: KernelProblem, values: Enclosed, offset: Pair, beta: Vec
     In ``u = sign v >= 0`` on the side of a sample, the dual value has the derivatives ``sign (z - knot)``, and they
     are a programme in a box: what is left of them is solved for, in units of that.
     """
-    v = -problem.scale * beta
+    v, largest = -problem.scale * beta, float(np.abs(beta).max(initial=0.0))
     sign, knot, beyond, cost = (np.zeros(problem.size) for _ in range(4))
     for side in sides(problem, values, offset, b):
         high = side.beyond.value.high
-        own = (side.sign * v > 0.0) | ((v == 0.0) & ((high > beyond) | (cost == 0.0)))
+        # With hardly a multiplier a sample is on the side that it is nearest to, or beyond.
+        own = (side.sign * v > _NO_MULTIPLIER * largest) | (
+            (np.abs(v) <= _NO_MULTIPLIER * largest) & ((high > beyond) | (cost == 0.0))
+        )
         for whole, part in ((sign, side.sign), (knot, side.knot), (beyond, high), (cost, side.cost)):
             np.copyto(whole, part, where=own)
-    u, largest = sign * v, float(np.abs(beta).max(initial=0.0))
+    u = sign * v
     room = np.where(beyond > 0.0, cost - u, u)
     sizes = np.abs(values.value.high) + abs(b) + np.abs(offset.high) + np.abs(knot) + TINY
     # Complementary: samples rest where what is left of their multiplier is a larger share than what they are off by.
