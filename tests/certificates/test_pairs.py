@@ -6,7 +6,15 @@ import mpmath
 import numpy as np
 import pytest
 
-from varopt._verified import EXPONENTIAL_SHARE, PAIR_SHARE, Pair, exponential, gram, sliced, squared_lengths
+from varopt._verified import (  # its arithmetic is checked against rational numbers
+    EXPONENTIAL_SHARE,
+    PAIR_SHARE,
+    Pair,
+    exponential,
+    gram,
+    sliced,
+    squared_lengths,
+)
 
 SMALLEST = 2.0**-1022
 

@@ -24,8 +24,8 @@ PAIR_SHARE = 16.0 * UNIT * UNIT  # of the sizes of what a sum or a product of pa
 EXPONENTIAL_SHARE = 1e-24  # relative error of `exponential` for exact arguments
 _SPLIT_BITS = 8
 _SPLITS = 1 << _SPLIT_BITS  # steps between powers of two of the table of exponentials
-_LEAST_EXPONENT = -745.0  # where exponentials underflow
-_DIGITS = 72  # bits of a row of a matrix, counted from its largest entry, that `sliced` keeps at least
+_UNDERFLOW_EXPONENT = -745.0  # where exponentials underflow
+_SLICED_BITS = 72  # bits of a row of a matrix, counted from its largest entry, that `sliced` keeps at least
 
 
 class Pair(NamedTuple):
@@ -67,7 +67,7 @@ def exponential(exponents: Pair) -> Pair:
     whose remainder is below 3e-28; from its cube on, which is below 5e-10, its terms are doubles.
     """
     table, parts = _table()
-    high = np.maximum(exponents.high, _LEAST_EXPONENT)
+    high = np.maximum(exponents.high, _UNDERFLOW_EXPONENT)
     low = np.where(high == exponents.high, exponents.low, 0.0)
     count = np.rint(high * (_SPLITS / math.log(2.0)))
     rest, error = two_sum(high, -count * parts[0])  # of 34 bits, so that the products are exact
@@ -130,7 +130,7 @@ def sliced(matrix: Pair) -> Slices | None:
         return None
     left, low = np.array(matrix.high), np.broadcast_to(matrix.low, matrix.high.shape)
     parts = [np.zeros(left.shape)]
-    for number in range(1, -(-_DIGITS // bits) + 1):
+    for number in range(1, -(-_SLICED_BITS // bits) + 1):
         grid = np.ldexp(1.0, exponents - number * bits)[:, None]
         part = np.rint(left / grid) * grid
         left, low = two_sum(left - part, low)

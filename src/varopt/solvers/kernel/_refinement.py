@@ -25,10 +25,10 @@ Vector = NDArray[np.float64]
 _SMALL_MULTIPLIER = 0.05  # share of its range below which a multiplier is small
 _NO_MULTIPLIER = 1e-6  # share of the largest below which a multiplier may have the wrong sign
 _ROUNDINGS_INSIDE = 4.0  # units of what is added up by which samples with small multipliers keep off their kinks
-_DOUBTFUL, _NEAR = 1e3, 1e-9  # shares of what positions are made of by which samples may be off and yet rest
+_DOUBTFUL_REST, _NEAR = 1e3, 1e-9  # shares of what positions are made of by which samples may be off and yet rest
 _SHARE_OF_GAP = 1e-4  # from which on a sample is solved for, wherever it is
 _PROGRAMME_SAMPLES = 400  # that are solved for at most
-_MARGIN = 1e-10  # share of the largest coefficient within which one is at a bound
+_AT_BOUND = 1e-10  # share of the largest coefficient within which one is at a bound
 _LEVEL = 1e-12  # share of all slopes below which a slope is zero
 
 
@@ -70,7 +70,7 @@ def refinement(problem: KernelProblem, values: Enclosed, offset: Pair, beta: Vec
     room = np.where(beyond > 0.0, cost - u, u)
     sizes = np.abs(values.value.high) + abs(b) + np.abs(offset.high) + np.abs(knot) + TINY
     # Complementary: samples rest where what is left of their multiplier is a larger share than what they are off by.
-    rests = np.abs(beyond) * largest <= _DOUBTFUL * sizes * room + _NEAR * sizes * largest
+    rests = np.abs(beyond) * largest <= _DOUBTFUL_REST * sizes * room + _NEAR * sizes * largest
     lost = np.abs(beyond) * room  # the gap, sample by sample
     index = np.flatnonzero(rests | (lost > _SHARE_OF_GAP * lost.sum()))
     if not index.size:
@@ -86,7 +86,7 @@ def refinement(problem: KernelProblem, values: Enclosed, offset: Pair, beta: Vec
     if found is None:
         target = (beyond + inside)[index]
         tried = (
-            _at_rest(matrix, target, turn, missing, low, high, _MARGIN * largest),
+            _at_rest(matrix, target, turn, missing, low, high, _AT_BOUND * largest),
             _inside(matrix, target, turn, missing, low, high),
         )
         found = min(tried, key=lambda step: 0.5 * float(step @ matrix @ step) - float(target @ step))
