@@ -83,7 +83,7 @@ class Machine:
 def kernel_bracket(m: Any, X: Any, y: Any, weight: Any, found: Callable[[str, str], None]) -> float:
     """Compare the bracket of a fit with values on either side of it; the objective without coefficients."""
     machine = Machine(m, X, y, weight)
-    lower, upper = Fraction(m.lower_bound_), Fraction(m.objective_)
+    lower, upper = Fraction(max(m.lower_bound_, 0.0)), Fraction(m.objective_)  # which nothing is below
     lost = machine.lost + machine.rounded * upper
     for times in (Fraction(1), 1 - Fraction(1, 10**9), 1 + Fraction(1, 10**9), 1 - Fraction(1, 10**5)):
         value = machine.primal(times)
@@ -100,7 +100,7 @@ def kernel_bracket(m: Any, X: Any, y: Any, weight: Any, found: Callable[[str, st
     own = machine.square / 2 + machine.loss(intercept)
     sizes = [_dot(list(map(abs, row)), list(map(abs, machine.beta))) for row in machine.kernel]
     slack = sum(w * (s + abs(intercept) + 1) for w, s in zip(machine.weights, sizes, strict=True))
-    if abs(own - upper) > _COEFFICIENT * (slack + machine.square) + lost + upper * Fraction(1, 10**9):
+    if abs(own - upper) > _COEFFICIENT * (slack + machine.square) + lost + upper * Fraction(1, 10**6):
         found("fun: objective_ is not that of the coefficients", f"{m.objective_!r}, and {float(own)!r} exactly")
     return float(machine.primal(Fraction(0)))
 

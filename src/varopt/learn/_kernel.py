@@ -325,8 +325,8 @@ class SVC(_Finished, svm.SVC):
 
     ``lower_bound_ <= optimum <= objective_`` holds in exact arithmetic, with all rounding charged, for the kernel as a
     function of X in double precision and gamma as in ``_gamma``; C above 1e10 counts as that. `objective_` is the value
-    of coefficients and intercepts before they are rounded to `dual_coef_` and `intercept_`, of which the former add up
-    to zero exactly.
+    of coefficients and intercepts before they are rounded to `dual_coef_` and `intercept_`; where C is very large that
+    may cost a millionth of it. Coefficients add up to zero exactly.
 
     Examples
     --------

@@ -30,6 +30,7 @@ Index = NDArray[np.intp]
 _SEMIDEFINITE = "the kernel is positive semidefinite"
 _REFINEMENTS = 12
 _SLOW = 0.5  # share of a gap that a refinement should leave less than
+_ROUNDED = 1e-6  # share of an objective that rounding of its coefficients to doubles may cost
 _SLOW_REFINEMENTS = 3  # that may leave more
 
 
@@ -121,7 +122,8 @@ def _refine(
         last, gap = gap, proof.upper - proof.lower
         if not gap < _SLOW * last:  # it may be that doubles have no more digits
             slow += 1
-            _look_beyond(values, proof, at, beta, step, b)
+            if gap <= _ROUNDED * proof.upper:
+                _look_beyond(values, proof, at, beta, step, b)
         balanced = balanced_coefficients(problem, beta + step)
         if proof.closed(tol, unit) or slow == _SLOW_REFINEMENTS or balanced is None:
             return

@@ -55,6 +55,7 @@ _SMALL_ERROR = 0.01  # relative error of a kernel up to which that of an exponen
 _ENTRIES_AT_ONCE = 1 << 20
 _COLUMNS_AT_ONCE = 64  # products that are added up by BLAS, in whatever order
 _PAIRS_AT_ONCE = 1 << 14  # entries whose pairs stay in the cache
+_LARGEST_SCALE = 2.0**500
 _SLICED_ENTRIES = 1 << 23  # of data that are cut into slices
 _PAIR_OPERATIONS = 1e3  # that each entry counts as for the clock
 _PROVED_ROWS = 600  # rows of a given matrix up to which that it is semidefinite is proved
@@ -274,14 +275,21 @@ class KernelValues:
             off = slices.share * tops * others
             return self._power(products, off, np.sqrt(own.high * theirs.high) * SLACK + off)
         distances = own.plus(theirs).plus(Pair(-2.0 * products.high, -2.0 * products.low))
-        off = 2.0 * math.ldexp(self.gamma, 2 * self._exponent) * slices.share * np.square(tops + others)
-        if np.any(off > _SMALL_ERROR):
+        off = 2.0 * self._scale * slices.share * np.square(tops + others)
+        if self._scale == _LARGEST_SCALE:  # all but zero for certain, and for the number that stands for gamma
+            off = np.maximum(off, 1.0)
+        if np.any(off > EXPONENTIAL_SHARE):
             off[self._alike[rows][:, None] == self._alike[columns]] = 0.0
         return self._radial(distances, off)
 
     @cached_property
     def _norms(self) -> Pair:
         return squared_lengths(self._sliced.parts) if self._sliced else Pair.of(np.zeros(0))
+
+    @cached_property
+    def _scale(self) -> float:
+        """gamma, in the unit of the slices; not so large that products overflow."""
+        return min(float(np.ldexp(self.gamma, 2 * self._exponent)), _LARGEST_SCALE)
 
     @cached_property
     def _alike(self) -> Index:
@@ -293,7 +301,7 @@ class KernelValues:
         """``exp(-gamma D)`` of squared distances, where gamma D is off by so much before it is rounded."""
         positive = distances.high > 0.0
         exponents = Pair(np.where(positive, -distances.high, 0.0), np.where(positive, -distances.low, 0.0))
-        exponents = exponents.times(Pair(math.ldexp(self.gamma, 2 * self._exponent), 0.0))
+        exponents = exponents.times(Pair(self._scale, 0.0))
         off = (off - PAIR_SHARE * exponents.high) * SLACK
         kernel = exponential(exponents)
         share = 1.02 * np.minimum(off, _SMALL_ERROR) + EXPONENTIAL_SHARE

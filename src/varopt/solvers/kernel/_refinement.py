@@ -77,14 +77,16 @@ def refinement(problem: KernelProblem, values: Enclosed, offset: Pair, beta: Vec
         return None
     index = np.sort(index[np.argsort(np.abs(beyond[index]) / sizes[index])[:_PROGRAMME_SAMPLES]])
     tick(float(index.size) ** 3)
-    inside = np.where(u < _SMALL_MULTIPLIER * cost, _ROUNDINGS_INSIDE * UNIT * sizes, 0.0)
     turn = (-problem.scale * sign)[index]
     low = np.where(knot == -knot, -cost - u, -u)[index]
     matrix = turn[:, None] * problem.block(index, index) * turn
+    # What rounding of the coefficients moves positions by.
+    moved = np.abs(matrix) @ np.abs(beta[index]) + sizes[index]
+    inside = np.where((u < _SMALL_MULTIPLIER * cost)[index], _ROUNDINGS_INSIDE * UNIT * moved, 0.0)
+    target = beyond[index] + inside
     high, missing = (cost - u)[index], -math.fsum(beta)
-    found = box_by_active_set(matrix, -(beyond + inside)[index], turn[None, :], np.array([missing]), low, high)
+    found = box_by_active_set(matrix, -target, turn[None, :], np.array([missing]), low, high)
     if found is None:
-        target = (beyond + inside)[index]
         tried = (
             _at_rest(matrix, target, turn, missing, low, high, _AT_BOUND * largest),
             _inside(matrix, target, turn, missing, low, high),
