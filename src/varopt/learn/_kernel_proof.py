@@ -56,14 +56,16 @@ class _Proof:
     upper: float = np.inf
     point: tuple[Enclosed, Pair, float] | None = None
 
-    def look(self, at: Enclosed, beta: Pair, b: float, distance: float = 0.0) -> None:
-        """Narrow the bracket by what values of ``K beta`` prove."""
+    def look(self, at: Enclosed, beta: Pair, b: float, distance: float = 0.0) -> float:
+        """Narrow the bracket by what values of ``K beta`` prove; the upper bound of the point."""
         machine = self.machine
         lower, upper = proved_bracket(machine.problem, at, machine.offset, beta, b, distance)
         # Weights that are a share more, or less, make the optimum no more than that share more, or less.
         self.lower = max(self.lower, lower * (1.0 - machine.rounded))
-        if upper * (1.0 + machine.rounded) < self.upper:
-            self.upper, self.point = upper * (1.0 + machine.rounded), (at, beta, b)
+        upper *= 1.0 + machine.rounded
+        if upper < self.upper:
+            self.upper, self.point = upper, (at, beta, b)
+        return upper
 
     def closed(self, tol: float, unit: float) -> bool:
         """Whether the bounds are as close as is asked."""
@@ -96,16 +98,14 @@ def prove(values: KernelValues, machine: Machine, state: State, tol: float, seco
             proof, state.assumption = nearest, ""
     if proof.point is not None:
         _, coefficients, b = proof.point
-        rounded = balanced_coefficients(problem, coefficients.high)  # to doubles; those that balance stay as they are
-        rounded = coefficients.high if rounded is None else rounded
-        state.x, state.lower, state.upper = np.append(rounded, b), proof.lower, proof.upper
+        state.x, state.lower, state.upper = np.append(coefficients.high, b), proof.lower, proof.upper
 
 
 def _refine(
     values: KernelValues, proof: _Proof, at: Enclosed | None, beta: Vector, b: float, tol: float, unit: float
 ) -> None:
     """Refine a point until its bracket is closed, or hardly narrows."""
-    machine, gap, slow = proof.machine, np.inf, 0
+    machine, gap, slow, finer = proof.machine, np.inf, 0, np.inf
     problem, offset, samples = machine.problem, machine.offset, machine.samples
     for _ in range(_REFINEMENTS):
         if proof.closed(tol, unit):
@@ -116,28 +116,27 @@ def _refine(
             return
         at = found if at is None else at.replaced(rows, found)
         b = best_intercept(problem, at, offset, b)
-        proof.look(at, Pair.of(beta), b)
+        if proof.look(at, Pair.of(beta), b) <= (1.0 + _ROUNDED) * finer < np.inf:  # the same point, rounded to doubles
+            proof.upper, proof.point = finer, (at, Pair.of(beta), b)
         if proof.closed(tol, unit) or (step := refinement(problem, at, offset, beta, b)) is None:
             return
         last, gap = gap, proof.upper - proof.lower
         if not gap < _SLOW * last:  # it may be that doubles have no more digits
-            slow += 1
-            if gap <= _ROUNDED * proof.upper:
-                _look_beyond(values, proof, at, beta, step, b)
+            slow, finer = slow + 1, min(proof.upper, _unrounded(values, machine, at, beta, step, b))
         balanced = balanced_coefficients(problem, beta + step)
-        if proof.closed(tol, unit) or slow == _SLOW_REFINEMENTS or balanced is None:
+        if slow == _SLOW_REFINEMENTS or balanced is None:
             return
         beta = balanced
         at = values.of(samples, beta)
 
 
-def _look_beyond(values: KernelValues, proof: _Proof, at: Enclosed, beta: Vector, step: Vector, b: float) -> None:
-    """The value of coefficients that are sums of two doubles, the second of which is a step."""
-    machine = proof.machine
+def _unrounded(values: KernelValues, machine: Machine, at: Enclosed, beta: Vector, step: Vector, b: float) -> float:
+    """An upper bound of the value of coefficients that are sums of two doubles, the second of which is a step."""
     changed = values.of(machine.samples, step)
     if changed is None:
-        return
-    moved = at.value.plus(changed.value)
+        return np.inf
     sizes = np.abs(at.value.high) + np.abs(changed.value.high)
-    there = Enclosed(moved, (at.radius + changed.radius + PAIR_SHARE * sizes) * SLACK)
-    proof.look(there, Pair(*two_sum(beta, step)), best_intercept(machine.problem, there, machine.offset, b))
+    radius = (at.radius + changed.radius + PAIR_SHARE * sizes) * SLACK
+    there, point = Enclosed(at.value.plus(changed.value), radius), Pair(*two_sum(beta, step))
+    b = best_intercept(machine.problem, there, machine.offset, b)
+    return _Proof(machine).look(there, point, b)
