@@ -369,6 +369,13 @@ def test_rounded_data_far_from_zero_leave_no_gap(epsilon, rng):
         assert model.gap_ <= 1e-9 * model.objective_
 
 
+def test_gamma_of_weighted_features_is_that_of_scikit_learn(rng):
+    """Means of features are in the variance that it is made of, though the machine is fitted without them."""
+    X = rng.standard_normal((40, 3)) + np.array([0.0, 5.0, -3.0])
+    y = X[:, 0] + rng.standard_normal(40)
+    assert SVR().fit(X, y, np.full(40, 2.0))._gamma == pytest.approx(sklearn.svm.SVR().fit(X, y)._gamma, rel=1e-12)
+
+
 def test_the_optimum_is_that_of_a_second_solver(rng):
     clarabel = pytest.importorskip("clarabel")
     X = rng.standard_normal((60, 3))

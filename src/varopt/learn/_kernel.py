@@ -127,25 +127,30 @@ class _Finished(Declared, BaseLibSVM):
         return super().predict(*to_numpy(X))
 
     def _dense_fit(self, X: Any, y: Vector, sample_weight: Vector, *args: Any, **kwargs: Any) -> None:
+        self._choose_gamma(X, sample_weight)
         near, mean = centred(X, self.kernel)
         self._pilot(super()._dense_fit, near, y, sample_weight, *args, **kwargs)
         self._finish(self._compute_kernel(X) if callable(self.kernel) else X, near, mean, y, sample_weight)
 
     def _sparse_fit(self, X: Any, y: Vector, sample_weight: Vector, *args: Any, **kwargs: Any) -> None:
+        self._choose_gamma(X, sample_weight)
         self._pilot(super()._sparse_fit, X, y, sample_weight, *args, **kwargs)
         self._finish(X, *centred(X, self.kernel), y, sample_weight)
 
-    def _pilot(
-        self, fit: Callable[..., None], X: Any, y: Vector, sample_weight: Vector, *args: Any, **kwargs: Any
-    ) -> None:
-        """LIBSVM's fit to the samples with a weight, at its own tolerance, which scikit-learn reads from `tol`."""
-        self._started = time.perf_counter()
+    def _choose_gamma(self, X: Any, sample_weight: Vector) -> None:
+        """The gamma of "scale", from features as they are given: their means are in it."""
         own = sample_weight.size or sp.issparse(X)  # scikit-learn's variance of sparse data cancels far from zero
         if self.gamma == "scale" and own and self.kernel in ("poly", "rbf", "sigmoid"):
             # The variance with its weights, so that a weight of two is a sample given twice.
             weight = sample_weight if sample_weight.size else np.ones(X.shape[0])
             variance = _variance(X, weight / weight.sum())
             self._gamma = 1.0 / (X.shape[1] * variance) if variance > 0.0 else 1.0
+
+    def _pilot(
+        self, fit: Callable[..., None], X: Any, y: Vector, sample_weight: Vector, *args: Any, **kwargs: Any
+    ) -> None:
+        """LIBSVM's fit to the samples with a weight, at its own tolerance, which scikit-learn reads from `tol`."""
+        self._started = time.perf_counter()
         # LIBSVM leaves out samples without a weight, and scikit-learn then numbers the support among those that are
         # left. A callable's X is kept for predictions, and stays whole.
         kept = np.flatnonzero(sample_weight > 0) if sample_weight.size else np.arange(y.shape[0])

@@ -26,7 +26,6 @@ _SMALL_MULTIPLIER = 0.05  # share of its range below which a multiplier is small
 _NO_MULTIPLIER = 1e-6  # share of the largest below which a multiplier may have the wrong sign
 _ROUNDINGS_INSIDE = 4.0  # units of what is added up by which samples with small multipliers keep off their kinks
 _DOUBTFUL_REST, _NEAR = 1e3, 1e-9  # shares of what positions are made of by which samples may be off and yet rest
-_SPREAD = 0.1  # share of the most that rounding of coefficients may move a position by that it is likely to
 _SHARE_OF_GAP = 1e-4  # from which on a sample is solved for, wherever it is
 _PROGRAMME_SAMPLES = 400  # that are solved for at most
 _AT_BOUND = 1e-10  # share of the largest coefficient within which one is at a bound
@@ -82,7 +81,7 @@ def refinement(problem: KernelProblem, values: Enclosed, offset: Pair, beta: Vec
     low = np.where(knot == -knot, -cost - u, -u)[index]
     matrix = turn[:, None] * problem.block(index, index) * turn
     # What rounding of the coefficients moves positions by.
-    moved = _SPREAD * (np.abs(matrix) @ np.abs(beta[index])) + sizes[index]
+    moved = np.abs(matrix) @ np.abs(beta[index]) + sizes[index]
     inside = np.where((u < _SMALL_MULTIPLIER * cost)[index], _ROUNDINGS_INSIDE * UNIT * moved, 0.0)
     target = beyond[index] + inside
     high, missing = (cost - u)[index], -math.fsum(beta)
