@@ -30,7 +30,7 @@ Index = NDArray[np.intp]
 _SEMIDEFINITE = "the kernel is positive semidefinite"
 _REFINEMENTS = 12
 _SLOW = 0.5  # share of a gap that a refinement should leave less than
-_ROUNDED = 1e-6  # share of an objective that rounding of its coefficients to doubles may cost
+_ROUNDED_POINT = 1e-6  # share of an objective that rounding of its coefficients to doubles may cost
 _SLOW_REFINEMENTS = 3  # that may leave more
 
 
@@ -116,7 +116,9 @@ def _refine(
             return
         at = found if at is None else at.replaced(rows, found)
         b = best_intercept(problem, at, offset, b)
-        if proof.look(at, Pair.of(beta), b) <= (1.0 + _ROUNDED) * finer < np.inf:  # the same point, rounded to doubles
+        if (
+            proof.look(at, Pair.of(beta), b) <= (1.0 + _ROUNDED_POINT) * finer < np.inf
+        ):  # the same point, rounded to doubles
             proof.upper, proof.point = finer, (at, Pair.of(beta), b)
         if proof.closed(tol, unit) or (step := refinement(problem, at, offset, beta, b)) is None:
             return
