@@ -376,6 +376,12 @@ def test_gamma_of_weighted_features_is_that_of_scikit_learn(rng):
     assert SVR().fit(X, y, np.full(40, 2.0))._gamma == pytest.approx(sklearn.svm.SVR().fit(X, y)._gamma, rel=1e-12)
 
 
+def test_sparse_features_far_from_zero_are_not_refused_for_a_gamma_that_nobody_uses(rng):
+    X = np.round(rng.standard_normal((28, 5))) + 1e8
+    model = SVR(kernel="linear", C=1e-12).fit(sp.csr_array(X), X[:, 0] - 1e8)
+    assert model.lower_bound_ <= model.objective_
+
+
 def test_the_optimum_is_that_of_a_second_solver(rng):
     clarabel = pytest.importorskip("clarabel")
     X = rng.standard_normal((60, 3))

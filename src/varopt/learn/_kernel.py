@@ -140,7 +140,7 @@ class _Finished(Declared, BaseLibSVM):
     def _choose_gamma(self, X: Any, sample_weight: Vector) -> None:
         """The gamma of "scale", from features as they are given: their means are in it."""
         own = sample_weight.size or sp.issparse(X)  # scikit-learn's variance of sparse data cancels far from zero
-        if self.gamma == "scale" and own and self.kernel in ("poly", "rbf", "sigmoid"):
+        if self.gamma == "scale" and own and not self._is_given():  # LIBSVM refuses a bad one beside any kernel
             # The variance with its weights, so that a weight of two is a sample given twice.
             weight = sample_weight if sample_weight.size else np.ones(X.shape[0])
             variance = _variance(X, weight / weight.sum())
