@@ -16,6 +16,7 @@ from sklearn.base import is_classifier
 from sklearn.exceptions import ConvergenceWarning
 
 import varopt.learn
+from fuzz.kernels import KERNELS, kernel_bracket
 from fuzz.report import Finding, Report
 from fuzz.run import Hang, late, watched
 
@@ -49,7 +50,7 @@ def estimators(seed: int, report: Report, *, extreme: bool = True) -> None:
         lines.append("X = X[:, :1]")
     elif rng.random() < 0.2:
         lines.append("X = sp.csr_array(X)")
-    weighted = name not in ("SVC", "SVR") and not searched and rng.random() < 0.2
+    weighted = not searched and rng.random() < 0.2
     if weighted:
         lines.append("weight = np.round(rng.uniform(0.0, 3.0, len(y)), 1)")
     names: dict[str, Any] = {}
@@ -106,6 +107,8 @@ def _judge(m: Any, X: Any, y: Any, weight: Any, told: bool, found: Callable[[str
     if exact is not None:
         null = float(_value(exact, m, X, y, weight, np.zeros(X.shape[1]), 0.0)[0])
         _values(exact, m, X, y, weight, objective, Fraction(lower), found)
+    if type(m).__name__ in KERNELS:
+        null = kernel_bracket(m, X, y, weight, found)
     # Of targets that are all alike nothing is left, and of a bracket about zero what underflow may cost.
     closed = gap <= max(m.tol * max(abs(objective), null / 4096), 1e-12 * null, 1e-300)
     status = "closed" if closed else "open, and told" if told else "open"
@@ -266,6 +269,15 @@ def _options(kind: Any, rng: np.random.Generator) -> dict[str, Any]:
     if kind.__name__.endswith("CV"):
         few = {"alphas": 3, "fusions": 3, "Cs": 3, "cv": 2}
         options |= {option: value for option, value in few.items() if option in parameters}
+    if kind.__name__ in KERNELS:
+        options["kernel"] = str(rng.choice(["rbf", "rbf", "linear", "poly"]))
+        options["coef0"] = float(rng.integers(2))
+        if rng.random() < 0.3:
+            options["C"] = float(10.0 ** rng.integers(4, 9))
+        if rng.random() < 0.3:
+            options["gamma"] = float(10.0 ** rng.integers(-4, 4))
+        if kind.__name__ == "SVR":
+            options["epsilon"] = float(rng.choice([0.0, 0.001, 0.1]))
     if "fit_intercept" in parameters and rng.random() < 0.2:
         options["fit_intercept"] = False
     return options

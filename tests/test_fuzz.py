@@ -17,6 +17,7 @@ from fuzz.constraints import complaints as constrained_complaints
 from fuzz.estimators import NAMES, estimators
 from fuzz.estimators import _judge as judged
 from fuzz.gather import gathered
+from fuzz.kernels import kernel_bracket
 from fuzz.oracle import clarabel_point, complaints
 from fuzz.problems import Block, Problem, random_problem
 from fuzz.report import COLUMNS, Finding, Report
@@ -164,6 +165,21 @@ def test_exact_objectives_of_estimators_see_a_false_bound():
     model.coef_ = model.coef_ * 1.001
     judged(model, X, y, None, False, lambda what, text: findings.append(what), Report())
     assert findings[0].startswith("fun")
+
+
+def test_brackets_of_kernel_machines_are_seen_to_be_false():
+    X, y = np.arange(9.0)[:, None], np.sin(np.arange(9.0))
+    model, findings = learn.SVR(C=10.0).fit(X, y), []
+    lower, upper = model.lower_bound_, model.objective_
+    for model.lower_bound_, model.objective_, seen in (
+        (lower, upper, []),
+        (upper * (1.0 + 1e-11), upper * (1.0 + 2e-11), ["UNSOUND"]),
+        (lower * (1.0 - 2e-11), lower * (1.0 - 1e-11), ["UNSOUND"]),
+        (lower * 0.98, lower * 0.99, ["UNSOUND", "fun: objective_ is not that of the coefficients"]),
+    ):
+        findings.clear()
+        kernel_bracket(model, X, y, None, lambda what, text: findings.append(what))
+        assert findings == seen
 
 
 @pytest.mark.parametrize("seed", [900140007, 940010006])

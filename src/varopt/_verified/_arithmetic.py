@@ -34,6 +34,8 @@ __all__ = [
     "is_double",
     "is_exact_product",
     "total",
+    "two_product",
+    "two_sum",
     "up",
     "weighted_columns",
 ]
@@ -259,12 +261,31 @@ def is_double(array: Any) -> bool:
     return array.size == 0 or max(abs(int(entries.min(initial=0))), int(entries.max(initial=0))) <= 2**53
 
 
+def two_sum(a: Any, b: Any) -> tuple[Any, Any]:
+    """The rounded sum and its error, exactly [Knuth]."""
+    s = a + b
+    t = s - a
+    return s, (a - (s - t)) + (b - t)
+
+
+def two_product(a: Any, b: Any) -> tuple[Any, Any]:
+    """The rounded product and its error, short of under- and overflow [Dekker]."""
+    product = a * b
+    (high, low), (top, rest) = _halves(a), _halves(b)
+    return product, ((high * top - product) + high * rest + low * top) + low * rest
+
+
+def _halves(a: Any) -> tuple[Any, Any]:
+    """A number as the sum of two of half as many bits [Veltkamp]."""
+    carried = (2.0**27 + 1.0) * a
+    high = carried - (carried - a)
+    return high, a - high
+
+
 def exact_sum(a: Vector, b: Vector) -> Vector | None:
-    """The sum of two arrays where no entry of it is rounded, else None [Knuth's TwoSum]."""
+    """The sum of two arrays where no entry of it is rounded, else None."""
     with np.errstate(over="ignore", invalid="ignore"):
-        s = a + b
-        t = s - a
-        error = (a - (s - t)) + (b - t)
+        s, error = two_sum(a, b)
     return None if np.any(error != 0.0) or not np.all(np.isfinite(s)) else np.asarray(s)
 
 
@@ -281,41 +302,24 @@ def is_exact_product(factor: float, values: Vector) -> bool:
 def equal_products(a: Vector, c: float, b: Vector, d: float) -> bool:
     """Whether ``a c = b d`` entry by entry, exactly [Dekker's product, in two parts that do not overlap]."""
     with np.errstate(over="ignore", invalid="ignore"):
-        first, second = _split_product(a, c), _split_product(b, d)
+        first, second = two_product(a, np.float64(c)), two_product(b, np.float64(d))
         sizes = np.abs(first[0])
         safe = np.all((sizes < 2.0**900) & ((sizes > 2.0**-900) | ((a == 0.0) & (b == 0.0))))
         return bool(safe and all(np.array_equal(x, y) for x, y in zip(first, second, strict=True)))
 
 
 def exact_pair(a: float, b: float) -> tuple[float, float]:
-    """The rounded sum of two numbers and its error; of sums that overflow none is told [Knuth's TwoSum]."""
-    s = a + b
-    t = s - a
-    error = (a - (s - t)) + (b - t)
+    """The rounded sum of two numbers and its error; of sums that overflow none is told."""
+    s, error = two_sum(a, b)
     return s, error if math.isfinite(error) else 0.0
 
 
 def exact_product(a: Any, b: Any) -> tuple[Any, Any]:
     """The rounded product and its error, which is not told where parts of it under- or overflow."""
     with np.errstate(over="ignore", invalid="ignore"):
-        product, error = _split_product(a, b)
+        product, error = two_product(np.float64(a), np.float64(b))
         error = np.where(np.isfinite(error), error, 0.0)
     return (product, error) if np.ndim(product) else (float(product), float(error))
-
-
-def _split_product(a: Any, c: Any) -> tuple[Any, Any]:
-    """The rounded product and its error, short of under- and overflow."""
-    product = a * c
-    high, top = _halves(np.float64(a)), _halves(np.float64(c))
-    error = ((high[0] * top[0] - product) + high[0] * top[1] + high[1] * top[0]) + high[1] * top[1]
-    return product, error
-
-
-def _halves(a: Any) -> tuple[Any, Any]:
-    """A number as the sum of two of half as many bits [Veltkamp]."""
-    carried = (2.0**27 + 1.0) * a
-    high = carried - (carried - a)
-    return high, a - high
 
 
 def difference_is_zero(pairs: Any) -> bool:

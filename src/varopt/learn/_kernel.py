@@ -11,7 +11,7 @@ import itertools
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -24,14 +24,15 @@ from sklearn.metrics.pairwise import pairwise_kernels
 from varopt import terms
 from varopt._clock import TimeUp, deadline, tick
 from varopt._threads import one_thread
-from varopt._verified import UNIT, Ball
+from varopt._verified import UNIT, Pair, two_sum
 from varopt.certificates import Certificate, DualGap, NoCertificate
 from varopt.learn._base import SMALLEST_SHARE, Certified, agreed
 from varopt.learn._compat import PROBABILITY, BaseLibSVM, to_numpy
-from varopt.learn._kernel_rounding import KernelValues
+from varopt.learn._kernel_proof import Machine, prove
+from varopt.learn._kernel_rounding import KernelValues, centred
 from varopt.learn._parameters import CLASS_WEIGHT, NON_NEGATIVE, Declared, Rule, as_in, parameter
 from varopt.solvers import State
-from varopt.solvers.kernel import KernelProblem, balanced_coefficients, proved_bracket, solve_kernel
+from varopt.solvers.kernel import KernelProblem, solve_kernel
 
 __all__ = ["SVC", "SVR"]
 
@@ -46,24 +47,13 @@ _FEWEST_LIBSVM_STEPS = 20  # of LIBSVM, however short the time
 _PILOT_TOLERANCE = 1e-3  # LIBSVM's own tolerance while it is the pilot: scikit-learn's default
 _WHOLE_KERNEL = 300  # samples up to which the whole kernel matrix is kept
 _LARGEST_C = 1e10  # what an infinite C is taken as
+_PRODUCTS_ROUNDED = 8.0 * UNIT  # share of a weight by which two products may be off
 _KERNEL = (
-    'The kernel. That of "sigmoid" is not positive semidefinite: its fits are LIBSVM\'s and have no lower bound. For'
-    ' "precomputed" and callables the certificate assumes that it is; of all it assumes that rounding does not matter.'
+    'The kernel. That of "sigmoid" is not positive semidefinite: its fits are LIBSVM\'s and have no lower bound. Of'
+    ' "precomputed", callables and "poly" with a negative `coef0` the certificate assumes that it is, unless the matrix'
+    " is small and seen to be, but for its own rounding."
 )
 _PROBABILITY = "As in scikit-learn; use `sklearn.calibration.CalibratedClassifierCV` instead."
-_SEMIDEFINITE = "the kernel is positive semidefinite"
-_ROUNDED = "rounding of the kernel, and of sums with it, changes the bounds by less than the gap allowed"
-
-
-@dataclass(frozen=True)
-class _Machine:
-    """One machine between samples: a pair of classes, or a regression."""
-
-    problem: KernelProblem
-    samples: Index
-    beta: Vector
-    b: float
-    shift: float = 0.0  # what was taken from the targets, and is missing in the intercept
 
 
 def _among(block: _Block, samples: Index) -> _Block:
@@ -137,24 +127,30 @@ class _Finished(Declared, BaseLibSVM):
         return super().predict(*to_numpy(X))
 
     def _dense_fit(self, X: Any, y: Vector, sample_weight: Vector, *args: Any, **kwargs: Any) -> None:
-        self._pilot(super()._dense_fit, X, y, sample_weight, *args, **kwargs)
-        self._finish(self._compute_kernel(X) if callable(self.kernel) else X, y, sample_weight)
+        self._choose_gamma(X, sample_weight)
+        near, mean = centred(X, self.kernel)
+        self._pilot(super()._dense_fit, near, y, sample_weight, *args, **kwargs)
+        self._finish(self._compute_kernel(X) if callable(self.kernel) else X, near, mean, y, sample_weight)
 
     def _sparse_fit(self, X: Any, y: Vector, sample_weight: Vector, *args: Any, **kwargs: Any) -> None:
+        self._choose_gamma(X, sample_weight)
         self._pilot(super()._sparse_fit, X, y, sample_weight, *args, **kwargs)
-        self._finish(X, y, sample_weight)
+        self._finish(X, *centred(X, self.kernel), y, sample_weight)
+
+    def _choose_gamma(self, X: Any, sample_weight: Vector) -> None:
+        """The gamma of "scale", from features as they are given: their means are in it."""
+        own = sample_weight.size or sp.issparse(X)  # scikit-learn's variance of sparse data cancels far from zero
+        if self.gamma == "scale" and own and not self._is_given():  # LIBSVM refuses a bad one beside any kernel
+            # The variance with its weights, so that a weight of two is a sample given twice.
+            weight = sample_weight if sample_weight.size else np.ones(X.shape[0])
+            variance = _variance(X, weight / weight.sum())
+            self._gamma = 1.0 / (X.shape[1] * variance) if variance > 0.0 else 1.0
 
     def _pilot(
         self, fit: Callable[..., None], X: Any, y: Vector, sample_weight: Vector, *args: Any, **kwargs: Any
     ) -> None:
         """LIBSVM's fit to the samples with a weight, at its own tolerance, which scikit-learn reads from `tol`."""
         self._started = time.perf_counter()
-        own = sample_weight.size or sp.issparse(X)  # scikit-learn's variance of sparse data cancels far from zero
-        if self.gamma == "scale" and own and self.kernel in ("poly", "rbf", "sigmoid"):
-            # The variance with its weights, so that a weight of two is a sample given twice.
-            weight = sample_weight if sample_weight.size else np.ones(X.shape[0])
-            variance = _variance(X, weight / weight.sum())
-            self._gamma = 1.0 / (X.shape[1] * variance) if variance > 0.0 else 1.0
         # LIBSVM leaves out samples without a weight, and scikit-learn then numbers the support among those that are
         # left. A callable's X is kept for predictions, and stays whole.
         kept = np.flatnonzero(sample_weight > 0) if sample_weight.size else np.arange(y.shape[0])
@@ -192,29 +188,35 @@ class _Finished(Declared, BaseLibSVM):
     def _check_labels(self, y: Vector) -> None:
         """Refuse what is left once samples without a weight are gone, where it cannot be fitted."""
 
-    def _machines(self, block: _Block, y: Vector, weight: Vector) -> Iterator[_Machine]:
+    def _machines(self, block: _Block, y: Vector, weight: Vector) -> Iterator[Machine]:
         raise NotImplementedError
 
-    def _assemble(self, y: Vector, machines: list[_Machine], betas: list[Vector]) -> None:
+    def _assemble(self, y: Vector, machines: list[Machine], betas: list[Vector]) -> None:
         raise NotImplementedError
 
-    def _finish(self, X: Any, y: Vector, sample_weight: Vector) -> None:
+    def _finish(self, X: Any, near: Any, mean: Vector, y: Vector, sample_weight: Vector) -> None:
         """Finish every machine exactly, and put support, coefficients and intercepts where LIBSVM had put them."""
         if not self._can_be_finished(X, y.shape[0]):
             self._certify([State(np.zeros(0), upper=np.nan)], [np.nan])
             return
-        block, near = self._kernel_blocks(X, y.shape[0])
+        block = self._kernel_blocks(X if self._is_given() else near, y.shape[0])
         weight = sample_weight if sample_weight.size else np.ones(y.shape[0])
         machines = list(self._machines(block, y, weight))
         with one_thread():
             states = [self._solve(machine) for machine in machines]
-            values = KernelValues(self.kernel, X, near, block, float(self._gamma), float(self.degree), self.coef0)
-            found = [state.upper for state in states]  # values as they are computed, inside of their brackets
+            values = KernelValues(self.kernel, X, near, mean, block, float(self._gamma), self.degree, self.coef0)
             for machine, state in zip(machines, states, strict=True):
-                self._prove(values, machine, state)
-        self._certify(states, [min(max(v, s.lower), s.upper) for v, s in zip(found, states, strict=True)])
+                if self.kernel != "sigmoid" and np.all(np.isfinite(state.x)):
+                    prove(values, machine, state, self.tol, self._time_left())
+        self._certify(states, [state.upper for state in states])
         self._assemble(y, machines, [state.x[:-1] for state in states])
-        self.intercept_ = np.array([s.x[-1] + machine.shift for s, machine in zip(states, machines, strict=True)])
+        moved = self.kernel == "linear" and mean.any()  # features were counted from their means
+        self.intercept_ = np.array(
+            [
+                s.x[-1] + m.shift - (mean @ (near[m.samples].T @ s.x[:-1]) if moved else 0.0)
+                for s, m in zip(states, machines, strict=True)
+            ]
+        )
         if self.kernel != "precomputed" and not callable(self.kernel):
             self.support_vectors_ = X[self.support_]
         if sp.issparse(X):
@@ -233,7 +235,7 @@ class _Finished(Declared, BaseLibSVM):
         square = not callable(self.kernel) or X.shape == (count, count)
         return bool(np.isfinite(numbers).all() and np.isfinite(self.intercept_).all() and square)
 
-    def _solve(self, machine: _Machine) -> State:
+    def _solve(self, machine: Machine) -> State:
         def check(state: State) -> None:
             tick()
 
@@ -242,44 +244,21 @@ class _Finished(Declared, BaseLibSVM):
         null = min(float(p.weights @ p.term.value(p.positions(np.zeros(p.size), b))) for b in (0.0, machine.b))
         state = State(np.append(machine.beta, machine.b), unit=SMALLEST_SHARE * null if null > 0.0 else 1.0)
         if self.kernel != "sigmoid":  # not positive semidefinite: LIBSVM's stationary point is all there is
-            left = None if self.time_limit is None else self.time_limit - (time.perf_counter() - self._started)
-            with contextlib.suppress(TimeUp, KeyboardInterrupt), deadline(left):
+            with contextlib.suppress(TimeUp, KeyboardInterrupt), deadline(self._time_left()):
                 solve_kernel(machine.problem, machine.beta, machine.b, state, self.tol, check)
         else:
             support = np.flatnonzero(machine.beta)
             values = p.product(np.arange(p.size), support, machine.beta[support])
             loss = float(p.weights @ p.term.value(p.positions(values, machine.b)))
             state.see(state.x, 0.5 * float(machine.beta @ values) + loss)
-        state.assumption = _ROUNDED  # until it is charged
         return state
 
-    def _prove(self, values: KernelValues, machine: _Machine, state: State) -> None:
-        """The bracket with all rounding charged, where that is as close as is asked."""
-        up = self.time_limit is not None and time.perf_counter() - self._started > self.time_limit
-        if up or self.kernel == "sigmoid" or not (np.all(np.isfinite(state.x)) and np.isfinite(state.gap)):
-            return
-        p, b = machine.problem, float(state.x[-1])
-        beta = balanced_coefficients(p, state.x[:-1])
-        if beta is None:
-            return
-        offset = Ball(p.offset, UNIT * np.abs(p.offset) if machine.shift else np.zeros(p.size))
-        # What is within the tolerance of its own value has to stay so.
-        unit = 0.0 if state.gap <= self.tol * abs(state.upper) else state.unit
-        for effort in (0, 1, 2):
-            at = values.of(machine.samples, beta, effort)
-            lower, upper = (-np.inf, np.inf) if at is None else proved_bracket(p, at, offset, beta, b)
-            if np.isfinite(upper) and upper - lower <= self.tol * max(unit, abs(upper)):
-                state.x, state.lower, state.upper, state.assumption = np.append(beta, b), lower, upper, ""
-                return
+    def _time_left(self) -> float | None:
+        return None if self.time_limit is None else self.time_limit - (time.perf_counter() - self._started)
 
     def _certify(self, states: list[State], values: list[float]) -> None:
-        trusted = self.kernel in ("linear", "rbf") or (self.kernel == "poly" and self.coef0 >= 0)
         certificates: list[Certificate] = [
-            DualGap(
-                agreed(s.lower, s.upper),
-                s.upper,
-                "; ".join(part for part in ("" if trusted else _SEMIDEFINITE, s.assumption) if part),
-            )
+            DualGap(agreed(s.lower, s.upper), s.upper, s.assumption)
             if np.isfinite(s.lower)
             else NoCertificate(s.lower, s.upper)
             for s in states
@@ -303,13 +282,13 @@ class _Finished(Declared, BaseLibSVM):
                 stacklevel=7,
             )
 
-    def _kernel_blocks(self, X: Any, count: int) -> tuple[_Block, Any]:
-        """The kernel between the samples of two index arrays, once and for all where there are few; and of which X."""
-        if callable(self.kernel) or self.kernel == "precomputed":
-            matrix = X
-        else:
-            if self.kernel == "rbf" and not sp.issparse(X):
-                X = X - X.mean(axis=0)  # distances stay, and far from zero they would be differences of large numbers
+    def _is_given(self) -> bool:
+        return callable(self.kernel) or self.kernel == "precomputed"
+
+    def _kernel_blocks(self, X: Any, count: int) -> _Block:
+        """The kernel between the samples of two index arrays, once and for all where there are few."""
+        matrix = X
+        if not self._is_given():
             options = {"gamma": self._gamma, "degree": self.degree, "coef0": self.coef0}
 
             def block(rows: Any, columns: Any) -> Vector:
@@ -320,9 +299,9 @@ class _Finished(Declared, BaseLibSVM):
                 )
 
             if count > _WHOLE_KERNEL:
-                return block, X
+                return block
             matrix = block(slice(None), slice(None))
-        return lambda rows, columns: matrix[np.ix_(rows, columns)], X
+        return lambda rows, columns: matrix[np.ix_(rows, columns)]
 
     def _dense_coefficients(self) -> Vector:
         return np.asarray(self.dual_coef_.toarray() if sp.issparse(self.dual_coef_) else self.dual_coef_)
@@ -346,7 +325,13 @@ class SVC(_Finished, svm.SVC):
     Notes
     -----
     After LIBSVM, costs the kernel between all samples and the support vectors, once, and factorisations of the order of
-    the support vectors that lie on the margin; memory is the square of their number.
+    the support vectors that lie on the margin; memory is the square of their number. The proof costs that kernel once
+    more; where C is so large that double precision leaves more than `tol`, it is computed with twice the digits.
+
+    ``lower_bound_ <= optimum <= objective_`` holds in exact arithmetic, with all rounding charged, for the kernel as a
+    function of X in double precision and gamma as in ``_gamma``; C above 1e10 counts as that. `objective_` is the value
+    of coefficients and intercepts before they are rounded to `dual_coef_` and `intercept_`; where C is very large that
+    may cost a millionth of it. Coefficients add up to zero exactly.
 
     Examples
     --------
@@ -377,7 +362,7 @@ class SVC(_Finished, svm.SVC):
         if present < len(self.classes_):
             raise ValueError("Invalid input - every class needs a sample with a positive weight.")
 
-    def _machines(self, block: _Block, y: Vector, weight: Vector) -> Iterator[_Machine]:
+    def _machines(self, block: _Block, y: Vector, weight: Vector) -> Iterator[Machine]:
         coefficients, position = self._dense_coefficients(), np.full(y.shape[0], -1)
         position[self.support_] = np.arange(self.support_.size)
         for number, (i, j) in enumerate(itertools.combinations(range(len(self.classes_)), 2)):
@@ -388,10 +373,12 @@ class SVC(_Finished, svm.SVC):
             beta = np.where(at >= 0, coefficients[np.where(first, j - 1, i), at], 0.0)
             factors = min(self.C, _LARGEST_C) * self.class_weight_[y[samples].astype(np.intp)] * weight[samples]
             sign = np.where(first, 1.0, -1.0)
-            problem = KernelProblem(_among(block, samples), terms.hinge(), sign, np.zeros(sign.size), factors)
-            yield _Machine(problem, samples, beta, float(self.intercept_[number]))
+            zeros, plain = np.zeros(sign.size), np.all(factors == min(self.C, _LARGEST_C))
+            problem = KernelProblem(_among(block, samples), terms.hinge(), sign, zeros, factors)
+            rounded = 0.0 if plain else _PRODUCTS_ROUNDED
+            yield Machine(problem, samples, beta, float(self.intercept_[number]), Pair.of(zeros), rounded=rounded)
 
-    def _assemble(self, y: Vector, machines: list[_Machine], betas: list[Vector]) -> None:
+    def _assemble(self, y: Vector, machines: list[Machine], betas: list[Vector]) -> None:
         count = len(self.classes_)
         table = np.zeros((count - 1, y.shape[0]))
         for (i, j), machine, beta in zip(itertools.combinations(range(count), 2), machines, betas, strict=True):
@@ -418,6 +405,10 @@ class SVR(_Finished, svm.SVR):
         As in scikit-learn.
     {certified}
 
+    Notes
+    -----
+    Cost, and what the bracket says, are those of `SVC`.
+
     Examples
     --------
     >>> import numpy as np
@@ -434,7 +425,7 @@ class SVR(_Finished, svm.SVR):
     def _scale(self, y: Vector) -> float:
         return min(1.0, float(np.ptp(y))) or 1.0
 
-    def _machines(self, block: _Block, y: Vector, weight: Vector) -> Iterator[_Machine]:
+    def _machines(self, block: _Block, y: Vector, weight: Vector) -> Iterator[Machine]:
         beta = np.zeros(y.shape[0])
         beta[self.support_] = self._dense_coefficients()[0]
         samples = np.flatnonzero(weight > 0)
@@ -443,9 +434,13 @@ class SVR(_Finished, svm.SVR):
             _among(block, samples), terms.epsilon_insensitive(self.epsilon) if self.epsilon > 0 else terms.abs_(),
             -np.ones(samples.size), y[samples] - shift, min(self.C, _LARGEST_C) * weight[samples],
         )  # fmt: skip
-        yield _Machine(problem, samples, beta[samples], float(self.intercept_[0]) - shift, shift)
+        offset, rounded = (
+            Pair(*two_sum(y[samples], -shift)),
+            0.0 if np.all(weight[samples] == 1.0) else _PRODUCTS_ROUNDED,
+        )
+        yield Machine(problem, samples, beta[samples], float(self.intercept_[0]) - shift, offset, shift, rounded)
 
-    def _assemble(self, y: Vector, machines: list[_Machine], betas: list[Vector]) -> None:
+    def _assemble(self, y: Vector, machines: list[Machine], betas: list[Vector]) -> None:
         nonzero = np.flatnonzero(betas[0])
         self.support_ = machines[0].samples[nonzero].astype(np.int32)
         self._n_support = np.zeros_like(self._n_support)  # LIBSVM keeps room for two classes

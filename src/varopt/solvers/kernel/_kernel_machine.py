@@ -25,7 +25,7 @@ from varopt.solvers._method import Check, State
 from varopt.solvers.finish import box_by_active_set, box_by_interior_point
 from varopt.terms import PiecewisePolynomial
 
-__all__ = ["KernelProblem", "solve_kernel"]
+__all__ = ["KernelProblem", "bordered", "solve_kernel"]
 
 Vector = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -234,7 +234,7 @@ def _settle(
         exact = np.where(right, other, base)
         target = (knot + inside - part.offset)[rest] / part.scale[rest] - outside[rest]
         target -= kernel[np.ix_(rest, fixed)] @ exact[fixed]
-        found = _bordered(kernel[np.ix_(rest, rest)], target, total - float(exact[fixed].sum()), beta[rest])
+        found = bordered(kernel[np.ix_(rest, rest)], target, total - float(exact[fixed].sum()), beta[rest])
         if found is None:
             return None
         exact[rest], b = found
@@ -251,7 +251,7 @@ def _settle(
     return None
 
 
-def _bordered(matrix: Vector, target: Vector, total: float, guess: Vector) -> tuple[Vector, float] | None:
+def bordered(matrix: Vector, target: Vector, total: float, guess: Vector) -> tuple[Vector, float] | None:
     """``K x + b = target`` with ``sum x = total``, by proximal steps from the guess where K is singular."""
     if not target.size:
         return None
