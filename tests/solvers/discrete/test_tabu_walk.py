@@ -73,9 +73,9 @@ def test_low_autocorrelation(n, optimum):
     assert r.lower >= 0.0
 
 
-@pytest.mark.parametrize(("build", "sweeps"), [(low_autocorrelation, 200), (None, 1000)], ids=["products", "pairs"])
+@pytest.mark.parametrize(("build", "sweeps"), [(low_autocorrelation, 128), (None, 1000)], ids=["products", "pairs"])
 def test_of_a_limited_time_walks_have_most_where_products_are_rugged(build, sweeps, rng, monkeypatch):
-    """With 10 s and 0.01 s a sweep: a fifth of them, where walks go on for four times the time of an anneal."""
+    """With 10 s and 0.01 s a sweep: anneals stay short there, and time, not steps, ends the walks after them."""
     energy = integer_quadratic(rng) if build is None else energy_of(build(12).total())
     planned, walks = [], []
 
@@ -95,5 +95,5 @@ def test_of_a_limited_time_walks_have_most_where_products_are_rugged(build, swee
         next(found)
     next(found)
     assert planned[1] == sweeps
-    assert not walks[-1][1]  # there is time for it, and steps end it where it is not what counts
+    assert not walks[-1][1]
     assert (walks[-1][0] == 4 * sweeps) == (build is None)

@@ -102,7 +102,8 @@ def population_search(
     and the next epoch starts afresh with twice the sweeps. The first epoch is a short one without re-annealing.
 
     Where the time is limited, `left` says how many seconds there are. An epoch then has as many sweeps as fit, by what
-    sweeps have taken so far: one long anneal is better than short ones that are thrown away. With `beta`, a function of
+    sweeps have taken so far: one long anneal is better than short ones that are thrown away. Not so of products of
+    spins, where tabu walks find the best points: anneals stay short, and walks go on for longer than these. With `beta`, a function of
     progress in [0, 1], every anneal follows it instead of the temperatures that are set here.
     """
     population = _Population(energy, rng, expired, device, left())
@@ -115,8 +116,8 @@ def population_search(
     yield population.found(x, value, epoch)
     while True:
         pilot = epoch == 0
-        if not pilot and math.isfinite(left()):
-            capacity = left() / (population.pace * (1.0 + population.walk_share))
+        if not (pilot or population.walk_share) and math.isfinite(left()):
+            capacity = left() / population.pace
             anneals = float(np.clip(capacity / _SHORT_ANNEAL_SWEEPS, 1.0, _ANNEALS[population.percolates]))
             sweeps = max(sweeps, int(min(_LONGEST_ANNEAL_SWEEPS[population.percolates], capacity / anneals)))
         seconds = _FIRST_EPOCH_SHARE * left() if pilot else left()
@@ -167,7 +168,7 @@ class _Population:
         self.is_crowd = device is not None  # more than the processor can recombine in the time of an anneal
         self.symmetric = is_symmetric(energy)
         self.walk = TabuWalk(energy, rng) if device is None and TabuWalk.suits(energy) else None
-        # Where products are rugged it is the walk that counts: anneals leave it so many times their own time.
+        # Of rugged products it is the walk that counts: for so many times as long as an anneal, and these stay short.
         self.walk_share = _WALK_SHARE if self.walk is not None and energy.products else 0.0
         self.percolates = False  # whether what replicas differ in hangs together, so that there is little to recombine
         self.sweeps = 0
