@@ -103,8 +103,8 @@ def population_search(
 
     Where the time is limited, `left` says how many seconds there are. An epoch then has as many sweeps as fit, by what
     sweeps have taken so far: one long anneal is better than short ones that are thrown away. Not so of products of
-    spins, where tabu walks find the best points: anneals stay short, and walks go on for longer than these. With `beta`, a function of
-    progress in [0, 1], every anneal follows it instead of the temperatures that are set here.
+    spins, where tabu walks find the best points: anneals stay short, and walks go on for longer than these. With
+    `beta`, a function of progress in [0, 1], every anneal follows it instead of the temperatures that are set here.
     """
     population = _Population(energy, rng, expired, device, left())
     given = None if beta is None else temperatures_of(beta, population.unit)
