@@ -73,6 +73,7 @@ def test_mappings_of_labels_and_models():
     assert ising({}, {"one": 1.0}).sample == {"one": -1}
     for J, h, message in (
         ({("u", "v"): 1.0}, {"u": "much"}, "h must map spins to numbers; got a value that is none"),
+        ({("u", "v"): 1.0}, {1.5: 1.0}, "h must map spins to numbers; 1.5 is none of the 2"),
         (np.eye(2), {5: 1.0}, "h must map spins to numbers; 5 is none of the 2"),
         ({("u", "v"): 1.0}, {"u": np.inf}, "the values of h must be finite"),
     ):

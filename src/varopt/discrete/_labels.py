@@ -15,7 +15,7 @@ from varopt._domains import as_finite
 from varopt.optimize import Result
 from varopt.solvers.discrete import doubles
 
-__all__ = ["MOST_VARIABLES", "LabelledResult", "labelled", "mapping_matrix", "mapping_vector"]
+__all__ = ["MOST_VARIABLES", "LabelledResult", "is_label", "labelled", "mapping_matrix", "mapping_vector"]
 
 MOST_VARIABLES = 10_000_000  # that a number may announce: as the header of a file, an index, or a literal
 
@@ -112,6 +112,11 @@ def labelled(result: Result, labels: Sequence[Hashable] | None = None, graph: An
     return LabelledResult(**known, labels=tuple(range(result.x.size) if labels is None else labels), graph=graph)
 
 
+def is_label(part: Any) -> bool:
+    """Whether a key may name a variable: fractions and truth values are taken for mistakes."""
+    return not isinstance(part, (float, np.floating, bool))
+
+
 def mapping_matrix(name: str, value: Mapping[Any, Any]) -> tuple[Any, list[Hashable] | None, float]:
     """A mapping from pairs of indices, or of labels, to numbers as a matrix; the labels, in order of appearance.
 
@@ -121,7 +126,7 @@ def mapping_matrix(name: str, value: Mapping[Any, Any]) -> tuple[Any, list[Hasha
         if not (isinstance(key, tuple) and len(key) == 2):
             raise ValueError(f"{name} must map pairs (i, j) to numbers; got the key {key!r}.")
         for part in key:
-            if isinstance(part, (float, np.floating, bool)):
+            if not is_label(part):
                 raise ValueError(
                     f"{name} must map pairs of whole numbers, or of labels, to numbers; {part!r} in the key {key!r} is "
                     "neither."
@@ -154,7 +159,7 @@ def mapping_vector(
     """A mapping from indices, or from labels, to numbers as a vector, zero elsewhere; what it loses to rounding."""
     place = {label: k for k, label in enumerate(range(size) if labels is None else labels)}
     for key in value:
-        if isinstance(key, (float, np.floating, bool)) or key not in place:
+        if not is_label(key) or key not in place:
             raise ValueError(f"{name} must map spins to numbers; {key!r} is none of the {size}.")
     try:
         entries, lost = doubles(value.values())

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.linalg import bandwidth, issymmetric
 
 from varopt._domains import as_finite
-from varopt.discrete._labels import MOST_VARIABLES, LabelledResult, labelled, mapping_matrix, mapping_vector
+from varopt.discrete._labels import MOST_VARIABLES, LabelledResult, is_label, labelled, mapping_matrix, mapping_vector
 from varopt.optimize import Result, Status, minimize_energy
 from varopt.solvers.discrete import (
     BIT,
@@ -188,7 +188,7 @@ def ising(
     """
     started = time.perf_counter()
     if isinstance(J, Mapping) and isinstance(h, Mapping):  # as in Ocean: spins may have a field and no coupling
-        J = {**J, **{(spin, spin): 0.0 for spin in h if (spin, spin) not in J}}
+        J = {**J, **{(spin, spin): 0.0 for spin in h if is_label(spin) and (spin, spin) not in J}}
     given, labels, rounded = _matrix("J", J)
     matrix, share = _couplings("J", given)
     if isinstance(h, Mapping):
