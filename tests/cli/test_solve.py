@@ -34,6 +34,8 @@ def test_hard_clauses_that_contradict(solve):
     assert status == 20
     assert "s UNSATISFIABLE" in out
     assert "\nv " not in out
+    assert "\no " not in out  # no value, nor a bracket of it, where no point is allowed
+    assert "lies between" not in out
 
 
 @pytest.mark.parametrize(

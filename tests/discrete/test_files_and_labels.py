@@ -73,6 +73,7 @@ def test_mappings_of_labels_and_models():
     assert ising({}, {"one": 1.0}).sample == {"one": -1}
     for J, h, message in (
         ({("u", "v"): 1.0}, {"u": "much"}, "h must map spins to numbers; got a value that is none"),
+        ({("u", "v"): 1.0}, {1.5: 1.0}, "h must map spins to numbers; 1.5 is none of the 2"),
         (np.eye(2), {5: 1.0}, "h must map spins to numbers; 5 is none of the 2"),
         ({("u", "v"): 1.0}, {"u": np.inf}, "the values of h must be finite"),
     ):
@@ -95,6 +96,10 @@ def test_mappings_of_labels_and_models():
         ({(0, -1): 1.0}, "indices >= 0"),
         ({(0, 1): "x"}, "a value that is none"),
         ({(0, 1): np.nan}, "finite"),
+        ({(0, 1): "3"}, "a value that is none"),
+        ({(0, 1): 10**400}, "a value that is none"),
+        ({(0, 10**9): 1.0}, "indices below 10000000, as places in x; got 1000000000"),
+        ({(0, 10**30): 1.0}, "indices below 10000000"),
     ],
 )
 def test_bad_keys_are_named(Q, message):
@@ -188,6 +193,48 @@ def test_headers_that_claim_too_much(text, read, tmp_path):
         read(path)
 
 
+@pytest.mark.parametrize(
+    ("clauses", "options", "message"),
+    [
+        ([[1, 10**9]], {}, "clauses must have up to 10000000 variables; got 1000000000"),
+        ([[1]], {"variables": 10**12}, "clauses must have up to 10000000 variables"),
+        ([[1]], {"weights": [10**400]}, "weights must be numbers"),
+        (5, {}, "clauses must be sequences of whole numbers; got 5"),
+    ],
+)
+def test_clauses_that_claim_too_much_or_are_none(clauses, options, message):
+    with pytest.raises(ValueError, match=message):
+        max_sat(clauses, **options)
+
+
+@pytest.mark.parametrize("weight", ["3", 10**400, None])
+def test_weights_of_edges_are_numbers(weight):
+    nx = pytest.importorskip("networkx")
+    with pytest.raises(ValueError, match="graph must have numbers for weights; the edge from 'a' to 'b'"):
+        max_cut(nx.Graph([("a", "b", {"weight": weight})]))
+
+
+def test_a_mark_of_the_order_of_bytes_is_skipped(tmp_path):
+    path = tmp_path / "marked"
+    path.write_bytes(b"\xef\xbb\xbf2 1\r\n1 2 3\r\n")
+    assert read_gset(path)[0, 1] == 3.0
+
+
+@pytest.mark.parametrize(
+    ("write", "given", "message"),
+    [
+        (write_gset, np.ones((2, 3)), "graph must be a square matrix"),
+        (write_gset, [[0.0, np.nan], [np.nan, 0.0]], "graph must be finite"),
+        (write_qubo, "Q", "Q must be real numbers"),
+        (write_cnf, [["a"]], "clauses must be sequences of whole numbers"),
+    ],
+)
+def test_what_cannot_be_written_is_told(write, given, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        write(tmp_path / "file", given)
+    assert not (tmp_path / "file").exists()
+
+
 def test_writers_are_read_back(tmp_path, rng):
     weights = np.triu(rng.integers(-2, 3, (6, 6)) * 0.5, 1)
     write_gset(tmp_path / "g", sp.csr_array(weights + weights.T))
@@ -236,3 +283,19 @@ def test_the_pool_of_cuts_knows_that_complements_are_equal():
 def test_unknown_options_are_named(solve):
     with pytest.raises(TypeError, match="'bogus' is no option; there are x0, progress"):
         solve(np.array([[0.0, 1.0], [1.0, 0.0]]), bogus=3)
+
+
+def test_a_callback_is_a_function():
+    with pytest.raises(ValueError, match="callback must be a function of the state; got 3"):
+        max_cut(np.ones((2, 2)), callback=3)
+
+
+def test_a_model_without_variables_is_refused():
+    dimod = pytest.importorskip("dimod")
+    with pytest.raises(ValueError, match="Q must not be empty"):
+        qubo(dimod.BinaryQuadraticModel("BINARY"))
+
+
+def test_nothing_to_cut_is_between_zero_and_zero():
+    r = max_cut(np.zeros((3, 3)))
+    assert [str(end) for end in (r.fun, r.lower, r.upper)] == ["0.0"] * 3

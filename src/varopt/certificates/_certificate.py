@@ -45,7 +45,7 @@ class Certificate:
 
     def mirrored(self) -> Self:
         """The certificate of minus the objective."""
-        return type(self)(-self.upper, -self.lower, self.assumption)
+        return type(self)(0.0 - self.upper, 0.0 - self.lower, self.assumption)
 
     def explain(self) -> str:
         """How the bracket was proved, and what that assumes, in sentences."""

@@ -126,6 +126,8 @@ def _lines(kind: str, result: Any, offset: float) -> list[str]:
     found = offset - result.fun if kind == "cnf" else result.fun
     lower, upper = (offset - result.upper, offset - result.lower) if kind == "cnf" else (result.lower, result.upper)
     status = _verdict(result)[1]
+    bracket = "" if status == "UNSATISFIABLE" else f"the optimum lies between {lower:.12g} and {upper:.12g}: "
+    bare = status in ("UNSATISFIABLE", "UNKNOWN")  # there is no point to tell of
     bits = result.x.astype(int).tolist()
     values = (
         " ".join(str(k if bit else -k) for k, bit in enumerate(bits, 1))
@@ -136,9 +138,9 @@ def _lines(kind: str, result: Any, offset: float) -> list[str]:
     )
     return [
         f"c {result.message}",
-        f"c the optimum lies between {lower:.12g} and {upper:.12g}: {result.certificate}",
+        f"c {bracket}{result.certificate}",
         f"c {result.method}, {result.time:.2f} s",
-        *([] if status == "UNKNOWN" else [f"o {found:.12g}"]),
+        *([] if bare else [f"o {found:.12g}"]),
         f"s {status}",
-        *([] if status in ("UNSATISFIABLE", "UNKNOWN") else [f"v {values}"]),
+        *([] if bare else [f"v {values}"]),
     ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
@@ -16,7 +15,9 @@ from varopt._domains import as_finite
 from varopt.optimize import Result
 from varopt.solvers.discrete import doubles
 
-__all__ = ["LabelledResult", "labelled", "mapping_matrix", "mapping_vector"]
+__all__ = ["MOST_VARIABLES", "LabelledResult", "is_label", "labelled", "mapping_matrix", "mapping_vector"]
+
+MOST_VARIABLES = 10_000_000  # that a number may announce: as the header of a file, an index, or a literal
 
 
 @dataclass(frozen=True, repr=False)
@@ -111,6 +112,11 @@ def labelled(result: Result, labels: Sequence[Hashable] | None = None, graph: An
     return LabelledResult(**known, labels=tuple(range(result.x.size) if labels is None else labels), graph=graph)
 
 
+def is_label(part: Any) -> bool:
+    """Whether a key may name a variable: fractions and truth values are taken for mistakes."""
+    return not isinstance(part, (float, np.floating, bool))
+
+
 def mapping_matrix(name: str, value: Mapping[Any, Any]) -> tuple[Any, list[Hashable] | None, float]:
     """A mapping from pairs of indices, or of labels, to numbers as a matrix; the labels, in order of appearance.
 
@@ -120,7 +126,7 @@ def mapping_matrix(name: str, value: Mapping[Any, Any]) -> tuple[Any, list[Hasha
         if not (isinstance(key, tuple) and len(key) == 2):
             raise ValueError(f"{name} must map pairs (i, j) to numbers; got the key {key!r}.")
         for part in key:
-            if isinstance(part, (float, np.floating, bool)):
+            if not is_label(part):
                 raise ValueError(
                     f"{name} must map pairs of whole numbers, or of labels, to numbers; {part!r} in the key {key!r} is "
                     "neither."
@@ -128,17 +134,21 @@ def mapping_matrix(name: str, value: Mapping[Any, Any]) -> tuple[Any, list[Hasha
     flat = [part for key in value for part in key]
     labels: list[Hashable] | None = None
     if all(isinstance(part, (int, np.integer)) for part in flat):
-        pairs = np.array([[operator.index(i), operator.index(j)] for i, j in value], dtype=np.intp).reshape(-1, 2)
-        if pairs.size and pairs.min() < 0:
-            raise ValueError(f"{name} must have indices >= 0; got {int(pairs.min())}.")
-        size = int(pairs.max(initial=-1)) + 1
+        least, size = int(min(flat, default=0)), int(max(flat, default=-1)) + 1
+        if least < 0:
+            raise ValueError(f"{name} must have indices >= 0; got {least}.")
+        if size > MOST_VARIABLES:
+            raise ValueError(
+                f"{name} must have indices below {MOST_VARIABLES}, as places in x; got {size - 1}. Names may be texts."
+            )
     else:
         labels = list(dict.fromkeys(flat))
         place = {label: k for k, label in enumerate(labels)}
-        pairs, size = np.array([[place[i], place[j]] for i, j in value], dtype=np.intp).reshape(-1, 2), len(labels)
+        flat, size = [place[part] for part in flat], len(labels)
+    pairs = np.array(flat, dtype=np.intp).reshape(-1, 2)
     try:
         entries, lost = doubles(value.values())
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ValueError(f"{name} must map pairs to numbers; got a value that is none.") from None
     return sp.coo_array((entries, (pairs[:, 0], pairs[:, 1])), shape=(size, size)), labels, lost
 
@@ -149,11 +159,11 @@ def mapping_vector(
     """A mapping from indices, or from labels, to numbers as a vector, zero elsewhere; what it loses to rounding."""
     place = {label: k for k, label in enumerate(range(size) if labels is None else labels)}
     for key in value:
-        if isinstance(key, (float, np.floating, bool)) or key not in place:
+        if not is_label(key) or key not in place:
             raise ValueError(f"{name} must map spins to numbers; {key!r} is none of the {size}.")
     try:
         entries, lost = doubles(value.values())
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ValueError(f"{name} must map spins to numbers; got a value that is none.") from None
     vector = np.zeros(size)
     vector[[place[key] for key in value]] = as_finite(f"the values of {name}", entries)

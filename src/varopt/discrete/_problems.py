@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.linalg import bandwidth, issymmetric
 
 from varopt._domains import as_finite
-from varopt.discrete._labels import LabelledResult, labelled, mapping_matrix, mapping_vector
+from varopt.discrete._labels import MOST_VARIABLES, LabelledResult, is_label, labelled, mapping_matrix, mapping_vector
 from varopt.optimize import Result, Status, minimize_energy
 from varopt.solvers.discrete import (
     BIT,
@@ -146,6 +146,8 @@ def qubo(
     labels: list[Hashable] | None
     if hasattr(Q, "change_vartype") and hasattr(Q, "quadratic"):  # dimod, without importing it
         coefficients, rounded = _vector("linear", linear, len(Q.variables))
+        if not len(Q.variables):
+            raise ValueError("Q must not be empty.")
         energy, labels = model_energy(Q, sign, coefficients)
     else:
         matrix, labels, lost = _matrix("Q", Q)
@@ -186,7 +188,7 @@ def ising(
     """
     started = time.perf_counter()
     if isinstance(J, Mapping) and isinstance(h, Mapping):  # as in Ocean: spins may have a field and no coupling
-        J = {**J, **{(spin, spin): 0.0 for spin in h if (spin, spin) not in J}}
+        J = {**J, **{(spin, spin): 0.0 for spin in h if is_label(spin) and (spin, spin) not in J}}
     given, labels, rounded = _matrix("J", J)
     matrix, share = _couplings("J", given)
     if isinstance(h, Mapping):
@@ -243,6 +245,8 @@ def max_sat(
     (3.0, 3.0, 'PROVED')
     """
     started = time.perf_counter()
+    if not isinstance(clauses, Iterable):
+        raise ValueError(f"clauses must be sequences of whole numbers; got {clauses!r}.")
     listed = [_clause(number, clause) for number, clause in enumerate(clauses, start=1)]
     if not listed:
         raise ValueError("clauses must not be empty.")
@@ -300,8 +304,8 @@ def _adjacency(graph: Any, weight: str) -> tuple[Any, None, float]:
 
 def _edge_weight(a: Any, b: Any, value: Any) -> Any:
     try:
-        float(value)
-    except (TypeError, ValueError):
+        float(+value)  # a text is no number
+    except (TypeError, ValueError, OverflowError):
         raise ValueError(f"graph must have numbers for weights; the edge from {a!r} to {b!r} has {value!r}.") from None
     return value
 
@@ -390,7 +394,10 @@ def _clause(number: int, clause: Sequence[int]) -> list[int]:
 def _weights(weights: Any, count: int) -> Vector:
     if weights is None:
         return np.ones(count)
-    values = np.array(weights, dtype=np.float64)
+    try:
+        values = np.array(weights, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError("weights must be numbers, one for each clause.") from None
     if values.shape != (count,):
         raise ValueError(f"weights must have one entry for each of {count} clauses; got shape {values.shape}.")
     if not np.all(values >= 0.0):
@@ -400,10 +407,11 @@ def _weights(weights: Any, count: int) -> Vector:
 
 def _variable_count(clauses: list[list[int]], variables: Any) -> int:
     largest = max(abs(literal) for clause in clauses for literal in clause)
-    if variables is None:
-        return largest
+    variables = largest if variables is None else variables
     if not isinstance(variables, (int, np.integer)) or isinstance(variables, bool) or variables < largest:
         raise ValueError(f"variables must be a whole number >= {largest}, the largest that occurs; got {variables!r}.")
+    if variables > MOST_VARIABLES:
+        raise ValueError(f"clauses must have up to {MOST_VARIABLES} variables; got {variables}.")
     return int(variables)
 
 

@@ -19,9 +19,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from varopt.discrete._labels import MOST_VARIABLES
+
 __all__ = ["Formula", "TextLines", "first_words", "read_cnf", "read_dimacs", "read_edges", "read_gset", "read_qubo"]
 
-_MOST_ANNOUNCED = 10_000_000  # nodes or variables that a header may announce
 _COMPRESSED: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
 
 
@@ -30,7 +31,7 @@ def _opened(path: Path) -> TextIO:
     with path.open("rb") as stream:
         start = stream.read(6)
     unpack = next((reader for magic, reader in _COMPRESSED.items() if start.startswith(magic)), open)
-    stream_: TextIO = unpack(path, "rt", encoding="utf-8", errors="replace")
+    stream_: TextIO = unpack(path, "rt", encoding="utf-8-sig", errors="replace")
     return stream_
 
 
@@ -79,8 +80,8 @@ class TextLines:
     def count(self, word: str, what: str) -> int:
         """A number of nodes or variables, of a size that can be worked with."""
         number = self.integer(word, f"a number of {what}")
-        if not 0 <= number <= _MOST_ANNOUNCED:
-            raise self.wrong(f"the file announces {number} {what}, and may have up to {_MOST_ANNOUNCED}")
+        if not 0 <= number <= MOST_VARIABLES:
+            raise self.wrong(f"the file announces {number} {what}, and may have up to {MOST_VARIABLES}")
         return number
 
     def weight(self, word: str) -> float:
@@ -201,7 +202,7 @@ def read_edges(path: str | PathLike[str], first: int = 0) -> Any:
         words = " ".join(words).replace(",", " ").split()
         if len(words) not in (2, 3):
             raise lines.wrong(f"an edge must be 'i j' or 'i j weight'; got {' '.join(words)!r}")
-        i, j = sorted(_node(lines, word, first, _MOST_ANNOUNCED) for word in words[:2])
+        i, j = sorted(_node(lines, word, first, MOST_VARIABLES) for word in words[:2])
         edges[i, j] = edges.get((i, j), 0.0) + (lines.weight(words[2]) if len(words) == 3 else 1.0)
     if not edges:
         raise lines.wrong("the file has no edges")
@@ -309,8 +310,8 @@ def read_cnf(path: str | PathLike[str]) -> Formula:
                     raise lines.wrong(f"a weight must not be negative; got {word}")
                 continue
             literal = lines.integer(word, "a literal")
-            if abs(literal) > _MOST_ANNOUNCED:
-                raise lines.wrong(f"a literal must be up to {_MOST_ANNOUNCED} in size; got {literal}")
+            if abs(literal) > MOST_VARIABLES:
+                raise lines.wrong(f"a literal must be up to {MOST_VARIABLES} in size; got {literal}")
             if literal == 0:
                 if not literals:
                     raise lines.wrong(f"clause {len(clauses) + 1} is empty: nothing satisfies it")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterable, Sequence
 from os import PathLike
 from pathlib import Path
@@ -11,12 +12,14 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from varopt._domains import as_finite
+
 __all__ = ["as_text", "write_cnf", "write_gset", "write_lines", "write_qubo"]
 
 
 def write_gset(path: str | PathLike[str], graph: Any) -> None:
     """Write a graph, a symmetric or triangular matrix of weights, in the format of the G-set."""
-    matrix = sp.coo_array(graph)
+    matrix = _square("graph", graph)
     full = sp.csr_array(matrix)
     both = abs(full - full.T).max() == 0.0 if full.nnz else True
     keep = matrix.row < matrix.col if both else matrix.row != matrix.col
@@ -27,7 +30,7 @@ def write_gset(path: str | PathLike[str], graph: Any) -> None:
 
 def write_qubo(path: str | PathLike[str], Q: Any) -> None:
     """Write a matrix of which every entry counts, in the format of qbsolv: an off-diagonal pair as one entry."""
-    matrix = sp.csr_array(Q)
+    matrix = sp.csr_array(_square("Q", Q))
     upper = sp.coo_array(sp.triu(matrix) + sp.tril(matrix, -1).T)
     entries = [*zip(upper.row.tolist(), upper.col.tolist(), upper.data.tolist(), strict=True)]
     diagonal = [e for e in entries if e[0] == e[1]]
@@ -40,7 +43,10 @@ def write_cnf(
     path: str | PathLike[str], clauses: Iterable[Sequence[int]], weights: Any = None, variables: int | None = None
 ) -> None:
     """Write clauses in DIMACS format: CNF, or WCNF where there are weights, hard clauses those of infinite weight."""
-    listed = [list(map(int, clause)) for clause in clauses]
+    try:
+        listed = [list(map(operator.index, clause)) for clause in clauses]
+    except TypeError:
+        raise ValueError("clauses must be sequences of whole numbers.") from None
     count = variables or max((abs(literal) for clause in listed for literal in clause), default=0)
     bodies = [" ".join(map(str, [*clause, 0])) for clause in listed]
     if weights is None:
@@ -51,6 +57,16 @@ def write_cnf(
     top = math.ceil(top)
     texts = [as_text(w) if math.isfinite(w) else str(top) for w in given.tolist()]
     write_lines(path, [f"p wcnf {count} {len(listed)} {top}", *map(" ".join, zip(texts, bodies, strict=True))])
+
+
+def _square(name: str, value: Any) -> Any:
+    """A square matrix of finite numbers, as a list of entries."""
+    given = value if sp.issparse(value) else np.asarray(as_finite(name, value))
+    if given.ndim != 2 or given.shape[0] != given.shape[1]:
+        raise ValueError(f"{name} must be a square matrix; got shape {given.shape}.")
+    matrix = sp.coo_array(given)
+    as_finite(f"the entries of {name}", matrix.data)
+    return matrix
 
 
 def as_text(number: float) -> str:

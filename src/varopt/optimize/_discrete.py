@@ -106,6 +106,8 @@ def minimize_energy(
         raise ValueError(f"pool must be a whole number >= 1, of points to keep; got {pool!r}.")
     _check_options(method, target, time_limit, device)
     _check_beta(method, beta)
+    if callback is not None and not callable(callback):
+        raise ValueError(f"callback must be a function of the state; got {callback!r}.")
     if not _is_number(tol) or not 0.0 <= float(tol) < math.inf:
         raise ValueError(f"tol must be a number >= 0; got {tol!r}.")
     if energy.magnitude > 0.0 and not _LEAST_MAGNITUDE <= energy.magnitude <= _MOST_MAGNITUDE:

@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose
 import varopt as vo
 from tests.discrete.zoo import integer_quadratic, real_quadratic, states
 from varopt.solvers.discrete import Energy, energy_of
-from varopt.solvers.discrete.search import TabuWalk
+from varopt.solvers.discrete.search import TabuWalk, population_search
 
 
 def low_autocorrelation(n):
@@ -71,3 +71,29 @@ def test_low_autocorrelation(n, optimum):
     r = vo.minimize(low_autocorrelation(n), target=optimum, time_limit=60.0)
     assert r.fun == optimum
     assert r.lower >= 0.0
+
+
+@pytest.mark.parametrize(("build", "sweeps"), [(low_autocorrelation, 128), (None, 1000)], ids=["products", "pairs"])
+def test_of_a_limited_time_walks_have_most_where_products_are_rugged(build, sweeps, rng, monkeypatch):
+    """With 10 s and 0.01 s a sweep: anneals stay short there, and time, not steps, ends the walks after them."""
+    energy = integer_quadratic(rng) if build is None else energy_of(build(12).total())
+    planned, walks = [], []
+
+    def annealed(self, x, schedule, sweeps, seconds):
+        self.pace = 0.01
+        planned.append(sweeps)
+        return self.descended(x)
+
+    def walk(self, x, steps, expired=lambda: False):
+        walks.append((steps, expired()))
+        return x, energy.value(x)
+
+    monkeypatch.setattr("varopt.solvers.discrete.search._population._Population.annealed", annealed)
+    monkeypatch.setattr(TabuWalk, "walk", walk)
+    found = population_search(energy, rng, left=lambda: 10.0)
+    while len(planned) < 2:
+        next(found)
+    next(found)
+    assert planned[1] == sweeps
+    assert not walks[-1][1]
+    assert (walks[-1][0] == 4 * sweeps) == (build is None)

@@ -54,7 +54,7 @@ def added_rounding(parts: Iterable[Any], additions: float, multiple: float = 1.0
 def doubles(numbers: Iterable[Any]) -> tuple[Vector, float]:
     """Single numbers in double precision, and what they lose by it: large whole numbers do, and fractions."""
     given = [number.item() if isinstance(number, np.generic) else number for number in numbers]
-    converted = [float(number) for number in given]
+    converted = [float(+number) for number in given]  # texts are no numbers, though `float` reads them
     rounded = math.fsum(abs(a) for a, b in zip(converted, given, strict=True) if a != b)
     return np.array(converted), UNIT * rounded * SLACK
 

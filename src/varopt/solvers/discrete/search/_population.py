@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import time
 from collections.abc import Callable, Iterator
 from itertools import cycle
@@ -68,8 +69,8 @@ _MIXED_ENTRIES = 1 << 19  # the clock is looked at after so many coordinates
 _SHARPENED = 64  # bits up to which exact moves on blocks are tried,
 _BLOCKS, _BLOCK_BITS = 16, 18  # so many in a round, of so many bits
 _WALKS = 32  # replicas that go on tabu walks,
-_WALK_STEPS = 4  # of so many steps for each sweep,
-_WALK_SHARES = 1.0, 4.0  # in so much of the time of an anneal, of pairs and of products
+_WALK_STEPS = 4  # of so many steps for each sweep, in the time of the anneal at most;
+_WALK_SHARE = 4.0  # of products of spins for as many times that, where time is limited
 _ELITES = 16  # best points of past epochs that are kept
 _FIRST_EPOCH_SHARE = 0.1  # of the time for the first epoch, which tells what a sweep takes
 # As many anneals fit in the time that is left, where points are recombined and where they are drawn again (with 8
@@ -101,8 +102,9 @@ def population_search(
     and the next epoch starts afresh with twice the sweeps. The first epoch is a short one without re-annealing.
 
     Where the time is limited, `left` says how many seconds there are. An epoch then has as many sweeps as fit, by what
-    sweeps have taken so far: one long anneal is better than short ones that are thrown away. With `beta`, a function of
-    progress in [0, 1], every anneal follows it instead of the temperatures that are set here.
+    sweeps have taken so far: one long anneal is better than short ones that are thrown away. Not so of products of
+    spins, where tabu walks find the best points: anneals stay short, and walks go on for longer than these. With
+    `beta`, a function of progress in [0, 1], every anneal follows it instead of the temperatures that are set here.
     """
     population = _Population(energy, rng, expired, device, left())
     given = None if beta is None else temperatures_of(beta, population.unit)
@@ -114,7 +116,7 @@ def population_search(
     yield population.found(x, value, epoch)
     while True:
         pilot = epoch == 0
-        if not pilot and math.isfinite(left()):
+        if not (pilot or population.walk_share) and math.isfinite(left()):
             capacity = left() / population.pace
             anneals = float(np.clip(capacity / _SHORT_ANNEAL_SWEEPS, 1.0, _ANNEALS[population.percolates]))
             sweeps = max(sweeps, int(min(_LONGEST_ANNEAL_SWEEPS[population.percolates], capacity / anneals)))
@@ -166,6 +168,8 @@ class _Population:
         self.is_crowd = device is not None  # more than the processor can recombine in the time of an anneal
         self.symmetric = is_symmetric(energy)
         self.walk = TabuWalk(energy, rng) if device is None and TabuWalk.suits(energy) else None
+        # Of rugged products it is the walk that counts: for so many times as long as an anneal, and these stay short.
+        self.walk_share = _WALK_SHARE if self.walk is not None and energy.products else 0.0
         self.percolates = False  # whether what replicas differ in hangs together, so that there is little to recombine
         self.sweeps = 0
         self.pace = 0.0  # seconds of a sweep, by the last anneal,
@@ -209,13 +213,11 @@ class _Population:
         """The best of the points, where tabu walks from them met better ones; of small problems, see `TabuWalk`."""
         if self.walk is None:
             return x, value
-        share = _WALK_SHARES[bool(self.energy.products)]
         limited = math.isfinite(left())
-        end = time.perf_counter() + share * self.pace * sweeps if limited else math.inf
+        end = time.perf_counter() + (self.walk_share or 1.0) * self.pace * sweeps if limited else math.inf
+        steps = sys.maxsize if limited and self.walk_share else _WALK_STEPS * sweeps
         chosen = np.argsort(value, kind="stable")[:_WALKS]
-        best, least = self.walk.walk(
-            x[:, chosen], _WALK_STEPS * sweeps, lambda: self.expired() or time.perf_counter() > end
-        )
+        best, least = self.walk.walk(x[:, chosen], steps, lambda: self.expired() or time.perf_counter() > end)
         x, value = x.copy(), value.copy()
         better = least < value[chosen]
         x[:, chosen[better]], value[chosen[better]] = best[:, better], least[better]
