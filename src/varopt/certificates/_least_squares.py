@@ -94,6 +94,8 @@ def _lasso(problem: Composite) -> _Lasso | None:
 
 def _are_of_all(k: Rows, fit: _Fit) -> bool:
     """Whether rows are of all variables that the matrix sees, in their order, times one or minus one."""
+    if isinstance(k.linear, Selection) and k.linear.index is None:  # as in a norm of all variables
+        return (fit.seen.start, fit.seen.stop) == (0, k.linear.shape[1])
     if (own := coordinates(k.linear)) is None:
         return False
     index, factor = own
