@@ -93,6 +93,8 @@ def test_rules_with_a_journal(tmp_path):
         ({"subject_to": lambda x: x[0] < 0, "x0": [1.0, 1.0]}, r"x0\[0\] must satisfy subject_to"),
         ({"subject_to": lambda x: True, "method": "lq"}, "method 'lq' is for one objective without constraints"),
         ({"constraints": -1}, "constraints must be a whole number >= 0"),
+        ({"constraints": lambda x: x[0]}, "give functions of the point, which are known in advance, as subject_to"),
+        ({"constraints": [lambda x: x[0]]}, "give functions of the point, which are known in advance, as subject_to"),
         ({"objectives": 0}, "objectives must be a whole number >= 1"),
         ({"objectives": 2, "maximize": [True]}, "maximize must say it for each of 2"),
         ({"objectives": 2, "noisy": True}, "noisy and stop_early are for one objective"),

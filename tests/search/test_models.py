@@ -13,7 +13,8 @@ from varopt.search._space import SpaceLayout  # coordinates of a space by themse
 from varopt.search.models import ExpectedImprovement, _handover  # how long a proposal is taken to be
 from varopt.search.models._acquisition import log_improvement  # against fifty digits
 from varopt.search.models._gaussian_process import GaussianProcess, _posterior, _prior, differences  # derivatives
-from varopt.solvers.natural_gradient import QuadraticModel, _surrogate
+from varopt.solvers.natural_gradient import QuadraticModel, _quadratic_model, _surrogate
+from varopt.solvers.natural_gradient._quadratic_model import HEAVIEST, LatestModel  # one fit after the other
 
 MIXED = vo.Space({"x": vo.Box(0, 1), "rate": vo.Box(1e-4, 1, log=True), "k": vo.Integer(0, 9), "c": list("abc")})
 
@@ -120,8 +121,8 @@ def test_a_model_that_is_of_no_use_is_given_a_rest():
 def test_a_large_model_waits_for_some_new_values(monkeypatch, rng):
     """With a fit for every value a search in forty dimensions would take a tenth of a second for each."""
     fits = []
-    fit = QuadraticModel.fit
-    monkeypatch.setattr(QuadraticModel, "fit", lambda *data, **kind: fits.append(len(data[1])) or fit(*data, **kind))
+    fit = LatestModel.fit
+    monkeypatch.setattr(LatestModel, "fit", lambda *data: fits.append(len(data[1])) or fit(*data))
     monkeypatch.setattr(_surrogate, "FRESH", 4)  # so that 21 unknowns are large
 
     turn = np.linalg.qr(rng.normal(size=(5, 5)))[0]
@@ -132,6 +133,45 @@ def test_a_large_model_waits_for_some_new_values(monkeypatch, rng):
     r = vo.minimize(ellipsoid, vo.Box(-5, 5, size=5), seed=0, target=1e-8, budget=1000)
     assert r.fun <= 1e-8
     assert len(fits) < r.nfev / 3
+
+
+def test_a_large_model_keeps_most_of_its_equations(monkeypatch, rng):
+    """Weighted least squares by NumPy, with the weights that what stays had when it was factored."""
+    d, window = 22, 330  # 276 unknowns
+    points, turn = rng.normal(size=(500, d)), rng.normal(size=(d, d))
+    values = ((points @ turn) ** 2).sum(axis=1) + 30.0 * rng.normal(size=500)
+    others, above = rng.normal(size=(10, d)), np.triu_indices(d, 1)
+    full = []
+    factor = np.linalg.qr
+    monkeypatch.setattr(_quadratic_model, "_triangle", lambda a: full.append(len(a)) or factor(a, mode="r"))
+
+    def columns(x):
+        return np.column_stack([np.ones(len(x)), x, x * x, x[:, above[0]] * x[:, above[1]]])
+
+    def weights(of):
+        return np.linspace(HEAVIEST, 1.0, len(of))[np.argsort(np.argsort(of))]
+
+    latest, told, kept = LatestModel("full"), 0, 0
+    for told in (304, 320, 340, 345, 356, 358, 390, 500):  # the window grows, then moves; 17 rows until the next
+        first = max(0, told - window)
+        model = latest.fit(points[first:told], values[first:told], told)
+        weight = weights(values[first:told])
+        if told - kept > 17:
+            kept, stay = told, dict(zip(range(first + 17, told), weight[17:], strict=True))
+        weight = np.array([stay.get(i, w) for i, w in zip(range(first, told), weight, strict=True)])
+        root = np.sqrt(weight)[:, None]
+        found = np.linalg.lstsq(root * columns(points[first:told]), root[:, 0] * values[first:told], rcond=None)[0]
+        np.testing.assert_allclose(model(others), columns(others) @ found, rtol=1e-8, atol=1e-8 * np.abs(values).max())
+    assert full == [287, 313, 313, 313, 313]
+
+
+def test_a_large_model_of_data_in_a_plane_is_the_shortest(rng):
+    points = rng.normal(size=(330, 22))
+    points[:, 21] = points[:, 20]
+    values = (points**2).sum(axis=1)
+    model, whole = LatestModel("full").fit(points, values, 330), QuadraticModel.fit(points, values)
+    np.testing.assert_allclose(model(points), values, rtol=1e-9, atol=1e-9)
+    np.testing.assert_array_equal(model.hessian, whole.hessian)
 
 
 def test_derivatives_of_the_process(rng):

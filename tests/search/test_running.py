@@ -83,6 +83,24 @@ def test_seconds_alone_may_be_the_budget():
     r = vo.minimize(lambda x: float(x[0] ** 2), line, time_limit=1.0, seed=0, method="cma", progress=True)
     assert r.status is Status.TIME_LIMIT
     assert r.nfev > 1000  # where the default would have ended
+    assert r.success
+    assert not vo.minimize(sphere, BOX, time_limit=1e-9, seed=0).success  # nothing was evaluated
+    assert not vo.minimize(sphere, BOX, time_limit=1e-2, budget=10**6, seed=0, method="cma").success
+
+
+def test_sentences_of_a_black_box_speak_of_no_bracket():
+    def stop(search):
+        raise StopIteration
+
+    runs = [
+        vo.minimize(sphere, BOX, time_limit=1e-2, seed=0),
+        vo.minimize(sphere, BOX, budget=30, seed=0, method="cma", callback=stop),
+        vo.minimize(lambda x: (sphere(x), 1.0), BOX, constraints=1, budget=3, seed=0),
+    ]
+    assert [r.status for r in runs] == [Status.TIME_LIMIT, Status.INTERRUPTED, Status.NOT_FOUND]
+    for r in runs:
+        assert "bracket" not in repr(r)
+        assert "bound" not in repr(r)
 
 
 def test_vectorized_function_gets_the_batch():
@@ -185,6 +203,9 @@ def test_a_run_without_a_value_says_so():
     assert not r.success
     assert r.x is None
     assert r.errors[-1] == "no value"
+    r = vo.minimize(lambda x: time.sleep(0.02), BOX, time_limit=1.0, max_failures=10**6, method="cma")
+    assert (r.status, r.success) == (Status.NO_VALUE, False)
+    assert r.nfev
 
 
 def test_exit_in_the_objective_is_a_failed_evaluation():

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Measured", "as_seed", "as_value", "as_values", "positive", "signs", "whole"]
+__all__ = ["Measured", "as_seed", "as_value", "as_values", "constraint_count", "positive", "signs", "whole"]
 
 
 def whole(name: str, value: Any, least: int | None = None) -> int:
@@ -21,6 +21,16 @@ def whole(name: str, value: Any, least: int | None = None) -> int:
     if number is None or (least is not None and number < least):
         raise ValueError(f"{name} must be a whole number{'' if least is None else f' >= {least}'}; got {value!r}.")
     return number
+
+
+def constraint_count(value: Any) -> int:
+    """How many constraints are measured; functions, which are known in advance, are told where they go."""
+    if callable(value) or (isinstance(value, (list, tuple)) and any(map(callable, value))):
+        raise ValueError(
+            "constraints must be how many numbers the function returns after its value; give functions of the point, "
+            f"which are known in advance, as subject_to; got {value!r}."
+        )
+    return whole("constraints", value, 0)
 
 
 def positive(name: str, value: Any, meaning: str) -> float:

@@ -28,6 +28,12 @@ from varopt.solvers.natural_gradient import CategoricalUpdate, default_populatio
 
 __all__ = ["SearchResult", "minimize_black_box"]
 
+SENTENCES = {  # of statuses that tell others what a bracket is worth
+    Status.TIME_LIMIT: "The time is spent; the best so far is returned. Raise time_limit to go on.",
+    Status.INTERRUPTED: "The run was interrupted; the best so far is returned.",
+    Status.NOT_FOUND: "No point was found that satisfies all constraints. Raise budget to go on.",
+}
+
 
 @dataclass(frozen=True, repr=False)
 class SearchResult(Result):
@@ -51,8 +57,18 @@ class SearchResult(Result):
 
     @property
     def success(self) -> bool:
-        """Whether it ended as it was meant to: by its budget or its target."""
-        return self.status in (Status.BUDGET, Status.TARGET)
+        """Whether it ended as it was meant to: by its budget, of evaluations or of seconds alone, or its target."""
+        return self.status in (Status.BUDGET, Status.TARGET) or (self.status is Status.TIME_LIMIT and self._by_time)
+
+    @property
+    def _by_time(self) -> bool:
+        """Whether seconds were all the budget it was given, and it found something in them."""
+        return self.search is not None and self.search.settings["time_limit"] is not None and self.x is not None
+
+    @property
+    def message(self) -> str:
+        """The sentence of the status; there is no bracket to speak of."""
+        return SENTENCES.get(self.status, str(self.status.value))
 
     @property
     def front(self) -> Front:
@@ -288,22 +304,22 @@ class _Run:
         if search.failures >= self.max_failures:
             return Status.FAILURES
         if time.monotonic() >= self.deadline:
-            return Status.TIME_LIMIT
+            return self._spent(Status.TIME_LIMIT) if search.evaluations else Status.TIME_LIMIT
         best = search._incumbent
         if between and self.target is not None and best is not None and not self._misses(best, self.target):
             return Status.TARGET
-        return self._spent() if search.evaluations >= self.budget else None
+        return self._spent(Status.BUDGET) if search.evaluations >= self.budget else None
 
     def _misses(self, best: Contender, target: float) -> bool:
         return self.search._lowest.violation > 0.0 or best.value > self.search._sign * target
 
-    def _spent(self) -> Status:
-        """How a run that used up its budget ended."""
+    def _spent(self, what: Status) -> Status:
+        """How a run that used up its evaluations or its time ended."""
         search = self.search
         if len(search.errors) == search.evaluations:
             return Status.NO_VALUE
         best = search.best
-        return Status.BUDGET if best is not None and best.violation == 0.0 else Status.NOT_FOUND
+        return what if best is not None and best.violation == 0.0 else Status.NOT_FOUND
 
 
 def _begin(space: Any, journal: str | Path | None, settings: dict[str, Any], hints: dict[str, Any]) -> Search:

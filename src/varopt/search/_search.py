@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from varopt._threads import one_thread
 from varopt.search._batch import UNKNOWN, Batch, Stretch, Told, took
-from varopt.search._checks import as_seed, as_values, positive, signs, whole
+from varopt.search._checks import as_seed, as_values, constraint_count, positive, signs, whole
 from varopt.search._coding import Coding
 from varopt.search._dimensions import Box, Dimension
 from varopt.search._incumbent import Averaged, Lowest
@@ -115,7 +115,7 @@ class Search(Kept, Shown):
         sigma = None if sigma is None else positive("sigma", sigma, "a positive fraction of the box")
         starts = self._starts = starting_rows(self._layout, x0)
         self.noisy, self.asynchronous = bool(noisy), bool(asynchronous)
-        objectives, constraints = whole("objectives", objectives, 1), whole("constraints", constraints, 0)
+        objectives, constraints = whole("objectives", objectives, 1), constraint_count(constraints)
         self._signs = signs(maximize, objectives)
         self._sign = float(self._signs[0]) if objectives == 1 else 1.0
         self._width = objectives + constraints

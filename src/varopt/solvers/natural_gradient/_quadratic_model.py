@@ -16,6 +16,10 @@ How far a model can be trusted is told by the order of n pairs (a_k, b_k) of its
 
     tau = sum_{j, k} sign(a_j - a_k) sign(b_j - b_k) / (n (n - 1))                                                   (5)
 
+Of a large model most equations, A, are those of the fit before: they are factored once, and the others, B, are added
+
+    |A y - a|^2 + |B y - b|^2 = |R y - Q'a|^2 + |B y - b|^2 + what no y changes,    A = Q R.                         (6)
+
 Ha19: N. Hansen, *A global surrogate assisted CMA-ES*, GECCO 2019.
 """
 
@@ -24,17 +28,20 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from scipy.linalg import lapack, solve_triangular
 
 from varopt.solvers.natural_gradient._update import Array
 
-__all__ = ["QuadraticModel", "kendall", "unknowns"]
+__all__ = ["LatestModel", "QuadraticModel", "kendall", "unknowns"]
 
 ENOUGH_DATA = 1.1  # data for each unknown, from which the next richer model is fitted
 HEAVIEST = 20.0  # weight of the best point beside that of the worst, (2)
+FACTORED = 250  # unknowns from which on a factorisation is kept: below, a fit takes a millisecond
+KEPT_FOR = 1 / 16  # new data for each unknown, for which it is kept: a fit in 40 dimensions then takes a fifth
+PANEL = 32  # columns that LAPACK adds rows to at once; 16 to 64 take as long
 
 
 def unknowns(size: int, kind: str) -> int:
@@ -66,18 +73,15 @@ class QuadraticModel:
             "linear", "diagonal" or "full".
         """
         n, d = points.shape
-        kinds: tuple[str, ...] = ("linear", "diagonal", "full")
-        kinds = kinds[: kinds.index(richest) + 1]
-        kind = next((k for k in reversed(kinds) if n >= ENOUGH_DATA * unknowns(d, k)), "linear")
-        ranks = np.argsort(np.argsort(values, kind="stable"), kind="stable")
-        roots = np.sqrt(np.linspace(HEAVIEST, 1.0, n))[ranks]  # of the weights of (2)
-        center = points[ranks.argmin()]
-        spread = points.std(axis=0)
-        scale = np.where(spread > 0.0, spread, 1.0)
-        z = (points - center) / scale
+        kind, units = _affordable(n, d, richest), _Units.of(points, values)
+        return cls._of(units, _least_squares(_equations(units, points, values, _roots(values), kind)), kind)  # (2)
+
+    @classmethod
+    def _of(cls, units: _Units, found: Array, kind: str) -> Self:
+        """From the coefficients, in the order of `_equations`."""
+        center, scale, lowest = units
+        d = center.size
         above = np.triu_indices(d, 1)
-        lowest = float(values.min())
-        found = _least_squares(_equations(z, values - lowest, roots, kind))  # (2)
         hessian = np.zeros((d, d))
         if kind != "linear":
             np.fill_diagonal(hessian, found[1 + d : 1 + 2 * d])
@@ -157,11 +161,38 @@ def _shift(along: Array, curvatures: Array, least: float, radius: float) -> floa
     return high
 
 
-def _equations(z: Array, values: Array, roots: Array, kind: str) -> Array:
-    """The columns of a model at points `z`, and the values as the last, rows times `roots`; stored by columns."""
-    n, d = z.shape
+def _affordable(n: int, d: int, richest: str) -> str:
+    """The richest kind that `n` data are enough for."""
+    kinds: tuple[str, ...] = ("linear", "diagonal", "full")
+    kinds = kinds[: kinds.index(richest) + 1]
+    return next((k for k in reversed(kinds) if n >= ENOUGH_DATA * unknowns(d, k)), "linear")
+
+
+class _Units(NamedTuple):
+    """What data are measured from, and in."""
+
+    center: Array  # the best point
+    scale: Array
+    lowest: float
+
+    @classmethod
+    def of(cls, points: Array, values: Array) -> Self:
+        spread = points.std(axis=0)
+        return cls(points[values.argmin()], np.where(spread > 0.0, spread, 1.0), float(values.min()))
+
+
+def _roots(values: Array) -> Array:
+    """The roots of the weights of (2)."""
+    ranks = np.argsort(np.argsort(values, kind="stable"), kind="stable")
+    return np.asarray(np.sqrt(np.linspace(HEAVIEST, 1.0, values.size))[ranks])
+
+
+def _equations(units: _Units, points: Array, values: Array, roots: Array, kind: str) -> Array:
+    """The columns of a model at points, and the values as the last, rows times `roots`; stored by columns."""
+    n, d = points.shape
     count = unknowns(d, kind)
-    columns, across = np.empty((count + 1, n)), np.ascontiguousarray(z.T)
+    columns = np.empty((count + 1, n))
+    across = np.ascontiguousarray(((points - units.center) / units.scale).T)
     columns[0] = 1.0
     columns[1 : 1 + d] = across
     if kind != "linear":
@@ -171,7 +202,7 @@ def _equations(z: Array, values: Array, roots: Array, kind: str) -> Array:
         for i in range(d - 1):  # in the order of `np.triu_indices`
             np.multiply(across[i], across[i + 1 :], out=columns[start : start + d - 1 - i])
             start += d - 1 - i
-    columns[count] = values
+    columns[count] = values - units.lowest
     columns *= roots
     return columns.T
 
@@ -180,18 +211,67 @@ def _least_squares(matrix: Array) -> Array:
     """The combination of the other columns nearest to the last, or the shortest of all where it is not unique."""
     n, m = matrix.shape[0], matrix.shape[1] - 1
     if n >= m:
-        # The last column of R is Q' times the last of the matrix: Q itself would cost twice as much.
-        triangle = lapack.dgeqrf(matrix, lwork=_workspace(n, m + 1))[0]
-        pivots = np.abs(triangle.diagonal()[:m])
-        if pivots.min() > 1e-12 * pivots.max():
-            return np.asarray(solve_triangular(triangle[:m, :m], triangle[:m, m]))
+        found = _solved(_triangle(matrix))
+        if found is not None:
+            return found
     return np.asarray(np.linalg.lstsq(matrix[:, :m], matrix[:, m], rcond=None)[0])
+
+
+def _triangle(matrix: Array) -> Array:
+    """R, above the diagonal. Its last column is Q' times the last of the matrix: Q would cost twice as much."""
+    return np.asarray(lapack.dgeqrf(matrix, lwork=_workspace(*matrix.shape))[0][: matrix.shape[1]])
+
+
+def _solved(triangle: Array) -> Array | None:
+    """The combination of the other columns nearest to the last; None where it is not unique."""
+    m = triangle.shape[1] - 1
+    pivots = np.abs(triangle.diagonal()[:m])
+    if pivots.min() <= 1e-12 * pivots.max():
+        return None
+    return np.asarray(solve_triangular(triangle[:m, :m], triangle[:m, m]))
 
 
 @functools.cache
 def _workspace(rows: int, columns: int) -> int:
     """The numbers that LAPACK needs to work in blocks."""
     return int(lapack.dgeqrf_lwork(rows, columns)[0])
+
+
+class LatestModel:
+    """Models of the latest data, again and again, where all but a few equations are those of the model before.
+
+    Those that stay for a while are factored, with the units and weights that they have then; others are added, (6).
+
+    Parameters
+    ----------
+    richest : str
+        "linear", "diagonal" or "full".
+    """
+
+    def __init__(self, richest: str) -> None:
+        self._richest = richest
+        self._kind = ""
+        self._factored = range(0)  # which of all data
+
+    def fit(self, points: Array, values: Array, told: int) -> QuadraticModel:
+        """The model of the latest `points` and their `values`, where `told` is how many there were in all."""
+        n, d = points.shape
+        kind = _affordable(n, d, self._richest)
+        first, kept_for = told - n, int(KEPT_FOR * unknowns(d, kind))
+        if not FACTORED <= unknowns(d, kind) < n - kept_for:
+            return QuadraticModel.fit(points, values, richest=self._richest)
+        roots = _roots(values)
+        if kind != self._kind or told - self._factored.stop > kept_for:
+            self._kind, self._factored = kind, range(first + kept_for, told)
+            self._units = _Units.of(points, values)
+            stay = slice(kept_for, None)
+            self._triangle = _triangle(_equations(self._units, points[stay], values[stay], roots[stay], kind))
+        others = np.r_[: self._factored.start - first, self._factored.stop - first : n]
+        rows = _equations(self._units, points[others], values[others], roots[others], kind)
+        found = _solved(lapack.dtpqrt(0, PANEL, self._triangle, rows)[0])  # (6)
+        if found is None:
+            return QuadraticModel.fit(points, values, richest=self._richest)
+        return QuadraticModel._of(self._units, found, kind)
 
 
 def kendall(one: Array, other: Array) -> float:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from varopt.families import RootedGaussian
 from varopt.solvers.natural_gradient._bounded import BoundedUpdate
-from varopt.solvers.natural_gradient._quadratic_model import QuadraticModel, kendall, unknowns
+from varopt.solvers.natural_gradient._quadratic_model import LatestModel, QuadraticModel, kendall, unknowns
 from varopt.solvers.natural_gradient._update import AroundUpdate, Array, FamilyUpdate
 
 __all__ = ["Allowance", "SurrogateUpdate"]
@@ -69,11 +69,12 @@ class SurrogateUpdate(AroundUpdate, FamilyUpdate):
     ) -> None:
         self.inner, self._batch, self._allowance = inner, batch, allowance or Allowance()
         d = inner.mean.size
-        self._richest = "full" if unknowns(d, "full") <= LARGEST else "diagonal"
-        self._window = max(inner.population, int(WINDOW * unknowns(d, self._richest)))
+        richest = "full" if unknowns(d, "full") <= LARGEST else "diagonal"
+        self._latest = LatestModel(richest)
+        self._window = max(inner.population, int(WINDOW * unknowns(d, richest)))
         points, values = known or (np.empty((0, d)), np.empty(0))
         self._points, self._values = list(points[-self._window :]), list(values[-self._window :])
-        self._new = 0  # data that the model does not know yet
+        self._told = self._modelled = len(self._points)  # data in all, and when the model was fitted
         self.model: QuadraticModel | None = None
         self._candidates = np.empty((0, d))  # of this generation; none between two
         self._useless = 0  # generations in a row
@@ -137,7 +138,7 @@ class SurrogateUpdate(AroundUpdate, FamilyUpdate):
         self._points.extend(_evaluated(points[finite]))
         self._values.extend(values[finite])
         del self._points[: -self._window], self._values[: -self._window]
-        self._new += int(finite.sum())
+        self._told += int(finite.sum())
         self._strangers.extend(zip(points[strange], values[strange], strict=True))
         if not len(self._candidates):
             return
@@ -162,12 +163,12 @@ class SurrogateUpdate(AroundUpdate, FamilyUpdate):
     def _outdated(self) -> bool:
         if self.model is None:
             return True
-        return self._new > unknowns(self.mean.size, self.model.kind) // FRESH
+        return self._told - self._modelled > unknowns(self.mean.size, self.model.kind) // FRESH
 
     def _fit(self) -> None:
-        self.model, self._new = None, 0
+        self.model, self._modelled = None, self._told
         if len(self._points) >= 3 and max(map(abs, self._values)) < SQUARES_OVERFLOW:
-            self.model = QuadraticModel.fit(np.array(self._points), np.array(self._values), richest=self._richest)
+            self.model = self._latest.fit(np.array(self._points), np.array(self._values), self._told)
 
     def _trusted(self) -> bool:
         """Whether model and function order the latest evaluations alike."""
