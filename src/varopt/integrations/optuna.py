@@ -85,11 +85,12 @@ class VariationalSampler(BaseSampler):
         self._search: Search | None = None
         self._told: set[int] = set()
         self._known: dict[Any, Any] = {}  # what was told, by its point
+        self._asked: dict[Any, dict[str, Any]] = {}  # what the search asked for, by the point that Optuna has for it
         self._beside = False  # whether trials have parameters that the search does not
 
     def __getstate__(self) -> dict[str, Any]:
         """What a copy in another process needs: it learns the rest from the study."""
-        fresh = {"_told": set(), "_known": {}, "_beside": False, "_by_trial": {}}
+        fresh = {"_told": set(), "_known": {}, "_asked": {}, "_beside": False, "_by_trial": {}}
         return {**self.__dict__, "_lock": None, "_search": None, **fresh}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -132,7 +133,7 @@ class VariationalSampler(BaseSampler):
                     constraints=about[2], **self._options,
                 )  # fmt: skip
                 self._space, self._about = dict(space), about
-                self._told, self._known, self._beside = set(), {}, False
+                self._told, self._known, self._asked, self._beside = set(), {}, {}, False
             self._learn(study)
             self._search.reseed(self._search.seed, trial.number)
             return self._proposal(study, trial, self._search)
@@ -176,6 +177,7 @@ class VariationalSampler(BaseSampler):
             values = {name: external(distribution, point[name]) for name, distribution in self._space.items()}
             key = self._key(values)
             if key not in self._known or len(self._known) >= count(self._space):
+                self._asked[key] = point
                 break
             search.tell([point], [self._known[key]])
         return values
@@ -227,7 +229,8 @@ class VariationalSampler(BaseSampler):
             if point is None:
                 continue
             numbers = _numbers(trial, self._about[2])
-            self._search.tell([point], [numbers])
+            # As it was asked for, where reals stand for whole numbers: the search waits for that.
+            self._search.tell([self._asked.pop(tuple(point.values()), point)], [numbers])
             if _beside(trial, self._space):
                 self._known, self._beside = {}, True  # that two trials agree in the rest does not make them the same
             elif not self._beside:
