@@ -143,7 +143,7 @@ class _Finished(Declared, BaseLibSVM):
         if self.gamma == "scale" and own and not self._is_given():  # LIBSVM refuses a bad one beside any kernel
             # The variance with its weights, so that a weight of two is a sample given twice.
             weight = sample_weight if sample_weight.size else np.ones(X.shape[0])
-            variance = _variance(X, weight / weight.sum())
+            variance = _variance(X, weight / weight.sum()) if weight.any() else 0.0  # which LIBSVM then refuses
             self._gamma = 1.0 / (X.shape[1] * variance) if variance > 0.0 else 1.0
 
     def _pilot(

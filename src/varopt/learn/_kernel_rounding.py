@@ -58,6 +58,7 @@ _PAIRS_AT_ONCE = 1 << 14  # entries whose pairs stay in the cache
 _LARGEST_SCALE = 2.0**500
 _SLICED_ENTRIES = 1 << 23  # of data that are cut into slices
 _PAIR_OPERATIONS = 1e3  # that each entry counts as for the clock
+_FAR_MEANS = 1e3  # times the variances of features, the squares of means above which three digits and more would cancel
 _PROVED_ROWS = 600  # rows of a given matrix up to which that it is semidefinite is proved
 
 
@@ -65,13 +66,19 @@ def centred(X: Any, kernel: Any) -> tuple[Any, Vector]:
     """Features less their means, where they are dense, and these, where they change no machine.
 
     Distances stay as they are; inner products change by what coefficients that add up to zero, and an intercept, make
-    up for. Far from zero both would be differences of large numbers.
+    up for. Far from zero both would be differences of large numbers; near it, where many coefficients may be best, a
+    machine with a linear kernel is that of the same features in a sparse matrix.
     """
+    if callable(kernel):  # of whatever it takes
+        return X, np.zeros(0)
+    none = np.zeros(X.shape[1])
     if kernel != "rbf" and (kernel != "linear" or sp.issparse(X)):
-        return X, np.zeros(X.shape[1])
+        return X, none
     with np.errstate(over="ignore", invalid="ignore"):
         mean = np.asarray(X.mean(axis=0), dtype=np.float64).ravel()
-    mean = np.where(np.isfinite(mean), mean, 0.0)
+        mean = np.where(np.isfinite(mean), mean, 0.0)
+        if kernel == "linear" and mean @ mean <= _FAR_MEANS * X.var(axis=0).sum():
+            return X, none
     return X if sp.issparse(X) else X - mean, mean
 
 

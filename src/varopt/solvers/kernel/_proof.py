@@ -28,6 +28,7 @@ Vector = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 _GRID_BITS = 53  # of the largest coefficient
+_HALVED = 2.0**990  # up to which numbers are parted into halves without overflow
 
 
 class Enclosed(NamedTuple):
@@ -85,9 +86,9 @@ def proved_bracket(
         v = -problem.scale * beta.high
         left, right = _kinks(problem)
         reached = [
-            -part for knot, own in ((left, v < 0.0), (right, v > 0.0)) for part in two_product(v[own], knot[own])
+            -part for knot, own in ((left, v < 0.0), (right, v > 0.0)) for part in _product(v[own], knot[own])
         ]  # of the conjugates, each reached on the kink on its side
-        along = [*two_product(v, offset.high), v * offset.low]
+        along = [*_product(v, offset.high), v * offset.low]
         lower, off = _total([*along, *reached, *(-part for part in half)])
         off += off_half + UNIT * float(np.abs(v) @ np.abs(offset.low)) + 4.0 * TINY * np.count_nonzero(v)
     upper, lower = float(up(upper * (1.0 + 4.0 * UNIT))) if upper else 0.0, float(down(lower - off * SLACK))
@@ -103,6 +104,17 @@ def is_beyond(problem: KernelProblem, values: Enclosed, offset: Pair, b: float) 
         for side in sides(problem, values, offset, b):
             found &= side.beyond.value.high + side.beyond.radius < 0.0
     return found
+
+
+def _product(a: Vector, b: Vector) -> tuple[Vector, Vector]:
+    """The rounded product and its error; the second factor may be near the largest number, whose halves overflow."""
+    large = np.abs(b) > _HALVED
+    if not large.any():
+        product, error = two_product(a, b)
+        return product, error
+    unit = np.where(large, 2.0**60, 1.0)
+    product, error = two_product(a, b / unit)
+    return product * unit, error * unit
 
 
 def _total(parts: list[Vector]) -> tuple[float, float]:
@@ -151,7 +163,7 @@ def _losses(
     lost = 0.0
     for _, _, beyond, cost in sides(problem, values, offset, b):
         costs = beyond.value.high + beyond.radius + moved >= 0.0
-        parts += two_product(cost, np.maximum(beyond.value.high, 0.0))
+        parts += _product(cost, np.maximum(beyond.value.high, 0.0))
         lost += (float(cost[costs] @ beyond.radius[costs]) + moved * length(cost[costs])) * SLACK
         lost += TINY * np.count_nonzero(costs & (beyond.radius > 0.0))
     return parts, lost
