@@ -21,8 +21,8 @@ Vector = NDArray[np.float64]
 # Rows up to which as many equations are solved in rational arithmetic, whose numbers grow with each, or more of fewer;
 # and entries up to which whole numbers are tried for multipliers.
 _MOST_RATIONAL, _MOST_ENTRIES = 40, 1 << 18
-_WHOLE = 1000  # the largest denominator of those, as shares of the largest multiplier,
-_AS_GOOD = 1e-9  # and how far they may be from what is given, relatively
+_LARGEST_DENOMINATOR = 1000  # the largest denominator of those, as shares of the largest multiplier,
+_SAME_SHARE = 1e-9  # and how far they may be from what is given, relatively
 
 
 def contradiction(
@@ -72,8 +72,10 @@ def _whole(equations: Sequence[Sequence[Fraction]], given: Vector) -> list[Fract
     People add rows up, and contradict what they have added.
     """
     unit = float(np.abs(given).max())
-    shares = [Fraction(v / unit).limit_denominator(_WHOLE) for v in given.tolist()]
-    if any(abs(share - v / unit) > _AS_GOOD * abs(v / unit) for share, v in zip(shares, given.tolist(), strict=True)):
+    shares = [Fraction(v / unit).limit_denominator(_LARGEST_DENOMINATOR) for v in given.tolist()]
+    if any(
+        abs(share - v / unit) > _SAME_SHARE * abs(v / unit) for share, v in zip(shares, given.tolist(), strict=True)
+    ):
         return None
     for equation in equations:
         tick()

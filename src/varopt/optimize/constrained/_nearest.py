@@ -22,7 +22,7 @@ Vector = NDArray[np.float64]
 Proof = tuple[list[Vector], float]  # multipliers, and what their combination is at least
 
 _ROUNDED_SUBGRADIENT = 1e-9  # subgradients of a proof that are as small are rounding
-_ROOM = 2.0  # times its weight, what a row of a proof in verified arithmetic may pull
+_WEIGHT_ROOM = 2.0  # times its weight, what a row of a proof in verified arithmetic may pull
 
 
 def contradicted(
@@ -63,8 +63,8 @@ def contradicted(
     if exact is None and (others := of_few_rows(penalised, weights)) is not None:
         exact = proof(others)
     if exact is None:
-        roomy = Objective(penalised.penalties([_ROOM * w for w in weights]))  # any weights prove it
-        exact = multipliers, verified(roomy, state.x, [u / _ROOM for u in subgradients]).lower
+        roomy = Objective(penalised.penalties([_WEIGHT_ROOM * w for w in weights]))  # any weights prove it
+        exact = multipliers, verified(roomy, state.x, [u / _WEIGHT_ROOM for u in subgradients]).lower
     return (Contradiction(penalised.by_constraint(exact[0]), exact[1]) if exact[1] > 0.0 else None), nearest
 
 
