@@ -376,6 +376,19 @@ def test_gamma_of_weighted_features_is_that_of_scikit_learn(rng):
     assert SVR().fit(X, y, np.full(40, 2.0))._gamma == pytest.approx(sklearn.svm.SVR().fit(X, y)._gamma, rel=1e-12)
 
 
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_a_sparse_matrix_without_zeros_far_from_zero_leaves_no_gap(kernel):
+    """Products of its rows cancelled, and a linear machine ended with a gap of a fifth."""
+    rng = np.random.default_rng(51000110024)
+    X = rng.standard_normal((33, 3))
+    y = X @ rng.standard_normal(3) + rng.standard_t(2, 33) + 1e2
+    X += 1e2
+    model, dense = (SVR(C=1000.0, kernel=kernel, gamma=0.1).fit(features, y) for features in (sp.csr_array(X), X))
+    assert model.gap_ <= 1e-9 * model.objective_
+    assert model.objective_ == pytest.approx(dense.objective_, rel=1e-9)
+    np.testing.assert_allclose(model.predict(sp.csr_array(X)), dense.predict(X), rtol=1e-5)
+
+
 def test_sparse_features_far_from_zero_are_not_refused_for_a_gamma_that_nobody_uses(rng):
     X = np.round(rng.standard_normal((28, 5))) + 1e8
     model = SVR(kernel="linear", C=1e-12).fit(sp.csr_array(X), X[:, 0] - 1e8)

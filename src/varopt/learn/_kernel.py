@@ -134,8 +134,10 @@ class _Finished(Declared, BaseLibSVM):
 
     def _sparse_fit(self, X: Any, y: Vector, sample_weight: Vector, *args: Any, **kwargs: Any) -> None:
         self._choose_gamma(X, sample_weight)
-        self._pilot(super()._sparse_fit, X, y, sample_weight, *args, **kwargs)
-        self._finish(X, *centred(X, self.kernel), y, sample_weight)
+        near, mean = centred(X, self.kernel)
+        data = near if sp.issparse(near) else type(X)(near)
+        self._pilot(super()._sparse_fit, data, y, sample_weight, *args, **kwargs)
+        self._finish(X, near, mean, y, sample_weight)
 
     def _choose_gamma(self, X: Any, sample_weight: Vector) -> None:
         """The gamma of "scale", from features as they are given: their means are in it."""

@@ -63,7 +63,7 @@ _PROVED_ROWS = 600  # rows of a given matrix up to which that it is semidefinite
 
 
 def centred(X: Any, kernel: Any) -> tuple[Any, Vector]:
-    """Features less their means, where they are dense, and these, where they change no machine.
+    """Features less their means, where they are dense or far from zero, and these, where they change no machine.
 
     Distances stay as they are; inner products change by what coefficients that add up to zero, and an intercept, make
     up for. Far from zero both would be differences of large numbers; near it, where many coefficients may be best, a
@@ -72,14 +72,18 @@ def centred(X: Any, kernel: Any) -> tuple[Any, Vector]:
     if callable(kernel):  # of whatever it takes
         return X, np.zeros(0)
     none = np.zeros(X.shape[1])
-    if kernel != "rbf" and (kernel != "linear" or sp.issparse(X)):
+    if kernel not in ("rbf", "linear"):
         return X, none
     with np.errstate(over="ignore", invalid="ignore"):
         mean = np.asarray(X.mean(axis=0), dtype=np.float64).ravel()
         mean = np.where(np.isfinite(mean), mean, 0.0)
-        if kernel == "linear" and mean @ mean <= _FAR_MEANS * X.var(axis=0).sum():
-            return X, none
-    return X if sp.issparse(X) else X - mean, mean
+        squares = abs(X).power(2).sum() / X.shape[0] if sp.issparse(X) else np.square(X).mean(axis=0).sum()
+        is_far = mean @ mean > _FAR_MEANS * (squares - mean @ mean)
+    if sp.issparse(X):
+        if is_far and 2 * X.nnz > X.shape[0] * X.shape[1]:  # few entries are zero where all columns are far from it
+            return X.toarray() - mean, mean
+        return X, mean if kernel == "rbf" else none
+    return (X, none) if kernel == "linear" and not is_far else (X - mean, mean)
 
 
 @dataclass(frozen=True)
