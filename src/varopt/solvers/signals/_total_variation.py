@@ -16,6 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from varopt._array import repeated
 from varopt.composite import separable_kinks
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def total_variation(problem: Composite) -> TotalVariation | None:
 def _located(row: Rows) -> tuple[NDArray[np.intp] | slice, Vector] | None:
     """The places of differences of neighbours and what they are multiplied with; None where rows are none."""
     if (known := row.differences) is not None:
-        return (slice(None), np.broadcast_to(known[0], row.offset.shape)) if known[1].order == 1 else None
+        return (slice(None), repeated(known[0], row.offset.shape)) if known[1].order == 1 else None
     matrix = sp.csr_array(row.linear.explicit())
     if matrix.nnz != 2 * matrix.shape[0] or np.any(np.diff(matrix.indptr) != 2):
         return None
