@@ -28,9 +28,12 @@ Vector = NDArray[np.float64]
 
 
 def compact(values: Vector) -> Vector:
-    """The same values, in the memory of one where all are equal."""
-    known = values.ndim == 1 and values.strides == (0,)
-    return np.broadcast_to(values[0], values.shape) if not known and np.all(values == values[:1]) else values
+    """The same values of a vector, in the memory of one, and for reading, where all are equal."""
+    if values.strides == (0,) or not (values == values[:1]).all():
+        return values
+    one = values[:1].copy()
+    one.flags.writeable = False
+    return np.ndarray(values.shape, values.dtype, one, 0, (0,))  # what `np.broadcast_to` makes, in half its time
 
 
 @dataclass(frozen=True)
