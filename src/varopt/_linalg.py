@@ -20,6 +20,7 @@ __all__ = [
     "add",
     "as_dense",
     "cholesky",
+    "diagonal_matrix",
     "factorised",
     "factorised_sparse",
     "is_diagonal",
@@ -40,6 +41,11 @@ def absolute_sum(vector: Vector) -> float:
     if 0 < vector.size <= _SHORT:
         return float(scipy.linalg.blas.dasum(vector))
     return float(np.add.reduce(np.abs(vector)))
+
+
+def diagonal_matrix(diagonal: Vector) -> Any:
+    """A sparse matrix of a diagonal: what `scipy.sparse.diags_array` makes, by fewer questions."""
+    return sp.dia_array((diagonal[None, :], [0]), shape=(diagonal.size, diagonal.size))
 
 
 def solve_definite(matrix: Any, rhs: Vector) -> Vector:
@@ -178,7 +184,7 @@ class InverseEnergy:
             hessian = sp.csr_array(hessian)[part][:, part] if sp.issparse(hessian) else hessian[np.ix_(part, part)]
         scale = 1.0 / np.sqrt(self.diagonal[part])
         if sp.issparse(hessian):
-            return _sparse_energy(sp.csr_array(sp.diags_array(scale) @ hessian @ sp.diags_array(scale)))
+            return _sparse_energy(sp.csr_array(hessian), scale)
         tick(float(part.size) ** 3 / 3.0)
         factor = factorised(scale[:, None] * hessian * scale)
         if factor is None:
@@ -186,14 +192,20 @@ class InverseEnergy:
         return lambda r: float(r @ scipy.linalg.cho_solve(factor, r, check_finite=False))
 
 
-def _sparse_energy(unit: Any) -> Callable[[Vector], float] | None:
-    r"""An upper bound on ``r'U^{-1}r`` for a sparse matrix of unit diagonal; None where it may be singular.
+def _sparse_energy(matrix: Any, scale: Vector) -> Callable[[Vector], float] | None:
+    r"""An upper bound on ``r'U^{-1}r``, U a sparse matrix scaled to a unit diagonal; None where it may be singular.
 
     Where ``U - margin I`` has a Cholesky factor, no eigenvalue of U is below the margin, up to rounding that is far
     smaller than it. For whatever y then ``r'U^{-1}r <= 2 r'y - y'Uy + |r - Uy|^2 / margin``.
     """
+    rows = np.repeat(np.arange(scale.size), np.diff(matrix.indptr))
+    entries = scale[rows] * matrix.data * scale[matrix.indices]
+    unit, less = (
+        sp.csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
+        for data in (entries, entries - _MARGIN * (rows == matrix.indices))
+    )
     try:
-        solve = factorised_sparse(unit - _MARGIN * sp.eye_array(unit.shape[0]))
+        solve = factorised_sparse(less)
     except np.linalg.LinAlgError:
         return None
 

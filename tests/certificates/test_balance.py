@@ -10,7 +10,7 @@ import varopt as vo
 from varopt import terms
 from varopt._verified import Ball  # what intervals are written in
 from varopt.certificates import DualQuadratic, DualRows, enclosed_value, verified_lower
-from varopt.certificates.enclosures import transposed
+from varopt.certificates.enclosures import applied, transposed
 from varopt.composite import composite
 from varopt.model.maps import HStack, Matrix, Operator, Scaled, Selection, Sparse
 
@@ -201,6 +201,27 @@ def test_few_sparse_columns_are_added_up_in_extended_precision(rng):
         slack = sum(exact(abs(a)) * exact(s) for a, s in zip(column, spread, strict=True))
         assert abs(truth - exact(middle)) + slack <= exact(radius)
         assert radius <= 1e-14 * np.abs(column * v).sum() + 2.0 * float(slack)
+
+
+@pytest.mark.parametrize("form", [sp.csr_array, sp.csc_array])
+def test_sparse_products_are_enclosed_with_entries_that_are_kept_twice(rng, form):
+    rows, columns = 40, 30
+    count = 3 * rows * columns // 10
+    where = rng.integers(0, rows, count), rng.integers(0, columns, count)
+    data = rng.standard_normal(count) * 10.0 ** rng.integers(-3, 4, count)
+    whole = form(sp.coo_array((data, where), shape=(rows, columns)))
+    twice = form((np.repeat(whole.data, 2), np.repeat(whole.indices, 2), 2 * whole.indptr), shape=whole.shape)
+    kept, dense = twice.data.copy(), 2.0 * whole.toarray()
+    for product, matrix, size in ((transposed, dense.T, rows), (applied, dense, columns)):
+        for spread in (np.zeros(size), rng.uniform(0.0, 1e-12, size)):
+            v = rng.standard_normal(size)
+            middle, radius = product(Sparse(twice), Ball(v, spread), {})
+            for entries, m, r in zip(matrix, middle, radius, strict=True):
+                truth = sum(exact(a) * exact(b) for a, b in zip(entries, v, strict=True))
+                slack = sum(exact(abs(a)) * exact(s) for a, s in zip(entries, spread, strict=True))
+                assert abs(truth - exact(m)) + slack <= exact(r)
+                assert r <= 1e-13 * np.abs(entries * v).sum() + 2.0 * float(slack)
+    np.testing.assert_array_equal(twice.data, kept)  # of the user
 
 
 def test_operators_prove_nothing():

@@ -26,6 +26,7 @@ from sklearn.model_selection import GridSearchCV, GroupKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+import varopt as vo
 from varopt import learn
 from varopt.learn import _base  # its clock is replaced
 from varopt.optimize import Status
@@ -462,6 +463,21 @@ def test_trend_filter_leaves_polynomials_alone(order):
     model = learn.TrendFilter(alpha=10.0, order=order, tol=1e-4).fit(t[:, None], y)
     new = np.linspace(-1.5, 1.5, 7)
     np.testing.assert_allclose(model.predict(new[:, None]), sum(new**k for k in range(order + 1)), atol=1e-5)
+
+
+@pytest.mark.parametrize("order", [0, 1, 2])
+def test_trend_filter_of_many_rows_takes_positions_in_any_order_and_more_than_once(rng, order):
+    t = rng.integers(0, 320, 400).astype(np.float64)
+    y = np.sin(t / 40.0) + 0.1 * rng.standard_normal(400)
+    model = learn.TrendFilter(alpha=0.1, order=order).fit(t[:, None], y)
+    places, codes = np.unique(t, return_inverse=True)
+    f = vo.Variable(places.size)
+    differences = np.diff(np.eye(places.size), axis=0)
+    for k in range(1, order + 1):
+        differences = np.diff(k * differences / (places[k:] - places[:-k])[:, None], axis=0)
+    objective = vo.sum_squares(y - f[codes]) / 800 + 0.1 * vo.norm1(differences @ f)
+    assert model.lower_bound_ <= vo.minimize(objective).fun * (1.0 + 1e-9)
+    assert objective(model.predict(places[:, None])) <= model.objective_ * (1.0 + 1e-6)
 
 
 def test_importing_varopt_loads_no_scikit_learn_but_learn_is_there():

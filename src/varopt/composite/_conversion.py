@@ -68,7 +68,7 @@ def composite(
             part = _rows(block, variables)
             if block.term.knots or block.term.degree > 2 or not multiplied:
                 rows.append(part)
-            elif block.term.degree == 2 and np.all(part.weights >= 0.0) and np.all(block.term.pieces[0][2] > 0.0):
+            elif block.term.degree == 2 and _all_convex(part):
                 squares.append(part)
             else:
                 start = Composite(matrix, vector, scalar, (part,))
@@ -86,6 +86,11 @@ def composite(
     return Composite(
         matrix, vector, scalar, tuple(rows), not_convex, tuple(squares), indefinite, tuple(groups), tuple(forms)
     )
+
+
+def _all_convex(part: Rows) -> bool:
+    """Whether squares are not negative, row by row."""
+    return bool((part.distinct_weights >= 0.0).all() and np.all(part.term.pieces[0][2] > 0.0))
 
 
 def unmultiplied(objective: Objective, problem: Composite) -> Composite:

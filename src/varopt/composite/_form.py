@@ -23,7 +23,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from varopt._array import repeated
-from varopt._linalg import InverseEnergy, add, as_dense
+from varopt._linalg import InverseEnergy, add, as_dense, diagonal_matrix
 from varopt.composite._groups import Groups
 from varopt.composite._quadratic_form import QuadraticForm
 from varopt.model.maps import Difference, HStack, Map, Matrix, Scaled, Selection, Sparse
@@ -118,7 +118,7 @@ class Rows:
     def hessian(self) -> Any:
         """The matrix of rows of one quadratic piece, multiplied out; for reading only, as proofs rest on it."""
         if self.single is not None:
-            return sp.diags_array(self.hessian_diagonal)
+            return diagonal_matrix(self.hessian_diagonal)
         return _for_reading(self.linear.gram(self.curvature))
 
     @property
@@ -189,7 +189,7 @@ def single_variables(whole: Map) -> tuple[NDArray[np.intp], Vector] | None:
         start, linear = start + live[0][0].start, live[0][1]
     if isinstance(linear, Selection):
         index = np.arange(count) if linear.index is None else linear.index
-        return start + index, np.broadcast_to(scale, (count,))
+        return start + index, repeated(scale, (count,))
     if whole.storage != "sparse" or isinstance(whole, Difference):
         return None
     # The first row tells most problems apart without a copy of the data.

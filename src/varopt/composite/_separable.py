@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from varopt._array import repeated
+from varopt._linalg import diagonal_matrix
 from varopt.composite._form import Composite, Rows, single_variables
 
 __all__ = ["Balls", "Kinks", "ridge_form", "scaled_gap", "separable_kinks"]
@@ -110,7 +111,7 @@ class Kinks:
 
 def separable_kinks(problem: Composite) -> tuple[Kinks, tuple[Rows, ...]]:
     """The kinks of single variables and norms of groups, one for each at most, and the rows that are none."""
-    nothing = np.broadcast_to(0.0, (problem.size,))  # most problems without kinks are large, and pay for none
+    nothing = repeated(0.0, (problem.size,))  # most problems without kinks are large, and pay for none
     rest = low = high = nothing
     taken, others = np.zeros(problem.size, dtype=bool), []
     for r in problem.rows:
@@ -238,4 +239,4 @@ def ridge_form(problem: Composite) -> Composite:
             continue
         diagonal += r.hessian_diagonal
         vector, scalar = vector + r.gradient_at_zero, scalar + r.total(r.offset)
-    return Composite(sp.diags_array(diagonal), vector, scalar, (*problem.rows, *others))
+    return Composite(diagonal_matrix(diagonal), vector, scalar, (*problem.rows, *others))

@@ -38,6 +38,7 @@ __all__ = [
     "coordinates",
     "entries",
     "entries_times",
+    "sparse_products",
     "transposed",
 ]
 
@@ -117,12 +118,24 @@ def _(linear: Sparse, values: Ball, norms: Norms) -> Ball:
         raise NotEnclosed(f"entries of dtype {array.dtype} are not those of double precision.")
     if values.middle.ndim == 1 and array.shape[1] <= FEW_COLUMNS:
         return _few_sparse_columns(array, values)
-    entries = array.T.astype(np.float64)
-    longest = int(np.bincount(sp.coo_array(array).coords[1], minlength=1).max(initial=1))
-    sizes = abs(entries)
-    middle = _by_rows(entries, values.middle)
-    error = gamma(longest + 1) * _by_rows(sizes, np.abs(values.middle)) + _by_rows(sizes, values.radius)
-    return Ball(middle, (error + 2.0 * longest * TINY) * SLACK)
+    longest = int(_column_counts(array).max(initial=1))
+    middle, size, spread = sparse_products(array.T.astype(np.float64, copy=False), values)
+    return Ball(middle, (gamma(longest + 1) * size + spread + 2.0 * longest * TINY) * SLACK)
+
+
+def _column_counts(array: Any) -> NDArray[np.intp]:
+    """How many entries are kept of each column; those that are kept twice count as two."""
+    return np.diff(array.indptr) if array.format == "csc" else np.bincount(array.indices, minlength=1)
+
+
+def sparse_products(matrix: Any, values: Ball) -> tuple[Vector, Vector, Vector]:
+    """``A v``, what its products add up to without their signs, and what the radii of v make of it.
+
+    Entries that are kept twice are two products, as the product has them.
+    """
+    sizes = type(matrix)((np.abs(matrix.data), matrix.indices, matrix.indptr), shape=matrix.shape)
+    spread = _by_rows(sizes, values.radius) if values.radius.any() else np.zeros(1)
+    return _by_rows(matrix, values.middle), _by_rows(sizes, np.abs(values.middle)), spread
 
 
 def _few_sparse_columns(array: Any, values: Ball) -> Ball:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from varopt._verified import EXTENDED, SLACK, TINY, UNIT, Ball, dot, gamma, is_double, length, total, unit_of
 from varopt.certificates.enclosures._dual_point import DualQuadratic, DualRows
-from varopt.certificates.enclosures._enclosure import Norms, NotEnclosed, column_lengths
+from varopt.certificates.enclosures._enclosure import Norms, NotEnclosed, column_lengths, sparse_products
 from varopt.model.maps import (
     Columnwise,
     Composition,
@@ -163,7 +163,8 @@ def enclosed_terms(term: PiecewisePolynomial, weights: Vector, z: Ball, allowed:
         error += faint
         # A row off its knot by |t| has slope times |t| as its value: of that, rounding is relative.
         error += float(np.abs(weights) @ (z.radius * steepest)) + 8.0 * UNIT * (abs(value) + error)
-        if error <= (_CLOSE_SUM * abs(value) if values.size < _MANY else max(10.0 * _DEAR_VALUE * abs(value), allowed)):
+        close = _CLOSE_SUM * abs(value) if values.size < _MANY else max(10.0 * _DEAR_VALUE * abs(value), allowed)
+        if kind.is_closest or error <= close:
             return value, (error + TINY * values.size) * SLACK
     low, high = term.subdifferential(z.middle - z.radius)[0], term.subdifferential(z.middle + z.radius)[1]
     steepest = np.maximum(np.abs(low), np.abs(high))  # largest at an end, of what is convex
@@ -223,6 +224,7 @@ class _Kind(NamedTuple):
 
     steepest: float
     is_square: bool
+    is_closest: bool = True  # whether no slope of a row is less steep than what its error is charged with
 
 
 def _kind(term: PiecewisePolynomial) -> _Kind | None:
@@ -236,8 +238,10 @@ def _kind(term: PiecewisePolynomial) -> _Kind | None:
         return _Kind(2.0 * abs(float(term.pieces[0][2])), True)
     if not (term.knots and term.curvature.is_convex and _only_adds(term)):
         return None
-    steepest = max(abs(float(end)) for end in term.subgradient_range)
-    return _Kind(steepest, False) if steepest < math.inf else None
+    slopes = {abs(float(end)) for end in term.subgradient_range}
+    if math.inf in slopes:
+        return None
+    return _Kind(max(slopes), False, len(slopes) == 1 and len(term.pieces) == 2 and term.degree == 1)
 
 
 def _only_adds(term: PiecewisePolynomial) -> bool:
@@ -317,11 +321,10 @@ def _(linear: Matrix, point: Ball, norms: Norms) -> Ball:
 def _(linear: Sparse, point: Ball, norms: Norms) -> Ball:
     if not is_double(linear.array):
         raise NotEnclosed(f"entries of dtype {linear.array.dtype} are not those of double precision.")
-    entries = linear.array.astype(point.middle.dtype)
-    longest = int(np.max(np.diff(entries.tocsr().indptr), initial=1))
-    sizes, middle = abs(entries), np.asarray(entries @ point.middle)
-    error = gamma(longest + 1, unit_of(middle)) * (sizes @ np.abs(point.middle)) + sizes @ point.radius
-    return Ball(middle, (error + longest * TINY) * SLACK)
+    entries = linear.array.tocsr().astype(point.middle.dtype, copy=False)
+    longest = int(np.max(np.diff(entries.indptr), initial=1))
+    middle, size, spread = sparse_products(entries, point)
+    return Ball(middle, (gamma(longest + 1, unit_of(middle)) * size + spread + longest * TINY) * SLACK)
 
 
 @applied.register(Difference)

@@ -264,11 +264,12 @@ class _Function:
         size, degree = self.knots.size, min(order, self.knots.size - 1)
         self.degree = degree
         self.differences = differences = divided_differences(self.knots, degree + 1) if size > degree + 1 else None
-        self.parts: list[tuple[Any, Variable]] = []  # matrices whose products with variables add up to the values
+        self.at_knots: Variable | None = None  # the values
+        self.parts: list[tuple[Any, Variable]] = []  # or matrices whose products with variables add up to them
         self.roughness: Any = 0.0
         if direct:
-            self.parts = [(sp.eye_array(size, format="csr"), vo.Variable(size, name="f"))]
-            self.roughness = vo.norm1(differences @ self.parts[0][1]) if differences is not None else 0.0
+            self.at_knots = vo.Variable(size, name="f")
+            self.roughness = vo.norm1(differences @ self.at_knots) if differences is not None else 0.0
             return
         if degree:
             self.parts.append((self.polynomials, vo.Variable(degree, name="polynomial")))
@@ -307,24 +308,31 @@ class _Function:
     @property
     def at_rows(self) -> Any:
         """The values at the rows, as an expression; zero for a constant feature."""
+        if self.at_knots is not None:
+            in_order = np.array_equal(self.codes, np.arange(self.knots.size))  # as times are: no row looks elsewhere
+            return self.at_knots if in_order else self.at_knots[self.codes]
         return sum((matrix[self.codes] @ variable for matrix, variable in self.parts), start=0.0)
 
     def values(self, solved: Mapping[Variable, Any]) -> Vector:
         """The values at the distinct positions."""
+        if self.at_knots is not None:
+            return np.asarray(solved[self.at_knots])
         return np.asarray(sum((m @ solved[v] for m, v in self.parts), start=np.zeros(self.knots.size)))
 
 
 def divided_differences(knots: Vector, order: int) -> Any:
     """The matrix whose rows sum to the total variation of the derivative of order ``order - 1``, as a sparse array."""
-    size = knots.size
-    matrix = sp.eye_array(size, format="csr")
+    rows, band = knots.size, np.ones((knots.size, 1))  # each row begins at the diagonal
     for k in range(1, order + 1):
-        rows = size - k
-        step = sp.diags_array([-np.ones(rows), np.ones(rows)], offsets=[0, 1], shape=(rows, rows + 1), format="csr")
-        matrix = step @ matrix
+        rows, entries = rows - 1, band
+        band = np.zeros((rows, k + 1))
+        band[:, 1:] = entries[1:]
+        band[:, :-1] -= entries[:-1]
         if k < order:
-            matrix = sp.diags_array(k / (knots[k:] - knots[:-k])) @ matrix
-    return sp.csr_array(matrix)
+            band *= (k / (knots[k:] - knots[:-k]))[:, None]
+    columns = np.arange(rows, dtype=np.int32)[:, None] + np.arange(order + 1, dtype=np.int32)
+    starts = np.arange(0, band.size + 1, order + 1, dtype=np.int32)
+    return sp.csr_array((band.ravel(), columns.ravel(), starts), shape=(rows, knots.size))
 
 
 def interpolate(x: Vector, knots: Vector, values: Vector, order: int) -> Vector:

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from varopt._array import repeated
 from varopt.certificates import dual_gap
 from varopt.composite import Composite, separable_kinks
 from varopt.solvers._method import Check, GaveUp, Method, State, convex, piecewise_quadratic, signal
@@ -80,7 +81,7 @@ def _show(problem: Composite, signal: TotalVariation, state: State) -> None:
     """The optimum with the dual point that comes with it: of the differences, and of the kinks of single variables."""
     kinks, _ = problem.structure(separable_kinks)
     fused, dual = _solved(signal)
-    x, own = fused, np.broadcast_to(0.0, fused.shape)
+    x, own = fused, repeated(0.0, fused.shape)
     if not np.all(kinks.free):  # (4) [FHHT07]
         own = np.clip(signal.weights * (fused - kinks.rest), kinks.low, kinks.high)
         x = np.where((kinks.low < own) & (own < kinks.high), kinks.rest, fused - own / signal.weights)

@@ -16,6 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from varopt._array import repeated
 from varopt.composite import separable_kinks
 
 if TYPE_CHECKING:
@@ -27,9 +28,12 @@ Vector = NDArray[np.float64]
 
 
 def compact(values: Vector) -> Vector:
-    """The same values, in the memory of one where all are equal."""
-    known = values.ndim == 1 and values.strides == (0,)
-    return np.broadcast_to(values[0], values.shape) if not known and np.all(values == values[:1]) else values
+    """The same values of a vector, in the memory of one, and for reading, where all are equal."""
+    if values.strides == (0,) or not (values == values[:1]).all():
+        return values
+    one = values[:1].copy()
+    one.flags.writeable = False
+    return np.ndarray(values.shape, values.dtype, one, 0, (0,))  # what `np.broadcast_to` makes, in half its time
 
 
 @dataclass(frozen=True)
@@ -76,7 +80,7 @@ def total_variation(problem: Composite) -> TotalVariation | None:
 def _located(row: Rows) -> tuple[NDArray[np.intp] | slice, Vector] | None:
     """The places of differences of neighbours and what they are multiplied with; None where rows are none."""
     if (known := row.differences) is not None:
-        return (slice(None), np.broadcast_to(known[0], row.offset.shape)) if known[1].order == 1 else None
+        return (slice(None), repeated(known[0], row.offset.shape)) if known[1].order == 1 else None
     matrix = sp.csr_array(row.linear.explicit())
     if matrix.nnz != 2 * matrix.shape[0] or np.any(np.diff(matrix.indptr) != 2):
         return None
