@@ -340,25 +340,25 @@ def test_nobody_is_sent_off_beside_a_suspect():
             self.under_way = []
 
         def submit(self, function, job):
-            self.under_way.append((futures.Future(), job))
+            self.under_way.append((futures.Future(), job.row))
             return self.under_way[-1][0]
 
     slow = Slow()
     workers = Futures(None, slow, capacity=2)
-    workers.start(0, "suspect")
+    workers.start(["suspect"], {})
     for _ in range(2):  # its worker dies twice
         workers.wait(time.monotonic())
         slow.under_way.pop()[0].set_exception(KilledWorker())
         workers.wait(time.monotonic() + 0.01)
-    assert [job for _, job in slow.under_way] == ["suspect"]
-    workers.start(1, "innocent")
+    assert [row for _, row in slow.under_way] == ["suspect"]
+    workers.start(["innocent"], {})
     workers.wait(time.monotonic())
-    assert [job for _, job in slow.under_way] == ["suspect"]
+    assert [row for _, row in slow.under_way] == ["suspect"]
     slow.under_way.pop()[0].set_exception(KilledWorker())
-    (outcome,) = workers.wait(math.inf)
-    assert (outcome.number, outcome.evaluated.error) == (0, "the worker died")
+    finished = workers.wait(math.inf)
+    assert (list(finished.rows), finished.errors) == (["suspect"], ["the worker died"])
     workers.wait(time.monotonic())
-    assert [job for _, job in slow.under_way] == ["innocent"]
+    assert [row for _, row in slow.under_way] == ["innocent"]
 
 
 class Cluster:
@@ -390,19 +390,18 @@ def test_what_idle_workers_have_lost_is_sent_again(monkeypatch):
 
     class Forgetful(futures.Executor):
         def submit(self, function, job):
-            sent.append(job)
+            sent.append(job.row)
             future = futures.Future()
             if len(sent) > 2:
                 future.set_result(Evaluated(1.0, None))
             return future
 
     workers = Futures(None, Forgetful(), capacity=2, tend=care)
-    workers.start(0, "first")
-    workers.start(1, "second")
+    workers.start(["first", "second"], {})
     found = workers.wait(math.inf)
     assert sent == ["first", "second", "first", "second"]
     assert next(busy, None) is None  # not before all were idle in turn
-    assert [outcome.number for outcome in found] == [0, 1]
+    assert list(found.rows) == ["first", "second"]
 
 
 @POSIX

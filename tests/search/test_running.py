@@ -220,3 +220,40 @@ def test_the_result_says_nothing_of_a_bound_that_belongs_to_a_restart():
     r = vo.minimize(sphere, BOX, budget=60, seed=0, method="cma")
     assert "bound" not in repr(r) + repr(r.search)
     assert "average of the objective over the last distribution" in r.explain()
+
+
+def test_every_record_tells_when_how_long_and_by_whom():
+    during = []
+
+    def f(x):
+        during.append(time.time())
+        return sphere(x)
+
+    records = vo.minimize(f, BOX, budget=40, seed=0, method="cma").search.records
+    assert len({record.worker for record in records}) == 1
+    assert records[0].worker
+    for record, when in zip(records, during, strict=True):
+        assert record.seconds > 0.0
+        # Clocks of two kinds, and a double resolves a fifth of a microsecond of the seconds since 1970.
+        assert record.began - 1e-2 <= when <= record.began + record.seconds + 1e-2
+        assert record.began + record.seconds <= record.time + 1e-2
+
+
+def test_history_is_of_the_values_of_every_generation():
+    """Of those that did not fail, in generations of which some have none and some have one."""
+    calls = []
+
+    def f(x):
+        calls.append(x)
+        generation, member = divmod(len(calls) - 1, 7)
+        return sphere(x) if generation != 2 and (generation != 3 or member == 0) and member != 5 else None
+
+    r = vo.minimize(f, BOX, budget=70, seed=0, method="cma")
+    values = np.array([record.value for record in r.search.records]).reshape(-1, 7)
+    for generation, told in enumerate(values):
+        finite = told[np.isfinite(told)]
+        assert r.history["samples"][generation] == finite.size
+        mean = finite.mean() if finite.size else np.nan
+        error = finite.std(ddof=1) / np.sqrt(finite.size) if finite.size > 1 else np.nan
+        np.testing.assert_allclose(r.history["mean"][generation], mean)
+        np.testing.assert_allclose(r.history["standard_error"][generation], error)

@@ -45,7 +45,8 @@ _LIBSVM_STEPS = 100_000  # of LIBSVM's steps, and a hundred a sample: several ti
 _KERNEL_ENTRY_SECONDS, _KERNEL_ROW_SECONDS = 1e-9, 2e-8
 _FEWEST_LIBSVM_STEPS = 20  # of LIBSVM, however short the time
 _PILOT_TOLERANCE = 1e-3  # LIBSVM's own tolerance while it is the pilot: scikit-learn's default
-_WHOLE_KERNEL = 300  # samples up to which the whole kernel matrix is kept
+_WHOLE_KERNEL = 300  # samples up to which the whole kernel is computed at once
+_KEPT_KERNEL = 2048  # samples up to which what is computed of it is kept
 _LARGEST_C = 1e10  # what an infinite C is taken as
 _PRODUCTS_ROUNDED = 8.0 * UNIT  # share of a weight by which two products may be off
 _KERNEL = (
@@ -59,6 +60,24 @@ _PROBABILITY = "As in scikit-learn; use `sklearn.calibration.CalibratedClassifie
 def _among(block: _Block, samples: Index) -> _Block:
     """The kernel among some of the samples."""
     return lambda rows, columns: block(samples[rows], samples[columns])
+
+
+class _Columns:
+    """The kernel, columns of which are computed when they are first asked for, as a solve does and again its proof."""
+
+    def __init__(self, block: _Block, count: int) -> None:
+        self._block, self._every = block, np.arange(count)
+        self._known, self._kept = np.zeros(count, dtype=bool), np.empty((count, count))  # as rows, which lie together
+
+    def __call__(self, rows: Index, columns: Index) -> Vector:
+        missing = columns[~self._known[columns]]
+        if missing.size:
+            missing = self._every if self._every.size <= _WHOLE_KERNEL else missing
+            self._kept[missing] = self._block(missing, self._every)
+            self._known[missing] = True
+        if np.array_equal(rows, self._every):
+            return self._kept.take(columns, axis=0).T
+        return self._kept[np.ix_(columns, rows)].T
 
 
 def _variance(X: Any, share: Vector) -> float:
@@ -288,22 +307,17 @@ class _Finished(Declared, BaseLibSVM):
         return callable(self.kernel) or self.kernel == "precomputed"
 
     def _kernel_blocks(self, X: Any, count: int) -> _Block:
-        """The kernel between the samples of two index arrays, once and for all where there are few."""
-        matrix = X
-        if not self._is_given():
-            options = {"gamma": self._gamma, "degree": self.degree, "coef0": self.coef0}
+        """The kernel between the samples of two index arrays, computed once where there are few."""
+        if self._is_given():
+            return lambda rows, columns: X[np.ix_(rows, columns)]
+        options = {"gamma": self._gamma, "degree": self.degree, "coef0": self.coef0}
 
-            def block(rows: Any, columns: Any) -> Vector:
-                if not isinstance(columns, slice) and not len(columns):  # which scikit-learn does not take
-                    return np.zeros((len(rows), 0))
-                return np.asarray(
-                    pairwise_kernels(X[rows], X[columns], metric=self.kernel, filter_params=True, **options)
-                )
+        def block(rows: Index, columns: Index) -> Vector:
+            if not len(columns):  # which scikit-learn does not take
+                return np.zeros((len(rows), 0))
+            return np.asarray(pairwise_kernels(X[rows], X[columns], metric=self.kernel, filter_params=True, **options))
 
-            if count > _WHOLE_KERNEL:
-                return block
-            matrix = block(slice(None), slice(None))
-        return lambda rows, columns: matrix[np.ix_(rows, columns)]
+        return block if count > _KEPT_KERNEL else _Columns(block, count)
 
     def _dense_coefficients(self) -> Vector:
         return np.asarray(self.dual_coef_.toarray() if sp.issparse(self.dual_coef_) else self.dual_coef_)

@@ -162,7 +162,7 @@ class KernelValues:
         Of that the lengths of both rows tell a bound, ``((r + c) / 2)^d <= (r^d + c^d) / 2``.
         """
         if self.kernel not in ("poly", "linear"):
-            return np.asarray(np.abs(kernel) @ sizes) * SLACK
+            return np.asarray((kernel if self.kernel == "rbf" else np.abs(kernel)) @ sizes) * SLACK
         scale, shift, degree = self._polynomial
         high, low = ((scale * part + abs(shift)) ** degree for part in (rows, columns))
         return np.asarray(0.5 * (high[:, None] * sizes.sum(axis=0) + low @ sizes)) * SLACK

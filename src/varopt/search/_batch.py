@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from varopt.search.journal import Course, Record
+from varopt.search.journal import Courses, Record
 
-__all__ = ["UNKNOWN", "Batch", "Stretch", "Told", "took"]
+__all__ = ["Batch", "Stretch", "Told"]
 
 Array = NDArray[np.float64]
-UNKNOWN = Course()
 
 
 @dataclass(eq=False)
@@ -63,17 +62,12 @@ class Told(NamedTuple):
     rows: Array
     values: list[float]
     time: float
-    courses: Sequence[Course] | None = None
+    courses: Courses
 
     def records(self) -> list[Record]:
         """One record for each."""
-        courses = self.courses or [UNKNOWN] * len(self.values)
+        evaluations = zip(self.rows, self.values, zip(*self.courses, strict=True), strict=True)
         return [
             Record(self.first + k, self.candidate + k, row, value, None, self.time, *course)
-            for k, (row, value, course) in enumerate(zip(self.rows, self.values, courses, strict=True))
+            for k, (row, value, course) in enumerate(evaluations)
         ]
-
-
-def took(courses: Iterable[Course | Record]) -> float:
-    """How long evaluations took together, in seconds, as far as that is known."""
-    return sum(course.seconds for course in courses if course.seconds > 0.0)

@@ -9,7 +9,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Measured", "as_seed", "as_value", "as_values", "constraint_count", "positive", "signs", "whole"]
+__all__ = [
+    "Columns",
+    "Found",
+    "Measured",
+    "as_found",
+    "as_seed",
+    "as_value",
+    "as_values",
+    "constraint_count",
+    "positive",
+    "signs",
+    "whole",
+]
 
 
 def whole(name: str, value: Any, least: int | None = None) -> int:
@@ -57,7 +69,7 @@ class Measured(NamedTuple):
     def of(cls, y: Any, width: int = 1) -> Measured:
         """Whatever a function returned, as `width` numbers."""
         if width == 1:
-            return cls(y) if type(y) is float and math.isfinite(y) else cls(*as_value(y))
+            return cls(*as_value(y))
         if y is None or isinstance(y, BaseException):
             return cls(*as_value(y))
         numbers = [as_value(number) for number in _flat(y)]
@@ -68,6 +80,34 @@ class Measured(NamedTuple):
         return cls(math.nan, wrong) if wrong else cls(first, None, tuple(others))
 
 
+Found = float | Measured
+"""What an evaluation gave: a float that is finite stands for itself, with nothing besides."""
+
+
+class Columns(NamedTuple):
+    """What several evaluations gave: a column for each field of `Measured`."""
+
+    value: list[float]
+    error: list[str | None]
+    others: list[tuple[float, ...]]
+    reports: list[tuple[float, ...]]
+    stopped: list[bool]
+
+    @classmethod
+    def of(cls, found: list[Found]) -> Columns:
+        """Of at least one."""
+        count, plain = len(found), [y for y in found if type(y) is float]
+        if len(plain) == count:
+            return cls(plain, [None] * count, [()] * count, [()] * count, [False] * count)
+        each = (y if isinstance(y, Measured) else Measured(y) for y in found)
+        return cls(*map(list, zip(*each, strict=True)))
+
+
+def as_found(y: Any, width: int = 1) -> Found:
+    """Whatever a function returned, as `width` numbers."""
+    return float(y) if width == 1 and isinstance(y, float) and math.isfinite(y) else Measured.of(y, width)
+
+
 def _flat(y: Any) -> list[Any]:
     """Numbers, lists of numbers and so on, in their order."""
     if isinstance(y, (str, bytes)) or not hasattr(y, "__iter__") or getattr(y, "ndim", 1) == 0:
@@ -75,7 +115,7 @@ def _flat(y: Any) -> list[Any]:
     return [number for part in y for number in _flat(part)]
 
 
-def as_values(ys: Any, count: int, errors: Any, width: int = 1) -> list[Measured]:
+def as_values(ys: Any, count: int, errors: Any, width: int = 1) -> Columns:
     """What `count` points gave, and what is wrong with each; a `ValueError` if there are more or fewer."""
     given = list(ys) if hasattr(ys, "__len__") else [ys]
     if len(given) != count:
@@ -83,8 +123,9 @@ def as_values(ys: Any, count: int, errors: Any, width: int = 1) -> list[Measured
     notes = [None] * count if errors is None else list(errors)
     if len(notes) != count:
         raise ValueError(f"errors must have one entry for each of the {count} points; got {len(notes)}.")
-    found = [Measured.of(y, width) for y in given]
-    return [m if note is None else m._replace(error=note) for m, note in zip(found, notes, strict=True)]
+    columns = Columns.of([as_found(y, width) for y in given])
+    told = [error if note is None else note for error, note in zip(columns.error, notes, strict=True)]
+    return columns._replace(error=told)
 
 
 def as_value(y: Any) -> tuple[float, str | None]:

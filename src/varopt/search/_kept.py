@@ -15,7 +15,7 @@ from varopt.search._batch import Batch, Stretch
 from varopt.search._coding import Coding
 from varopt.search._dimensions import Dimension
 from varopt.search._space import Space, SpaceLayout, as_space, space_from_json
-from varopt.search.journal import Course, Journal, OtherJournal, Record, damaged
+from varopt.search.journal import Courses, Journal, OtherJournal, Record, damaged
 
 __all__ = ["Kept", "Replay", "starting_points"]
 
@@ -47,9 +47,7 @@ class Kept:
 
         def _doubtful(self) -> list[Array]: ...
         def _use(self, record: Record, batch: Batch | None, position: int) -> None: ...
-        def _tell_rows(
-            self, rows: Array, values: list[float], errors: list[str | None], courses: list[Course] | None = None
-        ) -> None: ...
+        def _tell_rows(self, rows: Array, values: list[float], errors: list[str | None], courses: Courses) -> None: ...
 
     def _meta(self) -> dict[str, str]:
         return {
@@ -147,7 +145,7 @@ class Kept:
                 search = cls(space, journal=new, subject_to=subject_to)
             records = [record for record in journal.sound() if record.row.size == search._layout.columns]
             for record in records:
-                search._tell_rows(record.row[None], [record.value], [record.error], [record.course])
+                search._tell_rows(record.row[None], [record.value], [record.error], Courses.of([record.course]))
         finally:
             journal.close()
         return search

@@ -23,7 +23,7 @@ from varopt.search._search import Search
 from varopt.search._space import SpaceLayout, as_space
 from varopt.search.goals import Front
 from varopt.search.journal import is_blank
-from varopt.search.workers import Job, Workers, workers_for
+from varopt.search.workers import Workers, workers_for
 from varopt.solvers.natural_gradient import CategoricalUpdate, default_population
 
 __all__ = ["SearchResult", "minimize_black_box"]
@@ -258,22 +258,16 @@ class _Run:
     ) -> None:
         self.search, self.workers = search, workers
         self.budget, self.deadline, self.target, self.max_failures = budget, deadline, target, max_failures
-        self._flying: dict[int, Any] = {}  # rows under way, by number
-        self._started = 0
+        self._flying = 0  # rows under way
         self.status = Status.INTERRUPTED
 
     def __iter__(self) -> Iterator[None]:
         generation = self.search.generation
         while (status := self._ended()) is None:
             self._start()
-            outcomes = self.workers.wait(self.deadline)
-            if outcomes:
-                outcomes.sort()
-                rows = np.array([self._flying.pop(number) for number, _ in outcomes])
-                found = [evaluated for _, evaluated in outcomes]
-                self.search._tell_rows(
-                    rows, [e.value for e in found], [e.error for e in found], [e.course for e in found]
-                )
+            if (finished := self.workers.wait(self.deadline)) is not None:
+                self._flying -= len(finished.rows)
+                self.search._tell_rows(*finished)
             if self.search.generation > generation:
                 generation = self.search.generation
                 yield
@@ -281,9 +275,9 @@ class _Run:
 
     def _start(self) -> None:
         """Send off the next generation, or, if asynchronous, as many points as there are idle workers."""
-        room = self.budget - self.search.evaluations - len(self._flying)
+        room = self.budget - self.search.evaluations - self._flying
         if self.search.asynchronous:
-            room = min(room, self.workers.capacity - len(self._flying))
+            room = min(room, self.workers.capacity - self._flying)
         elif self._flying:
             return
         if room < 1:
@@ -293,10 +287,8 @@ class _Run:
                 self.search._draw(None)
             room = min(room, self.search._queued)
         for stretch in self.search._take(int(room)):
-            for row in stretch.rows:
-                self._flying[self._started] = row
-                self.workers.start(self._started, Job(row, stretch.batch.limits))
-                self._started += 1
+            self._flying += stretch.size
+            self.workers.start(stretch.rows, stretch.batch.limits)
 
     def _ended(self) -> Status | None:
         search = self.search

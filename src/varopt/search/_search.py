@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from varopt._threads import one_thread
-from varopt.search._batch import UNKNOWN, Batch, Stretch, Told, took
+from varopt.search._batch import Batch, Stretch, Told
 from varopt.search._checks import as_seed, as_values, constraint_count, positive, signs, whole
 from varopt.search._coding import Coding
 from varopt.search._dimensions import Box, Dimension
@@ -23,7 +23,7 @@ from varopt.search._methods import SearchPlan, build
 from varopt.search._shown import Shown
 from varopt.search._space import Space, SpaceLayout, as_space, starting_rows
 from varopt.search.goals import Archive, Rules, Rungs, as_halving, violations
-from varopt.search.journal import Course, Journal, Record
+from varopt.search.journal import Courses, Journal, Record
 from varopt.search.models import Handover
 from varopt.solvers.natural_gradient import Update
 
@@ -277,7 +277,7 @@ class Search(Kept, Shown):
         alone = errors is None and reports is None and stopped is None
         plain = alone and isinstance(ys, np.ndarray) and ys.dtype == np.float64
         if plain and self._width == 1 and ys.shape == (count,) and np.isfinite(ys).all():
-            self._tell_rows(rows, ys.tolist(), [None] * count)
+            self._tell_rows(rows, ys.tolist(), [None] * count, Courses.unknown(count))
             return
         measured = as_values(ys, count, errors, self._width)
         for name, given in (("reports", reports), ("stopped", stopped)):
@@ -285,11 +285,12 @@ class Search(Kept, Shown):
                 raise ValueError(f"{name} must have one entry for each of the {count} points; got {len(given)}.")
         if reports is not None and not all(math.isfinite(value) for way in reports for value in way):
             raise ValueError("reports must be finite numbers; an evaluation that reports another has failed.")
-        courses = [
-            UNKNOWN._replace(others=m.others, reports=tuple(map(float, r)), stopped=bool(s))
-            for m, r, s in zip(measured, reports or [()] * count, stopped or [False] * count, strict=True)
-        ]
-        self._tell_rows(rows, [m.value for m in measured], [m.error for m in measured], courses)
+        courses = Courses.unknown(count)._replace(others=measured.others)
+        if reports is not None:
+            courses = courses._replace(reports=[tuple(map(float, way)) for way in reports])
+        if stopped is not None:
+            courses = courses._replace(stopped=list(map(bool, stopped)))
+        self._tell_rows(rows, measured.value, measured.error, courses)
 
     def stops(self, step: int, value: float) -> bool:
         """Whether an evaluation that reports this value at this step, the first being 1, is not worth going on with.
@@ -308,9 +309,7 @@ class Search(Kept, Shown):
         """At which steps which values are too high to go on."""
         return {} if self._rungs is None else self._rungs.limits()
 
-    def _tell_rows(
-        self, rows: Array, values: list[float], errors: list[str | None], courses: Sequence[Course] | None = None
-    ) -> None:
+    def _tell_rows(self, rows: Array, values: list[float], errors: list[str | None], courses: Courses) -> None:
         now = time.time()
         plain = self._width == 1 and self._rungs is None and self._rules is None and not self.asynchronous
         if plain and self._next_told(rows) and not any(errors):
@@ -320,7 +319,7 @@ class Search(Kept, Shown):
         records = [
             Record(number, -1 if batch is None else batch.first + position, row, value, error, now, *course)
             for number, ((batch, position), row, value, error, course) in enumerate(
-                zip(places, rows, values, errors, courses or [UNKNOWN] * len(rows), strict=True), self.evaluations
+                zip(places, rows, values, errors, zip(*courses, strict=True), strict=True), self.evaluations
             )
         ]
         if self._journal is not None:
@@ -350,9 +349,7 @@ class Search(Kept, Shown):
                 self._pending.pop(key, None)
         return places
 
-    def _use_together(
-        self, stretch: Stretch, told: list[float], now: float, courses: Sequence[Course] | None = None
-    ) -> None:
+    def _use_together(self, stretch: Stretch, told: list[float], now: float, courses: Courses) -> None:
         """What `_use` does with one record after the other, for candidates told as asked of which none failed."""
         batch, start, stop = stretch
         entry = Told(self._evaluations, batch.first + start, stretch.rows, told, now, courses)
@@ -361,7 +358,7 @@ class Search(Kept, Shown):
         self._handed.popleft()
         self._unrecorded.append(entry)
         self._evaluations += stretch.size
-        self._seconds += took(courses or ())
+        self._seconds += courses.took
         self.failures = 0
         values = self._sign * np.array(told)
         best = int(values.argmin())  # the first of equals
@@ -373,7 +370,7 @@ class Search(Kept, Shown):
     def _use(self, record: Record, batch: Batch | None, position: int) -> None:
         self.records.append(record)
         self._evaluations += 1
-        self._seconds += took((record,))
+        self._seconds += max(0.0, record.seconds)  # zero of a NaN
         if self._rungs is not None:
             reports = [self._sign * report for report in record.reports]
             self._rungs.see(reports, finished=record.error is None and not record.stopped)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -100,11 +101,13 @@ class Shown:
         objectives there is neither a best value nor a mean.
         """
         names = ("evaluations", "best", "mean", "standard_error", "samples", "sigma", "time")
-        rows = [(told, best, *_average(values), *rest) for told, best, values, *rest in self._trace]
-        columns = np.array(rows, dtype=np.float64).reshape(-1, len(names))
-        columns[:, 1:3] *= self._sign
-        columns[:, -1] -= columns[0, -1] if len(columns) else 0.0
-        return dict(zip(names, columns.T, strict=True))
+        if not self._trace:
+            return {name: np.empty(0) for name in names}
+        told, best, values, sigma, time = zip(*self._trace, strict=True)
+        columns = np.array([told, best, *_averages(values), sigma, time], dtype=np.float64)
+        columns[1:3] *= self._sign
+        columns[-1] -= columns[-1, 0]
+        return dict(zip(names, columns, strict=True))
 
     def plot(self, axes: Any = None, *, kind: str | None = None) -> Any:
         """Draw the search. Needs Matplotlib (the extra `plot`); returns the axes.
@@ -148,13 +151,32 @@ def _average(values: Array | float) -> tuple[float, float, int]:
     finite = values[np.isfinite(values)]
     if finite.size == 0:
         return math.nan, math.nan, 0
+    mean, error = _moments(finite)
+    return float(mean), float(error), finite.size
+
+
+def _averages(samples: Sequence[Array | float]) -> tuple[Array, Array, NDArray[np.intp]]:
+    """What `_average` says of each: of those with as many values together, which takes a tenth of the time."""
+    arrays = [values if isinstance(values, np.ndarray) else np.empty(0) for values in samples]
+    mean = np.array([math.nan if isinstance(values, np.ndarray) else values for values in samples])
+    error = np.full(len(samples), math.nan)
+    told, owner = np.concatenate(arrays), np.repeat(np.arange(len(arrays)), [values.size for values in arrays])
+    finite = np.isfinite(told)
+    told, count = told[finite], np.bincount(owner[finite], minlength=len(arrays))
+    first = np.cumsum(count) - count
+    for size in np.unique(count[count > 0]):
+        (which,) = np.nonzero(count == size)
+        mean[which], error[which] = _moments(told[first[which, None] + np.arange(size)])
+    return mean, error, count
+
+
+def _moments(values: Array) -> tuple[Array, Array]:
+    """The average of finite values along the last axis, and its standard error, of which one alone has none."""
+    size = values.shape[-1]
     with np.errstate(over="ignore", invalid="ignore"):  # of values near the largest number: infinite, and no more
-        mean = float(finite.sum()) / finite.size
-        if finite.size == 1:
-            return mean, math.nan, 1
-        deviations = finite - mean
-        error = math.sqrt(float(deviations @ deviations) / (finite.size - 1) / finite.size)
-        return mean, error, finite.size
+        mean = np.asarray(values.sum(axis=-1) / size)
+        deviations = values - mean[..., None]
+        return mean, np.sqrt(np.vecdot(deviations, deviations) / np.float64(size - 1) / size)
 
 
 def _words(bound: Sampled) -> str:

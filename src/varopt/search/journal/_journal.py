@@ -14,7 +14,7 @@ import sqlite3
 import tempfile
 import warnings
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["FORMAT", "Course", "Journal", "OtherJournal", "Record", "damaged", "is_blank"]
+__all__ = ["FORMAT", "Course", "Courses", "Journal", "OtherJournal", "Record", "damaged", "is_blank"]
 
 FORMAT = 3
 KEPT = {2: 9, 3: 12}  # columns of an evaluation, less the checksum, of every format that is read and written
@@ -62,6 +62,32 @@ class Course(NamedTuple):
     others: tuple[float, ...] = ()
     reports: tuple[float, ...] = ()
     stopped: bool = False
+
+
+class Courses(NamedTuple):
+    """How several evaluations went: a column for each field of `Course`."""
+
+    began: Sequence[float]
+    seconds: Sequence[float]
+    worker: Sequence[str]
+    others: Sequence[tuple[float, ...]]
+    reports: Sequence[tuple[float, ...]]
+    stopped: Sequence[bool]
+
+    @classmethod
+    def of(cls, courses: Iterable[Course]) -> Courses:
+        """Of at least one."""
+        return cls(*zip(*courses, strict=True))
+
+    @classmethod
+    def unknown(cls, count: int) -> Courses:
+        """Where nobody measured anything."""
+        return cls.of([Course()] * count) if count else cls([], [], [], [], [], [])
+
+    @property
+    def took(self) -> float:
+        """How long they took together, in seconds, as far as that is known."""
+        return sum(seconds for seconds in self.seconds if seconds > 0.0)  # none is a NaN
 
 
 class Record(NamedTuple):

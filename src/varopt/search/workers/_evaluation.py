@@ -23,10 +23,10 @@ from pathlib import Path
 from types import GeneratorType
 from typing import Any, NamedTuple
 
-from varopt.search._checks import Measured
+from varopt.search._checks import Found, Measured, as_found
 from varopt.search.journal import Course
 
-__all__ = ["Evaluated", "Evaluation", "Job", "Outcome", "Packed", "pack", "sentence"]
+__all__ = ["Evaluated", "Evaluation", "Job", "Packed", "pack", "sentence", "worker_name"]
 
 GRACE = 1.0  # seconds beyond the timeout after which a process that cannot even say so is ended
 LONGEST = 2000  # characters of an error that are kept
@@ -40,25 +40,12 @@ class Evaluated(NamedTuple):
     course: Course = Course()  # how it went, as a journal keeps it, by the worker's clock
     abandoned: bool = False  # it goes on in a thread that nobody waits for
 
-    @classmethod
-    def of(cls, measured: Measured, began: float, seconds: float, worker: str, abandoned: bool = False) -> Evaluated:
-        """What was measured, when and by whom."""
-        value, error, others, reports, stopped = measured
-        return cls(value, error, Course(began, seconds, worker, others, reports, stopped), abandoned)
-
 
 class Job(NamedTuple):
     """What travels to a worker: a row, and at which steps which values on its way are too high to go on."""
 
     row: Any
     limits: Mapping[int, float] = {}
-
-
-class Outcome(NamedTuple):
-    """The same, of a numbered point."""
-
-    number: int
-    evaluated: Evaluated
 
 
 def sentence(error: BaseException) -> str:
@@ -99,16 +86,19 @@ class Evaluation:
 
     def __call__(self, job: Job) -> Evaluated:
         began, clock = time.time(), time.perf_counter()
-        measured, abandoned = (self._guarded(job), False) if self.timeout is None else self._within(job)
-        return Evaluated.of(measured, began, time.perf_counter() - clock, worker_name(), abandoned)
+        found, abandoned = (self.found(*job), False) if self.timeout is None else self._within(job)
+        value, error, others, reports, stopped = found if isinstance(found, Measured) else Measured(found)
+        course = Course(began, time.perf_counter() - clock, worker_name(), others, reports, stopped)
+        return Evaluated(value, error, course, abandoned)
 
-    def _guarded(self, job: Job) -> Measured:
+    def found(self, row: Any, limits: Mapping[int, float]) -> Found:
+        """What the function gives at the point of a row, whatever it does instead of returning a number."""
         reports: list[float] = []
         try:
-            found: Any = self.function(self.decode(job.row))
+            found: Any = self.function(self.decode(row))
             if isinstance(found, GeneratorType):
-                return self._followed(found, job.limits, reports)
-            return Measured.of(found, self.width)
+                return self._followed(found, limits, reports)
+            return as_found(found, self.width)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # sys.exit() in the objective too
@@ -127,13 +117,13 @@ class Evaluation:
                     return last._replace(reports=tuple(reports), stopped=True)
         return last._replace(reports=tuple(reports))
 
-    def _within(self, job: Job) -> tuple[Measured, bool]:
-        done: list[Measured] = []
+    def _within(self, job: Job) -> tuple[Found, bool]:
+        done: list[Found] = []
         interrupts: list[KeyboardInterrupt] = []
 
         def evaluate() -> None:
             try:
-                done.append(self._guarded(job))
+                done.append(self.found(*job))
             except KeyboardInterrupt as interrupt:
                 interrupts.append(interrupt)
 

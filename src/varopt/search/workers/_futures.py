@@ -7,13 +7,16 @@ import os
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent import futures
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from varopt.search.workers._evaluation import Evaluated, Evaluation, Job, Outcome, Packed, sentence
-from varopt.search.workers._workers import Workers
+import numpy as np
+
+from varopt.search.journal import Courses
+from varopt.search.workers._evaluation import Evaluated, Evaluation, Job, Packed, sentence
+from varopt.search.workers._workers import Array, Finished, Workers
 
 __all__ = ["Futures", "PoolExecutor", "Renewal"]
 
@@ -31,6 +34,14 @@ class Renewal(NamedTuple):
 
     end: Callable[[Any], None]
     another: Callable[[Any], Any]
+
+
+class Outcome(NamedTuple):
+    """What became of a numbered row."""
+
+    number: int
+    row: Array
+    evaluated: Evaluated
 
 
 @dataclass
@@ -83,11 +94,20 @@ class Futures(Workers):
         self._flying: dict[Pending, Flight] = {}
         self._haunted = False  # some worker has an evaluation that was left behind
         self._accepted = False
+        self._started = 0
 
-    def start(self, number: int, job: Job) -> None:
-        self._backlog.append(Flight(number, job))
+    def start(self, rows: Array, limits: Mapping[int, float]) -> None:
+        self._backlog.extend(Flight(number, Job(row, limits)) for number, row in enumerate(rows, self._started))
+        self._started += len(rows)
 
-    def wait(self, deadline: float) -> list[Outcome]:
+    def wait(self, deadline: float) -> Finished | None:
+        if not (outcomes := self._outcomes(deadline)):
+            return None
+        _, rows, evaluated = zip(*sorted(outcomes, key=lambda outcome: outcome.number), strict=True)
+        courses = Courses.of(each.course for each in evaluated)
+        return Finished(np.array(rows), [each.value for each in evaluated], [each.error for each in evaluated], courses)
+
+    def _outcomes(self, deadline: float) -> list[Outcome]:
         outcomes: list[Outcome] = []
         while not outcomes and (self._flying or self._backlog or self._suspects):
             outcomes += self._launch()
@@ -159,7 +179,7 @@ class Futures(Workers):
                     outcomes.append(_failed(flight, sentence(error)))
             else:
                 self._haunted = self._haunted or (evaluated.abandoned and self._renewal is not None)
-                outcomes.append(Outcome(flight.number, evaluated))
+                outcomes.append(_outcome(flight, evaluated))
         if broken:  # and all that were under way with it
             dead += sorted(self._flying.values(), key=lambda flight: flight.number)
             self._flying.clear()
@@ -197,8 +217,12 @@ def _pool(executor: Any) -> Any:
     return executor.pool if isinstance(executor, PoolExecutor) else executor
 
 
+def _outcome(flight: Flight, evaluated: Evaluated) -> Outcome:
+    return Outcome(flight.number, flight.job.row, evaluated)
+
+
 def _failed(flight: Flight, error: str) -> Outcome:
-    return Outcome(flight.number, Evaluated(math.nan, error))
+    return _outcome(flight, Evaluated(math.nan, error))
 
 
 def _is_death(error: BaseException) -> bool:

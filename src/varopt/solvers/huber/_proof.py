@@ -26,12 +26,12 @@ from numpy.typing import NDArray
 
 from varopt._verified import FEW_COLUMNS, SLACK, TINY, UNIT, Ball, dot, down, total, up
 from varopt.certificates import Verifier
-from varopt.certificates.enclosures import Norms, NotEnclosed, applied, enclosed_terms, transposed
+from varopt.certificates.enclosures import Norms, NotEnclosed, applied, transposed
 from varopt.model import Affine, Objective, Variable, sum_squares
 from varopt.model.blocks import AffineBlock, TermBlock
 from varopt.model.maps import Map, Matrix, as_map
 from varopt.solvers.huber._problem import HuberProblem, solved
-from varopt.terms import abs_, huber
+from varopt.terms import abs_
 
 __all__ = ["proved_bracket"]
 
@@ -73,8 +73,7 @@ def proved_bracket(problem: HuberProblem, x: Vector, dual: Vector, tol: float) -
             v = _within(problem, dual, _SCALE_MARGIN[0])
             slope = transposed(linear, Ball.exact(v), norms)  # which finds the lengths of columns
             known = norms if problem.y.size >= _MANY_ROWS else {}  # of few rows it pays to look at each
-            fitted = applied(linear, Ball.exact(x[:-2]), known).rounded()
-            residual = Ball(-fitted.middle, fitted.radius).shifted(problem.y).shifted(-x[-2])
+            residual = _residual(problem, x, linear, known)
             upper = _upper(problem, x, residual)
             lower = _directly(problem, x, v, slope, residual)
             if not (upper - lower <= tol * upper or problem.y.size * x.size > _CORRECTED_ENTRIES):
@@ -91,11 +90,25 @@ def proved_bracket(problem: HuberProblem, x: Vector, dual: Vector, tol: float) -
     return max(lower, 0.0), upper
 
 
+def _residual(problem: HuberProblem, x: Vector, linear: Map, norms: Norms) -> Ball:
+    """``y - X w - b``, enclosed."""
+    fitted = applied(linear, Ball.exact(x[:-2]), norms).rounded()
+    return Ball(-fitted.middle, fitted.radius).shifted(problem.y).shifted(-x[-2])
+
+
 def _upper(problem: HuberProblem, x: Vector, residual: Ball) -> float:
-    """The value at x, rounded upwards: losses do not fall where more of them counts as near."""
-    scale, w = float(x[-1]), x[:-2]
-    value, error = enclosed_terms(huber(float(up(problem.epsilon * scale))), problem.weight, residual)
+    """The value at x, rounded upwards: losses do not fall where more of them counts as near.
+
+    A loss is ``t (|r| - t / 2)``, t being |r| or the knot, whichever is less: neither this nor their sum cancels.
+    """
+    scale, w, knot = float(x[-1]), x[:-2], float(up(problem.epsilon * float(x[-1])))
+    sizes = np.abs(residual.middle)
+    near = np.minimum(sizes, knot)
+    value, error = dot(problem.weight, near * (sizes - 0.5 * near))
+    steepest = np.minimum(sizes + residual.radius, knot)
+    error += float(problem.weight @ (residual.radius * steepest))
     weights, off = problem.enclosed_total
+    error = (error + 8.0 * UNIT * (value + error) + TINY * (weights + sizes.size)) * SLACK
     squares, lost = dot(w, w)
     parts = 2.0 * (value + error) / scale + (weights + off) * scale + problem.alpha * (squares + lost)
     upper = float(parts * (1.0 + 16.0 * UNIT) + TINY)

@@ -113,11 +113,13 @@ def _together(problem: HuberProblem, state: State, check: Check) -> bool:
     n, p = problem.X.shape
     if not _is_small(problem):
         return False
-    x = np.append(state.x[:-1], problem.best_scale(problem.residual(state.x)) or problem.typical)
-    state.latest = x  # what there is where time is up before a step
     part, least = max(1000, 20 * p), _ON_KINK * problem.typical
-    if not np.any(state.x[:-1]) and n > 4 * part:  # rows are in no order: the first of them are a sample
+    sampled, few = not np.any(state.x[:-1]) and n > 4 * part, problem
+    if sampled:  # rows are in no order: the first of them are a sample
         few = replace(problem, X=problem.X[:part], y=problem.y[:part], weight=problem.weight[:part])
+    x = np.append(state.x[:-1], few.best_scale(few.residual(state.x)) or problem.typical)
+    state.latest = x  # what there is where time is up before a step
+    if sampled:
         pilot = JointNewton(few, x)
         if pilot.descend(least, lambda: check(state)):
             x = pilot.x

@@ -99,7 +99,7 @@ def solve_kernel(problem: KernelProblem, beta: Vector, b: float, state: State, t
     Costs the kernel between all samples and those with a coefficient, once, and factorisations of the order of the
     samples that rest on a kink; memory is the square of their number.
     """
-    kept = _KeptColumns(problem, np.flatnonzero(_inside(problem, beta)))
+    kept = _KeptColumns(problem, beta)
     machine = KernelPoint(kept.product(np.flatnonzero(beta), beta[beta != 0.0]), b, beta)
     live = np.zeros(problem.size, dtype=bool)
     for count in range(_FINISH_ROUNDS):
@@ -129,10 +129,15 @@ def solve_kernel(problem: KernelProblem, beta: Vector, b: float, state: State, t
 
 
 class _KeptColumns:
-    """The kernel between all samples and some: those whose coefficients are to be solved for are asked for again."""
+    """The kernel between all samples and some: those whose coefficients are to be solved for are asked for again.
 
-    def __init__(self, problem: KernelProblem, columns: Index) -> None:
-        columns = columns[: _KEPT_ENTRIES // problem.size]
+    All that have a coefficient, where these are computed at a time anyway.
+    """
+
+    def __init__(self, problem: KernelProblem, beta: Vector) -> None:
+        columns = np.flatnonzero(beta)
+        if problem.size * columns.size > _KERNEL_ENTRIES:
+            columns = np.flatnonzero(_inside(problem, beta))[: _KEPT_ENTRIES // problem.size]
         self.problem, self.every = problem, np.arange(problem.size)
         self.matrix = problem.block(self.every, columns) if columns.size else np.zeros((problem.size, 0))
         self.place = np.full(problem.size, -1)

@@ -119,8 +119,9 @@ def _product(a: Vector, b: Vector) -> tuple[Vector, Vector]:
 
 def _total(parts: list[Vector]) -> tuple[float, float]:
     """The sum of all numbers, rounded once, and a bound of what that is."""
+    numbers = np.concatenate(parts)
     try:
-        value = math.fsum(np.concatenate(parts))
+        value = math.fsum(numbers[numbers != 0.0].tolist())
     except (OverflowError, ValueError):
         return math.nan, math.nan
     return value, UNIT * abs(value)

@@ -121,7 +121,7 @@ class CMA(GaussianUpdate):
         return lambda z: np.asarray(width * (z @ axes.T))
 
     def tell(self, points: Array, values: Array) -> None:
-        best_first = np.argsort(values, kind="stable")[: self.population]
+        best_first = values.argsort(kind="stable")[: self.population]
         points = points.take(best_first, axis=0)
         if self._integers is not None:
             columns, better = self._integers.columns, slice(None, self._parents)

@@ -188,13 +188,14 @@ class Restarts(Update):
         return self.current.sample(rng, count)
 
     def tell(self, points: Array, values: Array) -> None:
-        self._see(points, values)
+        lowest = self._see(points, values)
         self.current.tell(points, values)
         self._run_used += values.size
         generation = self.current.generation_of(values)
         if generation is None:
             return
-        lowest = float(generation.min())
+        if generation is not values:
+            lowest = float(generation.min())
         self._recent.append(lowest)
         self._run_worst = max(self._run_worst, lowest)
         many = 2 * generation.size >= self._generation  # enough of it was evaluated to tell a plateau
@@ -202,13 +203,15 @@ class Restarts(Update):
         self._flat = self._flat + 1 if flat else 0
         self._ended = self._why_end()
 
-    def _see(self, points: Array, values: Array) -> None:
-        """Remember the best, and with which deviation it was found."""
-        lowest = float(values.min())
+    def _see(self, points: Array, values: Array) -> float:
+        """Remember the best, and with which deviation it was found; the lowest of these values."""
+        where = values.argmin()
+        lowest = float(values[where])
         if lowest < self._best:
-            self._best, self._best_point = lowest, points[values.argmin()].copy()
+            self._best, self._best_point = lowest, points[where].copy()
             self._best_spread = self._next[0] if isinstance(self.current, Scouts) else self.current.spread
         self._run_best = min(self._run_best, lowest)
+        return lowest
 
     def _why_end(self) -> str:
         if self._run_used >= self._budget and self._run_best > self._best:  # what has the best value goes on

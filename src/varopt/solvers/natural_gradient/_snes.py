@@ -52,12 +52,12 @@ class SNES(GaussianUpdate):
         return lambda z: np.asarray(deviations * z)  # x = mean + sigma z ~ N(mean, diag(sigma^2))
 
     def tell(self, points: Array, values: Array) -> None:
-        order = np.argsort(values, kind="stable")[: self.population]
+        order = values.argsort(kind="stable")[: self.population]
         weights = self._utilities[: len(order)]
-        z = (points[order] - self._mean) / self._deviations  # ~ N(0, I)
+        z = (points.take(order, axis=0) - self._mean) / self._deviations  # ~ N(0, I)
         self._mean = self._mean + self._deviations * (weights @ z)  # (1)
         step = 0.5 * self._rate * (weights @ (z * z - 1.0))  # the exponent of (2)
-        self._deviations = self._deviations * np.exp(np.clip(step, -1.0, 1.0))  # (2), by e at most
+        self._deviations = self._deviations * np.exp(np.minimum(np.maximum(step, -1.0), 1.0))  # (2), by e at most
 
     @property
     def deviations(self) -> Array:
