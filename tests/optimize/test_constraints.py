@@ -811,3 +811,24 @@ def test_multipliers_where_a_constraint_leaves_one_point_are_its_slope():
     assert not are_multipliers(penalised, [np.array([-2.975e12])], x, None, 0.0)
     r = vo.minimize(f, subject_to=[fixed])
     np.testing.assert_allclose(r.multipliers[fixed], -slope * 2.0**10, rtol=1e-9)
+
+
+UNITS_APART = {
+    "rows and columns": (
+        [[0.0, -(2.0**44)], [0.0234375, -(2.0**43)], [2.0**-57, -(2.0**-7)], [-14.0, 1.3510798882111488e16]],
+        [-6291456.0, -2097152.0, -(2.0**-29), 4026531840.000244],
+    ),
+    "columns": (
+        [[-1.2e-100, -6e29], [6e-101, -9e29], [-1.8e-100, -3e29], [1.2e-100, -9e29], [1.2e-100, 6e30]],
+        [7.0, 7.0, 10.0, 13.0, -87.0],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNITS_APART)
+def test_variables_in_units_far_apart_are_no_excuse_for_missing_a_row(name):
+    """The rounding of the largest coordinate is that of others only in units in which rows compare them."""
+    matrix, bound = map(np.array, UNITS_APART[name])
+    w = vo.Variable(2)
+    r = vo.minimize(-5.4569682106375694e-12 * w[0] - 4096 * w[1] + 1e9, subject_to=matrix @ w <= bound)
+    assert r.status is Status.INFEASIBLE
