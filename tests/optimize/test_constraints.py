@@ -832,3 +832,16 @@ def test_variables_in_units_far_apart_are_no_excuse_for_missing_a_row(name):
     w = vo.Variable(2)
     r = vo.minimize(-5.4569682106375694e-12 * w[0] - 4096 * w[1] + 1e9, subject_to=matrix @ w <= bound)
     assert r.status is Status.INFEASIBLE
+
+
+def test_multipliers_balance_every_entry_of_a_gradient_in_its_unit():
+    """Beside an entry of 1e66, one of 1e-99 that is off by a sixth is no rounding."""
+    columns = np.array([2.28597478256455e-100, 3.36999333339383e66])
+    matrix = np.array([[-2.0, -2.0], [-3.0, -2.0], [-2.0, 0.0], [3.0, 3.0], [2.0, -2.0]]) * columns
+    w, slope = vo.Variable(2), np.array([3.0, 2.0]) * columns
+    rows = matrix @ w <= np.array([0.0, 2.0, 4.0, 2.0, -6.0])
+    r = vo.minimize(slope @ w, subject_to=rows)
+    y = r.multipliers[rows]
+    assert r.status is Status.OPTIMAL
+    assert np.all(y >= 0.0)
+    np.testing.assert_allclose((slope + matrix.T @ y) / columns, 0.0, atol=1e-8)

@@ -12,12 +12,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from varopt._linalg import row_bandwidth, solve_definite
+from varopt._linalg import column_exponents, row_bandwidth, solve_definite
+from varopt.certificates import gradient_units
 from varopt.composite import Composite, Rows, composite
 from varopt.model import Constraint, Objective
 from varopt.model.blocks import TermBlock
 from varopt.model.maps import Map
-from varopt.optimize.constrained._units import column_exponents, largest_tied
 from varopt.terms import PiecewisePolynomial, abs_, pos, square, squared_hinge
 
 __all__ = ["Penalised", "reach", "spread"]
@@ -87,6 +87,11 @@ class Penalised:
     def own(self) -> Composite:
         """The objective without the constraints, in all variables."""
         return replace(self._form, rows=self._form.rows[: len(self._form.rows) - len(self.constraints)])
+
+    @cached_property
+    def gradient_units(self) -> Vector:
+        """Times what entries of gradients compare."""
+        return gradient_units(self._form)
 
     def problem(self, weights: Weights) -> Composite:
         """The penalised objective as the solvers see it; what is computed of the data is kept for other weights."""
@@ -191,7 +196,7 @@ class Penalised:
         A coordinate that should be zero is so but for the rounding of the largest one that constraints tie it to, in
         units in which they compare.
         """
-        size = np.abs(x) + _ZERO_COORDINATE / VIOLATION_ROUNDING * largest_tied(x, *self._tied)
+        size = np.abs(x) + _ZERO_COORDINATE / VIOLATION_ROUNDING * _largest_tied(x, *self._tied)
         allowed = [VIOLATION_ROUNDING * (spread(r.linear, size) + np.abs(r.offset)) for r in self.rows]
         return [np.where(np.isfinite(a), a, 0.0) for a in allowed]  # sizes that overflow excuse nothing
 
@@ -222,6 +227,15 @@ class Penalised:
         if not any(e.any() for e in excesses):
             return True
         return all(bool(np.all(e <= a)) for e, a in zip(excesses, self.allowed(x), strict=True))
+
+
+def _largest_tied(x: Vector, tied: NDArray[np.intp], exponents: Vector) -> Vector:
+    """The largest coordinate among those that each is tied to, in the unit of each."""
+    with np.errstate(divide="ignore", over="ignore"):
+        sizes = np.log2(np.abs(x)) - exponents
+        largest = np.full(tied.max(initial=0) + 1, -np.inf)
+        np.maximum.at(largest, tied, sizes)
+        return np.asarray(np.exp2(largest[tied] + exponents))
 
 
 def _added_up(r: Rows) -> Vector:
