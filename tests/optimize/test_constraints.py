@@ -845,3 +845,14 @@ def test_multipliers_balance_every_entry_of_a_gradient_in_its_unit():
     assert r.status is Status.OPTIMAL
     assert np.all(y >= 0.0)
     np.testing.assert_allclose((slope + matrix.T @ y) / columns, 0.0, atol=1e-8)
+
+
+def test_a_reduced_problem_whose_point_lifts_to_no_number_is_no_error():
+    """In units of 1e-105 what falls for ever is beyond all numbers, which LAPACK's wrapper refuses."""
+    columns = np.array([2.3945242826029513e52, 8.720301752336693e-106, 3.1082702275611665e85])
+    matrix = np.array([[3.0, -3.0, -2.0], [3.0, 3.0, 3.0], [0.0, 1.0, 1.0], [-2.0, -3.0, -2.0], [3.0, -2.0, -3.0]])
+    w = vo.Variable(3)
+    rows = matrix * columns @ w <= np.array([-15.0, 12.0, 6.0, -10.0, -15.0])
+    r = vo.minimize(np.array([0.0, -2.2323972485981933e-103, 0.0]) @ w + 0.1, subject_to=rows)
+    assert r.lower == -np.inf
+    assert np.all(np.isfinite(r.x))
