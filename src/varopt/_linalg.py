@@ -265,10 +265,10 @@ def column_exponents(matrix: Any) -> Vector:
     row, column, size = entries.row[telling], entries.col[telling], np.log2(np.abs(entries.data[telling]))
     of_rows = np.maximum(np.bincount(row, minlength=matrix.shape[0]), 1)
     of_columns = np.maximum(np.bincount(column, minlength=matrix.shape[1]), 1)
-    exponents = np.zeros(matrix.shape[1])
+    exponents: Vector = np.zeros(matrix.shape[1])
     for _ in range(_SCALING_ROUNDS):
         rows = np.bincount(row, size + exponents[column], minlength=matrix.shape[0]) / of_rows
         last, exponents = exponents, np.bincount(column, rows[row] - size, minlength=matrix.shape[1]) / of_columns
         if np.abs(exponents - last).max(initial=0.0) <= _SCALED:
             break
-    return np.round(exponents)
+    return np.asarray(np.round(exponents), dtype=np.float64)

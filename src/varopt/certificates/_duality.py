@@ -42,7 +42,7 @@ _FIRST_ROWS = 16  # rows looked at before all
 # Shares of what a position adds up within which a row rests on a knot; the loosest where closer ones do not balance.
 _AT_KNOT = 2e-15, 1e-12, 1e-9, 1e-7
 _ONLY_ROUNDING = 1e-12  # share of what cancels that is nothing but rounding
-_LARGEST_EXPONENT = 900  # of a unit, times which numbers of no more than a few hundred powers of two are numbers
+_MOST_UNIT_EXPONENT = 900  # of a unit, times which numbers of no more than a few hundred powers of two are numbers
 _DUAL_CORRECTIONS = 8  # rounds in which a dual point is moved until they balance
 NEARBY = (
     "an optimum lies within twice the coordinates of the point found (which absorbs that it is stationary to rounding)"
@@ -188,10 +188,11 @@ def gradient_units(problem: Composite) -> Vector:
 
 
 def _gradient_units(problem: Composite) -> Vector:
-    seen = [part.linear.dense() for part in (*problem.rows, *problem.groups)] + [problem.vector[None]]
+    seen = [r.linear.dense() for r in problem.rows] + [group.linear.dense() for group in problem.groups]
+    seen.append(problem.vector[None])
     if problem.hessian is not None:
         seen.append(as_dense(problem.hessian))
-    return np.exp2(np.clip(column_exponents(np.vstack(seen)), -_LARGEST_EXPONENT, _LARGEST_EXPONENT))
+    return np.exp2(np.clip(column_exponents(np.vstack(seen)), -_MOST_UNIT_EXPONENT, _MOST_UNIT_EXPONENT))
 
 
 def _balancing(problem: Composite, x: Vector, at_knot: float) -> Balanced:
