@@ -106,7 +106,7 @@ def box_by_interior_point(
             break
         v, b, low, top = v + step * dv, b + step * db, low + step * dlow, top + step * dtop
         gradient = scaled @ v + q
-    return v * unit, b * size / weight
+    return v * unit, b * size / weight / largest
 
 
 def box_by_active_set(
