@@ -20,6 +20,7 @@ __all__ = [
     "add",
     "as_dense",
     "cholesky",
+    "column_exponents",
     "diagonal_matrix",
     "factorised",
     "factorised_sparse",
@@ -33,6 +34,8 @@ Vector = NDArray[np.float64]
 _SHORT = 4096  # numbers up to which a call costs more than they do
 _LONG = 500  # rows beyond which a factor takes so long that the clock is asked first
 _BAND = 64  # widest band that is factorised as such
+_SCALING_ROUNDS = 20  # of rows and columns in turn
+_SCALED = 0.5  # of a power of two, by which a unit may yet change
 _MARGIN = 1e-9  # eigenvalues of a matrix of unit diagonal that are known to be larger are safely positive
 
 
@@ -261,3 +264,23 @@ def is_diagonal(matrix: Any) -> bool:
         return bool(np.count_nonzero(matrix) == np.count_nonzero(np.diagonal(matrix)))
     entries = sp.coo_array(matrix)
     return bool(np.all((entries.row == entries.col) | (entries.data == 0.0)))
+
+
+def column_exponents(matrix: Any) -> Vector:
+    """Powers of two that are the units of columns: their exponents. Rows with one entry do not tell.
+
+    Times r_i and s_j for which ``sum (log |a_ij| + log r_i + log s_j)^2`` is least, a matrix is the same whatever the
+    units are that its rows and columns are in [CurtisReid72].
+    """
+    entries = sp.coo_array(matrix)
+    telling = (entries.data != 0.0) & (np.bincount(entries.row, minlength=matrix.shape[0])[entries.row] > 1)
+    row, column, size = entries.row[telling], entries.col[telling], np.log2(np.abs(entries.data[telling]))
+    of_rows = np.maximum(np.bincount(row, minlength=matrix.shape[0]), 1)
+    of_columns = np.maximum(np.bincount(column, minlength=matrix.shape[1]), 1)
+    exponents: Vector = np.zeros(matrix.shape[1])
+    for _ in range(_SCALING_ROUNDS):
+        rows = np.bincount(row, size + exponents[column], minlength=matrix.shape[0]) / of_rows
+        last, exponents = exponents, np.bincount(column, rows[row] - size, minlength=matrix.shape[1]) / of_columns
+        if np.abs(exponents - last).max(initial=0.0) <= _SCALED:
+            break
+    return np.asarray(np.round(exponents), dtype=np.float64)

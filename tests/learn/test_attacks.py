@@ -6,6 +6,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.base import clone, is_classifier
 from sklearn.linear_model import HuberRegressor as SciKitHuber
+from sklearn.svm import SVC as SciKitSVC
 
 from varopt import learn
 from varopt.learn._problem import LinearProblem, near_zero  # what moves data near zero, by itself
@@ -355,3 +356,21 @@ def test_an_interrupt_before_a_huber_fit_has_a_point_is_no_fault_of_the_data(mon
     X = rng.standard_normal((30, 3))
     with pytest.raises(KeyboardInterrupt):
         learn.HuberRegressor().fit(X, X.sum(axis=1) + rng.standard_normal(30))
+
+
+@pytest.mark.parametrize(
+    "model", [learn.LADRegressor(), learn.HuberRegressor(), learn.SVR(), learn.LassoCV()], ids=repr
+)
+@pytest.mark.parametrize("place", ["X", "y", "sample_weight"])
+def test_what_is_masked_is_not_fitted_to(model, place, rng):
+    """scikit-learn drops a mask without a word, and computes with what is behind it."""
+    data = {"X": rng.standard_normal((20, 2)), "y": rng.standard_normal(20), "sample_weight": np.ones(20)}
+    model.fit(**data | {place: np.ma.masked_array(data[place])})  # of which nothing is masked
+    with pytest.raises(ValueError, match=f"{place} must have no masked entries"):
+        model.fit(**data | {place: np.ma.masked_greater(data[place], 0.5)})
+
+
+def test_what_is_masked_is_not_certified():
+    X, y = np.arange(8.0).reshape(4, 2), np.array([0, 1, 0, 1])
+    with pytest.raises(ValueError, match="X must have no masked entries"):
+        learn.certify(SciKitSVC().fit(X, y), np.ma.masked_equal(X, 3.0), y)

@@ -432,3 +432,14 @@ def test_what_is_given_as_a_matrix_is_taken_as_it_is(iris):
     X, y = iris[0][:100], iris[1][:100]
     fit = SVC(kernel="precomputed").fit(X @ X.T, y)
     assert fit.certificate_.assumption == "the kernel is positive semidefinite"
+
+
+@pytest.mark.parametrize("container", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize("weight", [1.0, 0.3])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_the_smallest_C_is_no_error(container, weight):
+    """It has squares that vanish, and times weights it leaves no support vectors at all."""
+    X = np.arange(12.0).reshape(6, 2)
+    model = SVC(kernel="poly", degree=2, gamma=0.5, C=5e-324).fit(container(X), [0, 1, 0, 1, 1, 0], np.full(6, weight))
+    assert model.lower_bound_ <= 6.0 * 5e-324
+    assert model.objective_ <= 1e-300

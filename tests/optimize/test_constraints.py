@@ -811,3 +811,48 @@ def test_multipliers_where_a_constraint_leaves_one_point_are_its_slope():
     assert not are_multipliers(penalised, [np.array([-2.975e12])], x, None, 0.0)
     r = vo.minimize(f, subject_to=[fixed])
     np.testing.assert_allclose(r.multipliers[fixed], -slope * 2.0**10, rtol=1e-9)
+
+
+UNITS_APART = {
+    "rows and columns": (
+        [[0.0, -(2.0**44)], [0.0234375, -(2.0**43)], [2.0**-57, -(2.0**-7)], [-14.0, 1.3510798882111488e16]],
+        [-6291456.0, -2097152.0, -(2.0**-29), 4026531840.000244],
+    ),
+    "columns": (
+        [[-1.2e-100, -6e29], [6e-101, -9e29], [-1.8e-100, -3e29], [1.2e-100, -9e29], [1.2e-100, 6e30]],
+        [7.0, 7.0, 10.0, 13.0, -87.0],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNITS_APART)
+def test_variables_in_units_far_apart_are_no_excuse_for_missing_a_row(name):
+    """The rounding of the largest coordinate is that of others only in units in which rows compare them."""
+    matrix, bound = map(np.array, UNITS_APART[name])
+    w = vo.Variable(2)
+    r = vo.minimize(-5.4569682106375694e-12 * w[0] - 4096 * w[1] + 1e9, subject_to=matrix @ w <= bound)
+    assert r.status is Status.INFEASIBLE
+
+
+def test_multipliers_balance_every_entry_of_a_gradient_in_its_unit():
+    """Beside an entry of 1e66, one of 1e-99 that is off by a sixth is no rounding."""
+    columns = np.array([2.28597478256455e-100, 3.36999333339383e66])
+    matrix = np.array([[-2.0, -2.0], [-3.0, -2.0], [-2.0, 0.0], [3.0, 3.0], [2.0, -2.0]]) * columns
+    w, slope = vo.Variable(2), np.array([3.0, 2.0]) * columns
+    rows = matrix @ w <= np.array([0.0, 2.0, 4.0, 2.0, -6.0])
+    r = vo.minimize(slope @ w, subject_to=rows)
+    y = r.multipliers[rows]
+    assert r.status is Status.OPTIMAL
+    assert np.all(y >= 0.0)
+    np.testing.assert_allclose((slope + matrix.T @ y) / columns, 0.0, atol=1e-8)
+
+
+def test_a_reduced_problem_whose_point_lifts_to_no_number_is_no_error():
+    """In units of 1e-105 what falls for ever is beyond all numbers, which LAPACK's wrapper refuses."""
+    columns = np.array([2.3945242826029513e52, 8.720301752336693e-106, 3.1082702275611665e85])
+    matrix = np.array([[3.0, -3.0, -2.0], [3.0, 3.0, 3.0], [0.0, 1.0, 1.0], [-2.0, -3.0, -2.0], [3.0, -2.0, -3.0]])
+    w = vo.Variable(3)
+    rows = matrix * columns @ w <= np.array([-15.0, 12.0, 6.0, -10.0, -15.0])
+    r = vo.minimize(np.array([0.0, -2.2323972485981933e-103, 0.0]) @ w + 0.1, subject_to=rows)
+    assert r.lower == -np.inf
+    assert np.all(np.isfinite(r.x))

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from varopt._clock import tick
-from varopt._linalg import add, solve_definite
+from varopt._linalg import add, as_dense, column_exponents, solve_definite
 from varopt.bounds import CompositeBound
 from varopt.composite import Composite, Rows, scaled_gap, separable_kinks
 
@@ -28,6 +28,7 @@ __all__ = [
     "charge",
     "dual_gap",
     "floor",
+    "gradient_units",
     "prove",
     "rests",
     "young",
@@ -41,6 +42,7 @@ _FIRST_ROWS = 16  # rows looked at before all
 # Shares of what a position adds up within which a row rests on a knot; the loosest where closer ones do not balance.
 _AT_KNOT = 2e-15, 1e-12, 1e-9, 1e-7
 _ONLY_ROUNDING = 1e-12  # share of what cancels that is nothing but rounding
+_MOST_UNIT_EXPONENT = 900  # of a unit, times which numbers of no more than a few hundred powers of two are numbers
 _DUAL_CORRECTIONS = 8  # rounds in which a dual point is moved until they balance
 NEARBY = (
     "an optimum lies within twice the coordinates of the point found (which absorbs that it is stationary to rounding)"
@@ -180,6 +182,19 @@ def balancing(problem: Composite, x: Vector) -> Balanced:
     return best
 
 
+def gradient_units(problem: Composite) -> Vector:
+    """Powers of two times which the entries of gradients compare, whatever units the variables are in."""
+    return problem.structure(_gradient_units)
+
+
+def _gradient_units(problem: Composite) -> Vector:
+    seen = [r.linear.dense() for r in problem.rows] + [group.linear.dense() for group in problem.groups]
+    seen.append(problem.vector[None])
+    if problem.hessian is not None:
+        seen.append(as_dense(problem.hessian))
+    return np.exp2(np.clip(column_exponents(np.vstack(seen)), -_MOST_UNIT_EXPONENT, _MOST_UNIT_EXPONENT))
+
+
 def _balancing(problem: Composite, x: Vector, at_knot: float) -> Balanced:
     dual, matrices, places, ends, norm_rests = [], [], [], [], False
     gradient = problem.quadratic_gradient(x).copy()
@@ -211,11 +226,12 @@ def _balancing(problem: Composite, x: Vector, at_knot: float) -> Balanced:
     if not matrices:
         return Balanced(dual, float(np.any(gradient)), norm_rests, gradient, size)
     matrix, (low, high) = np.concatenate(matrices), (np.concatenate(end) for end in zip(*ends, strict=True))
-    found = _least_squares_within(matrix, gradient, low, high)
+    unit = gradient_units(problem)
+    found = _least_squares_within(unit * matrix, unit * gradient, low, high)
     for (k, free), part in zip(places, np.split(found, np.cumsum([f.size for _, f in places])), strict=False):
         dual[k][free] = part
     residual, sizes = gradient + matrix.T @ found, size + np.abs(matrix).T @ np.abs(found)
-    left, most = (float(np.abs(v).max(initial=0.0)) for v in (residual, sizes))
+    left, most = (float(np.abs(unit * v).max(initial=0.0)) for v in (residual, sizes))
     return Balanced(dual, left / most if most > 0.0 else 0.0, norm_rests, residual, sizes)
 
 

@@ -14,7 +14,7 @@ import varopt.model as vo
 from varopt.certificates import PointGap
 from varopt.learn._base import agreed
 from varopt.learn._classification import LinearSVC
-from varopt.learn._compat import _check_sample_weight
+from varopt.learn._compat import _check_sample_weight, to_numpy
 from varopt.learn._data import StoredProblem, StoredRows, signs, stored_rows
 from varopt.learn._huber import HuberRegressor
 from varopt.learn._linear import ElasticNet, Lasso, LinearSVR
@@ -86,6 +86,7 @@ def _linear(model: Any, ours: Any, X: Any, targets: list[Any], weight: Any, data
 
 def _arrays(model: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Vector]:
     """Data as scikit-learn checks them, of the features, targets and classes that the model was fitted to."""
+    X, y, sample_weight = to_numpy(X, y, sample_weight)
     X, y = check_X_y(X, y, accept_sparse="csr", dtype=np.float64, multi_output=True)
     weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     if not weight.any():

@@ -20,6 +20,8 @@ from sklearn.utils._metadata_requests import _raise_for_params, _routing_enabled
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
+from varopt._domains import refuse_masked
+
 __all__ = [
     "PROBABILITY", "BaseLibSVM", "HasMethods", "Interval", "LinearClassifierMixin", "LinearModel", "SparseCoefMixin",
     "StrOptions", "_check_sample_weight", "_raise_for_params", "_routing_enabled", "compute_class_weight",
@@ -55,7 +57,12 @@ def compute_class_weight(class_weight: Any, *, classes: Any, y: Any, sample_weig
 
 
 def to_numpy(*arrays: Any) -> tuple[Any, ...]:
-    """Arrays of any namespace as NumPy's where dispatch is on; anything else as it came."""
+    """Features, targets and weights, those of any namespace as NumPy's where dispatch is on, else as they came.
+
+    What is masked is refused: scikit-learn computes with what is behind a mask.
+    """
+    for name, value in zip(("X", "y", "sample_weight"), arrays, strict=False):
+        refuse_masked(name, value)
     if not get_config()["array_api_dispatch"]:
         return arrays
     return tuple(move_to(a, xp=np, device="cpu") if _is_array(a) else a for a in arrays)

@@ -48,6 +48,7 @@ _PILOT_TOLERANCE = 1e-3  # LIBSVM's own tolerance while it is the pilot: scikit-
 _WHOLE_KERNEL = 300  # samples up to which the whole kernel is computed at once
 _KEPT_KERNEL = 2048  # samples up to which what is computed of it is kept
 _LARGEST_C = 1e10  # what an infinite C is taken as
+_SMALLEST_COST = 5e-324  # of a sample whose weight times C would underflow
 _PRODUCTS_ROUNDED = 8.0 * UNIT  # share of a weight by which two products may be off
 _KERNEL = (
     'The kernel. That of "sigmoid" is not positive semidefinite: its fits are LIBSVM\'s and have no lower bound. Of'
@@ -205,6 +206,10 @@ class _Finished(Declared, BaseLibSVM):
     def _scale(self, y: Vector) -> float:
         """The size of what LIBSVM's tolerance, which is absolute, is compared with, where that is less than one."""
         return 1.0
+
+    def _costs(self, weight: Vector) -> Vector:
+        """C times the weights of samples, none of which underflows."""
+        return np.maximum(min(self.C, _LARGEST_C) * weight, _SMALLEST_COST)
 
     def _check_labels(self, y: Vector) -> None:
         """Refuse what is left once samples without a weight are gone, where it cannot be fitted."""
@@ -379,19 +384,18 @@ class SVC(_Finished, svm.SVC):
             raise ValueError("Invalid input - every class needs a sample with a positive weight.")
 
     def _machines(self, block: _Block, y: Vector, weight: Vector) -> Iterator[Machine]:
-        coefficients, position = self._dense_coefficients(), np.full(y.shape[0], -1)
-        position[self.support_] = np.arange(self.support_.size)
+        coefficients = np.zeros((len(self.classes_) - 1, y.shape[0]))
+        coefficients[:, self.support_] = self._dense_coefficients()
         for number, (i, j) in enumerate(itertools.combinations(range(len(self.classes_)), 2)):
             samples = np.flatnonzero(((y == i) | (y == j)) & (weight > 0))
             first = y[samples] == i
-            at = position[samples]
             # LIBSVM keeps the coefficients of class i against j in row j - 1, and those of j against i in row i.
-            beta = np.where(at >= 0, coefficients[np.where(first, j - 1, i), at], 0.0)
-            factors = min(self.C, _LARGEST_C) * self.class_weight_[y[samples].astype(np.intp)] * weight[samples]
+            beta = coefficients[np.where(first, j - 1, i), samples]
+            of_class, own = self.class_weight_[y[samples].astype(np.intp)], weight[samples]
             sign = np.where(first, 1.0, -1.0)
-            zeros, plain = np.zeros(sign.size), np.all(factors == min(self.C, _LARGEST_C))
-            problem = KernelProblem(_among(block, samples), terms.hinge(), sign, zeros, factors)
-            rounded = 0.0 if plain else _PRODUCTS_ROUNDED
+            zeros = np.zeros(sign.size)
+            problem = KernelProblem(_among(block, samples), terms.hinge(), sign, zeros, self._costs(of_class * own))
+            rounded = 0.0 if np.all(of_class == 1.0) and np.all(own == 1.0) else _PRODUCTS_ROUNDED
             yield Machine(problem, samples, beta, float(self.intercept_[number]), Pair.of(zeros), rounded=rounded)
 
     def _assemble(self, y: Vector, machines: list[Machine], betas: list[Vector]) -> None:
@@ -448,7 +452,7 @@ class SVR(_Finished, svm.SVR):
         shift = float(np.median(y[samples]))  # of which, far from zero, differences are exact
         problem = KernelProblem(
             _among(block, samples), terms.epsilon_insensitive(self.epsilon) if self.epsilon > 0 else terms.abs_(),
-            -np.ones(samples.size), y[samples] - shift, min(self.C, _LARGEST_C) * weight[samples],
+            -np.ones(samples.size), y[samples] - shift, self._costs(weight[samples]),
         )  # fmt: skip
         offset, rounded = (
             Pair(*two_sum(y[samples], -shift)),

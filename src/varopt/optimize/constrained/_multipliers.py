@@ -87,12 +87,12 @@ def are_multipliers(
         known = [u for u in given if u is not None]
         if not own.groups and len(known) == len(own.rows):
             left, sizes, missed = _left(lagrangian, x, known)
-            if slack + missed <= allowed and _vanishes(own, left, sizes, size, allowed):
+            if slack + missed <= allowed and _vanishes(penalised, left, sizes, size, allowed):
                 return True
         if slack > allowed:
             return False
         return any(
-            _vanishes(own, found.residual, found.size, size, allowed)
+            _vanishes(penalised, found.residual, found.size, size, allowed)
             for found in (balancing(lagrangian, x), balancing(lagrangian, tidied(x)))
         )
 
@@ -109,12 +109,14 @@ def _left(problem: Composite, x: Vector, dual: Sequence[Vector]) -> tuple[Vector
     return left, size, missed
 
 
-def _vanishes(own: Composite, left: Vector, size: Vector, of_constraints: Vector, allowed: float) -> bool:
+def _vanishes(penalised: Penalised, left: Vector, size: Vector, of_constraints: Vector, allowed: float) -> bool:
     """Whether what is left of a gradient is rounding, or made good by the curvature of f."""
+    with np.errstate(over="ignore"):
+        remains, size, of_constraints = (np.abs(v) * penalised.gradient_units for v in (left, size, of_constraints))
     within = _BALANCED_MULTIPLIERS * float(size.max(initial=0.0)) + _ROUNDED_BALANCE * float(
         of_constraints.max(initial=0.0)
     )
-    if float(np.abs(left).max(initial=0.0)) <= within:
+    if float(remains.max(initial=0.0)) <= within < np.inf:
         return True
-    energy, flat = own.inverse_energy(left)
-    return 0.5 * energy <= allowed and bool(np.all(np.abs(left[flat]) <= within))
+    energy, flat = penalised.own.inverse_energy(left)
+    return 0.5 * energy <= allowed and bool(np.all(remains[flat] <= within))

@@ -12,7 +12,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from varopt._linalg import row_bandwidth, solve_definite
+from varopt._linalg import column_exponents, row_bandwidth, solve_definite
+from varopt.certificates import gradient_units
 from varopt.composite import Composite, Rows, composite
 from varopt.model import Constraint, Objective
 from varopt.model.blocks import TermBlock
@@ -86,6 +87,11 @@ class Penalised:
     def own(self) -> Composite:
         """The objective without the constraints, in all variables."""
         return replace(self._form, rows=self._form.rows[: len(self._form.rows) - len(self.constraints)])
+
+    @cached_property
+    def gradient_units(self) -> Vector:
+        """Times what entries of gradients compare."""
+        return gradient_units(self._form)
 
     def problem(self, weights: Weights) -> Composite:
         """The penalised objective as the solvers see it; what is computed of the data is kept for other weights."""
@@ -187,25 +193,29 @@ class Penalised:
     def allowed(self, x: Vector) -> list[Vector]:
         """What rounding may make of that, for each row: a share of the sizes of what is compared.
 
-        A coordinate that should be zero is so but for the rounding of the largest one that constraints tie it to.
+        A coordinate that should be zero is so but for the rounding of the largest one that constraints tie it to, in
+        units in which they compare.
         """
-        largest = np.zeros(self._tied.max(initial=0) + 1)
-        np.maximum.at(largest, self._tied, np.abs(x))
-        size = np.abs(x) + _ZERO_COORDINATE / VIOLATION_ROUNDING * largest[self._tied]
+        size = np.abs(x) + _ZERO_COORDINATE / VIOLATION_ROUNDING * _largest_tied(x, *self._tied)
         allowed = [VIOLATION_ROUNDING * (spread(r.linear, size) + np.abs(r.offset)) for r in self.rows]
         return [np.where(np.isfinite(a), a, 0.0) for a in allowed]  # sizes that overflow excuse nothing
 
     @cached_property
-    def _tied(self) -> NDArray[np.intp]:
-        """Which variables rows of constraints tie together, directly or by others: a number for all of a kind."""
+    def _tied(self) -> tuple[NDArray[np.intp], Vector]:
+        """Which variables rows of constraints tie together, directly or by others: a number for all of a kind.
+
+        And the exponents of the powers of two that are their units.
+        """
         from scipy.sparse.csgraph import connected_components  # slow to load: with it `import varopt` takes 3 % longer
 
         if not all(_is_explicit(r.linear) for r in self.rows):
-            return np.zeros(self.own.size, dtype=np.intp)
-        seen = sp.vstack([sp.csr_array(r.linear.explicit()) for r in self.rows]).astype(bool)
+            return np.zeros(self.own.size, dtype=np.intp), np.zeros(self.own.size)
+        matrix = sp.csr_array(sp.vstack([sp.csr_array(r.linear.explicit()) for r in self.rows]))
+        seen = matrix.astype(bool)
         count, size = seen.shape
         graph = sp.block_array([[None, seen], [sp.csr_array((size, count)), None]])  # rows, then variables
-        return np.asarray(connected_components(graph, directed=False)[1][count:], dtype=np.intp)
+        tied = np.asarray(connected_components(graph, directed=False)[1][count:], dtype=np.intp)
+        return tied, column_exponents(matrix)
 
     def violation(self, x: Vector) -> float:
         """The largest excess."""
@@ -217,6 +227,15 @@ class Penalised:
         if not any(e.any() for e in excesses):
             return True
         return all(bool(np.all(e <= a)) for e, a in zip(excesses, self.allowed(x), strict=True))
+
+
+def _largest_tied(x: Vector, tied: NDArray[np.intp], exponents: Vector) -> Vector:
+    """The largest coordinate among those that each is tied to, in the unit of each."""
+    with np.errstate(divide="ignore", over="ignore"):
+        sizes = np.log2(np.abs(x)) - exponents
+        largest = np.full(tied.max(initial=0) + 1, -np.inf)
+        np.maximum.at(largest, tied, sizes)
+        return np.asarray(np.exp2(largest[tied] + exponents))
 
 
 def _added_up(r: Rows) -> Vector:

@@ -60,8 +60,9 @@ def box_by_interior_point(
     scaled = unit[:, None] * matrix * unit
     size = max(float(np.abs(scaled.diagonal()).mean()), float(np.abs(unit * linear).max(initial=0.0)), 1e-300)
     scaled, q, s = scaled / size, unit * linear / size, unit * signs
-    weight = float(np.linalg.norm(s))
-    s, goal = s / weight, total / weight
+    largest = float(np.abs(s).max(initial=0.0)) or 1.0  # of which squares may underflow
+    weight = float(np.linalg.norm(s / largest)) or 1.0
+    s, goal = s / largest / weight, total / largest / weight
     v, b = np.full(count, 0.5), 0.0
     gradient = scaled @ v + q
     low = np.maximum(gradient, 0.0) + 1.0  # multipliers of v >= 0 and of v <= 1
@@ -105,7 +106,7 @@ def box_by_interior_point(
             break
         v, b, low, top = v + step * dv, b + step * db, low + step * dlow, top + step * dtop
         gradient = scaled @ v + q
-    return v * unit, b * size / weight
+    return v * unit, b * size / weight / largest
 
 
 def box_by_active_set(

@@ -48,7 +48,8 @@ class Orthonormal(Smaller):
     def lifted(self, t: Vector) -> Vector:
         """The x with ``A x = Q t``. Solved, not multiplied by an inverse, whose rounding the condition magnifies."""
         x = np.zeros(self.units.size)
-        x[self.order] = self.units[self.order] * scipy.linalg.solve_triangular(self.triangle, t)
+        with np.errstate(over="ignore"):  # of points so far out that there is no number for them
+            x[self.order] = self.units[self.order] * scipy.linalg.solve_triangular(self.triangle, t)
         return x
 
 
@@ -98,6 +99,8 @@ class Orthogonal(Reduction[Orthonormal]):
         wanted = smaller.basis @ answer.x
         x = smaller.lifted(answer.x)
         for _ in range(2):
+            if not np.all(np.isfinite(x)):
+                break
             missing = wanted - np.concatenate([r.linear.apply(x) for r in _blocks(problem)])
             x = x + smaller.lifted(smaller.basis.T @ missing / len(missing))
         positions = smaller.problem.positions(answer.x)

@@ -53,8 +53,10 @@ class Reduction(Nested, Generic[S]):
         """The way back: the answer of the smaller problem as one of the whole."""
 
     def prove(self, problem: Composite, smaller: S, lifted: Lifted, state: State) -> None:
-        """Show the state the point, with what its dual point proves on the whole of the data."""
+        """Show the state the point, if it is one, with what its dual point proves on the whole of the data."""
         x, dual = lifted
+        if not np.all(np.isfinite(x)):
+            return
         positions = problem.positions(x)
         state.see(x, problem.value(x, positions), *dual_gap(problem, x, positions, dual), dual=dual)
 
