@@ -8,7 +8,13 @@ import pytest
 from scipy.optimize import linear_sum_assignment
 
 import varopt as vo
-from varopt.solvers.discrete.constrained import _enumeration  # what is few enough is changed
+from varopt.solvers.discrete import energy_of
+from varopt.solvers.discrete.constrained import (
+    _enumeration,  # what is few enough is changed
+    enumerated,
+    limits_of,
+    propagated,
+)
 from varopt.solvers.interior_point import _interior_point  # interrupted amid a relaxation
 
 
@@ -101,6 +107,38 @@ def test_no_state_and_no_fraction_of_one_is_proved():
     assert r.status.name == "INFEASIBLE"
     assert r.proof.least > 0.0
     assert not r.certificate.assumption
+
+
+def test_what_follows_from_a_few_bits_is_proved_where_fractions_satisfy_all():
+    """A switch that is all but on would do; on, it leaves nothing of the others, and off they are too many."""
+    x = vo.Binary(24, name="x")
+    switch, weight = np.r_[1e5, np.ones(23)], np.r_[0.0, np.full(23, 2.0)]
+    r = vo.minimize(vo.sum(x), subject_to=[switch @ x <= 1e5, weight @ x <= 41.5, vo.sum(x) == 21])
+    assert r.status.name == "INFEASIBLE"
+    assert "propagation" in r.method
+    assert type(r.certificate).__name__ == "NoState"
+    assert "multipliers" not in r.certificate.explain()
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_propagation_finds_a_state_or_proves_that_there_is_none(seed):
+    """Beside a comparison of all states; whole numbers and tenths, and choices of exactly one."""
+    rng = np.random.default_rng([58, seed])
+    _, _, rows = random_problem([58, seed])
+    x, kinds = vo.Binary(9, name="x"), vo.Categorical(2, 3, name="k")
+    scale = float(rng.choice([1.0, 0.1, 0.3]))
+    limits = []
+    for a, b, sign in rows:
+        side, bound = scale * a @ x, scale * b
+        limits.append(side <= bound if sign == "<=" else side >= bound if sign == ">=" else side == bound)
+    limits.append(vo.sum(kinds[:, 0]) + x[0] <= int(rng.integers(0, 3)))
+    energy, asked = energy_of(vo.sum(x) + vo.sum(kinds)), limits_of(limits, (x, kinds))
+    found = propagated(energy, asked, lambda: None)
+    if found.x is not None:
+        assert not asked.excess(found.x).any()
+    else:
+        assert found.complete
+    assert (found.x is None) == (enumerated(energy, asked)[0] is None)
 
 
 @pytest.mark.parametrize("few", [True, False])

@@ -22,6 +22,7 @@ __all__ = [
     "Exhaustive",
     "Infeasible",
     "NoCertificate",
+    "NoState",
     "PointGap",
     "Relaxation",
     "SmoothingGap",
@@ -135,6 +136,16 @@ class Infeasible(Certificate):
         """How it is known."""
         proof = f"Proof: {type(self).__name__}, by {self.rests_on}; Result.proof holds its multipliers."
         return f"{proof}\nIt assumes nothing."
+
+
+class NoState(Infeasible):
+    """No state of bits and choices satisfies the constraints, whatever real numbers between zero and one would do."""
+
+    rests_on: ClassVar[str] = "a look at all states, or at what the constraints leave of each other's bits"
+
+    def explain(self) -> str:
+        """How it is known."""
+        return Certificate.explain(self)
 
 
 class Relaxation(Certificate):

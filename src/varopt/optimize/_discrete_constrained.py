@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from varopt._display import Progress
 from varopt._domains import as_finite, as_generator
 from varopt._threads import one_thread
-from varopt.certificates import Certificate, Exhaustive, Infeasible, NoCertificate, Relaxation, floor
+from varopt.certificates import Certificate, Exhaustive, Infeasible, NoCertificate, NoState, Relaxation, floor
 from varopt.composite import NotComposite, composite
 from varopt.model import Constraint, Objective, Variable, as_objective, ordered, quad_form, slices, split
 from varopt.model.blocks import AffineBlock
@@ -26,7 +26,15 @@ from varopt.optimize._result import Result, Status, final_line
 from varopt.optimize.constrained import minimize_constrained
 from varopt.solvers import State
 from varopt.solvers.discrete import energy_of
-from varopt.solvers.discrete.constrained import branched, convexified, enumerated, limits_of, mixed_integer, searched
+from varopt.solvers.discrete.constrained import (
+    branched,
+    convexified,
+    enumerated,
+    limits_of,
+    mixed_integer,
+    propagated,
+    searched,
+)
 
 __all__ = ["minimize_constrained_bits"]
 
@@ -114,12 +122,14 @@ class _Run:
                 state.elapsed + _SEARCH_SHARE * min(_WAY_SECONDS, self.limit), check, lambda c: search(c, start)
             )
         self._until(state.elapsed + min(_WAY_SECONDS, 0.5 * (self.limit - state.elapsed)), check, self._branched)
+        if not self.infeasible and math.isinf(state.upper):
+            self._until(state.elapsed + min(_WAY_SECONDS, 0.5 * (self.limit - state.elapsed)), check, self._propagated)
+        if self.infeasible:
+            return Status.INFEASIBLE
         if self._open():
             self._convexified()
         if self._open():
             self._by_highs()
-        if self.infeasible:
-            return Status.INFEASIBLE
         if self._open():
             last = state.x if math.isfinite(state.upper) else start
             end = state.elapsed + (_WAY_SECONDS if math.isinf(self.limit) else math.inf)
@@ -145,6 +155,14 @@ class _Run:
         self.state.runs(["branch-and-bound"])
         done = branched(self.energy, self.limits, self.state.upper, self.see, self._bounded, check)
         self.infeasible = done and not math.isfinite(self.state.upper)
+
+    def _propagated(self, check: Callable[[], None]) -> None:
+        """A point that satisfies the constraints, where the search has found none; or that there is none."""
+        self.state.runs(["propagation"])
+        found = propagated(self.energy, self.limits, check)
+        self.infeasible = found.complete
+        if found.x is not None:
+            self.see(found.x, float(self.energy.value(found.x)))
 
     def _bounded(self, lower: float) -> None:
         self.state.lower = max(self.state.lower, min(self.energy.round_up(lower), self.state.upper))
@@ -244,7 +262,7 @@ class _Run:
         value, lower, upper = ends(self.energy, state)
         certificate: Certificate
         if infeasible:
-            certificate = Infeasible(math.inf, math.inf, self.assumption)
+            certificate = (NoState if self.proof is None else Infeasible)(math.inf, math.inf)
         elif math.isfinite(lower):
             certificate = self.kind(lower, upper, self.assumption)
         else:
