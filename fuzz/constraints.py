@@ -378,9 +378,28 @@ def _sizes(limit: Limit, x: Any) -> Any:
 
 def _misses(limits: Sequence[Limit], x: Any) -> bool:
     """Whether a point misses a row by more than rounding: of what the row compares, or of coordinates it is tied to."""
-    seen = np.any([np.any(np.atleast_2d(limit.matrix), axis=0) for limit in limits], axis=0)
-    tied = np.abs(x) + ZERO / HOLDS * float(np.abs(x[seen]).max(initial=0.0))
+    tied = np.abs(x) + ZERO / HOLDS * _largest_tied(limits, np.abs(x))
     return any(bool(np.any(_missed(limit, x) > HOLDS * _sizes(limit, tied))) for limit in limits)
+
+
+def _largest_tied(limits: Sequence[Limit], sizes: Any) -> Any:
+    """For each coordinate the largest that rows tie it to, in units in which rows have entries about one.
+
+    Logarithms of these by least squares, of which products that round them to powers of two may be off by two.
+    """
+    A = np.vstack([np.atleast_2d(limit.matrix) for limit in limits])
+    A = A[np.count_nonzero(A, axis=1) > 1]
+    row, column = np.nonzero(A)
+    equations = np.zeros((row.size, A.shape[1] + A.shape[0]))
+    equations[np.arange(row.size), column] = 1.0
+    equations[np.arange(row.size), A.shape[1] + row] = -1.0
+    found = np.linalg.lstsq(equations, -np.log2(np.abs(A[row, column])), rcond=None)[0] if row.size else None
+    units = np.ones(sizes.size) if found is None else np.exp2(found[: A.shape[1]])
+    tied = np.eye(sizes.size, dtype=bool)
+    for entries in A != 0.0:  # with each row all that its variables are tied to
+        among = tied[entries].any(axis=0)
+        tied[among] |= among
+    return 2.0 * units * np.max(np.where(tied, sizes / units, 0.0), axis=1)
 
 
 def _missed(limit: Limit, x: Any) -> Any:

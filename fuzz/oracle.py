@@ -14,6 +14,7 @@ from fuzz.problems import Block, Problem, dense_matrix
 from varopt.certificates import curves_down, falls_for_ever
 
 _FLOATING = 1e-12  # of the parts of a value, beyond which floating point can tell it from a bound
+_BESIDE = 64  # directions beside one that is said to fall
 ROUNDING = Fraction(1, 10**13)  # of a value: less is rounding of the last digits, which is counted apart
 
 
@@ -78,7 +79,17 @@ def _falls(problem: Problem) -> bool:
 
 def _falls_along(problem: Problem, direction: Any) -> bool:
     exact = [Fraction(float(d)) for d in direction]
-    return any(_falls_in_proportion(problem, d) for d in (exact, _at_rest(problem, exact)) if d is not None)
+    return any(_falls_in_proportion(problem, d) for d in _near(problem, exact) if d is not None)
+
+
+def _near(problem: Problem, direction: list[Fraction]) -> Iterator[list[Fraction] | None]:
+    """The direction, what it was rounded from, and some beside it: on an edge of a cone last digits may lead out."""
+    yield direction
+    yield _at_rest(problem, direction)
+    rng = np.random.default_rng(0)
+    for _ in range(_BESIDE):
+        shares = rng.normal(0.0, 1e-6, len(direction)).tolist()
+        yield [d * (1 + Fraction(share)) for d, share in zip(direction, shares, strict=True)]
 
 
 def _falls_in_proportion(problem: Problem, direction: list[Fraction]) -> bool:
