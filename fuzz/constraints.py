@@ -378,7 +378,9 @@ def _sizes(limit: Limit, x: Any) -> Any:
 
 def _misses(limits: Sequence[Limit], x: Any) -> bool:
     """Whether a point misses a row by more than rounding: of what the row compares, or of coordinates it is tied to."""
-    tied = np.abs(x) + ZERO / HOLDS * _largest_tied(limits, np.abs(x))
+    seen = np.any([np.any(np.atleast_2d(limit.matrix), axis=0) for limit in limits], axis=0)
+    largest = np.minimum(_largest_tied(limits, np.abs(x)), float(np.abs(x[seen]).max(initial=0.0)))
+    tied = np.abs(x) + ZERO / HOLDS * largest
     return any(bool(np.any(_missed(limit, x) > HOLDS * _sizes(limit, tied))) for limit in limits)
 
 

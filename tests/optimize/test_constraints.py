@@ -825,6 +825,16 @@ UNITS_APART = {
 }
 
 
+def test_a_bound_is_kept_to_where_rows_hardly_see_its_variable():
+    """In units of such rows the rounding of others is a millionth of the variable, by which no bound may be missed."""
+    w = vo.Variable(3)
+    A = np.array([[-2.1e-6, 0.75, -393216.0], [-4.3e-6, -2.5, 196608.0], [2.4e-6, -1.0, 524288.0]])
+    b = np.array([196606.7, -98299.6, -262142.2])
+    penalised = Penalised(vo.sum(w), [A @ w <= b, w >= np.array([-1.25, -3.25, -0.5])])
+    assert penalised.holds(np.array([-1.25, -1.75, -0.5]))
+    assert not penalised.holds(np.array([-1.250002, -1.75, -0.5]))
+
+
 @pytest.mark.parametrize("name", UNITS_APART)
 def test_variables_in_units_far_apart_are_no_excuse_for_missing_a_row(name):
     """The rounding of the largest coordinate is that of others only in units in which rows compare them."""

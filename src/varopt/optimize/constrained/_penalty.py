@@ -193,8 +193,8 @@ class Penalised:
     def allowed(self, x: Vector) -> list[Vector]:
         """What rounding may make of that, for each row: a share of the sizes of what is compared.
 
-        A coordinate that should be zero is so but for the rounding of the largest one that constraints tie it to, in
-        units in which they compare.
+        A coordinate that should be zero is so but for the rounding of the largest one that constraints tie it to, as
+        it is and in units in which they compare.
         """
         size = np.abs(x) + _ZERO_COORDINATE / VIOLATION_ROUNDING * _largest_tied(x, *self._tied)
         allowed = [VIOLATION_ROUNDING * (spread(r.linear, size) + np.abs(r.offset)) for r in self.rows]
@@ -230,12 +230,15 @@ class Penalised:
 
 
 def _largest_tied(x: Vector, tied: NDArray[np.intp], exponents: Vector) -> Vector:
-    """The largest coordinate among those that each is tied to, in the unit of each."""
+    """The largest coordinate among those that each is tied to, as it is or in the unit of each: whichever is less."""
+    found = []
     with np.errstate(divide="ignore", over="ignore"):
-        sizes = np.log2(np.abs(x)) - exponents
-        largest = np.full(tied.max(initial=0) + 1, -np.inf)
-        np.maximum.at(largest, tied, sizes)
-        return np.asarray(np.exp2(largest[tied] + exponents))
+        for units in (np.zeros(x.size), exponents):
+            sizes = np.log2(np.abs(x)) - units
+            largest = np.full(tied.max(initial=0) + 1, -np.inf)
+            np.maximum.at(largest, tied, sizes)
+            found.append(np.exp2(largest[tied] + units))
+    return np.minimum(*found)
 
 
 def _added_up(r: Rows) -> Vector:
