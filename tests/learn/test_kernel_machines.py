@@ -376,6 +376,16 @@ def test_gamma_of_weighted_features_is_that_of_scikit_learn(rng):
     assert SVR().fit(X, y, np.full(40, 2.0))._gamma == pytest.approx(sklearn.svm.SVR().fit(X, y)._gamma, rel=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore:The certified gap is:sklearn.exceptions.ConvergenceWarning")
+def test_a_kernel_times_its_costs_that_overflows_is_no_warning():
+    rng = np.random.default_rng(55000170029)
+    X = rng.standard_normal((23, 1))
+    y = X @ rng.standard_normal(1) + rng.standard_t(2, 23)
+    weight = np.round(rng.uniform(0.0, 3.0, 23), 1)
+    model = SVC(C=1e5, kernel="linear").fit(1e150 * np.round(X), np.round(y) > np.median(np.round(y)), weight)
+    assert 0.0 <= model.lower_bound_ <= model.objective_
+
+
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
 def test_a_sparse_matrix_without_zeros_far_from_zero_leaves_no_gap(kernel):
     """Products of its rows cancelled, and a linear machine ended with a gap of a fifth."""

@@ -228,7 +228,7 @@ class _Finished(Declared, BaseLibSVM):
         block = self._kernel_blocks(X if self._is_given() else near, y.shape[0])
         weight = sample_weight if sample_weight.size else np.ones(y.shape[0])
         machines = list(self._machines(block, y, weight))
-        with one_thread():
+        with one_thread(), np.errstate(over="ignore", invalid="ignore"):  # a value that overflows is told as infinite
             states = [self._solve(machine) for machine in machines]
             values = KernelValues(self.kernel, X, near, mean, block, float(self._gamma), self.degree, self.coef0)
             for machine, state in zip(machines, states, strict=True):

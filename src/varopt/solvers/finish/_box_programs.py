@@ -54,12 +54,15 @@ def box_by_interior_point(
 ) -> tuple[Vector, float]:
     """The minimiser and the multiplier b of the balance, to relative complementarity `tol`.
 
-    Variables are measured in units of `high`. A step costs one factorisation of the order of the variables.
+    Variables are measured in units of `high`; where that overflows, their middle is returned. A step costs one
+    factorisation of the order of the variables.
     """
     unit, count = high, high.size
-    scaled = unit[:, None] * matrix * unit
-    size = max(float(np.abs(scaled.diagonal()).mean()), float(np.abs(unit * linear).max(initial=0.0)), 1e-300)
-    scaled, q, s = scaled / size, unit * linear / size, unit * signs
+    scaled, q = _scaled(matrix, linear, unit)
+    size = max(float(np.abs(scaled.diagonal()).mean()), float(np.abs(q).max(initial=0.0)), 1e-300)
+    if not np.isfinite(size):
+        return 0.5 * unit, 0.0
+    scaled, q, s = scaled / size, q / size, unit * signs
     largest = float(np.abs(s).max(initial=0.0)) or 1.0  # of which squares may underflow
     weight = float(np.linalg.norm(s / largest)) or 1.0
     s, goal = s / largest / weight, total / largest / weight
@@ -141,6 +144,12 @@ def box_by_active_set(
     return found
 
 
+def _scaled(inner: Vector, linear: Vector, unit: Vector) -> tuple[Vector, Vector]:
+    """The quadratic and the linear part in units; infinite where they overflow."""
+    with np.errstate(over="ignore"):
+        return unit[:, None] * inner * unit, unit * linear
+
+
 def _in_units(
     unit: Vector, most: int, inner: Vector, linear: Vector, balance: Vector, target: Vector, low: Vector, high: Vector,
     sides: Vector | None,
@@ -148,8 +157,10 @@ def _in_units(
     """`box_by_active_set` with multipliers in given units, and at most so many steps."""
     import daqp
 
-    matrix, vector, constraint = unit[:, None] * inner * unit, unit * linear, balance * unit
+    (matrix, vector), constraint = _scaled(inner, linear, unit), balance * unit
     size = max(float(np.trace(matrix)) / high.size, float(np.abs(vector).max(initial=0.0)), 1e-300)
+    if not np.isfinite(size):
+        return None
     matrix, vector = matrix / size, vector / size
     lengths = np.linalg.norm(constraint, axis=1)
     usable = lengths > 1e-12 * max(1.0, float(lengths.max(initial=0.0)))
@@ -179,9 +190,11 @@ def _by_exchange(
     Curvature is added at first, so that multipliers that depend on each other share what they do. Where they still do
     so at the end, DAQP ends with fewer of them inside.
     """
-    matrix, vector, bottom, top = unit[:, None] * inner * unit, unit * linear, low / unit, high / unit
+    (matrix, vector), bottom, top = _scaled(inner, linear, unit), low / unit, high / unit
     diagonal = matrix.diagonal()
     largest = float(diagonal.max(initial=0.0))
+    if not np.isfinite(largest) or not np.all(np.isfinite(vector)):
+        return None
     ridge, slack = _RIDGE * largest, _WRONG * max(float(np.abs(vector).max(initial=0.0)), largest)
     held, soft, fewest = sides, _SOFT[0], high.size
     for _ in range(_BOX_EXCHANGES):
