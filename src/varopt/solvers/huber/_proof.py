@@ -231,9 +231,16 @@ def _balanced(problem: HuberProblem, x: Vector, dual: Vector, margin: float) -> 
 
 
 def _shares(problem: HuberProblem, duals: _Duals, gradient: Vector) -> Vector:
-    """The shares of their most by which rows that may move make a gradient; a ridge takes up what is cheaper there."""
-    gram = duals.columns.T @ (duals.most[:, None] * duals.columns)
-    return np.asarray(duals.columns @ solved(gram, gradient, 1e-13))
+    """The shares of their most by which rows that may move make a gradient; a ridge takes up what is cheaper there.
+
+    Of fewer rows than equations by the rows' own Gram matrix: the same least squares, in their order.
+    """
+    columns, most = duals.columns, duals.most
+    if columns.shape[0] < columns.shape[1]:
+        rows = np.sqrt(most)[:, None] * columns
+        found = solved(rows @ rows.T, rows @ gradient, 1e-13)
+        return np.asarray(found / np.where(most > 0.0, np.sqrt(most), 1.0))
+    return np.asarray(columns @ solved(columns.T @ (most[:, None] * columns), gradient, 1e-13))
 
 
 def _scale_gains_nothing(problem: HuberProblem, v: Vector, few: NDArray[np.intp], room: Vector) -> bool:
