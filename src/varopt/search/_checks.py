@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
-    "Columns",
     "Found",
+    "FoundColumns",
     "Measured",
     "as_found",
     "as_seed",
@@ -84,7 +84,7 @@ Found = float | Measured
 """What an evaluation gave: a float that is finite stands for itself, with nothing besides."""
 
 
-class Columns(NamedTuple):
+class FoundColumns(NamedTuple):
     """What several evaluations gave: a column for each field of `Measured`."""
 
     value: list[float]
@@ -94,7 +94,7 @@ class Columns(NamedTuple):
     stopped: list[bool]
 
     @classmethod
-    def of(cls, found: list[Found]) -> Columns:
+    def of(cls, found: list[Found]) -> FoundColumns:
         """Of at least one."""
         count, plain = len(found), [y for y in found if type(y) is float]
         if len(plain) == count:
@@ -115,7 +115,7 @@ def _flat(y: Any) -> list[Any]:
     return [number for part in y for number in _flat(part)]
 
 
-def as_values(ys: Any, count: int, errors: Any, width: int = 1) -> Columns:
+def as_values(ys: Any, count: int, errors: Any, width: int = 1) -> FoundColumns:
     """What `count` points gave, and what is wrong with each; a `ValueError` if there are more or fewer."""
     given = list(ys) if hasattr(ys, "__len__") else [ys]
     if len(given) != count:
@@ -123,7 +123,7 @@ def as_values(ys: Any, count: int, errors: Any, width: int = 1) -> Columns:
     notes = [None] * count if errors is None else list(errors)
     if len(notes) != count:
         raise ValueError(f"errors must have one entry for each of the {count} points; got {len(notes)}.")
-    columns = Columns.of([as_found(y, width) for y in given])
+    columns = FoundColumns.of([as_found(y, width) for y in given])
     told = [error if note is None else note for error, note in zip(columns.error, notes, strict=True)]
     return columns._replace(error=told)
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from varopt.search._checks import Columns, Found, Measured, as_found
+from varopt.search._checks import Found, FoundColumns, Measured, as_found
 from varopt.search.journal import Courses
 from varopt.search.workers._evaluation import Evaluation, sentence, worker_name
 
@@ -35,7 +35,7 @@ class Finished(NamedTuple):
     @classmethod
     def of(cls, rows: Array, found: list[Found], began: list[float], seconds: list[float]) -> Self:
         """What this process found."""
-        values, errors, others, reports, stopped = Columns.of(found)
+        values, errors, others, reports, stopped = FoundColumns.of(found)
         courses = Courses(began, seconds, [worker_name()] * len(found), others, reports, stopped)
         return cls(rows, values, errors, courses)
 
