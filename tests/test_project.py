@@ -28,7 +28,7 @@ from varopt._version import __version__  # it is stated once
 
 ROOT = Path(__file__).resolve().parents[1]
 LENIENT = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-PAGES = sorted((ROOT / "docs").glob("*.md"))
+PAGES = sorted([*(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "benchmarks").glob("*.md")])
 OPTIONAL_MODULES = {
     "dimod",
     "jax",
@@ -58,10 +58,14 @@ def blocks(text, language):
     return re.findall(rf"^```{language}\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
 
 
+def page_id(page):
+    return page.relative_to(ROOT / "docs").as_posix()
+
+
 PAGES_WITH_SNIPPETS = [page for page in PAGES if blocks(page.read_text("utf-8"), "python")]
 
 
-@pytest.mark.parametrize("page", PAGES_WITH_SNIPPETS, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES_WITH_SNIPPETS, ids=page_id)
 def test_snippets_run_in_order_and_print_what_is_shown(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)  # a snippet that writes a file leaves nothing behind
     namespace = {"__name__": "snippet"}
@@ -110,7 +114,7 @@ def test_continuous_integration_runs_the_readme_command():
     assert "make test" in script.read_text("utf-8").splitlines()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
 def test_relative_links_lead_somewhere(page):
     targets = re.findall(r"\]\(([^)#\s]+)", page.read_text("utf-8"))
     made = {"gallery/index.rst", *(f"gallery/{example.stem}.rst" for example in (ROOT / "examples").glob("*.py"))}

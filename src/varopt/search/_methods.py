@@ -47,7 +47,7 @@ Array = NDArray[np.float64]
 PROCESS_REALS, PROCESS_SEVERAL, PROCESS_MIXED = 60, 100, 150  # evaluations that a Gaussian process proposes
 PROCESS_EACH = 6  # and for each real: a quadratic model has as many unknowns as there are pairs of them
 FULL_COVARIANCE_UP_TO = 200  # columns; beyond, a generation of the full covariance costs more than most objectives
-SIGMA = 0.2  # of the width of the box; 0.3 gains on BBOB f5 and costs f7, f8 and f11 (`docs/benchmarks.md`)
+SIGMA = 0.2  # of the width of the box; 0.3 gains on BBOB f5, not on f7, f8 and f11 (`docs/benchmarks/black-boxes.md`)
 
 SURROGATE_UP_TO = 40  # reals; beyond, a quadratic model needs more data than it saves
 SURROGATE_EVALUATIONS = 1000  # for each of them, after which a function is cheaper than the model

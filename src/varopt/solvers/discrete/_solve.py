@@ -42,7 +42,7 @@ __all__ = ["SEARCHES", "RunEnded", "solve"]
 Vector = NDArray[np.float64]
 
 # Spins up to which branch and bound is tried: 3-regular graphs of 120 nodes are proved in a second, and one of 140 is
-# not in 300 (`docs/benchmarks.md`).
+# not in 300 (`docs/benchmarks/bits.md`).
 _BRANCHED = 130
 _FEW_SPINS = 64  # up to which branch and bound begins before the first search has ended
 _BRANCH_NODES = 50  # where no time limit ends it; set by hand

@@ -4,7 +4,8 @@ Where the mean may go beyond, most samples are on the bound, and an optimum ther
 is learned about how that coordinate depends on the others. Where samples beyond lose ranks, the mean stays inside, as
 an optimum inside wants it, and one on the bound is only approached. So the two take turns, and a search goes on by the
 one that suits. The handicap is in the spirit of the penalties of [Ha09b], without weights to be adapted; its size and
-the length of the turns were tried on BBOB f1 to f14 in 2 to 10 dimensions: `docs/benchmarks.md` says what others cost.
+the length of the turns were tried on BBOB f1 to f14 in 2 to 10 dimensions: `docs/benchmarks/black-boxes.md` says what
+others cost.
 
 Ha09b: N. Hansen, A. S. P. Niederberger, L. Guzzella and P. Koumoutsakos, *A method for handling uncertainty in
 evolutionary optimization*, IEEE Transactions on Evolutionary Computation 13(1), 2009.

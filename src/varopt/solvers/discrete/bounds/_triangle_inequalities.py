@@ -40,7 +40,7 @@ Vector = NDArray[np.float64]
 Index = NDArray[np.intp]
 
 _SIGNS = np.array([[1.0, 1.0, 1.0], [1.0, -1.0, -1.0], [-1.0, 1.0, -1.0], [-1.0, -1.0, 1.0]])
-# Set by hand; the proofs of the suite `discrete` (`docs/benchmarks.md`) are what they give.
+# Set by hand; the proofs of the suite `discrete` (`docs/benchmarks/bits.md`) are what they give.
 _REGULARISATIONS = (1.0, 0.1, 0.01, 0.001)  # relative, and what the bound loses falls with it
 _SEPARATIONS = 3  # searches for violated triangles at each
 _CUTS = 8  # triangles added in a search, as a multiple of n
