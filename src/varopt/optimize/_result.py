@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from types import MappingProxyType
 from typing import Any, Self
 
 import numpy as np
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from varopt._display import Panels, bracket_drawing, bracket_words, card, curves, duration, fold, plain, table
 from varopt.certificates import Certificate
 from varopt.model import Constraint, Variable
+from varopt.model._elsewhere import Told
 from varopt.solvers import State
 
 __all__ = ["Result", "Status"]
@@ -51,7 +53,7 @@ class Status(Enum):
 
 
 @dataclass(frozen=True)
-class Result:
+class Result(Told):
     """The outcome of `minimize` or `maximize`. ``r.x`` is flat; ``r[w]`` is the value of a variable.
 
     Attributes
@@ -100,6 +102,8 @@ class Result:
     place : callable or None
         What takes an array to the device of the data, where they are on one: ``r[w]`` is there, and `x` on the host.
     """
+
+    _told = MappingProxyType(dict.fromkeys(("value", "objective"), "the value found is r.fun"))
 
     x: Vector
     fun: float
