@@ -16,6 +16,7 @@
 from typing import TYPE_CHECKING
 
 from varopt import bounds, certificates, model, solvers, terms
+from varopt._elsewhere import FUNCTIONS as INSTEAD
 from varopt._lazy import on_first_use
 from varopt._version import __version__
 from varopt.model import (
@@ -53,7 +54,6 @@ from varopt.model import (
     sum_squares,
     zero_one,
 )
-from varopt.model._elsewhere import FUNCTIONS as INSTEAD
 from varopt.optimize import Result, Status, maximize, minimize
 from varopt.terms import AFFINE, CONCAVE, CONVEX, UNKNOWN, Curvature
 

@@ -14,8 +14,8 @@ from weakref import WeakValueDictionary
 import numpy as np
 from numpy.typing import NDArray
 
+from varopt._elsewhere import OPTIONS, Told, advice
 from varopt.model import _generic as generic
-from varopt.model._elsewhere import OPTIONS, Told, advice
 from varopt.model._expression import (
     Expression,
     dimensions_of,

@@ -10,9 +10,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from varopt._elsewhere import Told
 from varopt.model import _generic as generic
 from varopt.model._affine import Affine, Variable
-from varopt.model._elsewhere import Told
 from varopt.model._expression import Expression, is_number, split
 from varopt.model._parameter import Parametric
 from varopt.model.maps import as_vector

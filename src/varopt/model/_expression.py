@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator
 
 from varopt._domains import as_finite
+from varopt._elsewhere import FUNCTIONS
 from varopt.model import _generic as generic
-from varopt.model._elsewhere import FUNCTIONS
 from varopt.model._parameter import Parametric
 from varopt.model.maps import Map, as_map, as_real, as_vector
 from varopt.places import Stored, is_device_array

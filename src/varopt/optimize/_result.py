@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from varopt._display import Panels, bracket_drawing, bracket_words, card, curves, duration, fold, plain, table
+from varopt._elsewhere import Told
 from varopt.certificates import Certificate
 from varopt.model import Constraint, Variable
-from varopt.model._elsewhere import Told
 from varopt.solvers import State
 
 __all__ = ["Result", "Status"]
@@ -329,6 +329,7 @@ class Result(Told):
                 bracket.plot(history[name], history[side], "o-", ms=3, label=side)
             dispersion.semilogy(history[name], below, "o-", ms=3, color=color)
             dispersion.set_xlabel(label)
+        axes[1][0].xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)  # half a step is none
         axes[0][0].set_ylabel("objective")
         if self.passes:  # on the right: on the left is what Matplotlib takes from the numbers of the axis
             passes = f"{self.passes} pass{'es' * (self.passes > 1)} over the data"

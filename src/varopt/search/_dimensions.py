@@ -9,12 +9,14 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from inspect import signature
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from varopt._domains import as_finite
+from varopt._elsewhere import SEARCH_OPTIONS, advice
 from varopt.search._checks import whole
 
 if TYPE_CHECKING:
@@ -32,6 +34,8 @@ class Searchable:
 
     def minimize(self, f: Callable[[Any], Any], **options: Any) -> SearchResult:
         """Minimise a function of a point; the options are those of `varopt.search.minimize_black_box`."""
+        for name in options.keys() - signature(self.black_box).parameters.keys():
+            raise ValueError(f"minimize has no option {name!r} for a black box{advice(name, SEARCH_OPTIONS)}.")
         return self.black_box(f, self, **options)
 
     def maximize(self, f: Callable[[Any], Any], **options: Any) -> SearchResult:

@@ -1,4 +1,4 @@
-"""What users of CVXPY and NumPy look for under another name, and what to write here."""
+"""What users of CVXPY, NumPy and SciPy look for under another name, and what to write here."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
-__all__ = ["FUNCTIONS", "OPTIONS", "Told", "advice"]
+__all__ = ["FUNCTIONS", "OPTIONS", "SEARCH_OPTIONS", "Told", "advice"]
 
 _SMOOTH = "varopt minimises piecewise polynomials; for smooth functions use CVXPY or scipy.optimize.minimize"
 _CONES = "matrices that are positive semidefinite, and norms of their singular values, are for CVXPY"
@@ -43,6 +43,21 @@ OPTIONS = {
     "integer": "whole numbers are vo.Integer(low, high) in the vo.Space of a callable",
     "symmetric": "write subject_to=[W == W.T]",
     **dict.fromkeys(("PSD", "NSD"), _CONES),
+}
+
+# Options of a search, as SciPy and others have them.
+SEARCH_OPTIONS = {
+    **dict.fromkeys(("maxiter", "maxfev", "maxfun", "iterations", "n_calls", "n_trials"), "write budget=..."),
+    "options": "what it holds are arguments of their own, as in budget=...",
+    "args": "write a function of the point alone, as in lambda x: f(x, a)",
+    "bounds": "they are the second argument",
+    **dict.fromkeys(("jac", "hess", "hessp"), "a search has no use for derivatives; scipy.optimize.minimize has"),
+    **dict.fromkeys(("workers", "n_jobs"), "write executor=..., as in executor=2"),
+    **dict.fromkeys(("rng", "random_state"), "write seed=..."),
+    **dict.fromkeys(("disp", "verbose"), "write progress=True"),
+    "popsize": "write population=...",
+    "strategy": "write method=...",
+    "max_seconds": "write time_limit=...",
 }
 
 
