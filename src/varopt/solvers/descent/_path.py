@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf, isfinite
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ __all__ = ["Geometric", "Path", "Schedule", "falling", "follow", "following"]
 Vector = NDArray[np.float64]
 
 _FROZEN = 0.7  # share of the rows in play below which a copy of these pays
-_AT_REST = 1e-13  # share of itself by which rounding may move x at a level that has nothing more to give
+_STILL = 1e-13  # share of itself by which rounding may move x at a level that has nothing more to give
 _PATIENCE = 100  # such levels at one sigma, after which no schedule is waiting for anything
 
 
@@ -130,10 +130,10 @@ def follow(path: Path, step: Callable[[Path], int], schedule: Schedule, stop: Ca
 
 def following(schedule: Schedule, path: Path) -> float:
     """The next sigma of a schedule, which may be anybody's: a number, and one that falls in the end."""
-    sigma = schedule(path)
+    sigma: Any = schedule(path)  # of whoever wrote it
     if not (isinstance(sigma, (int, float, np.floating)) and 0.0 < sigma < inf):
         raise ValueError(f"schedule must return a positive sigma; got {sigma!r}.")
-    path.waits = path.waits + 1 if sigma >= path.sigma and path.moved <= _AT_REST else 0
+    path.waits = path.waits + 1 if sigma >= path.sigma and path.moved <= _STILL else 0
     if path.waits > _PATIENCE + getattr(schedule, "steps", 0):
         raise ValueError(
             f"schedule must let sigma fall, as vo.solvers.Geometric() does; after {path.waits} levels at which the "
