@@ -195,6 +195,7 @@ def test_too_many_failures_in_a_row_stop_it_with_a_sentence():
     assert r.x is None
     assert r.errors[-1] == "ZeroDivisionError: division by zero"
     assert "failed in a row" in r.message
+    assert f"failed   {r.nfev} of {r.nfev}, the last: ZeroDivisionError" in repr(r)
 
 
 def test_a_run_without_a_value_says_so():

@@ -90,7 +90,8 @@ class SearchResult(Result):
     def _rows(self) -> list[tuple[str, str]]:
         broken = [("broken", f"constraints, by {self.violation:.3g}")] if self.violation else []
         rows = [("x", _short(self.x)), *broken, ("method", self._way)]
-        return rows + [("failed", error) for error in self.errors[-1:]]
+        count = "" if self.search is None else f"{len(self.search.errors)} of {self.nfev}, the last: "
+        return rows + [("failed", count + error) for error in self.errors[-1:]]
 
     @property
     def _way(self) -> str:
