@@ -66,7 +66,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns its exit status."""
     parser = _parser()
     _complete(parser)
-    options = parser.parse_args(arguments)
+    options, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        parser.error(_unknown(options, unknown))
     if options.run is None:
         parser.print_help()
         return 2
@@ -81,6 +83,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print(f"varopt {options.command}: interrupted.", file=sys.stderr)
         return 130
+
+
+def _unknown(options: argparse.Namespace, unknown: Sequence[str]) -> str:
+    """What to say to arguments that no command takes; parameters of a model are given another way."""
+    name, _, value = unknown[0].removeprefix("--").partition("=")
+    given = f"unrecognized arguments: {' '.join(unknown)}"
+    if options.command != "fit" or not unknown[0].startswith("--"):
+        return given
+    value = value or (unknown[1] if len(unknown) > 1 else "VALUE")
+    return f"{given}; a parameter of the model is given as --set {name.replace('-', '_')}={value}"
 
 
 def _complete(parser: argparse.ArgumentParser) -> None:
