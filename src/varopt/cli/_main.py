@@ -29,12 +29,12 @@ the experiments of the paper that it is built on."""
 
 _EPILOG = """\
 examples:
-  varopt reproduce                                    the paper, quickly: report in reproduction/
-  varopt reproduce --full --jobs 8                    the paper's numbers of repetitions
   varopt fit prices.csv --model quantile --target price --set quantile=0.9 --save p90.json
   varopt predict p90.json tomorrow.csv --output forecast.csv
   varopt solve G22.txt.gz --time-limit 20
   varopt report run.db --watch                        follow a search in a browser
+  varopt reproduce                                    the paper, quickly: report in reproduction/
+  varopt reproduce --full --jobs 8                    the paper's numbers of repetitions
   varopt bench --suite composite --quick
 
 files:
@@ -127,7 +127,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("-V", "--version", action="version", version=f"varopt {varopt.__version__}")
     parser.set_defaults(run=None)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command")
-    _add_reproduce(commands)
     text = "fit a model to a CSV, Parquet or LIBSVM file"
     add_fit(commands.add_parser("fit", help=text, description=FIT, formatter_class=_Manual))
     text = "apply a fitted model to a file"
@@ -136,6 +135,7 @@ def _parser() -> argparse.ArgumentParser:
     add_solve(commands.add_parser("solve", help=text, description=SOLVE, formatter_class=_Manual))
     text = "make a page of the journal of a search"
     add_report(commands.add_parser("report", help=text, description=REPORT, formatter_class=_Manual))
+    _add_reproduce(commands)
     _add_bench(commands)
     return parser
 
