@@ -184,16 +184,16 @@ class Result(Told):
         'OPTIMAL'
         """
         record = {
-            "value": _number(self.fun),
-            "lower": _number(self.lower),
-            "upper": _number(self.upper),
+            "value": _plain_value(self.fun),
+            "lower": _plain_value(self.lower),
+            "upper": _plain_value(self.upper),
             "status": self.status.name,
             "message": self.message,
             "proof": str(self.certificate),
             "method": self.method,
             "seconds": self.time,
             "steps": self.nit,
-            "x": [_number(value) for value in self.x.tolist()],
+            "x": _plain_value(self.x),
         }
         return json.dumps(record, **options)
 
@@ -339,8 +339,17 @@ class Result(Told):
         return Panels.of(axes)
 
 
-def _number(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
+def _plain_value(value: Any) -> Any:
+    """A value as JSON has it: null for what is not finite, and text for options that are objects."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain_value(part) for name, part in value.items()}
+    if isinstance(value, (np.ndarray, np.generic)):
+        return _plain_value(value.tolist())
+    if isinstance(value, (list, tuple)):
+        return [_plain_value(part) for part in value]
+    if isinstance(value, float):
+        return value if np.isfinite(value) else None
+    return value if value is None or isinstance(value, (bool, int, str)) else str(value)
 
 
 def progress_line(state: State) -> str:

@@ -84,7 +84,7 @@ class SearchResult(Result):
     @property
     def _value(self) -> str:
         if isinstance(self.fun, float):
-            return f"{self.fun:.12g}"
+            return f"{self.fun + 0.0:.12g}"  # not -0
         return f"{_short(self.fun)}, a compromise; {len(self.front)} points on the front"
 
     def _rows(self) -> list[tuple[str, str]]:
