@@ -262,6 +262,7 @@ ELSEWHERE = {
     "the value of a variable": (lambda r, w, c: w.value, AttributeError, r"result, as in r = .* and r\[w\]"),
     "the optimum": (lambda r, w, c: r.value, AttributeError, "found is r.fun"),
     "a multiplier": (lambda r, w, c: c.dual_value, AttributeError, r"r.multipliers\[c\]"),
+    "a variable by its name": (lambda r, w, c: r["w"], KeyError, r"itself, as in r\[w\], and r.x is the whole point"),
     "nothing known": (lambda r, w, c: r.colour, AttributeError, "has no attribute 'colour'$"),
     "a norm of NumPy": (lambda r, w, c: np.linalg.norm(w), TypeError, "vo.norm1, vo.norm2 and vo.norm_inf"),
     "a smooth function of NumPy": (lambda r, w, c: np.exp(w), TypeError, "for smooth functions use CVXPY"),

@@ -198,6 +198,8 @@ class Result(Told):
         return json.dumps(record, **options)
 
     def __getitem__(self, variable: Variable) -> Any:
+        if not isinstance(variable, Variable):
+            raise KeyError(f"r[...] takes a variable itself, as in r[w], and r.x is the whole point; got {variable!r}")
         if variable not in self.slices:
             raise KeyError(f"{variable!r} does not occur in the objective")
         part = self._here(variable)
