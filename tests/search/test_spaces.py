@@ -197,3 +197,17 @@ def test_options_without_json_need_the_space():
 def test_refusals_name_the_argument(build, message):
     with pytest.raises(ValueError, match=message):
         build()
+
+
+@pytest.mark.parametrize(
+    ("box", "text"),
+    [
+        (vo.Box(0, 1), "Box(low=0.0, high=1.0)"),
+        (vo.Box(-5, 5, size=500), "Box(low=-5.0, high=5.0, size=500)"),
+        (vo.Box(1, [2, 3], log=True), "Box(low=1.0, high=[2.0, 3.0], log=True)"),
+        (vo.Box(np.arange(50) - 60, 50), "Box(low=[-60.0, -59.0, -58.0, ..., -11.0], high=50.0)"),
+    ],
+)
+def test_a_box_is_printed_as_it_is_written(box, text):
+    """One of 500 numbers was printed in a thousand."""
+    assert repr(box) == text

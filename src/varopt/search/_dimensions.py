@@ -26,6 +26,8 @@ __all__ = ["Boolean", "Box", "Choice", "Dimension", "Integer", "Permutation", "S
 
 Array = NDArray[np.float64]
 
+_WRITTEN_OUT = 12  # numbers of a list that are printed one by one
+
 
 class Searchable:
     """What `varopt.minimize` and `varopt.maximize` call when they are given a function and a space."""
@@ -164,6 +166,22 @@ class Box(Dimension):
         log = self.log.tolist() if self.log.any() else None
         bounds = {"low": self.low.tolist(), "high": self.high.tolist(), "log": log}
         return {"kind": "box"} | ({k: v and v[0] for k, v in bounds.items()} if self.scalar else bounds)
+
+    def __repr__(self) -> str:
+        ends = {"low": self.low, "high": self.high} | ({"log": self.log} if self.log.any() else {})
+        facts = {name: _in_few_words(values.tolist()) for name, values in ends.items()}
+        alike = all(np.all(values == values[0]) for values in ends.values())
+        facts |= {"size": str(self.columns)} if alike and not self.scalar else {}
+        return f"Box({', '.join(f'{name}={text}' for name, text in facts.items())})"
+
+
+def _in_few_words(values: list[Any]) -> str:
+    """What all are, if they are one; else the list, of many its ends."""
+    if all(value == values[0] for value in values):
+        return repr(values[0])
+    if len(values) <= _WRITTEN_OUT:
+        return repr(values)
+    return f"[{', '.join(map(repr, values[:3]))}, ..., {values[-1]!r}]"
 
 
 class Integer(Dimension):
