@@ -131,9 +131,10 @@ def follow(path: Path, step: Callable[[Path], int], schedule: Schedule, stop: Ca
 def following(schedule: Schedule, path: Path) -> float:
     """The next sigma of a schedule, which may be anybody's: a number, and one that falls in the end."""
     sigma: Any = schedule(path)  # of whoever wrote it
-    if not (isinstance(sigma, (int, float, np.floating)) and 0.0 < sigma < inf):
-        raise ValueError(f"schedule must return a positive sigma; got {sigma!r}.")
-    path.waits = path.waits + 1 if sigma >= path.sigma and path.moved <= _STILL else 0
+    number = np.ndim(sigma) == 0 and isinstance(sigma, (int, float, np.generic, np.ndarray))
+    if not (number and 0.0 <= sigma < inf):  # zero where it has fallen below all numbers
+        raise ValueError(f"schedule must return a sigma of at least 0; got {sigma!r}.")
+    path.waits = path.waits + 1 if sigma >= path.sigma > 0.0 and path.moved <= _STILL else 0
     if path.waits > _PATIENCE + getattr(schedule, "steps", 0):
         raise ValueError(
             f"schedule must let sigma fall, as vo.solvers.Geometric() does; after {path.waits} levels at which the "
