@@ -142,6 +142,8 @@ def test_plots_are_not_echoed(median):
     assert repr(axes) == "<2 x 2 axes>"
     assert axes._ipython_display_() is None  # a notebook calls this instead of printing
     axes[0, 0].set_title("still axes")
+    assert axes.figure is axes[0, 0].figure  # as one picture has it, to be saved
+    assert all(step == round(step) for step in axes[1, 0].get_xticks())
     plt.close("all")
 
 

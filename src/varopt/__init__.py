@@ -16,6 +16,7 @@
 from typing import TYPE_CHECKING
 
 from varopt import bounds, certificates, model, solvers, terms
+from varopt._elsewhere import FUNCTIONS as INSTEAD
 from varopt._lazy import on_first_use
 from varopt._version import __version__
 from varopt.model import (
@@ -76,25 +77,11 @@ _HOMES = {
     "varopt.places": ("rows",),
     "varopt.search": ("Boolean", "Box", "Choice", "Integer", "Permutation", "Search", "Space"),
 }
-# What users of CVXPY and NumPy look for under another name.
-_SMOOTH = "varopt minimises piecewise polynomials; for smooth functions use CVXPY or scipy.optimize.minimize"
-_INSTEAD = {
-    "Problem": "write vo.minimize(f, subject_to=[...])",
-    "Minimize": "write vo.minimize(f)",
-    "Maximize": "write vo.maximize(f)",
-    "maximum": "the larger of expressions, entry by entry, is vo.max(a, b)",
-    "minimum": "the smaller of expressions, entry by entry, is -vo.max(-a, -b)",
-    "norm": "norms are vo.norm1, vo.norm2 and vo.norm_inf",
-    "tv": "total variation is vo.norm1(vo.diff(w))",
-    "hstack": "expressions are joined by vo.concatenate",
-    "vstack": "expressions are joined by vo.concatenate",
-    **dict.fromkeys(("exp", "log", "logistic", "log_sum_exp", "entropy", "sqrt"), _SMOOTH),
-}
 _PACKAGES = ("discrete", "families", "learn", "nn", "search")
 __getattr__, __dir__ = on_first_use(
     __name__,
     {name: f"varopt.{name}" for name in _PACKAGES} | {name: home for home, names in _HOMES.items() for name in names},
-    _INSTEAD,
+    INSTEAD,
 )
 
 __all__ = [

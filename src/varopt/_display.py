@@ -155,6 +155,11 @@ class Panels(np.ndarray[Any, Any]):
         """The axes, in an array of this type."""
         return np.asarray(axes).view(cls)
 
+    @property
+    def figure(self) -> Any:
+        """The figure they are in, as axes have it: ``r.plot().figure.savefig("run.png")``."""
+        return self.flat[0].figure
+
     def __repr__(self) -> str:
         return f"<{' x '.join(map(str, self.shape))} axes>"
 

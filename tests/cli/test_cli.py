@@ -71,6 +71,15 @@ def test_an_unknown_command_is_refused(capsys):
     [
         (["fit", "data.csv"], "varopt fit: the following arguments are required: --model. See varopt fit --help."),
         (["fit", "data.csv", "--model", "lad", "--cv", "x"], "varopt fit: argument --cv: invalid int value: 'x'. See"),
+        (
+            ["fit", "data.csv", "--model", "quantile", "--quantile", "0.9"],
+            "varopt: unrecognized arguments: --quantile 0.9; a parameter of the model is given as --set quantile=0.9",
+        ),
+        (
+            ["fit", "data.csv", "--model", "lad", "--l1-ratio=1"],
+            "varopt: unrecognized arguments: --l1-ratio=1; a param",
+        ),
+        (["fit", "data.csv", "others.csv", "--model", "lad"], "varopt: unrecognized arguments: others.csv. See varopt"),
         (["predict"], "varopt predict: the following arguments are required: MODEL, DATA. See varopt predict --help."),
         (["report"], "varopt report: the following arguments are required: JOURNAL. See varopt report --help."),
     ],

@@ -207,6 +207,7 @@ def test_refused_arguments(arguments, message, prices, capsys):
         ("a,price\n1,2\n2\n", "line 3: column 'price' has no value"),
         ("a,price\n1,2\nfew,3\n", "line 3: column 'a' has to be a number; got 'few'"),
         ("a,price\n1,2\nnan,3\n", "line 3: column 'a' has no value (nan)"),
+        ('a,price\n"1,234",2\n', "has commas: '1,234'. If they part thousands, take them out; if one stands before"),
     ],
 )
 def test_refused_files(content, message, tmp_path, capsys):
@@ -223,6 +224,7 @@ def test_one_class_is_refused(tmp_path, capsys):
 def test_refused_formats(tmp_path, capsys, data):
     (tmp_path / "d.xyz").write_text("a,b\n1,2\n")
     assert "the name does not tell the format" in refusal(["fit", tmp_path / "d.xyz", "--model", "lad"], capsys)
+    assert "save it as CSV" in refusal(["fit", "d.xlsx", "--model", "lad", *REGRESSION], capsys)
     assert "No such file or directory" in refusal(
         ["fit", tmp_path / "none.csv", "--model", "lad", "--target", "x"], capsys
     )
@@ -483,3 +485,26 @@ def test_many_parquet_files_are_read_in_passes(tmp_path, capsys):
     assert "--cv needs data in memory" in capsys.readouterr().err
     assert main(["fit", pattern, "--model", "lad", "--target", "none"]) == 2
     assert "no column 'none'" in capsys.readouterr().err
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "a.csv").write_text("a,y\n1,2\n")
+    message = refusal(["fit", tmp_path / "texts", "--model", "lad", "--target", "y"], capsys)
+    assert "a.csv cannot be read as a Parquet file; of a folder every file has to be one.\n" in message
+
+
+def test_the_numbers_of_rows_are_no_feature(tmp_path, capsys):
+    """``frame.to_csv(path)`` writes them in a column without a name, and they were fitted."""
+    rows = [f"{i},{i % 3},{2 * (i % 3)}" for i in range(12)]
+    (tmp_path / "d.csv").write_text("\n".join([",a,price", *rows]))
+    given = ["fit", str(tmp_path / "d.csv"), "--model", "lad", "--target", "price", "--json"]
+    assert main(given) == 0
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["features"] == ["a"]
+    assert "the column without a name numbers the rows" in captured.err
+    assert main([*given, "--features", "a"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_several_values_of_a_parameter(prices, tmp_path):
+    arguments = ["--model", "quantile", *REGRESSION, "--save", str(tmp_path / "m.json")]
+    assert main(["fit", str(prices), *arguments, "--set", "quantile=0.1,0.9"]) == 0
+    assert json.loads((tmp_path / "m.json").read_text("utf-8"))["parameters"]["quantile"] == [0.1, 0.9]

@@ -1,6 +1,7 @@
 """``varopt solve``: formats by content, answers as SAT solvers print them, statuses, JSON."""
 
 import gzip
+import io
 import json
 
 import pytest
@@ -104,6 +105,18 @@ def test_bad_files_and_options(solve, text, options, message):
     status, out, err = solve(text, *options)
     assert (status, out) == (2, "")
     assert message in err
+
+
+def test_standard_input_and_pipes(solve, tmp_path, capsys, monkeypatch):
+    answer = solve(FORMULA, "--json")[1]
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(gzip.compress(FORMULA.encode()))))
+    assert main(["solve", "-", "--json"]) == 30
+    read = json.loads(capsys.readouterr().out)
+    assert read["file"] == "standard input"
+    assert read["x"] == json.loads(answer)["x"]
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"")))
+    assert main(["solve", "-"]) == 2
+    assert "standard input: there is nothing in it" in capsys.readouterr().err
 
 
 def test_a_file_that_is_not_there_and_an_output_that_cannot_be_written_are_told_first(solve, tmp_path, capsys):

@@ -436,3 +436,9 @@ def test_all_is_sorted_and_complete():
 def test_import_does_not_load_scipy_stats():
     code = "import sys, varopt.families; sys.exit('scipy.stats' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_large_matrix_is_printed_by_its_shape():
+    large = families.Gaussian(np.zeros(50), np.eye(50))
+    assert repr(large) == "Gaussian(mean=[0., 0., ..., 0., 0.], sigma=<50 x 50 numbers>)"
+    assert repr(families.Gaussian(np.zeros(2), np.eye(2))) == "Gaussian(mean=[0., 0.], sigma=[[1., 0.], [0., 1.]])"

@@ -85,6 +85,11 @@ def test_what_is_wrong_with_groups_is_said(data):
     X, y, _ = data
     with pytest.raises(ValueError, match=r"groups must be a label per feature, 7; got an array of shape \(3,\)"):
         learn.GroupLasso(groups=[0, 1, 1]).fit(X, y)
+    for lists in ([[0, 1], [2, 3, 4, 5, 6]], [["a", "b"], ["c"]]):
+        with pytest.raises(
+            ValueError, match=r"a label per feature, 7, such as \['a', 'a', 'b'\]; got lists of members"
+        ):
+            learn.GroupLasso(groups=lists).fit(X, y)
     for weights in ([1.0], [1.0, -1.0, 1.0], [1.0, np.nan, 1.0]):
         with pytest.raises(ValueError, match="group_weight must be finite, at least 0 and one per group, 3"):
             learn.GroupLasso(groups=LABELS, group_weight=weights).fit(X, y)

@@ -233,6 +233,7 @@ def test_matrices_are_joined_one_below_the_other(rng):
     w = vo.Variable(2)
     assert np.hstack([w, 2.0 * w])([1.0, 2.0]).tolist() == [1.0, 2.0, 2.0, 4.0]
     assert np.max(w)([1.0, 2.0]) == 2.0
+    assert np.min(w)([1.0, 2.0]) == 1.0
     with pytest.raises(TypeError, match="takes vectors of variables"):
         np.hstack([W, W])
 
@@ -249,8 +250,32 @@ def test_multipliers_have_the_shape_of_what_is_compared(rng):
 
 
 @pytest.mark.parametrize(
-    ("option", "advice"), [("nonneg", "w >= 0"), ("boolean", "vo.Binary"), ("nothing", "'nothing'")]
+    ("option", "advice"),
+    [("nonneg", "w >= 0"), ("boolean", "vo.Binary"), ("PSD", "for CVXPY"), ("nothing", "'nothing'")],
 )
 def test_options_of_variables_that_are_others_here(option, advice):
     with pytest.raises(TypeError, match=advice):
         vo.Variable(3, **{option: True})
+
+
+ELSEWHERE = {
+    "the value of a variable": (lambda r, w, c: w.value, AttributeError, r"result, as in r = .* and r\[w\]"),
+    "the optimum": (lambda r, w, c: r.value, AttributeError, "found is r.fun"),
+    "a multiplier": (lambda r, w, c: c.dual_value, AttributeError, r"r.multipliers\[c\]"),
+    "a variable by its name": (lambda r, w, c: r["w"], KeyError, r"itself, as in r\[w\], and r.x is the whole point"),
+    "nothing known": (lambda r, w, c: r.colour, AttributeError, "has no attribute 'colour'$"),
+    "a norm of NumPy": (lambda r, w, c: np.linalg.norm(w), TypeError, "vo.norm1, vo.norm2 and vo.norm_inf"),
+    "a smooth function of NumPy": (lambda r, w, c: np.exp(w), TypeError, "for smooth functions use CVXPY"),
+    "a function without advice": (lambda r, w, c: np.fft.fft(w), TypeError, "or use varopt's functions"),
+    "the smallest": (lambda r, w, c: vo.min(w), AttributeError, r"-vo.max\(-x\)"),
+    "products of entries": (lambda r, w, c: vo.multiply(w, w), AttributeError, r"by \*, as in"),
+}
+
+
+@pytest.mark.parametrize(("asked", "kind", "advice"), ELSEWHERE.values(), ids=ELSEWHERE)
+def test_what_others_call_otherwise_is_told(asked, kind, advice):
+    w = vo.Variable(3, name="w")
+    c = w >= 0
+    r = vo.minimize(vo.sum_squares(w - 1.0), subject_to=[c])
+    with pytest.raises(kind, match=advice):
+        asked(r, w, c)

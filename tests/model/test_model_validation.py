@@ -467,7 +467,7 @@ def test_operations_that_do_not_exist(write, message, w, x):
 @pytest.mark.parametrize("function", [np.linalg.norm, np.median, np.cumsum, np.exp, np.sign])
 def test_other_numpy_functions_do_not_take_expressions(function, w):
     """Else some would loop over entries, and return an array of expressions."""
-    with pytest.raises(TypeError, match=rf"numpy\.{function.__name__} does not take expressions: write X @ w"):
+    with pytest.raises(TypeError, match=rf"numpy\.{function.__name__} does not take expressions: "):
         function(w)
 
 

@@ -300,7 +300,7 @@ X = np.array([1.0, 2.0, 3.0])
         (lambda: nn.smooth(abs, samples=7, control="antithetic"), "samples must be even for antithetic pairs; got 7."),
         (lambda: nn.smooth(abs, noise="cauchy"), "noise must be one of gaussian, .*; got 'cauchy'."),
         (lambda: nn.smooth(abs, control="magic"), "control must be one of quasi, .*; got 'magic'."),
-        (lambda: nn.smooth(abs)(1.0), "x must be a PyTorch tensor, a JAX array, or a pytree of them."),
+        (lambda: nn.smooth(abs)(1.0), r"or a pytree of them. In NumPy vo.bound\("),
     ],
 )
 def test_refused_in_a_sentence(call, says):

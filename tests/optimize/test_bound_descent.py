@@ -68,6 +68,15 @@ def test_a_schedule_sharpens_between_descents(lasso):
     assert_allclose(own.fun, r.fun, rtol=1e-6)
 
 
+def test_a_schedule_that_stays_ends_the_run(lasso):
+    _, f = lasso
+    r = vo.minimize(
+        vo.bound(f, vo.Gaussian(np.zeros(4), 0.5)), parameters="mean", schedule=lambda path: path.sigma, time_limit=60.0
+    )
+    assert r.status is not vo.Status.TIME_LIMIT
+    assert_allclose(r.family.sigma, 0.5)
+
+
 def test_bits_and_choices_keep_to_their_simplices(rng):
     x, c = vo.Binary(6, name="x"), vo.Categorical(3, 4, name="c")
     f = vo.quad_form(x, rng.normal(size=(6, 6))) + sum(rng.normal(size=4) @ c[k] for k in range(3))

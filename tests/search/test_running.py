@@ -1,5 +1,6 @@
 """The loop: budgets and limits, workers, failures, workers that die or hang."""
 
+import json
 import multiprocessing
 import os
 import sys
@@ -195,6 +196,24 @@ def test_too_many_failures_in_a_row_stop_it_with_a_sentence():
     assert r.x is None
     assert r.errors[-1] == "ZeroDivisionError: division by zero"
     assert "failed in a row" in r.message
+    assert f"failed   {r.nfev} of {r.nfev}, the last: ZeroDivisionError" in repr(r)
+
+
+def test_results_are_json_whatever_a_point_is():
+    space = vo.Space({"a": vo.Box(0, 1), "n": vo.Integer(1, 3, size=2), "b": vo.Boolean(), "kind": [None, "one", sum]})
+    r = vo.minimize(lambda p: p["a"] + p["n"].sum() + p["b"] + (p["kind"] is not sum), space, budget=60, seed=0)
+    x = json.loads(r.to_json())["x"]
+    assert (x["a"], x["n"], x["b"], x["kind"]) == (r.x["a"], [1, 1], False, str(sum))
+    assert json.loads(vo.minimize(lambda n: (n - 2) ** 2, vo.Integer(0, 5), budget=20, seed=0).to_json())["x"] == 2
+    two = vo.minimize(lambda x: (float(x @ x), float(x[0])), vo.Box(0, 1, size=2), objectives=2, budget=20, seed=0)
+    assert json.loads(two.to_json())["value"] == two.fun.tolist()
+    none = json.loads(vo.minimize(lambda x: 1 / 0, BOX, budget=5).to_json())
+    assert (none["x"], none["value"]) == (None, None)
+
+
+def test_zero_is_no_minus_zero_where_it_is_maximised():
+    r = vo.maximize(lambda x: -float(x @ x), vo.Box(-1, 1, size=2), x0=[0.0, 0.0], budget=5, seed=0)
+    assert "value    0\n" in repr(r)
 
 
 def test_a_run_without_a_value_says_so():

@@ -6,6 +6,7 @@ import pytest
 import varopt as vo
 from varopt.search import METHODS
 from varopt.search._incumbent import Averaged  # averages of repeated evaluations
+from varopt.search._plot import plot_history  # of a history made up
 
 
 def sphere(x):
@@ -354,6 +355,23 @@ def test_plot_draws_best_and_bound():
     assert len(axes[0].lines) == 2
     assert len(axes[1].lines) == 1
     plt.close(axes[0].figure)
+
+
+@pytest.mark.parametrize(("offset", "scale"), [(0.0, "log"), (-5.0, "linear")])
+def test_the_course_of_the_best_can_be_read(offset, scale):
+    """It ran along the foot of an axis as high as a bound that had begun anew, also where it came to zero."""
+    pytest.importorskip("matplotlib", reason="the plot extra is not installed").use("Agg")
+    import matplotlib.pyplot as plt
+
+    count = np.arange(1.0, 6.0)
+    best, mean = np.array([20.0, 3.0, 1e-3, 0.0, 0.0]), np.array([30.0, -2.0, 1.0, 9e5, 8e5])
+    others = dict.fromkeys(("samples", "standard_error", "sigma"), np.full(5, 2.0))
+    history = {"evaluations": count, "best": offset + best, "mean": offset + mean, **others}
+    axes = plot_history(history)
+    low, high = axes[0].get_ylim()
+    assert axes[0].get_yscale() == scale
+    assert (low > 0.0) if scale == "log" else (-25.0 <= low < -5.0 and 15.0 < high <= 35.0)
+    plt.close(axes.figure)
 
 
 def test_the_best_of_a_noisy_search_follows_it_to_the_end():

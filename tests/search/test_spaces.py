@@ -182,6 +182,11 @@ def test_options_without_json_need_the_space():
         (lambda: vo.Space({"lr": (1e-4, 1)}), r"'lr' .* vo.Box\(0.0001, 1\) .* or the list \[0.0001, 1\]"),
         (lambda: vo.minimize(abs, {"lr": (1e-4, 1)}), "could mean two things"),
         (lambda: vo.minimize(abs), "needs a space for a black box"),
+        (lambda: vo.minimize(abs, vo.Box(0, 1), maxiter=9), "has no option 'maxiter' for a black box: write budget="),
+        (lambda: vo.maximize(abs, vo.Box(0, 1), workers=2), "'workers' for a black box: write executor="),
+        (lambda: vo.minimize(abs, vo.Box(0, 1), bounds=[(0, 1)]), "they are the second argument"),
+        (lambda: vo.minimize(abs, vo.Box(0, 1), colour=1), r"has no option 'colour' for a black box\."),
+        (lambda: vo.minimize(abs, vo.Box(0, 1), constraints={"type": "ineq"}), "known in advance, as subject_to"),
         (lambda: vo.minimize(abs, vo.Box(0, 1), tol=1e-3), "tol and resume do not apply"),
         (lambda: vo.minimize(vo.norm1(vo.Variable(2)), budget=3), "has no option 'budget' for this objective"),
         (lambda: vo.minimize(vo.norm1(vo.Variable(2)), constraints=[]), r"write subject_to=\[\.\.\.\]"),
@@ -192,3 +197,17 @@ def test_options_without_json_need_the_space():
 def test_refusals_name_the_argument(build, message):
     with pytest.raises(ValueError, match=message):
         build()
+
+
+@pytest.mark.parametrize(
+    ("box", "text"),
+    [
+        (vo.Box(0, 1), "Box(low=0.0, high=1.0)"),
+        (vo.Box(-5, 5, size=500), "Box(low=-5.0, high=5.0, size=500)"),
+        (vo.Box(1, [2, 3], log=True), "Box(low=1.0, high=[2.0, 3.0], log=True)"),
+        (vo.Box(np.arange(50) - 60, 50), "Box(low=[-60.0, -59.0, -58.0, ..., -11.0], high=50.0)"),
+    ],
+)
+def test_a_box_is_printed_as_it_is_written(box, text):
+    """One of 500 numbers was printed in a thousand."""
+    assert repr(box) == text

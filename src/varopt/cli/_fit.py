@@ -161,6 +161,8 @@ def _training(options: argparse.Namespace, source: Source, labels: bool) -> tupl
     if source.kind != "libsvm" and options.target is None:
         hint = " Without a header columns are 1, 2, ...: --target 3, say." if options.no_header else ""
         raise ValueError(f"--target has to name the column to explain.{hint}")
+    if source.kind != "libsvm" and "" in source.columns and not options.features:
+        print("varopt fit: the column without a name numbers the rows, it seems, and is left out.", file=sys.stderr)
     table = read_table(source, target=options.target, features=options.features, labels=labels, drop=options.drop)
     return table, options.target or "label"
 

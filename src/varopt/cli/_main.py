@@ -29,12 +29,12 @@ the experiments of the paper that it is built on."""
 
 _EPILOG = """\
 examples:
-  varopt reproduce                                    the paper, quickly: report in reproduction/
-  varopt reproduce --full --jobs 8                    the paper's numbers of repetitions
   varopt fit prices.csv --model quantile --target price --set quantile=0.9 --save p90.json
   varopt predict p90.json tomorrow.csv --output forecast.csv
   varopt solve G22.txt.gz --time-limit 20
   varopt report run.db --watch                        follow a search in a browser
+  varopt reproduce                                    the paper, quickly: report in reproduction/
+  varopt reproduce --full --jobs 8                    the paper's numbers of repetitions
   varopt bench --suite composite --quick
 
 files:
@@ -66,7 +66,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns its exit status."""
     parser = _parser()
     _complete(parser)
-    options = parser.parse_args(arguments)
+    options, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        parser.error(_unknown(options, unknown))
     if options.run is None:
         parser.print_help()
         return 2
@@ -81,6 +83,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print(f"varopt {options.command}: interrupted.", file=sys.stderr)
         return 130
+
+
+def _unknown(options: argparse.Namespace, unknown: Sequence[str]) -> str:
+    """What to say to arguments that no command takes; parameters of a model are given another way."""
+    name, _, value = unknown[0].removeprefix("--").partition("=")
+    given = f"unrecognized arguments: {' '.join(unknown)}"
+    if options.command != "fit" or not unknown[0].startswith("--"):
+        return given
+    value = value or (unknown[1] if len(unknown) > 1 else "VALUE")
+    return f"{given}; a parameter of the model is given as --set {name.replace('-', '_')}={value}"
 
 
 def _complete(parser: argparse.ArgumentParser) -> None:
@@ -115,7 +127,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("-V", "--version", action="version", version=f"varopt {varopt.__version__}")
     parser.set_defaults(run=None)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command")
-    _add_reproduce(commands)
     text = "fit a model to a CSV, Parquet or LIBSVM file"
     add_fit(commands.add_parser("fit", help=text, description=FIT, formatter_class=_Manual))
     text = "apply a fitted model to a file"
@@ -124,6 +135,7 @@ def _parser() -> argparse.ArgumentParser:
     add_solve(commands.add_parser("solve", help=text, description=SOLVE, formatter_class=_Manual))
     text = "make a page of the journal of a search"
     add_report(commands.add_parser("report", help=text, description=REPORT, formatter_class=_Manual))
+    _add_reproduce(commands)
     _add_bench(commands)
     return parser
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -63,11 +64,11 @@ def build(name: str, settings: Sequence[str], options: Mapping[str, Any]) -> Any
 
 
 def _value(text: str) -> Any:
-    """A number, true, false or null as in JSON; anything else is text."""
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError:
-        return text
+    """A number, true, false or null as in JSON, or several between commas; anything else is text."""
+    for written in (text, f"[{text}]"):
+        with suppress(json.JSONDecodeError):
+            return json.loads(written)
+    return text
 
 
 @dataclass(frozen=True)

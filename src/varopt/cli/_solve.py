@@ -8,8 +8,10 @@ import json
 import math
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from varopt.cli._output import check_writable
@@ -35,12 +37,13 @@ exit status:
    0  no point was found that satisfies all constraints
    2  the command or the file is wrong                     130  interrupted before a point"""
 
+_STANDARD_INPUT = Path("-")
 _VERDICTS = {"PROVED": (30, "OPTIMUM FOUND"), "INFEASIBLE": (20, "UNSATISFIABLE")}
 
 
 def add_solve(parser: argparse.ArgumentParser) -> None:
     """The options of ``varopt solve``."""
-    parser.add_argument("file", type=Path, metavar="FILE", help="the problem")
+    parser.add_argument("file", type=Path, metavar="FILE", help="the problem, or - for standard input")
     parser.add_argument(
         "--format",
         choices=("cnf", "dimacs", "qubo", "gset", "edges", "opb"),
@@ -59,12 +62,13 @@ def add_solve(parser: argparse.ArgumentParser) -> None:
 def _solve(options: argparse.Namespace) -> int:
     from varopt import discrete  # half a second to load, which --help need not wait for
 
-    if not options.file.exists():
+    if options.file != _STANDARD_INPUT and not options.file.exists():
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(options.file))
     check_writable(options.output)
-    kind = options.format or _format(options.file, discrete.first_words(options.file))
-    result, offset = _run(kind, options, discrete)
-    record = {"file": options.file.name, "format": kind, **json.loads(result.to_json())}
+    with _on_disk(options.file) as file:
+        kind = options.format or _format(file, discrete.first_words(file))
+        result, offset = _run(kind, file, options, discrete)
+    record = {"file": file.name, "format": kind, **json.loads(result.to_json())}
     if options.output is not None:
         options.output.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
     if options.json:
@@ -74,7 +78,19 @@ def _solve(options: argparse.Namespace) -> int:
     return _verdict(result)[0]
 
 
-def _run(kind: str, options: argparse.Namespace, discrete: Any) -> tuple[Any, float]:
+@contextmanager
+def _on_disk(file: Path) -> Iterator[Path]:
+    """The file itself; of standard input or a pipe, which give what is in them only once, a copy."""
+    if file != _STANDARD_INPUT and not file.is_fifo():
+        yield file
+        return
+    with TemporaryDirectory() as folder:
+        copy = Path(folder, "standard input" if file == _STANDARD_INPUT else file.name)
+        copy.write_bytes(sys.stdin.buffer.read() if file == _STANDARD_INPUT else file.read_bytes())
+        yield copy
+
+
+def _run(kind: str, file: Path, options: argparse.Namespace, discrete: Any) -> tuple[Any, float]:
     """The result, and for clauses the weight of all soft ones."""
     import numpy as np
 
@@ -85,17 +101,17 @@ def _run(kind: str, options: argparse.Namespace, discrete: Any) -> tuple[Any, fl
     if options.maximize and kind != "qubo":
         raise ValueError("--maximize is for files of the format qubo; cuts and clauses are maximised anyway.")
     if kind == "cnf":
-        formula = discrete.read_cnf(options.file)
+        formula = discrete.read_cnf(file)
         weights = np.ones(len(formula.clauses)) if formula.weights is None else formula.weights
         return discrete.max_sat(*formula, **common), float(weights[np.isfinite(weights)].sum())
     if kind == "qubo":
-        return discrete.qubo(discrete.read_qubo(options.file), maximize=options.maximize, **common), 0.0
+        return discrete.qubo(discrete.read_qubo(file), maximize=options.maximize, **common), 0.0
     if kind == "opb":
         if common.pop("target") is not None:
             raise ValueError("--target is not for files of the format opb, whose bits have to satisfy constraints.")
-        return discrete.pseudo_boolean(*discrete.read_opb(options.file), **common), 0.0
+        return discrete.pseudo_boolean(*discrete.read_opb(file), **common), 0.0
     read = {"dimacs": discrete.read_dimacs, "gset": discrete.read_gset, "edges": discrete.read_edges}[kind]
-    return discrete.max_cut(read(options.file), **common), 0.0
+    return discrete.max_cut(read(file), **common), 0.0
 
 
 def _format(path: Path, lines: Iterable[Sequence[str]]) -> str:
@@ -113,6 +129,8 @@ def _format(path: Path, lines: Iterable[Sequence[str]]) -> str:
         if len(words) == 2:
             return "gset"
         break
+    else:
+        raise ValueError(f"{path.name}: there is nothing in it.")
     raise ValueError(f"{path.name}: the format cannot be seen from its first lines; name it with --format.")
 
 

@@ -44,6 +44,8 @@ _MARKS = {  # longest first: the mark of UTF-32 begins with that of UTF-16
 }  # fmt: skip
 _LARGE = 2_000_000  # bytes from which on it pays to load pyarrow, which reads three times as fast
 _ABSENT = ("", "na", "n/a", "nan", "null", "none", "?", "-")  # how people write that there is no value
+_SPREADSHEETS = (".xlsx", ".xls", ".ods")
+_THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?")
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 _LIBSVM = re.compile(rb"[^\s,;:]+(?: +\d+:[^\s:]+)+\s*(?:#.*)?$")
 
@@ -116,6 +118,8 @@ class Source:
         for kind, endings in FORMATS.items():
             if name.endswith(endings):
                 return kind
+        if name.endswith(_SPREADSHEETS):
+            raise ValueError(f"{self.name}: a spreadsheet is not read; save it as CSV.")
         if self.path == Path("-") or stat.S_ISFIFO(self.path.stat().st_mode):
             first = self.content.lstrip().partition(b"\n")[0]
             return "parquet" if first.startswith(b"PAR1") else "libsvm" if _LIBSVM.match(first) else "csv"
@@ -260,15 +264,20 @@ class Source:
             if self.missing is not None:
                 return np.nan
             what = f"has no value{f' ({text})' if text else ''}"
-            raise ValueError(f"{where} {what}; fill it, leave the column out with --drop, or say --missing drop.")
+            raise ValueError(f"{where} {what}; fill it, say --missing drop, or fit without the column (--drop).")
         number = text.replace(".", "").replace(",", ".") if self.decimal == "," else text
         if _is_number(number) and np.isfinite(float(number)):
             return float(number)
+        if self.decimal == "." and _THOUSANDS.fullmatch(text):
+            raise ValueError(
+                f"{where} has commas: {text!r}. If they part thousands, take them out; if one stands before decimals, "
+                "say --decimal ,"
+            )
         if self.decimal == "." and _DECIMAL_COMMA.fullmatch(text):
             raise ValueError(f"{where} has a decimal comma: {text!r}. Say --decimal , to read it.")
         if _is_number(number):
             raise ValueError(f"{where} is not finite: {text}.")
-        raise ValueError(f"{where} has to be a number; got {text!r}. Encode it, or leave it out with --drop.")
+        raise ValueError(f"{where} has to be a number; got {text!r}. Encode it, or fit without it (--drop).")
 
     def _parquet_numbers(self, chosen: list[str]) -> Vector:
         table = _parquet().read_table(io.BytesIO(self.content), columns=chosen)
@@ -279,8 +288,8 @@ class Source:
                 columns.append(np.asarray(values.to_numpy(), dtype=np.float64))
             except (ValueError, TypeError):
                 raise ValueError(
-                    f"{self.name}: column {name!r} has to hold numbers; it holds {values.type}. Encode it, or leave "
-                    "it out with --drop."
+                    f"{self.name}: column {name!r} has to hold numbers; it holds {values.type}. Encode it, or fit "
+                    "without it (--drop)."
                 ) from None
         return np.column_stack(columns)
 
@@ -301,7 +310,8 @@ def read_table(
 ) -> DataTable:  # fmt: skip
     """Read columns by name: those of `features`, or all but the target and `drop`; labels stay text.
 
-    A LIBSVM file has its labels as the target; its features, of which there are `width`, are named by number.
+    A column without a name is none of them: it numbers the rows, as pandas and R write it. A LIBSVM file has its labels
+    as the target; its features, of which there are `width`, are named by number.
     """
     if source.kind == "libsvm":
         return _libsvm(source, width)
@@ -313,7 +323,7 @@ def read_table(
         raise ValueError(f"{source.name}: column {target!r} is the target; it cannot be a feature as well.")
     if features and (twice := [name for name in features if features.count(name) > 1]):
         raise ValueError(f"{source.name}: column {twice[0]!r} is named twice among the features.")
-    chosen = list(features) if features else [name for name in names if name != target and name not in drop]
+    chosen = list(features) if features else [name for name in names if name not in (target, "", *drop)]
     if not chosen:
         raise ValueError(f"{source.name}: no feature is left; the columns are {_listed(names)}.")
     X = source.numbers(chosen)

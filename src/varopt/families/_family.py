@@ -18,6 +18,8 @@ FloatArray: TypeAlias = NDArray[np.float64]
 
 SHARPENING = Domain(low=0.0, high=1.0, low_open=True, typical=(0.1, 1.0))
 
+_WRITTEN_OUT = 12  # numbers of a list that are printed one by one
+
 # A float64 uniform is a multiple of 2^-53. Clipping to the outermost ones but 0 and 1 keeps inverse distribution
 # functions finite, maps u and 1 - u to mirror images, and moves no other draw.
 SMALLEST_UNIFORM = 2.0**-53
@@ -261,11 +263,16 @@ class Elementary(Family):
         return type(self), tuple(self._arrays.values())  # through the constructor, which makes them read-only again
 
     def __repr__(self) -> str:
-        texts = (
-            f"{name}={np.array2string(array, separator=', ', threshold=12, edgeitems=2)}"
-            for name, array in self._arrays.items()
-        )
+        texts = (f"{name}={_in_one_line(array)}" for name, array in self._arrays.items())
         return f"{type(self).__name__}({', '.join(texts)})"
+
+
+def _in_one_line(array: Any) -> str:
+    """The numbers of an array, of a long one its ends, of a large matrix its shape."""
+    if np.ndim(array) > 1 and np.size(array) > _WRITTEN_OUT:
+        return f"<{' x '.join(map(str, np.shape(array)))} numbers>"
+    text = np.array2string(np.asarray(array), separator=", ", threshold=_WRITTEN_OUT, edgeitems=2)
+    return " ".join(text.split())
 
 
 def as_sharpening(factor: float) -> float:

@@ -7,12 +7,14 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from itertools import chain
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
+from varopt._elsewhere import OPTIONS, Told, advice
 from varopt.model import _generic as generic
 from varopt.model._expression import (
     Expression,
@@ -265,17 +267,6 @@ def _sum(a: Map, b: Map) -> Map:
     return Sum([*(a.parts if isinstance(a, Sum) else (a,)), *(b.parts if isinstance(b, Sum) else (b,))])
 
 
-# What users of CVXPY write, and what does the same here.
-_INSTEAD = {
-    **dict.fromkeys(("nonneg", "pos"), "write subject_to=[w >= 0]"),
-    **dict.fromkeys(("nonpos", "neg"), "write subject_to=[w <= 0]"),
-    "bounds": "write subject_to=[w >= low, w <= high]",
-    "boolean": "zeros and ones are vo.Binary(n)",
-    "integer": "whole numbers are vo.Integer(low, high) in the vo.Space of a callable",
-    "symmetric": "write subject_to=[W == W.T]",
-}
-
-
 class _Order:
     """Counts variables, in this process and past those that come from another."""
 
@@ -294,7 +285,7 @@ _order = _Order()
 _alive: WeakValueDictionary[str, Variable] = WeakValueDictionary()
 
 
-class Variable(Affine):
+class Variable(Told, Affine):
     """A real vector to optimise over; without a size, a real scalar.
 
     Parameters
@@ -320,11 +311,11 @@ class Variable(Affine):
     """
 
     kind = "real"
+    _told = MappingProxyType({"value": "values are in the result, as in r = vo.minimize(...) and r[w]"})
 
     def __init__(self, size: int | tuple[int, ...] | None = None, *, name: str | None = None, **elsewhere: Any) -> None:
         for option in elsewhere:
-            advice = f": {_INSTEAD[option]}" if option in _INSTEAD else ""
-            raise TypeError(f"Variable has no option {option!r}{advice}.")
+            raise TypeError(f"Variable has no option {option!r}{advice(option, OPTIONS)}.")
         sizes = size if isinstance(size, tuple) else () if size is None else (size,)
         if len(sizes) > 2:
             raise ValueError(f"size must be a number, or two of them for a matrix; got {size!r}.")

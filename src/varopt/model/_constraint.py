@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from varopt._elsewhere import Told
 from varopt.model import _generic as generic
 from varopt.model._affine import Affine, Variable
 from varopt.model._expression import Expression, is_number, split
@@ -27,7 +29,7 @@ _ADVICE = {
 }
 
 
-class Constraint:
+class Constraint(Told):
     """``left <= right``, ``left == right`` or ``left >= right``, entry by entry: what comparisons of expressions make.
 
     Attributes
@@ -51,6 +53,8 @@ class Constraint:
     >>> (vo.sum(w) == 1).violation([0.25, 0.5])
     0.25
     """
+
+    _told = MappingProxyType({"dual_value": "multipliers are in the result, as in r.multipliers[c]"})
 
     def __init__(self, left: Affine, right: Affine, sense: Sense) -> None:
         self.left, self.right, self.sense = left, right, sense

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator
 
 from varopt._domains import as_finite
+from varopt._elsewhere import FUNCTIONS
 from varopt.model import _generic as generic
 from varopt.model._parameter import Parametric
 from varopt.model.maps import Map, as_map, as_real, as_vector
@@ -285,7 +286,8 @@ class Expression(metaclass=_Sealed):
     @staticmethod
     def _by_numpy(known: Any, name: str) -> Any:
         if known is None:
-            raise TypeError(f"numpy.{name} does not take expressions: write X @ w, or use varopt's functions.")
+            instead = FUNCTIONS.get(name, "write X @ w, or use varopt's functions")
+            raise TypeError(f"numpy.{name} does not take expressions: {instead}.")
         return known
 
     # -- Facts --------------------------------------------------------------------------------------------------------

@@ -32,6 +32,10 @@ def _amax(expression: Any, axis: Any = None) -> Any:
     return vectors.max(expression, axis=axis)
 
 
+def _amin(expression: Any, axis: Any = None) -> Any:
+    return -vectors.max(-expression, axis=axis)
+
+
 def _hstack(parts: Any) -> Any:
     if any(len(part.dimensions if isinstance(part, Affine) else np.shape(part)) > 1 for part in parts):
         raise TypeError("numpy.hstack takes vectors of variables, and no matrix: sum over its blocks, or index it.")
@@ -55,5 +59,5 @@ generic.UFUNCS.update({
 })  # fmt: skip
 generic.FUNCTIONS.update({
     np.sum: _sum, np.mean: _mean, np.diff: _diff, np.concatenate: vectors.concatenate, np.dot: _dot,
-    np.transpose: _transpose, np.max: _amax, np.hstack: _hstack,
+    np.transpose: _transpose, np.max: _amax, np.min: _amin, np.hstack: _hstack,
 })  # fmt: skip

@@ -134,7 +134,10 @@ class Smoothed:
         """The average of ``fn(x + sigma z, *args, **options)``, or a pair with its standard error."""
         arrays = [a for a in _leaves(x) if is_torch(a) or is_jax(a)]
         if not arrays:
-            raise ValueError("x must be a PyTorch tensor, a JAX array, or a pytree of them.")
+            raise ValueError(
+                "x must be a PyTorch tensor, a JAX array, or a pytree of them. In NumPy "
+                "vo.bound(fn, vo.Gaussian(x, sigma), samples=...) has the value of the average and its gradient."
+            )
         rng = generator if generator is not None else key
         return _Run(self, library(*arrays), x, (args, options), sigma, rng).result()
 

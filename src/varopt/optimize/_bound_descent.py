@@ -33,6 +33,7 @@ __all__ = ["BoundPath", "BoundResult", "minimize_bound"]
 Vector = NDArray[np.float64]
 
 _LAST_DISPERSION = 1e-9  # share of the first dispersion at which a schedule has nothing more to shrink
+_WAITS = 100  # descents in a row to their end at one dispersion, after which a schedule has no other to give
 _ITERATIONS_BY_SAMPLING = {True: 400, False: 1000}  # of a sampled bound, and of others
 _ADAM_RATE = 0.05  # of Adam, in standard deviations of the family as it was given
 
@@ -97,7 +98,8 @@ def minimize_bound(
     schedule : callable, optional
         From the path to the next dispersion, as `varopt.solvers.Geometric`: after each descent the family is sharpened
         to it. The path has ``sigma`` (the root mean square of the standard deviations), ``steps``, ``level_steps``,
-        ``family`` and ``bound``. Without one there is a single descent.
+        ``family`` and ``bound``. It may wait, but not for ever: where it no longer lets the dispersion fall, the run
+        ends. Without one there is a single descent.
     tol : float
         Relative: of the gap that is called optimal, and of the change of E that ends a descent.
     iterations : int, optional
@@ -159,7 +161,7 @@ class _Run:
         self.first = self.path.sigma
         self.state = State(np.zeros(bound._target.size))
         self.evaluations = 0
-        self.converged = False
+        self.converged, self.waits = False, 0
         self.problem = _problem(bound)
 
     def at(self, free: Vector) -> Bound:
@@ -232,7 +234,8 @@ class _Run:
         following = float(schedule(seen))
         if not (math.isfinite(following) and following > 0.0):
             raise ValueError(f"schedule must return a positive dispersion; got {following!r}.")
-        stuck = following >= path.sigma and not path.level_steps
+        self.waits = self.waits + 1 if following >= path.sigma and self.converged else 0
+        stuck = self.waits > (_WAITS if path.level_steps else 0)
         if stuck or following <= _LAST_DISPERSION * self.first or self.state.reached(self.tol):
             return False
         if following < path.sigma:

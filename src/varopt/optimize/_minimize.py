@@ -86,7 +86,8 @@ def minimize(
         Go on from where an earlier run stopped, at its point and its sigma. Its lower bound is kept where `f` is the
         very objective it was proved for.
     callback : callable, optional
-        Called with the state after every level; it may raise `StopIteration` to end the run with what is known.
+        Called with the state after every level, of a black box with the `Search` after every generation; it may raise
+        `StopIteration` to end the run with what is known.
     progress : bool
         Show a live line on standard error.
     time_limit : float, optional

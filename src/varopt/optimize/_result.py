@@ -6,12 +6,14 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from types import MappingProxyType
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from varopt._display import Panels, bracket_drawing, bracket_words, card, curves, duration, fold, plain, table
+from varopt._elsewhere import Told
 from varopt.certificates import Certificate
 from varopt.model import Constraint, Variable
 from varopt.solvers import State
@@ -51,7 +53,7 @@ class Status(Enum):
 
 
 @dataclass(frozen=True)
-class Result:
+class Result(Told):
     """The outcome of `minimize` or `maximize`. ``r.x`` is flat; ``r[w]`` is the value of a variable.
 
     Attributes
@@ -100,6 +102,8 @@ class Result:
     place : callable or None
         What takes an array to the device of the data, where they are on one: ``r[w]`` is there, and `x` on the host.
     """
+
+    _told = MappingProxyType(dict.fromkeys(("value", "objective"), "the value found is r.fun"))
 
     x: Vector
     fun: float
@@ -180,20 +184,22 @@ class Result:
         'OPTIMAL'
         """
         record = {
-            "value": _number(self.fun),
-            "lower": _number(self.lower),
-            "upper": _number(self.upper),
+            "value": _plain_value(self.fun),
+            "lower": _plain_value(self.lower),
+            "upper": _plain_value(self.upper),
             "status": self.status.name,
             "message": self.message,
             "proof": str(self.certificate),
             "method": self.method,
             "seconds": self.time,
             "steps": self.nit,
-            "x": [_number(value) for value in self.x.tolist()],
+            "x": _plain_value(self.x),
         }
         return json.dumps(record, **options)
 
     def __getitem__(self, variable: Variable) -> Any:
+        if not isinstance(variable, Variable):
+            raise KeyError(f"r[...] takes a variable itself, as in r[w], and r.x is the whole point; got {variable!r}")
         if variable not in self.slices:
             raise KeyError(f"{variable!r} does not occur in the objective")
         part = self._here(variable)
@@ -325,6 +331,7 @@ class Result:
                 bracket.plot(history[name], history[side], "o-", ms=3, label=side)
             dispersion.semilogy(history[name], below, "o-", ms=3, color=color)
             dispersion.set_xlabel(label)
+        axes[1][0].xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)  # half a step is none
         axes[0][0].set_ylabel("objective")
         if self.passes:  # on the right: on the left is what Matplotlib takes from the numbers of the axis
             passes = f"{self.passes} pass{'es' * (self.passes > 1)} over the data"
@@ -334,8 +341,17 @@ class Result:
         return Panels.of(axes)
 
 
-def _number(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
+def _plain_value(value: Any) -> Any:
+    """A value as JSON has it: null for what is not finite, and text for options that are objects."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain_value(part) for name, part in value.items()}
+    if isinstance(value, (np.ndarray, np.generic)):
+        return _plain_value(value.tolist())
+    if isinstance(value, (list, tuple)):
+        return [_plain_value(part) for part in value]
+    if isinstance(value, float):
+        return value if np.isfinite(value) else None
+    return value if value is None or isinstance(value, (bool, int, str)) else str(value)
 
 
 def progress_line(state: State) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,13 @@ def dataset_of(source: Any) -> Any:
     missing = [str(p) for p in (files or paths) if not Path(p).exists()]
     if missing or not files:
         raise ValueError(f"there is no file {missing[0]}.")
-    found = pyarrow.dataset.dataset(files[0] if len(files) == 1 else files, format="parquet")
+    try:
+        found = pyarrow.dataset.dataset(files[0] if len(files) == 1 else files, format="parquet")
+    except pyarrow.ArrowInvalid as error:
+        which = re.search(r"'([^']+)'", str(error))
+        raise ValueError(
+            f"{which[1] if which else files[0]} cannot be read as a Parquet file; of a folder every file has to be one."
+        ) from error
     if not found.files:
         raise ValueError(f"there are no Parquet files in {files[0]}.")
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 import operator
 from typing import Any, NamedTuple
 
@@ -37,7 +38,7 @@ def whole(name: str, value: Any, least: int | None = None) -> int:
 
 def constraint_count(value: Any) -> int:
     """How many constraints are measured; functions, which are known in advance, are told where they go."""
-    if callable(value) or (isinstance(value, (list, tuple)) and any(map(callable, value))):
+    if not isinstance(value, numbers.Number):
         raise ValueError(
             "constraints must be how many numbers the function returns after its value; give functions of the point, "
             f"which are known in advance, as subject_to; got {value!r}."

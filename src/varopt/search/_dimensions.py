@@ -9,12 +9,14 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from inspect import signature
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from varopt._domains import as_finite
+from varopt._elsewhere import SEARCH_OPTIONS, advice
 from varopt.search._checks import whole
 
 if TYPE_CHECKING:
@@ -24,6 +26,8 @@ __all__ = ["Boolean", "Box", "Choice", "Dimension", "Integer", "Permutation", "S
 
 Array = NDArray[np.float64]
 
+_WRITTEN_OUT = 12  # numbers of a list that are printed one by one
+
 
 class Searchable:
     """What `varopt.minimize` and `varopt.maximize` call when they are given a function and a space."""
@@ -32,6 +36,8 @@ class Searchable:
 
     def minimize(self, f: Callable[[Any], Any], **options: Any) -> SearchResult:
         """Minimise a function of a point; the options are those of `varopt.search.minimize_black_box`."""
+        for name in options.keys() - signature(self.black_box).parameters.keys():
+            raise ValueError(f"minimize has no option {name!r} for a black box{advice(name, SEARCH_OPTIONS)}.")
         return self.black_box(f, self, **options)
 
     def maximize(self, f: Callable[[Any], Any], **options: Any) -> SearchResult:
@@ -160,6 +166,22 @@ class Box(Dimension):
         log = self.log.tolist() if self.log.any() else None
         bounds = {"low": self.low.tolist(), "high": self.high.tolist(), "log": log}
         return {"kind": "box"} | ({k: v and v[0] for k, v in bounds.items()} if self.scalar else bounds)
+
+    def __repr__(self) -> str:
+        ends = {"low": self.low, "high": self.high} | ({"log": self.log} if self.log.any() else {})
+        facts = {name: _in_few_words(values.tolist()) for name, values in ends.items()}
+        alike = all(np.all(values == values[0]) for values in ends.values())
+        facts |= {"size": str(self.columns)} if alike and not self.scalar else {}
+        return f"Box({', '.join(f'{name}={text}' for name, text in facts.items())})"
+
+
+def _in_few_words(values: list[Any]) -> str:
+    """What all are, if they are one; else the list, of many its ends."""
+    if all(value == values[0] for value in values):
+        return repr(values[0])
+    if len(values) <= _WRITTEN_OUT:
+        return repr(values)
+    return f"[{', '.join(map(repr, values[:3]))}, ..., {values[-1]!r}]"
 
 
 class Integer(Dimension):

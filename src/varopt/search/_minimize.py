@@ -84,13 +84,14 @@ class SearchResult(Result):
     @property
     def _value(self) -> str:
         if isinstance(self.fun, float):
-            return f"{self.fun:.12g}"
+            return f"{self.fun + 0.0:.12g}"  # not -0
         return f"{_short(self.fun)}, a compromise; {len(self.front)} points on the front"
 
     def _rows(self) -> list[tuple[str, str]]:
         broken = [("broken", f"constraints, by {self.violation:.3g}")] if self.violation else []
         rows = [("x", _short(self.x)), *broken, ("method", self._way)]
-        return rows + [("failed", error) for error in self.errors[-1:]]
+        count = "" if self.search is None else f"{len(self.search.errors)} of {self.nfev}, the last: "
+        return rows + [("failed", count + error) for error in self.errors[-1:]]
 
     @property
     def _way(self) -> str:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from varopt._display import Panels
-from varopt.search._dimensions import Boolean, Choice
+from varopt.search._dimensions import Boolean, Choice, Integer
 from varopt.search.goals import hypervolume, violations
 
 if TYPE_CHECKING:
@@ -57,12 +57,20 @@ def plot_history(history: dict[str, Array], axes: Any = None) -> Any:
     count, best, mean = history["evaluations"], history["best"], history["mean"]
     quantile = stdtrit(np.maximum(history["samples"] - 1.0, 1.0), 0.975)  # Student's
     reach = np.nan_to_num(quantile * history["standard_error"])
+    finite = best[np.isfinite(best)]
+    positive = finite[finite > 0.0]
+    decades = positive.size and finite.min() >= 0.0 and np.nanmax(mean, initial=0.0) > 100 * positive.min()
+    if decades:  # an estimate of a few samples may be negative, and has no place there
+        mean = np.where(mean > 0.0, mean, np.nan)
     axes[0].plot(count, mean, lw=1, color="C1", label=r"bound: $\langle f \rangle$, 95 % interval")
     axes[0].fill_between(count, mean - reach, mean + reach, color="C1", alpha=0.25, lw=0)
     axes[0].plot(count, best, color="C0", label="best value")
-    finite = best[np.isfinite(best)]
-    if finite.size and finite.min() > 0 and np.nanmax(mean, initial=0.0) > 100 * finite.min():
-        axes[0].set_yscale("log")
+    if decades:
+        axes[0].set_yscale("log", nonpositive="clip")  # a best value of zero leads out of the picture
+        axes[0].set_ylim(bottom=0.5 * positive.min())
+    elif finite.size and (course := float(np.ptp(finite))) > 0.0:  # a bound that begins anew is far from it
+        low, high = axes[0].get_ylim()
+        axes[0].set_ylim(max(low, finite.min() - course), min(high, finite.max() + course))
     axes[0].set(xlabel="evaluations", ylabel="objective", title="best value and bound")
     axes[0].legend()
     axes[1].semilogy(count, np.where(history["sigma"] > 0, history["sigma"], np.nan), color="C2")
@@ -186,12 +194,16 @@ def _parts(search: Any, axes: Any) -> Any:
         for column in range(where.start, where.stop):
             here = exists[:, column]
             order = np.flatnonzero(here)[np.argsort(-ranks[here], kind="stable")]  # the best on top
-            ax.scatter(when[order], rows[order, column], s=9, c=ranks[order], cmap="viridis", vmin=0, vmax=1)
+            drawn = ax.scatter(when[order], rows[order, column], s=9, c=ranks[order], cmap="viridis", vmin=0, vmax=1)
         if isinstance(part, (Boolean, Choice)):
             ax.set_yticks(range(len(part.options)), [str(option) for option in part.options])
             ax.set_ylim(-0.5, len(part.options) - 0.5)
         elif layout.log[where].all():
             ax.set_yscale("log")
+        elif isinstance(part, Integer):
+            ax.yaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
         shown = "" if exists[:, where.start].all() else f" (in {100 * exists[:, where.start].mean():.0f} % of points)"
         ax.set(xlabel="evaluations", title=(name or "x") + shown)
+    bar = ax.figure.colorbar(drawn, ax=list(axes), ticks=[0.0, 1.0], aspect=40)
+    bar.ax.set_yticklabels(["best", "worst"])
     return Panels.of(axes)

@@ -157,6 +157,48 @@ def test_any_schedule_leads_to_the_optimum(schedule, rng):
     assert vo.minimize(f, method=Newton(schedule=schedule)).fun == pytest.approx(vo.minimize(f).fun, rel=1e-9)
 
 
+class Own:
+    """A schedule that a user might write."""
+
+    start = 1.0
+
+    def __init__(self, function):
+        self.function = function
+
+    def __call__(self, path):
+        return self.function(path)
+
+
+@pytest.mark.parametrize("method", [Newton, LBFGS])
+@pytest.mark.parametrize(
+    ("function", "told"),
+    [
+        (lambda path: path.sigma, "must let sigma fall"),
+        (lambda path: 2.0 * path.sigma, "must let sigma fall"),
+        (lambda path: np.nan, "must return a sigma of at least 0; got nan"),
+        (lambda path: -1.0, "must return a sigma of at least 0; got -1.0"),
+        (lambda path: None, "must return a sigma of at least 0; got None"),
+    ],
+)
+def test_a_schedule_of_which_sigma_does_not_fall_is_told(method, function, told, rng):
+    X, y = rng.standard_normal((300, 6)), rng.standard_normal(300)
+    with pytest.raises(ValueError, match=told):
+        vo.minimize(vo.norm1(y - X @ vo.Variable(6)), method=method(schedule=Own(function)), time_limit=60.0)
+
+
+def test_a_sigma_may_fall_below_all_numbers(rng):
+    f = vo.sum_squares(rng.standard_normal((50, 4)) @ vo.Variable(4) - 1.0) + vo.norm1(vo.Variable(4))
+    method = DiagonalNewton(schedule=Geometric(1e-300, 0.1), change=0.0, most=400)
+    assert vo.minimize(f, method=method).nit > 100
+
+
+def test_a_schedule_may_wait(rng):
+    X, y = rng.standard_normal((300, 6)), rng.standard_normal(300)
+    f = vo.norm1(y - X @ vo.Variable(6))
+    waits = Own(lambda path: path.sigma * (0.25 if path.steps % 3 == 0 else 1.0))
+    assert vo.minimize(f, method=Newton(schedule=waits)).fun == pytest.approx(vo.minimize(f).fun, rel=1e-9)
+
+
 def test_a_run_goes_on_from_its_state(rng):
     *_, f = lasso(rng, 10)
     whole = vo.minimize(f, method="diagonal-newton")

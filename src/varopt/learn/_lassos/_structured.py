@@ -169,6 +169,10 @@ class GroupLasso(LinearRegressor):
 
     def _groups(self, features: int) -> tuple[list[NDArray[np.intp]], NDArray[np.float64]]:
         """The features of each group, and its weight."""
+        if self.groups is not None and any(isinstance(one, (list, tuple, set, np.ndarray)) for one in self.groups):
+            raise ValueError(
+                f"groups must be a label per feature, {features}, such as ['a', 'a', 'b']; got lists of members."
+            )
         labels = np.arange(features) if self.groups is None else np.asarray(self.groups)
         if labels.shape != (features,):
             raise ValueError(f"groups must be a label per feature, {features}; got an array of shape {labels.shape}.")

@@ -24,7 +24,7 @@ from varopt.bounds import CompositeBound, RowNoise
 from varopt.certificates import Bracketed, DualGap, bracket, dual_gap
 from varopt.composite import Bounds, Composite, bounded
 from varopt.solvers._method import Check, Method, State, convex, piecewise_quadratic
-from varopt.solvers.descent._path import Geometric, Path, Schedule, follow
+from varopt.solvers.descent._path import Geometric, Path, Schedule, follow, following
 from varopt.solvers.finish import at_once, cross_over, cross_over_inside
 
 if TYPE_CHECKING:
@@ -273,8 +273,9 @@ class _Run:
 
     def descend(self, x: Vector, sigma: float, lengths: list[float], few: int) -> None:
         """Follow the path on all rows until few are near a kink, cross over, and go on where that proves too little."""
+        waits = 0
         while True:
-            path = Path(self.smooth, x, RowNoise(sigma, lengths), sigma)
+            path = Path(self.smooth, x, RowNoise(sigma, lengths), sigma, waits=waits)
             path = follow(path, self._step, self.config.schedule, lambda path, few=few: self._settled(path, few))  # type: ignore[misc]
             if np.all(np.isfinite(path.x)):
                 x = path.x
@@ -288,7 +289,7 @@ class _Run:
             if self._proved() or path.sigma < _FLOOR:
                 return
             self.check(self.state)
-            sigma, few = self.config.schedule(path), 0
+            sigma, few, waits = following(self.config.schedule, path), 0, path.waits
 
     def _crossed_over(self, path: Path, deviations: list[float]) -> bool:
         """Cross over from rows within more and more deviations of a kink; whether to go on where nothing is proved.

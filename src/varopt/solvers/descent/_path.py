@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import isfinite
-from typing import Protocol
+from math import inf, isfinite
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +17,13 @@ from varopt._linalg import absolute_sum
 from varopt.bounds import CompositeBound, RowNoise
 from varopt.composite import Composite
 
-__all__ = ["Geometric", "Path", "Schedule", "falling", "follow"]
+__all__ = ["Geometric", "Path", "Schedule", "falling", "follow", "following"]
 
 Vector = NDArray[np.float64]
 
 _FROZEN = 0.7  # share of the rows in play below which a copy of these pays
+_STILL = 1e-13  # share of itself by which rounding may move x at a level that has nothing more to give
+_PATIENCE = 100  # such levels at one sigma, after which no schedule is waiting for anything
 
 
 class Schedule(Protocol):
@@ -75,6 +77,7 @@ class Path:
     level_steps: int = 0  # of these, at the present sigma
     factor: float = 0.0  # by which an adaptive schedule last shrank sigma; 0 before it has
     moved: float = np.inf  # mean absolute change of x at this level, relative to its mean absolute value
+    waits: int = 0  # levels in a row that found x at rest, and after which sigma stayed
 
     def __post_init__(self) -> None:
         self.thaw()
@@ -122,4 +125,19 @@ def follow(path: Path, step: Callable[[Path], int], schedule: Schedule, stop: Ca
         path.moved = absolute_sum(path.x - before) / max(absolute_sum(path.x), 1e-300)
         if stop(path) or not isfinite(path.moved):
             return path
-        path.sigma = schedule(path)
+        path.sigma = following(schedule, path)
+
+
+def following(schedule: Schedule, path: Path) -> float:
+    """The next sigma of a schedule, which may be anybody's: a number, and one that falls in the end."""
+    sigma: Any = schedule(path)  # of whoever wrote it
+    number = np.ndim(sigma) == 0 and isinstance(sigma, (int, float, np.generic, np.ndarray))
+    if not (number and 0.0 <= sigma < inf):  # zero where it has fallen below all numbers
+        raise ValueError(f"schedule must return a sigma of at least 0; got {sigma!r}.")
+    path.waits = path.waits + 1 if sigma >= path.sigma > 0.0 and path.moved <= _STILL else 0
+    if path.waits > _PATIENCE + getattr(schedule, "steps", 0):
+        raise ValueError(
+            f"schedule must let sigma fall, as vo.solvers.Geometric() does; after {path.waits} levels at which the "
+            f"point did not move it still is {sigma:.3g}."
+        )
+    return float(sigma)
