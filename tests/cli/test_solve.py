@@ -3,9 +3,12 @@
 import gzip
 import io
 import json
+import os
 
+import numpy as np
 import pytest
 
+from varopt import discrete
 from varopt.cli import main
 
 FORMULA = "c four clauses, one of which fails\np cnf 3 4\n1 2 0\n-1 2 0\n1 -2 0\n-1 -2 0\n"
@@ -82,6 +85,33 @@ def test_a_target_ends_the_search_and_a_seed_repeats_it(solve, rng):
     assert "target" in first["message"]
     again = json.loads(solve(text, "--target", str(half), "--seed", "3", "--json")[1])
     assert (again["x"], again["value"]) == (first["x"], first["value"])
+
+
+def test_the_target_of_clauses_is_a_weight_that_is_not_satisfied_as_it_is_printed(solve):
+    rng = np.random.default_rng(0)
+    clauses = [(rng.choice([-1, 1], 3) * (rng.permutation(60)[:3] + 1)).tolist() for _ in range(500)]
+    text = "\n".join(["p cnf 60 500", *(" ".join(map(str, [*clause, 0])) for clause in clauses)])
+    status, out, _ = solve(text, "--target", "13", "--json")
+    record = json.loads(out)
+    assert status == 10
+    assert "target" in record["message"]
+    assert record["value"] >= 487
+
+
+def test_what_a_library_writes_past_python_is_no_part_of_the_answer(tmp_path, monkeypatch, capfd):
+    """HiGHS tells of some steps on the descriptor of standard output."""
+    solved = discrete.max_cut
+
+    def loud(*arguments, **options):
+        os.write(1, b"from elsewhere\n")
+        return solved(*arguments, **options)
+
+    monkeypatch.setattr(discrete, "max_cut", loud)
+    (tmp_path / "graph").write_text("3 1\n1 2 1\n")
+    status = main(["solve", str(tmp_path / "graph"), "--json"])
+    told = capfd.readouterr()
+    assert (status, json.loads(told.out)["value"]) == (30, 1.0)
+    assert told.err == "from elsewhere\n"
 
 
 def test_progress_is_for_a_terminal_that_did_not_ask_for_quiet(solve, monkeypatch):

@@ -1,9 +1,11 @@
 """Labels, pools, files and their writers: what goes in under a name comes out under it."""
 
 import bz2
+import contextlib
 import gzip
 import json
 import lzma
+import warnings
 
 import numpy as np
 import pytest
@@ -160,6 +162,53 @@ def test_compressed_files(pack, tmp_path):
         read_gset(path)
 
 
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
+def test_compressed_files_with_a_bit_turned(pack, tmp_path):
+    """Each bit of the file: it is read, or what is wrong is told with the name of the file."""
+    path, good = tmp_path / "graph.any", pack(b"3 2\n1 2 4\n2 3 -1\n")
+    damaged = 0
+    for bit in range(0, 8 * len(good), 3):
+        wrong = bytearray(good)
+        wrong[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(wrong)
+        with contextlib.suppress(ValueError):
+            read_gset(path)
+            continue
+        with pytest.raises(ValueError, match=r"^graph\.any") as told:
+            read_gset(path)
+        damaged += "compressed file is damaged" in str(told.value)
+    assert damaged > len(good) / 2
+
+
+@pytest.mark.parametrize(
+    ("text", "read", "message"),
+    [
+        ("p edge 5 1\ne 1 5\np edge 3 1\n", read_dimacs, "line 3: this is a second problem line"),
+        ("p qubo 0 5 1 0\n4 4 1\np qubo 0 3 1 0\n", read_qubo, "line 3: this is a second problem line"),
+        ("p cnf 5 1\n5 0\np cnf 3 1\n", read_cnf, "line 3: this is a second problem line"),
+        (
+            "p edge 3 2\ne 1 2 3\ne 2 1 4\n",
+            read_dimacs,
+            "line 3: the edge from 1 to 2 has the weight 3 in a line above",
+        ),
+        ("", read_gset, r"^file: the file is empty"),
+        ("2 1\n1 2 " + 5000 * "x", read_gset, r"finite number; got 'x{12}\.\.\.x{13}'\.$"),
+    ],
+)
+def test_what_is_said_twice_is_refused_and_messages_are_short(text, read, message, tmp_path):
+    path = tmp_path / "file"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=message):
+        read(path)
+
+
+def test_weights_that_overflow_are_told_of_in_one_sentence(tmp_path):
+    path = tmp_path / "file"
+    path.write_text("2 1\n1 2 1e308\n")
+    with warnings.catch_warnings(action="error"), pytest.raises(ValueError, match="Give the problem in other units"):
+        max_cut(read_gset(path))
+
+
 def test_dimacs_graphs_and_lists_of_edges(tmp_path):
     path = tmp_path / "g.col"
     path.write_text("c a triangle, one edge both ways\np edge 4 4\ne 1 2\ne 2 1\ne 2 3\ne 1 3\n")
@@ -226,7 +275,9 @@ def test_a_mark_of_the_order_of_bytes_is_skipped(tmp_path):
         (write_gset, np.ones((2, 3)), "graph must be a square matrix"),
         (write_gset, [[0.0, np.nan], [np.nan, 0.0]], "graph must be finite"),
         (write_qubo, "Q", "Q must be real numbers"),
-        (write_cnf, [["a"]], "clauses must be sequences of whole numbers"),
+        (write_cnf, [["a"]], "clause 1 must be a sequence of whole numbers"),
+        (write_cnf, [[]], "clause 1 is empty"),
+        (write_cnf, [[1, 0]], "clause 1 has the literal 0"),
     ],
 )
 def test_what_cannot_be_written_is_told(write, given, message, tmp_path):
@@ -250,6 +301,28 @@ def test_writers_are_read_back(tmp_path, rng):
     assert_array_equal(formula.weights, given)
     write_cnf(tmp_path / "c", clauses)
     assert read_cnf(tmp_path / "c").weights is None
+
+
+@pytest.mark.parametrize("weight", [2.0**53, 1e17, 1e300])
+def test_soft_clauses_stay_soft_however_heavy(weight, tmp_path):
+    """In double precision they weigh as much as they and one together, which marks hard clauses in the file."""
+    write_cnf(tmp_path / "w", [[1, -2], [2]], [weight, np.inf])
+    assert read_cnf(tmp_path / "w").weights.tolist() == [weight, np.inf]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"weights": [np.nan]}, "weights must be >= 0"),
+        ({"weights": [-np.inf]}, "weights must be >= 0"),
+        ({"weights": [1.0, 2.0]}, "weights must have one entry for each of 1 clauses"),
+        ({"variables": 1}, "variables must be a whole number >= 2"),
+    ],
+)
+def test_clauses_that_would_be_read_as_others_are_not_written(options, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        write_cnf(tmp_path / "w", [[1, -2]], **options)
+    assert not (tmp_path / "w").exists()
 
 
 def test_unused_variables_keep_their_place(tmp_path):

@@ -81,6 +81,8 @@ def test_without_an_objective_any_bits_will_do(tmp_path):
         ("min: 99999999999999999999 x1 ;", "at most 2.53"),
         ("min: +1 x2000000000 ;", "must be from x1 to x100000"),
         ("* nothing\n", "no objective and no constraints"),
+        ("min: 1 x1 ; max: 1 x2 ;", "this is a second objective"),
+        ("min: 1 ~~x1 ;", "must be followed by a variable; got '~~x1'"),
     ],
 )
 def test_damaged_files_are_told(text, message, tmp_path):
@@ -99,11 +101,25 @@ def test_damaged_files_are_told(text, message, tmp_path):
         (([(1, [3])], (), 2), "variables must be a whole number >= 3"),
         (([], [([(1, [1, 2])], ">=", 1)]), "constraint 1 must be linear"),
         (([], [([(1, [1])], ">", 1)]), "constraint 1 must compare by"),
+        (([(1, [3])], (), "many"), "variables must be a whole number >= 3"),
+        (([(1, [3])], (), 3.5), "variables must be a whole number >= 3"),
+        (([("3", [1])],), "a finite number; got '3'"),
+        (([(1, 1)],), "objective must have terms"),
+        ((5,), "objective must have terms"),
+        (([], [([(1, [1])], ">=")]), "constraint 1 must be terms, a relation and a number"),
     ],
 )
-def test_bad_problems_are_told(arguments, message):
+def test_bad_problems_are_told(arguments, message, tmp_path):
     with pytest.raises(ValueError, match=message):
         pseudo_boolean(*arguments)
+    with pytest.raises(ValueError, match=message):
+        write_opb(tmp_path / "p.opb", *arguments)
+
+
+def test_constants_are_written_as_a_bit_and_its_opposite(tmp_path):
+    write_opb(tmp_path / "p.opb", [(3, []), (-1, [2])], [([(2, [1])], "<=", 1)])
+    r = pseudo_boolean(*read_opb(tmp_path / "p.opb"))
+    assert (r.fun, r.x.tolist()) == (2.0, [0.0, 1.0])
 
 
 def test_fractions_are_not_written(tmp_path):

@@ -300,7 +300,7 @@ def test_read_cnf(tmp_path):
         (read_gset, "3 1\n1 4 5\n", "line 2: a node must be from 1 to 3; got 4"),
         (read_gset, "3 1\n1 x 5\n", "line 2: a node must be a whole number; got 'x'"),
         (read_gset, "3 1\n1 2 nan\n", "line 2: a weight must be a finite number; got 'nan'"),
-        (read_gset, "", "line 0: the file is empty"),
+        (read_gset, "", r"^problem\.txt: the file is empty"),
         (read_qubo, "0 0 1\n", "line 1: the line 'p qubo ...' must come before"),
         (read_qubo, "p qubo 0 2 1 0\n0 2 1\n", "line 2: a node must be from 0 to 1; got 2"),
         (read_cnf, "p cnf 2 1\n0\n", "line 2: clause 1 is empty"),

@@ -157,3 +157,21 @@ def test_models_of_another_kind_are_refused_in_a_sentence():
     cqm.add_variable("INTEGER", "k", lower_bound=0.3, upper_bound=0.7)
     with pytest.raises(ValueError, match="'k' has no whole number within its bounds"):
         sampler.sample_cqm(cqm)
+
+
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        ({"a": 1}, "initial_state must have a value for every variable; 'b' has none"),
+        ({"a": 1, "b": 0}, "initial_state must be made of -1 and 1; 'b' is 0"),
+        ([1, 1], "initial_state must be a sample, a mapping from labels to values; got list"),
+    ],
+)
+def test_a_state_to_start_from_has_a_spin_for_every_variable(state, message):
+    with pytest.raises(ValueError, match=message):
+        VaroptSampler().sample_ising({"a": 1.0}, {("a", "b"): 1.0}, initial_state=state)
+
+
+def test_a_model_with_constraints_is_shown_the_way():
+    with pytest.raises(ValueError, match=r"must be a dimod\.BinaryQuadraticModel; got Constrained.*sample_cqm"):
+        VaroptSampler().sample(dimod.ConstrainedQuadraticModel())

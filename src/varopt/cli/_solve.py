@@ -50,7 +50,9 @@ def add_solve(parser: argparse.ArgumentParser) -> None:
         help="of the file; seen from its content else",
     )
     parser.add_argument("--time-limit", type=float, metavar="SECONDS", help="how long to search (else: until settled)")
-    parser.add_argument("--target", type=float, metavar="VALUE", help="stop at a value at least as good")
+    parser.add_argument(
+        "--target", type=float, metavar="VALUE", help="stop at a value, as in the line 'o', at least as good"
+    )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the random numbers (default: 0)")
     parser.add_argument("--maximize", action="store_true", help="maximise x'Qx instead of minimising it")
     parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
@@ -67,7 +69,8 @@ def _solve(options: argparse.Namespace) -> int:
     check_writable(options.output)
     with _on_disk(options.file) as file:
         kind = options.format or _format(file, discrete.first_words(file))
-        result, offset = _run(kind, file, options, discrete)
+        with _standard_output_kept():
+            result, offset = _run(kind, file, options, discrete)
     record = {"file": file.name, "format": kind, **json.loads(result.to_json())}
     if options.output is not None:
         options.output.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
@@ -90,6 +93,22 @@ def _on_disk(file: Path) -> Iterator[Path]:
         yield copy
 
 
+@contextmanager
+def _standard_output_kept() -> Iterator[None]:
+    """Standard output for the answer alone: HiGHS writes to its descriptor, past Python, which goes to the other."""
+    try:
+        kept = os.dup(1)
+    except OSError:  # it is closed
+        yield
+        return
+    try:
+        os.dup2(2, 1)
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
 def _run(kind: str, file: Path, options: argparse.Namespace, discrete: Any) -> tuple[Any, float]:
     """The result, and for clauses the weight of all soft ones."""
     import numpy as np
@@ -103,7 +122,10 @@ def _run(kind: str, file: Path, options: argparse.Namespace, discrete: Any) -> t
     if kind == "cnf":
         formula = discrete.read_cnf(file)
         weights = np.ones(len(formula.clauses)) if formula.weights is None else formula.weights
-        return discrete.max_sat(*formula, **common), float(weights[np.isfinite(weights)].sum())
+        soft = float(weights[np.isfinite(weights)].sum())
+        if options.target is not None:
+            common["target"] = soft - options.target
+        return discrete.max_sat(*formula, **common), soft
     if kind == "qubo":
         return discrete.qubo(discrete.read_qubo(file), maximize=options.maximize, **common), 0.0
     if kind == "opb":

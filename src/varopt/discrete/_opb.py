@@ -69,14 +69,7 @@ def pseudo_boolean(
     >>> r.fun, r.x.tolist(), r.status.name
     (-3.0, [1.0, 0.0, 1.0], 'PROVED')
     """
-    listed = [_comparison(number, *constraint) for number, constraint in enumerate(constraints, start=1)]
-    terms = [(_number(w, "a weight of objective"), _literals(w, literals)) for w, literals in objective]
-    largest = max((abs(k) for t in (terms, *(c[0] for c in listed)) for _, group in t for k in group), default=0)
-    if variables is not None and variables < largest:
-        raise ValueError(f"variables must be a whole number >= {largest}, the largest that occurs; got {variables!r}.")
-    size = variables or largest
-    if size == 0:
-        raise ValueError("objective and constraints must have at least one variable.")
+    terms, listed, size = _checked(objective, constraints, variables)
     x = Binary(size, name="x")
     return minimize(
         _polynomial(x, terms, size), subject_to=_rows(x, listed, size), time_limit=time_limit, seed=seed,
@@ -84,26 +77,52 @@ def pseudo_boolean(
     )  # fmt: skip
 
 
-def _comparison(number: int, terms: Terms, relation: str, side: float) -> Comparison:
+def _checked(objective: Terms, constraints: Iterable[Comparison], variables: Any) -> PseudoBoolean:
+    """The problem, once it is known to be one."""
+    terms = _products(objective, "objective")
+    listed = [_comparison(number, constraint) for number, constraint in enumerate(constraints, start=1)]
+    largest = max((abs(k) for t in (terms, *(c[0] for c in listed)) for _, group in t for k in group), default=0)
+    size = largest if variables is None else variables
+    if not isinstance(size, (int, np.integer)) or isinstance(size, bool) or size < largest:
+        raise ValueError(f"variables must be a whole number >= {largest}, the largest that occurs; got {variables!r}.")
+    if size == 0:
+        raise ValueError("objective and constraints must have at least one variable.")
+    return PseudoBoolean(terms, listed, int(size))
+
+
+def _comparison(number: int, constraint: Any) -> tuple[list[tuple[float, tuple[int, ...]]], str, float]:
+    try:
+        terms, relation, side = constraint
+    except (TypeError, ValueError):
+        raise ValueError(f"constraint {number} must be terms, a relation and a number; got {constraint!r}.") from None
     if relation not in _RELATIONS:
         raise ValueError(f"constraint {number} must compare by '>=', '<=' or '='; got {relation!r}.")
-    if any(len(literals) != 1 for _, literals in terms):
+    listed = _products(terms, f"constraint {number}")
+    if any(len(literals) != 1 for _, literals in listed):
         raise ValueError(f"constraint {number} must be linear, with one literal in each term; it has a product.")
-    checked = [(_number(w, f"a weight of constraint {number}"), _literals(w, literals)) for w, literals in terms]
-    return checked, relation, _number(side, f"the side of constraint {number}")
+    return listed, relation, _number(side, f"the side of constraint {number}")
+
+
+def _products(terms: Any, what: str) -> list[tuple[float, tuple[int, ...]]]:
+    """Weights and the literals of which the product counts."""
+    try:
+        listed = [(weight, tuple(literals)) for weight, literals in terms]
+    except (TypeError, ValueError):
+        raise ValueError(f"{what} must have terms (weight, literals), such as (3, [1, -2]); got {terms!r}.") from None
+    return [(_number(weight, f"a weight of {what}"), _literals(weight, literals)) for weight, literals in listed]
 
 
 def _number(value: Any, what: str) -> float:
     try:
-        number = float(value)
-    except (TypeError, ValueError):
+        number = float(+value)  # a text is no number, though `float` reads it
+    except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not math.isfinite(number):
         raise ValueError(f"{what} must be a finite number; got {value!r}.")
-    return number
+    return value if isinstance(value, int) else number  # whole numbers are written as they are
 
 
-def _literals(weight: float, literals: Sequence[Any]) -> tuple[int, ...]:
+def _literals(weight: Any, literals: Sequence[Any]) -> tuple[int, ...]:
     if not all(isinstance(k, (int, np.integer)) and k for k in literals):
         raise ValueError(f"literals must be whole numbers, not 0; got {literals!r} of weight {weight!r}.")
     return tuple(dict.fromkeys(map(int, literals)))
@@ -133,7 +152,7 @@ def _polynomial(x: Any, terms: Terms, size: int) -> Any:
     return total
 
 
-def _rows(x: Any, constraints: list[Comparison], size: int) -> list[Any]:
+def _rows(x: Any, constraints: Sequence[Comparison], size: int) -> list[Any]:
     rows: dict[str, list[Any]] = {relation: [] for relation in _RELATIONS}
     for terms, relation, side in constraints:
         coefficients, constant = _vector(terms, size)
@@ -168,13 +187,15 @@ def read_opb(path: str | PathLike[str]) -> PseudoBoolean:
     lines = TextLines(path)
     objective: list[tuple[float, tuple[int, ...]]] = []
     constraints: list[tuple[list[tuple[float, tuple[int, ...]]], str, float]] = []
-    announced, stated = 0, 0
+    announced, stated, aims = 0, 0, 0
     for words in _statements(lines):
         if words[0].startswith("*"):
             announced = max([announced, *(lines.count(n, "variables") for n in _HEADER.findall(" ".join(words)))])
             continue
         stated += 1
         if words[0] in ("min:", "max:"):
+            lines.first_of_its_kind("objective", not aims)
+            aims = 1
             sign = 1.0 if words[0] == "min:" else -1.0
             objective = [(sign * weight, literals) for weight, literals in _terms(lines, words[1:])]
             continue
@@ -218,10 +239,10 @@ def _terms(lines: TextLines, words: Sequence[str]) -> list[tuple[float, tuple[in
     """A weight and the literals that follow it, again and again."""
     found: list[tuple[float, list[int]]] = []
     for word in words:
-        if word.lstrip("~").startswith("x"):
+        if word.removeprefix("~").startswith("x"):
             if not found:
                 raise lines.wrong(f"a term must begin with its weight; got {word!r}")
-            number = _whole(lines, word.lstrip("~")[1:], "the number of a variable")
+            number = _whole(lines, word.removeprefix("~")[1:], "the number of a variable")
             if not 1 <= number <= _MOST_IN_FILE:
                 raise lines.wrong(f"a variable must be from x1 to x{_MOST_IN_FILE}; got {word!r}")
             found[-1][1].append(-number if word.startswith("~") else number)
@@ -245,20 +266,20 @@ def write_opb(
     path: str | PathLike[str], objective: Terms, constraints: Iterable[Comparison] = (), variables: int | None = None
 ) -> None:
     """Write a problem as `pseudo_boolean` takes it, in the format of the competitions: weights are whole numbers."""
-    listed = list(constraints)
-    everything = [objective, *(terms for terms, _, _ in listed)]
-    numbers = [w for terms in everything for w, _ in terms] + [side for _, _, side in listed]
-    wrong = next((w for w in numbers if float(w) != int(w)), None)
+    terms, listed, size = _checked(objective, constraints, variables)
+    numbers = [w for part in (terms, *(c[0] for c in listed)) for w, _ in part] + [side for _, _, side in listed]
+    wrong = next((w for w in numbers if w != int(w)), None)
     if wrong is not None:
         raise ValueError(f"weights and sides must be whole numbers in a file of the format OPB; got {wrong!r}.")
-    size = max([variables or 0, *(abs(k) for terms in everything for _, literals in terms for k in literals)])
     # The format has no '<=': both sides change their sign.
     texts = [
-        f"{_written([(-w, k) for w, k in terms] if relation == '<=' else terms)} "
+        f"{_written([(-w, k) for w, k in part] if relation == '<=' else part)} "
         f"{'>=' if relation == '<=' else relation} {as_text(-side if relation == '<=' else side)} ;"
-        for terms, relation, side in listed
+        for part, relation, side in listed
     ]
-    first = [f"min: {_written(objective)} ;"] if len(objective) else []
+    # Nor has it constants: a bit and its opposite are one together.
+    single = [t for w, literals in terms for t in ([(w, literals)] if literals else [(w, (1,)), (w, (-1,))])]
+    first = [f"min: {_written(single)} ;"] if single else []
     write_lines(path, [f"* #variable= {size} #constraint= {len(listed)}", *first, *texts])
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 import time
 import warnings
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -16,7 +15,8 @@ from numpy.typing import NDArray
 from scipy.linalg import bandwidth, issymmetric
 
 from varopt._domains import as_finite
-from varopt.discrete._labels import MOST_VARIABLES, LabelledResult, is_label, labelled, mapping_matrix, mapping_vector
+from varopt.discrete._clauses import checked_clauses, checked_weights, variable_count
+from varopt.discrete._labels import LabelledResult, is_label, labelled, mapping_matrix, mapping_vector
 from varopt.optimize import Result, Status, minimize_energy
 from varopt.solvers.discrete import (
     BIT,
@@ -245,13 +245,11 @@ def max_sat(
     (3.0, 3.0, 'PROVED')
     """
     started = time.perf_counter()
-    if not isinstance(clauses, Iterable):
-        raise ValueError(f"clauses must be sequences of whole numbers; got {clauses!r}.")
-    listed = [_clause(number, clause) for number, clause in enumerate(clauses, start=1)]
+    listed = checked_clauses(clauses)
     if not listed:
         raise ValueError("clauses must not be empty.")
-    given = _weights(weights, len(listed))
-    energy = _violations(listed, given, _variable_count(listed, variables))
+    given = checked_weights(weights, len(listed))
+    energy = _violations(listed, given, variable_count(listed, variables))
     if weights is not None:
         energy = replace(energy, rounding=energy.rounding + lost_by_converting(np.asarray(weights)))
     r = _maximized(energy, target, time_limit=time_limit, seed=seed, started=started, **options)
@@ -377,42 +375,6 @@ def _vector(name: str, value: Any, size: int) -> tuple[Vector, float]:
     if vector.shape != (size,):
         raise ValueError(f"{name} must have {size} entries; got shape {vector.shape}.")
     return vector, lost_by_converting(np.asarray(value))
-
-
-def _clause(number: int, clause: Sequence[int]) -> list[int]:
-    try:
-        literals = [operator.index(literal) for literal in clause]
-    except TypeError:
-        raise ValueError(f"clause {number} must be a sequence of whole numbers; got {clause!r}.") from None
-    if not literals:
-        raise ValueError(f"clause {number} is empty: nothing satisfies it.")
-    if 0 in literals:
-        raise ValueError(f"clause {number} has the literal 0; variables count from 1, and are negative if negated.")
-    return list(dict.fromkeys(literals))
-
-
-def _weights(weights: Any, count: int) -> Vector:
-    if weights is None:
-        return np.ones(count)
-    try:
-        values = np.array(weights, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        raise ValueError("weights must be numbers, one for each clause.") from None
-    if values.shape != (count,):
-        raise ValueError(f"weights must have one entry for each of {count} clauses; got shape {values.shape}.")
-    if not np.all(values >= 0.0):
-        raise ValueError("weights must be >= 0, and infinite for hard clauses; got a negative one, or NaN.")
-    return values
-
-
-def _variable_count(clauses: list[list[int]], variables: Any) -> int:
-    largest = max(abs(literal) for clause in clauses for literal in clause)
-    variables = largest if variables is None else variables
-    if not isinstance(variables, (int, np.integer)) or isinstance(variables, bool) or variables < largest:
-        raise ValueError(f"variables must be a whole number >= {largest}, the largest that occurs; got {variables!r}.")
-    if variables > MOST_VARIABLES:
-        raise ValueError(f"clauses must have up to {MOST_VARIABLES} variables; got {variables}.")
-    return int(variables)
 
 
 def _violations(clauses: list[list[int]], weights: Vector, size: int) -> Energy:

@@ -10,7 +10,10 @@ import gzip
 import itertools
 import lzma
 import math
+import reprlib
+import zlib
 from collections.abc import Iterator
+from fractions import Fraction
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
@@ -22,6 +25,8 @@ from numpy.typing import NDArray
 from varopt.discrete._labels import MOST_VARIABLES
 
 __all__ = ["Formula", "TextLines", "first_words", "read_cnf", "read_dimacs", "read_edges", "read_gset", "read_qubo"]
+
+_WHOLE_NUMBERS = 2**53  # up to which double precision has them all
 
 _COMPRESSED: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
 
@@ -63,19 +68,27 @@ class TextLines:
                     self.number += 1
                     if words := line.split():
                         yield words
-        except (EOFError, lzma.LZMAError, gzip.BadGzipFile) as error:
+        except (EOFError, lzma.LZMAError, zlib.error, OSError) as error:
+            if getattr(error, "errno", None) is not None:  # of the machine, not of what is in the file
+                raise
             raise self.wrong(f"the compressed file is damaged: {error}") from None
 
     def wrong(self, what: str) -> ValueError:
         """What is wrong with the present line."""
-        return ValueError(f"{self.path.name}, line {self.number}: {what}.")
+        place = f"{self.path.name}, line {self.number}" if self.number else self.path.name
+        return ValueError(f"{place}: {what}.")
+
+    def first_of_its_kind(self, what: str, is_first: bool) -> None:
+        """Refuse a second line of what a file has once: it is not clear which of them counts."""
+        if not is_first:
+            raise self.wrong(f"this is a second {what}, and a file has one")
 
     def integer(self, word: str, what: str) -> int:
         """A whole number."""
         try:
             return int(word)
         except ValueError:
-            raise self.wrong(f"{what} must be a whole number; got {word!r}") from None
+            raise self.wrong(f"{what} must be a whole number; got {reprlib.repr(word)}") from None
 
     def count(self, word: str, what: str) -> int:
         """A number of nodes or variables, of a size that can be worked with."""
@@ -91,7 +104,7 @@ class TextLines:
         except ValueError:
             number = math.nan
         if not math.isfinite(number):
-            raise self.wrong(f"a weight must be a finite number; got {word!r}")
+            raise self.wrong(f"a weight must be a finite number; got {reprlib.repr(word)}")
         return number
 
 
@@ -127,7 +140,7 @@ def read_gset(path: str | PathLike[str]) -> Any:
             size, count = lines.count(words[0], "nodes"), lines.integer(words[1], "a number of nodes or edges")
             continue
         if len(words) not in (2, 3):
-            raise lines.wrong(f"an edge must be 'i j weight'; got {' '.join(words)!r}")
+            raise lines.wrong(f"an edge must be 'i j weight'; got {reprlib.repr(' '.join(words))}")
         i, j = (lines.integer(word, "a node") for word in words[:2])
         if not (1 <= i <= size and 1 <= j <= size):
             raise lines.wrong(f"a node must be from 1 to {size}; got {i if not 1 <= i <= size else j}")
@@ -163,6 +176,7 @@ def read_dimacs(path: str | PathLike[str]) -> Any:
         if words[0] in ("c", "n", "d", "v", "x"):  # comments, and what generators add
             continue
         if words[0] == "p":
+            lines.first_of_its_kind("problem line", size < 0)
             if len(words) != 4:
                 raise lines.wrong("the problem line must be 'p edge nodes edges'")
             size = lines.count(words[2], "nodes")
@@ -170,9 +184,11 @@ def read_dimacs(path: str | PathLike[str]) -> Any:
         if size < 0:
             raise lines.wrong("the line 'p edge ...' must come before the edges")
         if words[0] not in ("e", "a") or len(words) not in (3, 4):
-            raise lines.wrong(f"an edge must be 'e i j'; got {' '.join(words)!r}")
+            raise lines.wrong(f"an edge must be 'e i j'; got {reprlib.repr(' '.join(words))}")
         i, j = sorted(_node(lines, word, 1, size) for word in words[1:3])
-        edges[i, j] = lines.weight(words[3]) if len(words) == 4 else 1.0
+        weight = lines.weight(words[3]) if len(words) == 4 else 1.0
+        if edges.setdefault((i, j), weight) != weight:
+            raise lines.wrong(f"the edge from {i + 1} to {j + 1} has the weight {edges[i, j]:g} in a line above")
     if size < 0:
         raise lines.wrong("the file has no line 'p edge ...'")
     return _graph(edges, size)
@@ -201,7 +217,7 @@ def read_edges(path: str | PathLike[str], first: int = 0) -> Any:
             continue
         words = " ".join(words).replace(",", " ").split()
         if len(words) not in (2, 3):
-            raise lines.wrong(f"an edge must be 'i j' or 'i j weight'; got {' '.join(words)!r}")
+            raise lines.wrong(f"an edge must be 'i j' or 'i j weight'; got {reprlib.repr(' '.join(words))}")
         i, j = sorted(_node(lines, word, first, MOST_VARIABLES) for word in words[:2])
         edges[i, j] = edges.get((i, j), 0.0) + (lines.weight(words[2]) if len(words) == 3 else 1.0)
     if not edges:
@@ -243,6 +259,7 @@ def read_qubo(path: str | PathLike[str]) -> Any:
         if words[0] == "c":
             continue
         if words[0] == "p":
+            lines.first_of_its_kind("problem line", size < 0)
             if len(words) != 6 or words[1] != "qubo":
                 raise lines.wrong("the problem line must be 'p qubo topology nodes diagonals couplers'")
             size = lines.count(words[3], "nodes")
@@ -251,7 +268,7 @@ def read_qubo(path: str | PathLike[str]) -> Any:
         if size < 0:
             raise lines.wrong("the line 'p qubo ...' must come before the entries")
         if len(words) != 3:
-            raise lines.wrong(f"an entry must be 'i j value'; got {' '.join(words)!r}")
+            raise lines.wrong(f"an entry must be 'i j value'; got {reprlib.repr(' '.join(words))}")
         i, j = (lines.integer(word, "a node") for word in words[:2])
         if not (0 <= i < size and 0 <= j < size):
             raise lines.wrong(f"a node must be from 0 to {size - 1}; got {j if 0 <= i < size else i}")
@@ -283,7 +300,7 @@ def read_cnf(path: str | PathLike[str]) -> Formula:
     clauses: list[list[int]] = []
     weights: list[float] = []
     literals: list[int] = []
-    kind, variables, expected, top = "", 0, -1, math.inf
+    kind, variables, expected, top = "", 0, -1, "inf"
     weight: float | None = None
     for words in lines:
         if words[0] == "c":
@@ -291,6 +308,7 @@ def read_cnf(path: str | PathLike[str]) -> Formula:
         if words[0] == "%":
             break
         if words[0] == "p":
+            lines.first_of_its_kind("problem line", not kind)
             if len(words) < 4 or words[1] not in ("cnf", "wcnf"):
                 raise lines.wrong(
                     "the problem line must be 'p cnf variables clauses' or 'p wcnf variables clauses top'"
@@ -298,14 +316,16 @@ def read_cnf(path: str | PathLike[str]) -> Formula:
             kind = words[1]
             variables = lines.count(words[2], "variables")
             expected = lines.integer(words[3], "a number of variables or clauses")
-            top = lines.weight(words[4]) if len(words) > 4 else math.inf
+            if len(words) > 4:
+                top = words[4]
+                lines.weight(top)
             continue
         if not kind:
             kind = "2022"  # without a problem line every clause begins with its weight, or h
         for word in words:
             if kind != "cnf" and weight is None:
                 weight = math.inf if word == "h" else lines.weight(word)
-                weight = math.inf if weight >= top else weight
+                weight = math.inf if _reaches(word, weight, top) else weight
                 if weight < 0:
                     raise lines.wrong(f"a weight must not be negative; got {word}")
                 continue
@@ -329,3 +349,13 @@ def read_cnf(path: str | PathLike[str]) -> Formula:
     if expected >= 0 and len(clauses) != expected:
         raise lines.wrong(f"the problem line announces {expected} clauses, and the file has {len(clauses)}")
     return Formula(clauses, None if kind == "cnf" else np.array(weights), None if kind == "2022" else variables)
+
+
+def _reaches(word: str, weight: float, top: str) -> bool:
+    """Whether a weight is at least the top one: as they are written, where double precision does not tell them apart.
+
+    Weights are 64-bit numbers in some files, and the top one is larger than all soft ones by one.
+    """
+    if weight != float(top) or weight < _WHOLE_NUMBERS:
+        return weight >= float(top)
+    return math.isinf(weight) or Fraction(word) >= Fraction(top)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Iterable, Sequence
+from fractions import Fraction
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from varopt._domains import as_finite
+from varopt.discrete._clauses import checked_clauses, checked_weights, variable_count
 
 __all__ = ["as_text", "write_cnf", "write_gset", "write_lines", "write_qubo"]
 
@@ -43,19 +44,16 @@ def write_cnf(
     path: str | PathLike[str], clauses: Iterable[Sequence[int]], weights: Any = None, variables: int | None = None
 ) -> None:
     """Write clauses in DIMACS format: CNF, or WCNF where there are weights, hard clauses those of infinite weight."""
-    try:
-        listed = [list(map(operator.index, clause)) for clause in clauses]
-    except TypeError:
-        raise ValueError("clauses must be sequences of whole numbers.") from None
-    count = variables or max((abs(literal) for clause in listed for literal in clause), default=0)
+    listed = checked_clauses(clauses)
+    count = variable_count(listed, variables)
     bodies = [" ".join(map(str, [*clause, 0])) for clause in listed]
     if weights is None:
         write_lines(path, [f"p cnf {count} {len(listed)}", *bodies])
         return
-    given = np.asarray(weights, dtype=np.float64)
-    top = float(given[np.isfinite(given)].sum()) + 1.0
-    top = math.ceil(top)
-    texts = [as_text(w) if math.isfinite(w) else str(top) for w in given.tolist()]
+    given = checked_weights(weights, len(listed)).tolist()
+    # More than all soft ones together, in exact arithmetic: in double precision it may be one of them.
+    top = math.ceil(sum(map(Fraction, filter(math.isfinite, given)))) + 1
+    texts = [as_text(w) if math.isfinite(w) else str(top) for w in given]
     write_lines(path, [f"p wcnf {count} {len(listed)} {top}", *map(" ".join, zip(texts, bodies, strict=True))])
 
 

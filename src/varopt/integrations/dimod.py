@@ -12,6 +12,7 @@ from typing import Any
 import dimod
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from varopt._domains import as_generator
 from varopt.integrations._dimod_models import BitModel, bits_of_cqm, bits_of_dqm
@@ -74,6 +75,11 @@ class VaroptSampler(dimod.Sampler, dimod.PolySampler):  # type: ignore[misc]
         -------
         dimod.SampleSet
         """
+        if not (hasattr(bqm, "quadratic") and hasattr(bqm, "vartype")):
+            raise ValueError(
+                f"the model must be a dimod.BinaryQuadraticModel; got {type(bqm).__name__}. Others have sample_poly, "
+                "sample_cqm and sample_dqm."
+            )
         options = self._options(parameters)
         energy, labels = model_energy(bqm)
         return self._sampled(energy, labels, bqm, options)
@@ -214,13 +220,29 @@ class VaroptSampler(dimod.Sampler, dimod.PolySampler):  # type: ignore[misc]
                 dimod.SampleSet.from_samples((empty, labels), energy=[energy.constant] * reads, vartype=model.vartype)
             )  # fmt: skip
         if state is not None:
-            options["x0"] = np.array([1.0 if state[label] > 0 else 0.0 for label in labels])
+            options["x0"] = _start(state, labels, model.vartype)
         result = minimize_energy(energy, seed=seed, pool=reads, **options)
         x = result.pool.x[np.minimum(np.arange(reads), len(result.pool.x) - 1)]
         x[len(result.pool.x) :] = result.x
         samples = (2 * x - 1 if model.vartype is dimod.SPIN else x).astype(np.int8)
         energies, info = model.energies((samples, labels)), _known(result)
         return dimod.SampleSet.from_samples((samples, labels), energy=energies, vartype=model.vartype, info=info)
+
+
+def _start(state: Any, labels: list[Hashable], vartype: Any) -> NDArray[np.float64]:
+    """Bits from a sample."""
+    if not isinstance(state, Mapping):
+        raise ValueError(
+            f"initial_state must be a sample, a mapping from labels to values; got {type(state).__name__}."
+        )
+    missing = [label for label in labels if label not in state]
+    if missing:
+        raise ValueError(f"initial_state must have a value for every variable; {missing[0]!r} has none.")
+    low, high = sorted(vartype.value)
+    wrong = [label for label in labels if state[label] not in (low, high)]
+    if wrong:
+        raise ValueError(f"initial_state must be made of {low} and {high}; {wrong[0]!r} is {state[wrong[0]]!r}.")
+    return np.array([1.0 if state[label] == high else 0.0 for label in labels])
 
 
 def _known(result: Any) -> dict[str, Any]:

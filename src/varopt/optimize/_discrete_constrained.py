@@ -32,6 +32,7 @@ from varopt.solvers.discrete.constrained import (
     enumerated,
     limits_of,
     mixed_integer,
+    plain_points,
     propagated,
     searched,
 )
@@ -40,6 +41,8 @@ __all__ = ["minimize_constrained_bits"]
 
 Vector = NDArray[np.float64]
 
+_PLAIN_SHARE = 0.2  # of a time limit, for points that cost little
+_RELAXATION_SHARE = 0.5  # of a time limit, for the relaxation that comes before the search
 _SEARCH_SHARE = 0.1  # share of them that a search takes before branching
 _LEAST_HIGHS_SECONDS = 0.05  # seconds below which HiGHS is not asked
 _WAY_SECONDS = 4.0  # that each way may take where no time limit is given
@@ -112,10 +115,14 @@ class _Run:
             state.lower, self.kind = value - self.energy.value_rounding, Exhaustive
             return Status.PROVED
         state.lower = self._floor()
+        search = partial(searched, self.energy, self.limits, rng, self.see)
+        points = partial(plain_points, self.energy, self.limits, self.see)
+        self._until(state.elapsed + _PLAIN_SHARE * (self.limit - state.elapsed), check, points)
         state.runs(["linear-relaxation"])
         if self._relaxed() or self.limits.is_indivisible:
             return Status.INFEASIBLE
-        search = partial(searched, self.energy, self.limits, rng, self.see)
+        if start is None and math.isfinite(state.upper):
+            start = state.x
         if self._open():  # a good point first: the less is left to branch on
             state.runs(["tabu"])
             self._until(
@@ -216,7 +223,8 @@ class _Run:
         x, energy = Variable(self.energy.size), self.energy
         linear = energy.degree <= 1
         cost = as_objective(energy.linear @ x + energy.constant if linear else 0.0)
-        result = self._in_real_numbers(cost, x, min(_WAY_SECONDS, max(self.limit, 0.01)))
+        seconds = min(_WAY_SECONDS, max(_RELAXATION_SHARE * self.limit, 0.01))
+        result = self._in_real_numbers(cost, x, seconds)
         self.proof = result.proof if result.status is Status.INFEASIBLE else None
         if linear and math.isfinite(result.lower) and not result.certificate.assumption:
             self.state.lower = max(self.state.lower, energy.round_up(result.lower))

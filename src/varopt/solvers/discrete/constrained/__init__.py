@@ -5,6 +5,7 @@ from varopt.solvers.discrete.constrained._enumeration import enumerated
 from varopt.solvers.discrete.constrained._groups import branched
 from varopt.solvers.discrete.constrained._limits import Limits, limits_of
 from varopt.solvers.discrete.constrained._milp import MixedInteger, mixed_integer
+from varopt.solvers.discrete.constrained._plain import plain_points
 from varopt.solvers.discrete.constrained._propagation import Propagated, propagated
 from varopt.solvers.discrete.constrained._tabu import searched
 
@@ -17,6 +18,7 @@ __all__ = [
     "enumerated",
     "limits_of",
     "mixed_integer",
+    "plain_points",
     "propagated",
     "searched",
 ]

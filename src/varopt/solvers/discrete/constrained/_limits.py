@@ -81,9 +81,9 @@ class Limits:
         taken = np.zeros(energy.size, dtype=bool)
         for group in found:
             taken[group] = True
-        for k in range(self.offset.size):
+        for k in np.flatnonzero(self.equal & (self.offset != 0.0)):
             row = self.matrix[[k]]
-            one = self.equal[k] and row.nnz > 1 and np.all(row.data == -self.offset[k]) and self.offset[k] != 0.0
+            one = row.nnz > 1 and np.all(row.data == -self.offset[k])
             if one and not taken[row.indices].any():
                 found.append(np.sort(row.indices).astype(np.intp))
                 taken[row.indices] = True
