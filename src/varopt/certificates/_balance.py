@@ -11,6 +11,7 @@ A quadratic part ``1/2 z'Sz`` with S positive semidefinite lies above ``p'S z - 
 
 from __future__ import annotations
 
+import math
 from functools import cached_property
 from typing import NamedTuple
 
@@ -66,9 +67,9 @@ _NO_ROW, _QUADRATIC_PART = -1, -2  # in place of a block: no row takes an equati
 
 
 class NoProof(Exception):
-    """Why the duals could not be made to balance; `short` says how many times the room they have they need."""
+    """Why the duals could not be made to balance; `short`: how many times the room they have they need, if known."""
 
-    def __init__(self, reason: str, short: float = 100.0) -> None:
+    def __init__(self, reason: str, short: float = math.inf) -> None:
         super().__init__(reason)
         self.short = short
 

@@ -10,7 +10,7 @@ and r is made zero by a correction whose size is enclosed (`Balance`). The bound
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -26,6 +26,7 @@ from varopt.certificates.enclosures import DualQuadratic, DualRows, Norms, NotEn
 __all__ = ["Proof", "lower_by_curvature", "lower_near", "lower_of_squares", "verified_lower"]
 
 Vector = NDArray[np.float64]
+Attempt = Callable[[Balance, list[Vector]], float]
 
 _OWN_OPERATIONS = 1 << 25  # operations that an interior point of our own may take
 _LEAST_MIXED = 1e-14  # share of another dual point that is mixed in first
@@ -33,20 +34,25 @@ _DEAR_SHARE = 1e-11  # beyond which sums in extended precision are tried first, 
 _DEAR_DUAL_VALUE = 1e-14  # relative rounding of the dual value beyond which it is added up row by row
 _MORE_ROWS, _FEW_DIGITS = 1 << 14, 1e-12  # the same where there are more rows
 _SOLVED_TOGETHER = 16  # coordinates without room that are solved for together
+_SHORT_AT_A_GUESS = 100.0  # times the room there is, where it is not known how much is needed
 _LITTLE = 1e-6  # share of one that is only guessed that is mixed in last
 _LEAST_SIZE = 1e-6  # of the largest coordinate, that counts as the size of one that is smaller
 
 
 class Proof(NamedTuple):
-    """What was proved: no point has a value below `lower`; where nothing was, it is minus infinity, and why."""
+    """What was proved: no point has a value below `lower`.
+
+    Where nothing was, it is minus infinity, and why; `short` says how many times the room they have duals need.
+    """
 
     lower: float
     reason: str = ""
+    short: float = math.inf
 
 
 def verified_lower(
     rows: Sequence[DualRows], vector: Vector | Ball, scalar: float = 0.0, quadratics: Sequence[DualQuadratic] = (),
-    x: Vector | None = None, norms: Norms | None = None, enough: float = -math.inf,
+    x: Vector | None = None, norms: Norms | None = None, enough: float = -math.inf, thorough: bool = True,
 ) -> Proof:  # fmt: skip
     r"""A number below ``g'y + s + sum_k c_k rho_k(a_k'y + d_k) + sum 1/2 z'Sz`` for every y, in exact arithmetic.
 
@@ -66,6 +72,8 @@ def verified_lower(
         Keeps the lengths of columns for others to use.
     enough : float
         More than one correction is tried until the bound is as high as that; by default the first will do.
+    thorough : bool
+        Whether to try all corrections, or only those that little hangs on: of duals that were given room on purpose.
 
     Returns
     -------
@@ -89,10 +97,13 @@ def verified_lower(
     """
     with np.errstate(all="ignore"):
         try:
-            return _proved(Balance(tuple(rows), vector, scalar, tuple(quadratics), x, norms), enough)
+            balance = Balance(tuple(rows), vector, scalar, tuple(quadratics), x, norms)
+            return _proved(balance, enough, _THOROUGH if thorough else _SOON)
         except TimeUp:
             return Proof(-math.inf, "time was up.")
-        except (NoProof, NotEnclosed) as reason:
+        except NoProof as reason:
+            return Proof(-math.inf, str(reason), reason.short)
+        except NotEnclosed as reason:
             return Proof(-math.inf, str(reason))
         except np.linalg.LinAlgError:
             return Proof(-math.inf, "a factorisation failed.")
@@ -173,27 +184,18 @@ def lower_by_curvature(
     return float(down(here + squares.value - lost * SLACK))
 
 
-def _proved(balance: Balance, enough: float) -> Proof:
+def _proved(balance: Balance, enough: float, attempts: Sequence[Attempt]) -> Proof:
     """The first bound that is enough, or the best: of the given dual, or of one with a little of another mixed in."""
-    best, reasons = -math.inf, []
-    for attempt in (
-        _each_by_its_own,
-        _with_room_for_many,
-        _as_given,
-        _with_less_room,
-        _snapped,
-        _with_rest,
-        _with_interior,
-        _nearly_singular,
-    ):
+    best, failures = -math.inf, {}
+    for attempt in attempts:
         try:
             best = max(best, attempt(balance, [r.clipped(r.dual) for r in balance.rows]))
         except NoProof as failure:
-            reasons.append(str(failure))
+            failures[attempt] = failure
         if best > -math.inf and best >= enough:
             break
     if best == -math.inf:
-        raise NoProof(reasons[min(1, len(reasons) - 1)])  # of the dual as it is given
+        raise failures[_as_given]
     return Proof(best)
 
 
@@ -275,7 +277,8 @@ def _mixed(balance: Balance, given: list[Vector], inner: list[Vector], share: fl
         except NoProof as failure:
             if share >= most:
                 raise
-            more = share * min(max(1.25 * failure.short, 2.0), 1e4)  # room grows in proportion
+            short = failure.short if math.isfinite(failure.short) else _SHORT_AT_A_GUESS
+            more = share * min(max(1.25 * short, 2.0), 1e4)  # room grows in proportion
             if more <= _DEAR_SHARE or not balance.sharpen():
                 share = min(more, most)
 
@@ -299,6 +302,10 @@ def _with_room_for_many(balance: Balance, given: list[Vector]) -> float:
     needed = balance.residual(given).size[tight] / balance.private(inner).room[tight]
     share = 16.0 * float(np.max(needed[np.isfinite(needed)], initial=0.0))
     return _mixed(balance, given, inner, min(max(_LEAST_MIXED, share), _LITTLE), _LITTLE)
+
+
+_SOON: tuple[Attempt, ...] = (_each_by_its_own, _with_room_for_many, _as_given)
+_THOROUGH: tuple[Attempt, ...] = (*_SOON, _with_less_room, _snapped, _with_rest, _with_interior, _nearly_singular)
 
 
 def _value(balance: Balance, duals: list[Vector], residual: Ball, corrections: list[DualMove]) -> float:

@@ -58,6 +58,7 @@ NEAR = (
 )
 
 _BALL_INWARD = 1e-11  # share of its ball by which a dual is moved inwards: room for what rounding leaves, at that price
+_BALL_SHARE = 0.25  # of the gap that this price may take
 
 
 class Verified(NamedTuple):
@@ -210,7 +211,7 @@ class Verifier:
                     parts = with_dual(self._below, self.x, dual, self._norms) if parts is None else parts
                     lower = max(lower, self._by_curvature(parts))
                     if lower == -math.inf or lower < value - close:
-                        proof = _lower(parts, self.x, dual, self._norms, value - gap)
+                        proof = _lower(parts, self.x, dual, self._norms, value, gap)
                         lower, why = max(lower, proof.lower), "" if lower > -math.inf else proof.reason
             except NotEnclosed as reason:
                 return Verified(-math.inf, math.inf, str(reason))
@@ -330,16 +331,39 @@ def verified(objective: Objective, x: Vector, dual: Sequence[Vector | None] | No
     return Verifier(objective, x).bracket(dual)
 
 
-def _lower(parts: ProofParts, x: Vector, dual: Sequence[Vector | None] | None, norms: Norms, enough: float) -> Proof:
-    """The best that is proved with a dual of norms, that given or that of x, as it is and moved inwards for room."""
-    best = Proof(-math.inf)
-    ways = itertools.product((dual, None) if dual is not None else (None,), (0.0, _BALL_INWARD))
-    for given, inward in ways if parts.groups else [(None, 0.0)]:
+def _lower(
+    parts: ProofParts, x: Vector, dual: Sequence[Vector | None] | None, norms: Norms, value: float, gap: float
+) -> Proof:
+    """The best that is proved with a dual of norms, that given or that of x, moved inwards for room and as it is.
+
+    It is moved by more where so much is known to be needed, and the gap allows it. Where coordinates have no room, all
+    that may balance them otherwise is tried, mostly in vain and at a high price: that comes last.
+    """
+    enough, best = value - gap, Proof(-math.inf)
+
+    def proof(given: Sequence[Vector | None] | None, inward: float, *, thorough: bool = True) -> Proof:
         below = without_norms(parts, x, norm_dual(parts.groups, given), inward, norms)
-        proof = verified_lower(below.rows, below.vector, below.scalar, below.quadratics, x, norms, enough)
-        lower = float(down(proof.lower - below.error * SLACK))
-        best = Proof(lower, proof.reason) if lower >= best.lower else best
-        if inward and -math.inf < enough <= best.lower:
+        found = verified_lower(
+            below.rows, below.vector, below.scalar, below.quadratics, x, norms, enough, thorough=thorough
+        )
+        return found._replace(lower=float(down(found.lower - below.error * SLACK)))
+
+    if not parts.groups:
+        return proof(None, 0.0)
+    duals = (dual, None) if dual is not None else (None,)
+    for given in duals:
+        inward, allowed = _BALL_INWARD, True
+        while allowed:
+            found = proof(given, inward, thorough=False)
+            best = found if found.lower >= best.lower else best
+            if -math.inf < enough <= best.lower:
+                return best
+            inward *= max(2.0, 1.5 * found.short)
+            allowed = inward * abs(value) <= _BALL_SHARE * gap < math.inf
+    for given, inward in itertools.product(duals, (_BALL_INWARD, 0.0)):
+        found = proof(given, inward)
+        best = found if found.lower >= best.lower else best
+        if -math.inf < enough <= best.lower:
             break
     return best
 
