@@ -45,3 +45,11 @@ def test_a_norm_of_errors_is_proved_with_as_much_room_as_it_needs(rng, proofs, r
     assert r.lower <= best * (1.0 + 1e-15)
     assert r.fun == pytest.approx(best, rel=1e-9)
     assert True not in proofs
+
+
+def test_columns_that_depend_on_an_intercept_need_no_assumption_beside_a_norm_of_errors(rng):
+    X = rng.standard_normal((300, 20))
+    X[:, :5] = np.eye(5)[rng.integers(5, size=300)]
+    w, b = vo.Variable(20), vo.Variable()
+    r = vo.minimize(vo.norm2(X @ rng.standard_normal(20) + rng.standard_t(3, 300) - X @ w - b))
+    assert r.status is vo.Status.OPTIMAL

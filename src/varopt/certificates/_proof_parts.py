@@ -39,7 +39,7 @@ from varopt.composite import Composite, Groups, QuadraticForm, Rows, composite, 
 from varopt.model import Objective
 from varopt.model.blocks import AffineBlock, Block, TermBlock
 from varopt.model.maps import Matrix
-from varopt.terms import PiecewisePolynomial, abs_
+from varopt.terms import PiecewisePolynomial
 
 __all__ = [
     "CLOSE_GAP",
@@ -215,7 +215,6 @@ def without_norms(
         return parts
     residual = parts.residual(norms)
     rows = [r.at(r.dual * (1.0 - inward)) for r in parts.rows] if inward else list(parts.rows)
-    vector, scalar, error = parts.vector, parts.scalar, parts.error
     for group, given in zip(parts.groups, dual, strict=True):
         if np.any(group.weights < 0.0) or np.any((group.weights > 0.0) & (group.weights < _FAINT_WEIGHT)):
             raise NotEnclosed("a norm has a weight that is not positive for certain.")
@@ -227,11 +226,10 @@ def without_norms(
             raise NotEnclosed("a norm overflows.")
         room[room < 0.5 * inward * group.weights + 4.0 * rounding * group.weights] = 0.0
         delta = group.spread(room * (1.0 - rounding) / np.sqrt(group.sizes))
-        rows.append(DualRows(group.linear, group.offset, abs_(), delta, np.zeros(delta.size)))
-        vector = vector.plus(transposed(group.linear, Ball.exact(v), {}))
-        value, lost = dot(v, group.offset)
-        scalar, error = scalar + value, error + lost + 2.0 * UNIT * (abs(scalar) + abs(value))
-    return parts._replace(rows=rows, vector=vector, scalar=scalar, error=error)
+        # Differences are rounded outwards by less than what `rounding` has left of the radius.
+        slopes = PiecewisePolynomial((0.0,), ((0.0, v - delta), (0.0, v + delta)))
+        rows.append(DualRows(group.linear, group.offset, slopes, np.ones(v.size), v))
+    return parts._replace(rows=rows)
 
 
 def _ball_dual(group: Groups, x: Vector, residual: Vector) -> Vector:
