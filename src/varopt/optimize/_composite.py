@@ -292,8 +292,9 @@ class _Bracket(NamedTuple):
     unit: float = 1.0
 
     def within(self, tol: float) -> bool:
-        """Whether the bracket is within the relative tolerance."""
-        return math.isfinite(self.lower) and self.upper - self.lower <= tol * max(self.unit, abs(self.upper))
+        """Whether the bracket is within the relative tolerance, which none is with an end that is not known."""
+        gap = self.upper - self.lower
+        return math.isfinite(gap) and gap <= tol * max(self.unit, abs(self.upper))
 
 
 def _bracket(objective: Objective, problem: Composite, state: State, x: Vector, value: float, tol: float) -> _Bracket:
