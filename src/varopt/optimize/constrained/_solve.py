@@ -69,6 +69,7 @@ _CANCELLED_UNIT = 2.0**-20  # share of the sizes of what cancels that counts as 
 _BOUND = 1e-6  # share of its weight within which a multiplier is at it
 
 
+@np.errstate(all="ignore")  # numbers that are not finite prove nothing, and are no news to a user
 def minimize_constrained(
     objective: Objective, constraints: Sequence[Constraint], *, tol: float = 1e-9, method: str | Way | Auto = "auto",
     x0: Any = None, resume: State | Result | None = None, callback: Any = None, progress: bool = False,
