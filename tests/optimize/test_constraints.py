@@ -884,3 +884,11 @@ def test_numbers_that_overflow_are_no_news_to_a_user(data, exponents):
     best = solved(1.0, w)
     assert r.lower / unit <= best.upper
     assert r.upper / unit >= best.lower
+
+
+def test_where_the_value_is_no_number_nothing_is_optimal():
+    """The squares of what must be at least 1e300 are none: the bracket ended at infinity, within any tolerance."""
+    w = vo.Variable(2)
+    r = vo.minimize(vo.sum_squares(w), subject_to=[w >= 1e300])
+    assert not r.success
+    assert r.upper == np.inf
