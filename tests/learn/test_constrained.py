@@ -1,5 +1,6 @@
 """Signs, bounds, orders and linear constraints of the coefficients, against programmes written out by hand."""
 
+import time
 import warnings
 
 import numpy as np
@@ -276,3 +277,30 @@ def test_orders_hold_to_the_last_digit(columns, direction):
             coef = model.fit(X, y).coef_
             known = np.array([0.0 if k is None else coef[k] for k in columns])
             assert np.all(direction * np.diff(known) >= 0.0)
+
+
+@pytest.mark.parametrize("targets", [0.0, 3.0, 1e-20, 1e-300])
+def test_huber_of_targets_that_vanish_beside_what_constraints_ask_for(targets):
+    """Of targets of zero there is no scale, but constraints may leave residuals of any size.
+
+    It was a math domain error; and from a scale of 1e-300 it went up by e^5 at a time, three minutes of fits.
+    """
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((40, 3))
+    y = np.full(40, targets) if targets in (0.0, 3.0) else targets * rng.standard_normal(40)
+    rest = learn.HuberRegressor(positive=True).fit(X, np.full(40, 3.0))
+    np.testing.assert_array_equal(rest.coef_, 0.0)
+    start = time.perf_counter()
+    model = learn.HuberRegressor(constraints=lambda w: vo.sum(w) == 1.0, alpha=0.0).fit(X, y)
+    assert time.perf_counter() - start < 20.0
+    assert model.gap_ <= 1e-8 * model.objective_
+    two = learn.HuberRegressor(alpha=0.0).fit(X[:, :2] - X[:, 2:], y - X[:, 2])  # the same, without the constraint
+    assert model.objective_ == pytest.approx(two.objective_, rel=1e-8)
+
+
+def test_huber_refuses_in_a_sentence_what_overflows():
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((40, 3)) * 1e200, rng.standard_normal(40) * 1e200
+    for options in ({}, {"positive": True}):
+        with pytest.raises(ValueError, match="large values"):
+            learn.HuberRegressor(**options).fit(X, y)

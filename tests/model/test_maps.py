@@ -308,8 +308,9 @@ def test_an_operator_without_a_transpose_says_so():
     linear = Operator(LinearOperator((2, 2), matvec=lambda x: x, dtype=float))
     close(linear.apply(np.ones(2)), np.ones(2))
     close(linear.row_variance(2.0), [4.0, 4.0])
-    with pytest.raises(ValueError, match=r"L\[2 x 2\] must define rmatvec"):
-        linear.transpose_apply(np.ones(2))
+    for values in (np.ones(2), np.ones((3, 2))):
+        with pytest.raises(ValueError, match=r"L\[2 x 2\] must define rmatvec"):
+            linear.transpose_apply(values)
 
 
 NAMES = {

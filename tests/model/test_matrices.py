@@ -82,6 +82,7 @@ UFUNCS = {
     "diff": np.diff,
     "second": lambda z: np.diff(z, n=2),
     "concatenate": lambda z: np.concatenate([z, np.ones(2)]),
+    "concatenate along the first axis": lambda z: np.concatenate([z, np.ones(2)], axis=0),
     "nested": lambda z: np.maximum(np.abs(z) - 1.0, 0.0),
     "nested arrays": lambda z: np.maximum([1.5, 1.5, 1.5], np.abs(z)),
 }
@@ -126,6 +127,7 @@ def test_comparisons_are_constraints_on_either_side():
     ("wrong", "says"),
     [
         (lambda W, w: np.exp(w), "numpy.exp does not take expressions"),
+        (lambda W, w: np.concatenate([W, W], axis=1), r"side by side in vo.concatenate\(\[V.T, W.T\]\).T"),
         (lambda W, w: np.add.reduce(w), "numpy.add does not take expressions"),
         (lambda W, w: np.median(w), "numpy.median does not take expressions"),
         (lambda W, w: np.abs(w, out=np.zeros(3)), "numpy.absolute does not take expressions"),
@@ -279,3 +281,10 @@ def test_what_others_call_otherwise_is_told(asked, kind, advice):
     r = vo.minimize(vo.sum_squares(w - 1.0), subject_to=[c])
     with pytest.raises(kind, match=advice):
         asked(r, w, c)
+
+
+def test_matrices_stand_side_by_side_as_their_transposes_stand_one_below_the_other():
+    V, W = vo.Variable((2, 3)), vo.Variable((2, 1))
+    left, right = np.arange(6.0).reshape(2, 3), np.array([[7.0], [8.0]])
+    joined = vo.concatenate([V.T, W.T]).T
+    np.testing.assert_array_equal(joined({V: left, W: right}), np.hstack([left, right]).ravel())

@@ -536,3 +536,22 @@ def test_parts_that_are_never_negative_are_proved_to_rest_at_zero(unit):
     # Linear parts that cancel but for rounding are no such case: this falls along the second of them.
     falls = vo.norm2(vo.diff(w)) + 1e16 * vo.sum(w) - 0.3 * vo.sum(w) - 1e16 * vo.sum(w)
     assert vo.minimize(falls).status.name != "OPTIMAL"
+
+
+POWERS = {
+    "at rest": (lambda w: vo.sum((w - 1.0) ** 4), 0.0),
+    "at rest where rounding is none": (lambda w: vo.sum(w**6), 0.0),
+    "a cube of sizes": (lambda w: vo.sum(vo.abs(w) ** 3), 0.0),
+    "beside a line": (lambda w: vo.sum(w**4) + vo.sum(w), -2 * 3 / 4 ** (4 / 3)),
+}
+
+
+@pytest.mark.parametrize("name", POWERS)
+def test_no_bracket_has_an_end_without_a_number(name):
+    """Of terms beyond the second degree the value is enclosed, too: inf less anything was within any tolerance."""
+    make, optimum = POWERS[name]
+    r = vo.minimize(make(vo.Variable(2)))
+    assert r.lower <= optimum <= r.upper < np.inf
+    assert r.status not in CLAIMS or r.gap <= 1e-9
+    assert "nan" not in r.message
+    assert "inf" not in r.message

@@ -3,6 +3,7 @@
 import cProfile
 import math
 import pstats
+import warnings
 
 import numpy as np
 import pytest
@@ -866,3 +867,28 @@ def test_a_reduced_problem_whose_point_lifts_to_no_number_is_no_error():
     r = vo.minimize(np.array([0.0, -2.2323972485981933e-103, 0.0]) @ w + 0.1, subject_to=rows)
     assert r.lower == -np.inf
     assert np.all(np.isfinite(r.x))
+
+
+@pytest.mark.parametrize("exponents", [(300, -500), (0, -900), (900, 0)])
+def test_numbers_that_overflow_are_no_news_to_a_user(data, exponents):
+    X, y = data
+    unit, scale = np.ldexp(1.0, exponents)
+    w = vo.Variable(6)
+
+    def solved(unit, v):
+        return vo.minimize(unit * (vo.norm1(X @ v - y) + vo.norm2(v)), subject_to=[v >= 0, vo.sum(v) == 1])
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        r = solved(unit, w / scale)
+    best = solved(1.0, w)
+    assert r.lower / unit <= best.upper
+    assert r.upper / unit >= best.lower
+
+
+def test_where_the_value_is_no_number_nothing_is_optimal():
+    """The squares of what must be at least 1e300 are none: the bracket ended at infinity, within any tolerance."""
+    w = vo.Variable(2)
+    r = vo.minimize(vo.sum_squares(w), subject_to=[w >= 1e300])
+    assert not r.success
+    assert r.upper == np.inf

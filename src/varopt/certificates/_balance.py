@@ -61,6 +61,7 @@ _SHARP_PRODUCTS = 1 << 26  # the same where a proof hangs on them
 _TERM_BY_TERM = 50  # sets of equations up to which those that seem to hold are looked at term by term
 _RATIONAL_PRODUCTS = 64  # products in an equation up to which they are added up in rational arithmetic
 _SELDOM, _SELDOM_ROWS = 32, 4  # columns of few entries that are looked for, and rows of each
+_ENTRY_OPERATIONS = 400.0  # that an entry takes which is copied, enclosed and weighted
 _CANDIDATES = 8  # rows looked at for every equation
 _STRENGTHS = (1e-2, 1e-5, 1e-8)  # shares of its size by which a quadratic part may be strongly convex
 _NO_ROW, _QUADRATIC_PART = -1, -2  # in place of a block: no row takes an equation, a quadratic part does
@@ -342,6 +343,7 @@ class Balance:
                 few = np.sort(index[_spread_out(shares[index], most)])
                 index = np.union1d(few, self._seldom_seen(r, index, few, shares, columns))
             if index.size:
+                tick(_ENTRY_OPERATIONS * index.size * columns.size)
                 chosen += [(b, int(i)) for i in index]
                 rooms.append(shares[index])
                 parts.append(r.dense(index, columns, self.norms))

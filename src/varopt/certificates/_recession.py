@@ -24,6 +24,7 @@ import scipy.linalg
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from varopt._clock import TimeUp, left, tick
 from varopt._verified import SLACK, UNIT, Ball, dot, is_double
 from varopt.certificates.enclosures import (
     ENTRY_ROUNDINGS,
@@ -80,7 +81,7 @@ def falls_for_ever(objective: Objective, most: int = RATIONAL_ENTRIES) -> Vector
     try:
         with np.errstate(all="ignore"):
             return _direction(_rays(objective, form))
-    except (Undecided, NotEnclosed, np.linalg.LinAlgError, ValueError, OverflowError):
+    except (Undecided, NotEnclosed, TimeUp, np.linalg.LinAlgError, ValueError, OverflowError):
         return None  # numbers that overflow, too
 
 
@@ -239,17 +240,16 @@ def _steepest(rays: _Rays, live: NDArray[np.bool_], basis: Vector) -> Iterator[V
     above, limits = [], []
     for end, sign in ((low, -1.0), (high, 1.0)):
         finite = np.isfinite(end)
-        above.append(np.hstack([np.where(finite, end, 0.0)[:, None] * matrix / unit, -np.eye(count, lifts)]))
-        limits.append(np.hstack([sign * matrix[~finite], np.zeros((np.count_nonzero(~finite), lifts))]))
-    hard = np.vstack(limits)
+        above.append(_lifted(np.where(finite, end, 0.0)[:, None] * matrix / unit, np.arange(count), lifts))
+        limits.append(_lifted(sign * matrix[~finite], np.arange(0), lifts))
+    hard = sp.vstack(limits, format="csr")
     above.append(hard)
     for k, part in enumerate(parts):  # no entry is above the norm
-        above += [
-            np.hstack([sign * part, -np.eye(1, lifts, count + k).repeat(len(part), axis=0)]) for sign in (1.0, -1.0)
-        ]
+        above += [_lifted(sign * part, np.full(len(part), count + k), lifts) for sign in (1.0, -1.0)]
     for _ in range(_LINE_ROUNDS if parts else 1):
         whole = np.concatenate([cost / unit, np.ones(lifts)])
-        found = _least(whole, np.vstack(above), width)
+        rows = sp.vstack(above, format="csr")
+        found = _least(whole, rows, width)
         if found is None:
             return
         d = found[:width]
@@ -258,33 +258,44 @@ def _steepest(rays: _Rays, live: NDArray[np.bool_], basis: Vector) -> Iterator[V
         rise = float(cost @ d) / unit + float(found[width : width + count].sum()) + sum(lengths)
         if rise < 0.0:
             yield np.asarray(basis @ d)
-            if len(hard) and (inward := _inward(whole, np.vstack(above), hard, rise, width)) is not None:
+            if hard.shape[0] and (inward := _inward(whole, rows, hard, rise, width)) is not None:
                 yield np.asarray(basis @ inward)
             return
         for k, (part, z, length) in enumerate(zip(parts, images, lengths, strict=True)):
             if length > 0.0:
-                above.append(np.hstack([(z / length) @ part, -np.eye(1, lifts, count + k)[0]])[None, :])
+                above.append(_lifted(((z / length) @ part)[None, :], np.array([count + k]), lifts))
 
 
-def _inward(cost: Vector, above: Vector, hard: Vector, rise: float, width: int) -> Vector | None:
+def _lifted(rows: Vector, above: NDArray[np.intp], lifts: int) -> sp.csr_array:
+    """Rows of a programme that are no higher than their lifts, of which there are as many as rows in all: or than zero.
+
+    Two numbers a row, where a table of them would have as many as there are rows.
+    """
+    ends = sp.csr_array((-np.ones(above.size), (np.arange(above.size), above)), shape=(len(rows), lifts))
+    return sp.hstack([sp.csr_array(rows), ends], format="csr")
+
+
+def _inward(cost: Vector, above: sp.csr_array, hard: sp.csr_array, rise: float, width: int) -> Vector | None:
     """The direction that leads farthest from all that is hard, of those along which f falls half as fast as it may."""
-    lengths = np.abs(hard[:, :width]).sum(axis=1)
-    margin = np.concatenate([np.zeros(len(above)), lengths, np.zeros(1)])
-    rows = np.column_stack([np.vstack([above, hard, cost]), margin])
-    sides = np.append(np.zeros(len(rows) - 1), 0.5 * rise)
+    margin = np.zeros(above.shape[0] + hard.shape[0] + 1)
+    margin[above.shape[0] : -1] = np.asarray(abs(hard[:, :width]).sum(axis=1)).ravel()
+    rows = sp.hstack([sp.vstack([above, hard, cost[None, :]]), margin[:, None]], format="csr")
+    sides = np.append(np.zeros(rows.shape[0] - 1), 0.5 * rise)
     found = _least(np.append(np.zeros(cost.size), -1.0), rows, width, sides)
     return None if found is None else found[:width]
 
 
-def _least(cost: Vector, inequalities: Vector, width: int, sides: Vector | None = None) -> Vector | None:
+def _least(cost: Vector, inequalities: sp.csr_array, width: int, sides: Vector | None = None) -> Vector | None:
     """The point of a box in the first variables at which a cost is least, where it is negative."""
     from scipy.optimize import linprog
 
+    tick()
     bounds = [(-1.0, 1.0)] * width + [(None, None)] * (cost.size - width)
+    count = inequalities.shape[0]
     result = linprog(
-        cost, A_ub=inequalities if len(inequalities) else None,
-        b_ub=(np.zeros(len(inequalities)) if sides is None else sides) if len(inequalities) else None, bounds=bounds,
-        method="highs",
+        cost, A_ub=inequalities if count else None,
+        b_ub=(np.zeros(count) if sides is None else sides) if count else None, bounds=bounds, method="highs",
+        options={"time_limit": min(left(), 1e9)},
     )  # fmt: skip
     return None if result.status != 0 or result.fun >= 0.0 else np.asarray(result.x)
 
@@ -348,6 +359,7 @@ def _falls(rays: _Rays, d: Sequence[Fraction]) -> bool:
     columns = (rays.matrix.tolist(), rays.low.tolist(), rays.high.tolist(), rays.error.tolist(), rays.norm.tolist())
     squares: dict[int, Fraction] = {}
     for row, low, high, error, norm in zip(*columns, strict=True):
+        tick()
         along = sum((Fraction(row[j]) * d[j] for j in used if row[j]), Fraction(0))
         spread = Fraction(error) * sum((abs(Fraction(row[j]) * d[j]) for j in used if row[j]), Fraction(0))
         if norm >= 0:

@@ -30,6 +30,7 @@ from varopt.certificates._proof_parts import (
     CLOSE_GAP,
     FORMED_SIZE,
     ProofParts,
+    enclosed_at,
     given_duals,
     norm_dual,
     parts_of,
@@ -213,8 +214,9 @@ class Verifier:
                     if lower == -math.inf or lower < value - close:
                         proof = _lower(parts, self.x, dual, self._norms, value, gap)
                         lower, why = max(lower, proof.lower), "" if lower > -math.inf else proof.reason
-            except NotEnclosed as reason:
-                return Verified(-math.inf, math.inf, str(reason))
+            except NotEnclosed as reason:  # of a dual point; a value may be known all the same
+                upper = enclosed_at(self.objective, self.x)[1] if self._radius is None else math.inf
+                return Verified(-math.inf, upper, str(reason))
         upper = float(up(value + error)) if math.isfinite(error) else math.inf
         return Verified(lower, upper, why or ("" if upper < math.inf else "numbers overflow."))
 

@@ -128,6 +128,9 @@ class HuberRegressor(LinearRegressor):
         fits: list[Fit] = []
 
         def at_scale(scale: float, near: Vector | None) -> Vector:
+            end = self.epsilon * scale
+            if not math.isfinite(end * end):  # the loss there
+                raise Overflow
             begin = None
             if near is not None:
                 coef = near[:-1] / problem.unit
@@ -188,7 +191,8 @@ class HuberRegressor(LinearRegressor):
                 raise StopIteration
 
         try:
-            solve(problem, state, self.tol, check)
+            with np.errstate(over="ignore", invalid="ignore"):  # what comes of it is refused below
+                solve(problem, state, self.tol, check)
         except StopIteration:
             pass
         except KeyboardInterrupt:

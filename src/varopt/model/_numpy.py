@@ -36,6 +36,15 @@ def _amin(expression: Any, axis: Any = None) -> Any:
     return -vectors.max(-expression, axis=axis)
 
 
+def _concatenate(parts: Any, axis: int = 0) -> Any:
+    if axis != 0:
+        raise TypeError(
+            f"numpy.concatenate takes expressions one below the other; got axis={axis!r}. Matrices of variables stand "
+            "side by side in vo.concatenate([V.T, W.T]).T."
+        )
+    return vectors.concatenate(parts)
+
+
 def _hstack(parts: Any) -> Any:
     if any(len(part.dimensions if isinstance(part, Affine) else np.shape(part)) > 1 for part in parts):
         raise TypeError("numpy.hstack takes vectors of variables, and no matrix: sum over its blocks, or index it.")
@@ -58,6 +67,6 @@ generic.UFUNCS.update({
     np.minimum: _minimum,
 })  # fmt: skip
 generic.FUNCTIONS.update({
-    np.sum: _sum, np.mean: _mean, np.diff: _diff, np.concatenate: vectors.concatenate, np.dot: _dot,
+    np.sum: _sum, np.mean: _mean, np.diff: _diff, np.concatenate: _concatenate, np.dot: _dot,
     np.transpose: _transpose, np.max: _amax, np.min: _amin, np.hstack: _hstack,
 })  # fmt: skip

@@ -45,6 +45,7 @@ __all__ = [
     "chosen",
     "conclude",
     "concluded",
+    "is_closed",
     "left_to_prove",
     "minimize_composite",
     "start",
@@ -282,6 +283,12 @@ def conclude(
     )  # fmt: skip
 
 
+def is_closed(lower: float, upper: float, tol: float, unit: float) -> bool:
+    """Whether a bracket is within the relative tolerance, which none is with an end that is not known."""
+    gap = upper - lower
+    return math.isfinite(gap) and gap <= tol * max(unit, abs(upper))
+
+
 class _Bracket(NamedTuple):
     """Bounds of the optimum, what they assume, and how they came about."""
 
@@ -293,7 +300,7 @@ class _Bracket(NamedTuple):
 
     def within(self, tol: float) -> bool:
         """Whether the bracket is within the relative tolerance."""
-        return math.isfinite(self.lower) and self.upper - self.lower <= tol * max(self.unit, abs(self.upper))
+        return is_closed(self.lower, self.upper, tol, self.unit)
 
 
 def _bracket(objective: Objective, problem: Composite, state: State, x: Vector, value: float, tol: float) -> _Bracket:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -149,7 +150,8 @@ class Result(Told):
         """The sentence of the status; where the tolerance was missed, also what was reached and what to change."""
         if self.status is not Status.GAP_OPEN:
             return str(self.status.value)
-        reached = self.gap / max(1.0 if self.state is None else self.state.unit, abs(self.upper))
+        gap = self.gap / max(1.0 if self.state is None else self.state.unit, abs(self.upper))
+        reached = f"Reached: {gap:.1e}" if math.isfinite(gap) else "One end is not known"
         advice = (
             "method='auto' finishes exactly"
             if self.method in ("diagonal-newton", "lbfgs")
@@ -157,7 +159,7 @@ class Result(Told):
             if self.method.startswith("bound descent")
             else "raise tol, or measure the variables in comparable units"
         )
-        return f"{self.status.value} Reached: {reached:.1e}; to change it, {advice}."
+        return f"{self.status.value} {reached}; to change it, {advice}."
 
     def mirrored(self) -> Self:
         """The outcome of maximising minus the objective."""

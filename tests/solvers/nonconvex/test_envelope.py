@@ -59,3 +59,11 @@ def test_what_cannot_be_enclosed_is_left_alone():
     assert enclosure(composite(0.5 * vo.sum(vo.square(w)) + rows)) is None  # two directions do not
     f = 0.5 * vo.sum(vo.square(w)) + vo.sum(vo.ramp(np.ones((3, 2)) @ w + b))
     assert enclosure(composite(f)).below(np.zeros(3), 1.0, 3.0) is None  # far out it costs nothing on one side
+
+
+@pytest.mark.parametrize("unit", [2.0**500, 2.0**900])
+def test_where_squares_overflow_nothing_is_enclosed(unit):
+    X = np.random.default_rng(0).standard_normal((10, 4))
+    v = vo.Variable(4) * unit
+    r = vo.minimize(vo.sum(vo.ramp(X @ v)) + vo.sum_squares(v))
+    assert r.lower <= r.fun <= 10.0

@@ -34,13 +34,21 @@ class Operator(Map):
         return np.asarray(self.operator.matmat(flat.T)).T.reshape(*points.shape[:-1], self.shape[0])
 
     def transpose_apply(self, values: Vector) -> Vector:
+        if not self._has_transpose:
+            raise ValueError(f"{self} must define rmatvec: its transpose is needed here.")
+        if values.ndim == 1:
+            return np.asarray(self.operator.rmatvec(values))
+        flat = values.reshape(-1, self.shape[0])
+        return np.asarray(self.operator.rmatmat(flat.T)).T.reshape(*values.shape[:-1], self.shape[1])
+
+    @cached_property
+    def _has_transpose(self) -> bool:
+        # Asked of one vector: of many, SciPy fails in a sentence of Python's, as would what is wrong within rmatvec.
         try:
-            if values.ndim == 1:
-                return np.asarray(self.operator.rmatvec(values))
-            flat = values.reshape(-1, self.shape[0])
-            return np.asarray(self.operator.rmatmat(flat.T)).T.reshape(*values.shape[:-1], self.shape[1])
+            self.operator.rmatvec(np.zeros(self.shape[0]))
         except NotImplementedError:
-            raise ValueError(f"{self} must define rmatvec: its transpose is needed here.") from None
+            return False
+        return True
 
     def rows(self, index: Any) -> Map:
         return Composition(Selection(np.arange(self.shape[0])[index], self.shape[0]), self)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 
 from varopt.certificates import DualGap
 from varopt.model import Objective, flattened, unflatten
+from varopt.optimize._composite import is_closed
 from varopt.optimize._result import Result, Status
 from varopt.optimize.constrained._penalty import Penalised
 from varopt.solvers import PenalisedMinimum, penalised_minimum
@@ -41,7 +41,7 @@ def solved_exactly(
     own = flattened(penalised.f.variables, unflatten(tuple(result.slices), found.x))
     value = float(penalised.f.at(own))
     lower, upper = min(found.lower, value), max(found.upper, value)
-    if not (math.isfinite(value) and upper - lower <= tol * max(unit, abs(upper))):
+    if not is_closed(lower, upper, tol, unit):
         return None
     return replace(
         result, x=found.x + 0.0, fun=value, certificate=DualGap(lower, upper), status=Status.OPTIMAL,

@@ -36,6 +36,7 @@ from varopt.optimize._composite import (
     chosen,
     conclude,
     concluded,
+    is_closed,
     left_to_prove,
     start,
     stopped,
@@ -69,6 +70,7 @@ _CANCELLED_UNIT = 2.0**-20  # share of the sizes of what cancels that counts as 
 _BOUND = 1e-6  # share of its weight within which a multiplier is at it
 
 
+@np.errstate(all="ignore")  # numbers that are not finite prove nothing, and are no news to a user
 def minimize_constrained(
     objective: Objective, constraints: Sequence[Constraint], *, tol: float = 1e-9, method: str | Way | Auto = "auto",
     x0: Any = None, resume: State | Result | None = None, callback: Any = None, progress: bool = False,
@@ -399,7 +401,7 @@ class _Run:
                 upper = self._upper(own, value, x, multipliers)
             value = value if result.certificate.assumption else _of_a_point(value, lower, upper)
             upper = max(upper, value)
-            met = upper - lower <= self.tol * max((result.state or self.state).unit, self.state.unit, abs(upper))
+            met = is_closed(lower, upper, self.tol, max((result.state or self.state).unit, self.state.unit))
             if status is Status.UNBOUNDED or (status in (Status.OPTIMAL, Status.ASSUMED) and not met):
                 # Of these weights only; or of F and not of f, whose rounding may be larger.
                 status = self.ended or Status.GAP_OPEN
@@ -412,7 +414,7 @@ class _Run:
                     lower, upper, status = least, apart, Status.OPTIMAL
                     result = replace(result, certificate=DualGap(lower, upper))
         least = floor(penalised.own)  # parts at their least values may prove it, if they have such for certain
-        if math.isfinite(upper) and self._closes(least, upper) and not penalised.f.assumption:
+        if self._closes(least, upper) and not penalised.f.assumption:
             lower, status = least, Status.OPTIMAL if status in (Status.GAP_OPEN, Status.ASSUMED) else status
             result = replace(result, certificate=DualGap(lower, upper))
         lower = min(lower, value)
@@ -425,7 +427,7 @@ class _Run:
 
     def _closes(self, lower: float, upper: float) -> bool:
         """Whether a bracket is within the tolerance."""
-        return math.isfinite(lower) and upper - lower <= self.tol * max(self.state.unit, abs(upper))
+        return is_closed(lower, upper, self.tol, self.state.unit)
 
     def _upper(
         self, own: Vector, value: float, x: Vector, multipliers: Sequence[Vector], known: Verifier | None = None

@@ -19,9 +19,10 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from varopt._clock import left, tick
+from varopt._clock import tick
 from varopt._linalg import as_dense, factorised
 from varopt.composite import Composite, bounded
+from varopt.solvers.finish import by_dual_active_set
 
 __all__ = ["Polyhedron", "polyhedron"]
 
@@ -34,8 +35,7 @@ _LOOPS = 100  # variables from which on DAQP, which works in plain loops, should
 _FEW_SHARE = 0.5  # of the variables, up to which rows are so few that programmes in as many variables are smaller
 _RIDGE = 1e-13  # added to a matrix of unit diagonal, for it may be singular
 _ACTIVE = 1e-9  # share of its size within which a row rests on its bound
-_PROGRAM_SECONDS = 10.0  # of one programme
-_DAQP_SETTINGS = {"primal_tol": 1e-11, "dual_tol": 1e-13, "iter_limit": 20_000}
+_PROGRAM_STEPS, _PROGRAM_SECONDS = 20_000, 10.0  # of one programme
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,15 +167,9 @@ def _solved(
     matrix: Vector, gradient: Vector, rows: Vector, high: Vector, low: Vector
 ) -> tuple[Vector, Vector] | None:  # fmt: skip
     """The minimum of a quadratic with variables, and rows of them, between bounds; and the multipliers."""
-    import daqp
-
-    d, _, flag, facts = daqp.solve(
-        np.ascontiguousarray(matrix), gradient, np.ascontiguousarray(rows), high, low,
-        np.zeros(low.size, dtype=np.int32), time_limit=max(min(left(), _PROGRAM_SECONDS), 1e-3), **_DAQP_SETTINGS,
-    )  # fmt: skip
-    if flag < 1 or not np.all(np.isfinite(d)):  # none, or lost on the way
-        return None
-    return d, np.asarray(facts["lam"])
+    kinds = np.zeros(low.size, dtype=np.int32)
+    found = by_dual_active_set(matrix, gradient, rows, high, low, kinds, steps=_PROGRAM_STEPS, seconds=_PROGRAM_SECONDS)
+    return found if found is not None and np.all(np.isfinite(found[0])) else None  # else lost on the way
 
 
 def polyhedron(problem: Composite) -> Polyhedron | None:

@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING
 
 from varopt._lazy import on_first_use
 from varopt.solvers.finish._at_once import at_once
-from varopt.solvers.finish._box_programs import EQUAL, active, box_by_active_set, box_by_interior_point
+from varopt.solvers.finish._box_programs import box_by_active_set, box_by_interior_point
 from varopt.solvers.finish._crossover import cross_over
+from varopt.solvers.finish._daqp import EQUAL, active, by_dual_active_set
 from varopt.solvers.finish._exact_minimum import PenalisedMinimum, exact_minimum, is_small, penalised_minimum
 from varopt.solvers.finish._inside_bounds import cross_over_inside
 from varopt.solvers.finish._vertex import best_vertex
@@ -28,6 +29,7 @@ __all__ = [
     "best_vertex",
     "box_by_active_set",
     "box_by_interior_point",
+    "by_dual_active_set",
     "cross_over",
     "cross_over_inside",
     "exact_minimum",

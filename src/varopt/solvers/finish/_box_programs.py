@@ -24,10 +24,11 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from varopt._clock import left, tick
+from varopt._clock import tick
 from varopt._linalg import cholesky
+from varopt.solvers.finish._daqp import EQUAL, active, by_dual_active_set
 
-__all__ = ["EQUAL", "active", "box_by_active_set", "box_by_interior_point"]
+__all__ = ["box_by_active_set", "box_by_interior_point"]
 
 Vector = NDArray[np.float64]
 
@@ -43,7 +44,6 @@ _SOFT = 0.1, 0.03  # share of the curvature that is added at first, for a guess 
 _LEAST_SOFT = 1e-6  # share of which nothing is left at the next exchange
 _DEPENDENT = 1e-6  # share of the root of its curvature that the others leave of a multiplier that depends on them
 _WRONG = 1e-12  # share of the largest slope that is no reason to leave an end
-EQUAL = 5  # how DAQP is told that a constraint always holds with equality
 _ACTIVE_SET_WORK = 25_000_000  # entries it may touch, a tenth of a second, where it needs many steps a variable
 _ACTIVE_SET_SECONDS = 0.5, 1e-9  # in all, and for the cube of the variables: about as long as interior points take
 _BOUNDARY_SHARE = 0.995  # of the way to the boundary that a step may take, as is usual [Wright97, ch. 10]
@@ -155,8 +155,6 @@ def _in_units(
     sides: Vector | None,
 ) -> Vector | None:  # fmt: skip
     """`box_by_active_set` with multipliers in given units, and at most so many steps."""
-    import daqp
-
     (matrix, vector), constraint = _scaled(inner, linear, unit), balance * unit
     size = max(float(np.trace(matrix)) / high.size, float(np.abs(vector).max(initial=0.0)), 1e-300)
     if not np.isfinite(size):
@@ -170,16 +168,15 @@ def _in_units(
         kinds[: high.size] = active(sides)
     tick(10.0 * float(high.size) ** 3)  # in plain loops, before it looks at the clock
     # In columns of very different units it may go on for minutes: that is as good as losing its way.
-    seconds = min(left(), _ACTIVE_SET_SECONDS[0] + _ACTIVE_SET_SECONDS[1] * high.size**3)
-    u, _, flag, facts = daqp.solve(
-        np.ascontiguousarray(matrix + _RIDGE * np.eye(high.size)), vector, np.ascontiguousarray(constraint),
-        np.concatenate([high / unit, bound]), np.concatenate([low / unit, bound]), kinds, primal_tol=1e-10,
-        dual_tol=1e-13, iter_limit=most, time_limit=max(seconds, 1e-3),
+    found = by_dual_active_set(
+        matrix + _RIDGE * np.eye(high.size), vector, constraint, np.concatenate([high / unit, bound]),
+        np.concatenate([low / unit, bound]), kinds, steps=most, primal_tol=1e-10,
+        seconds=_ACTIVE_SET_SECONDS[0] + _ACTIVE_SET_SECONDS[1] * high.size**3,
     )  # fmt: skip
-    if flag < 1 or np.abs(constraint @ u - bound).max(initial=0.0) > 1e-7:
+    if found is None or np.abs(constraint @ found[0] - bound).max(initial=0.0) > 1e-7:
         return None
-    held = np.sign(facts["lam"][: high.size])
-    return np.where(held == 0.0, np.clip(u * unit, low, high), np.where(held > 0.0, high, low))
+    held = np.sign(found[1][: high.size])
+    return np.where(held == 0.0, np.clip(found[0] * unit, low, high), np.where(held > 0.0, high, low))
 
 
 def _by_exchange(
@@ -224,11 +221,6 @@ def _by_exchange(
         held, fewest = ends, min(fewest, changes)
         soft = soft * _SOFT[1] if changes and soft > _LEAST_SOFT else 0.0
     return None
-
-
-def active(sides: Vector) -> NDArray[np.int32]:
-    """How DAQP is told which constraints to begin with: -1 and 1 for the lower and the upper end, 0 for neither."""
-    return np.choose(sides.astype(np.intp) + 1, (3, 0, 1)).astype(np.int32)
 
 
 def _longest(values: Vector, changes: Vector) -> float:

@@ -92,16 +92,28 @@ def solve_huber_held(
 
     One scale after the other: a Newton method in coefficients and scale would have to know which constraints hold.
     """
-    search, start = ScaleSearch(problem), None
-    for scale in search if problem.typical > 0.0 else iter([_PERFECT]):
-        start, held = at_scale(scale, start)
-        x = np.append(start, scale)
+
+    def seen(scale: float, near: Vector | None) -> tuple[Vector, Vector]:
+        """The coefficients at a scale, and their residuals."""
+        found, held = at_scale(scale, near)
+        x = np.append(found, scale)
         state.see(*held.bracket(x))
         state.record()
         check(state)
-        if state.reached(tol) or problem.typical == 0.0:
+        return found, held.residual(x)
+
+    start, first = None, None
+    if problem.typical == 0.0:  # targets of zero have no scale, but for what the constraints leave of them
+        start, residual = seen(_PERFECT, None)
+        first = problem.best_scale(residual)
+        if state.reached(tol) or not first > _PERFECT:
             return
-        search.tell(held.residual(x))
+    search = ScaleSearch(problem, first)
+    for scale in search:
+        start, residual = seen(scale, start)
+        if state.reached(tol):
+            return
+        search.tell(residual)
 
 
 @one_thread()
@@ -211,7 +223,7 @@ class ScaleSearch:
         step = math.nan
         if self.before is not None and self.derivative != self.before[1]:
             step = self.derivative * (x - self.before[0]) / (self.derivative - self.before[1])
-        new = x - step
+        new = min(x - step, x + _STRIDE)
         if not self.low < new < self.high:
             # The best scale for these residuals is nearer to the optimum, though not much.
             better = p.best_scale(residual)
@@ -222,7 +234,7 @@ class ScaleSearch:
         perfect = math.exp(x) < _PERFECT * p.typical
         self.ended = abs(self.derivative) < 1e-10 or abs(new - x) < 1e-12 or perfect
         self.plunges = new <= x - _STRIDE  # residuals all but vanish beside the scale
-        self._next = min(max(new, x - _STRIDE), x + _STRIDE)
+        self._next = max(new, x - _STRIDE)  # farther up only where these residuals have their scale
 
 
 def _without_scale(problem: HuberProblem, state: State, at_scale: AtScale) -> bool:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from varopt.certificates import prove
 from varopt.composite import Composite, separable_kinks
 from varopt.solvers._method import Check, Method, State, convex, kinks, only_kinks, piecewise_quadratic, quadratic_part
-from varopt.solvers.finish import EQUAL, active
+from varopt.solvers.finish import EQUAL, active, by_dual_active_set
 from varopt.solvers.lasso._blocks import approached
 from varopt.solvers.lasso._normal_columns import Columns, has_columns
 from varopt.solvers.lasso._sides import PATIENCE, Solve, first_sides, pivoted, solved
@@ -35,6 +35,7 @@ Vector = NDArray[np.float64]
 _FORMED = 5000  # variables up to which the matrix of the quadratic is formed
 _APPROACHES = (0, 20, 60, 200)  # over blocks of sparse columns, before sides are changed again that did not settle
 _DENSE_DUAL = 1000  # rows or variables up to which the dual of a sparse problem is solved as a dense one
+_DUAL_STEPS = 50_000  # at most, of which one changes one side
 _CORRECTIONS_BY_ROWS = 3  # corrections of a point by the rows, where the matrix is too inaccurate
 
 
@@ -135,8 +136,6 @@ def _dual(problem: Composite, state: State) -> None:
 
     F is a factor of the quadratic, ``1/2 |F(x - rest) - b|^2 + v'(x - rest)`` up to a constant.
     """
-    import daqp
-
     kinks, _ = problem.structure(separable_kinks)
     factor, target = _factor(problem, kinks.rest)
     lengths = np.linalg.norm(factor, axis=0)
@@ -146,14 +145,11 @@ def _dual(problem: Composite, state: State) -> None:
     low, high = ((end + problem.vector)[live] / shape for end in (kinks.low, kinks.high))
     # Variables that are off their kinks already are the constraints to begin with.
     kinds = np.where(kinks.free, EQUAL, active(np.sign(state.x - kinks.rest)))[live].astype(np.int32)
-    constraints = np.ascontiguousarray((factor[:, live] / lengths[live]).T)
-    _, _, flag, info = daqp.solve(
-        np.eye(target.size), -target / unit, constraints, high, low, kinds, primal_tol=1e-11, dual_tol=1e-13,
-        iter_limit=50_000,
-    )  # fmt: skip
-    if flag >= 1:
+    constraints = (factor[:, live] / lengths[live]).T
+    found = by_dual_active_set(np.eye(target.size), -target / unit, constraints, high, low, kinds, steps=_DUAL_STEPS)
+    if found is not None:
         x = kinks.rest.copy()
-        x[live] += info["lam"] * unit / lengths[live]
+        x[live] += found[1] * unit / lengths[live]
         state.see(*prove(problem, x, ())[0])
 
 

@@ -49,6 +49,8 @@ class Enclosure:
         """A convex problem that is nowhere above this one where that is less than `upper`; None where none is known."""
         positions = self.problem.positions(centre)
         reach = [_ROUNDED_WIDER * radius * length for length in self.lengths]
+        if not all(np.all(np.isfinite(width)) for width in reach):
+            return None  # numbers overflow
         along = self._along(positions, reach, upper) if self.opens else (0.0, 0.0)
         if along is None:
             return None
@@ -104,6 +106,8 @@ def enclosure(problem: Composite) -> Enclosure | None:
     if problem.row_count * problem.size > _MEASURED_ENTRIES or not all(t.is_continuous and t.degree <= 1 for t in bent):
         return None
     hessian = problem.hessian.toarray() if sp.issparse(problem.hessian) else np.asarray(problem.hessian)
+    if not np.all(np.isfinite(hessian)):
+        return None
     values, vectors = np.linalg.eigh(hessian)
     flat = values <= _FLAT_EIGENVALUE * values[-1]
     if flat.sum() > 1 or values[-1] <= 0.0 or (flat.any() and problem.gradient_at_zero.any()):
