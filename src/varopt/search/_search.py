@@ -455,7 +455,8 @@ class Search(Kept, Shown):
         self._arrived, self._own = [], []
         if values.ndim == 2:  # what is squared and scaled below must not overflow; which is best is known exactly
             values = np.where(np.isfinite(values), np.clip(values, -HUGE, HUGE), np.inf)
-        if np.isfinite(values).any():  # a generation that failed as a whole teaches nothing
+        # A generation that failed as a whole says nothing about which way to go; single points that failed do.
+        if np.isfinite(values).any() or (len(values) and self._model.learns_from_failures):
             with one_thread():
                 self._model.tell(latent, values)
         self._note(self._model.average(drawn if drawn.ndim == 1 else drawn[:, 0]))

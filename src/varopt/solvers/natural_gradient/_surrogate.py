@@ -16,6 +16,8 @@ of no use (`PAUSE`), batches, the shorter window and the trust region are ours.
 from __future__ import annotations
 
 import math
+import sys
+from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,6 +61,7 @@ class SurrogateUpdate(AroundUpdate, FamilyUpdate):
     """
 
     inner: BoundedUpdate
+    learns_from_failures = True
 
     def __init__(
         self,
@@ -73,7 +76,10 @@ class SurrogateUpdate(AroundUpdate, FamilyUpdate):
         self._latest = LatestModel(richest)
         self._window = max(inner.population, int(WINDOW * unknowns(d, richest)))
         points, values = known or (np.empty((0, d)), np.empty(0))
-        self._points, self._values = list(points[-self._window :]), list(values[-self._window :])
+        points, values = points[-self._window :], values[-self._window :]
+        finite = np.isfinite(values)
+        self._points, self._values = list(points[finite]), list(values[finite])
+        self._compared = deque(zip(points, values, strict=True), self._window)  # what failed, too
         self._told = self._modelled = len(self._points)  # data in all, and when the model was fitted
         self.model: QuadraticModel | None = None
         self._candidates = np.empty((0, d))  # of this generation; none between two
@@ -137,6 +143,7 @@ class SurrogateUpdate(AroundUpdate, FamilyUpdate):
         finite = np.isfinite(values)
         self._points.extend(_evaluated(points[finite]))
         self._values.extend(values[finite])
+        self._compared.extend(zip(_evaluated(points), values, strict=True))
         del self._points[: -self._window], self._values[: -self._window]
         self._told += int(finite.sum())
         self._strangers.extend(zip(points[strange], values[strange], strict=True))
@@ -175,7 +182,9 @@ class SurrogateUpdate(AroundUpdate, FamilyUpdate):
         if self.model is None or self._paused or not self._known.any():
             return False
         count = int(max(15, min(1.2 * self._known.sum(), 0.75 * self.inner.population)))  # (3)
-        points, values = np.array(self._points[-count:]), np.array(self._values[-count:])
+        points, values = map(np.array, zip(*list(self._compared)[-count:], strict=True))
+        # The model knows nothing of failures: where it leads to them, they are above all that it is to be trusted with.
+        values[~np.isfinite(values)] = sys.float_info.max
         return kendall(self.model(points), values) >= TRUSTED  # (3)
 
     def _complete(self) -> None:
@@ -190,9 +199,11 @@ class SurrogateUpdate(AroundUpdate, FamilyUpdate):
                 told = told - told.min() + lowest
             told = np.where(known & ~np.isfinite(truth), np.inf, told)
         points = np.vstack((self._candidates, *(point for point, _ in self._strangers)))
-        self.inner.tell(points, np.append(told, [value for _, value in self._strangers]))
+        values = np.append(told, [value for _, value in self._strangers])
         self._strangers.clear()
-        self.generation = truth[known]
+        if np.isfinite(values).any():  # which way is better
+            self.inner.tell(points, values)
+            self.generation = truth[known]
         self._rest(known.mean())
         self._candidates = self._candidates[:0]
         self._optimum = None if self.model is None or self._paused else self._best_of(self.model)
