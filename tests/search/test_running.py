@@ -197,6 +197,37 @@ def test_too_many_failures_in_a_row_stop_it_with_a_sentence():
     assert "failed in a row" in r.message
 
 
+def test_too_many_failures_stop_it_in_the_same_place_for_any_workers():
+    def f(x):
+        time.sleep(0.01 * (x[1] > 0))
+        if x[0] > -4.5:
+            raise RuntimeError("injected")
+        return sphere(x)
+
+    options = {"budget": 200, "seed": 4, "max_failures": 12, "method": "cma"}
+    alone = vo.minimize(f, BOX, batch=7, **options)
+    assert alone.status is Status.FAILURES
+    for workers in (1, 3):
+        with ThreadPoolExecutor(workers) as pool:
+            r = vo.minimize(f, BOX, executor=pool, **options)
+        assert (r.status, r.nfev) == (alone.status, alone.nfev)
+
+
+@pytest.mark.parametrize("budget", [120, 1500])
+def test_where_a_part_of_the_space_fails_the_rest_is_searched(budget):
+    """By single points that fail, and teach the more."""
+
+    def f(x):
+        if x[0] + x[1] > 1.0:
+            raise RuntimeError("injected")
+        return sphere(x)
+
+    r = vo.minimize(f, BOX, budget=budget, seed=0)  # the optimum is where it begins to fail, and worth 0.5
+    assert r.status is Status.BUDGET
+    assert r.fun < (0.75 if budget < 500 else 0.5001)
+    assert sum(record.error is not None for record in r.search.records) < budget / 2
+
+
 def test_a_run_without_a_value_says_so():
     r = vo.minimize(lambda x: None, BOX, budget=10)
     assert r.status is Status.NO_VALUE

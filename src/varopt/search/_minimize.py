@@ -159,7 +159,7 @@ def minimize_black_box(
         An SQLite file that keeps every evaluation. If it exists, the search in it goes on: run the same line again
         after a crash.
     max_failures : int
-        Stop when so many evaluations in a row have failed.
+        Stop after the generation in which so many evaluations in a row have failed.
     batch : int, optional
         How many points are evaluated at once, by methods that do not need a whole generation (see `Search`): one by
         default, which needs the fewest, and as many as a usual generation has where there is an executor.
@@ -293,7 +293,7 @@ class _Run:
     def _ended(self) -> Status | None:
         search = self.search
         between = search.asynchronous or not self._flying  # generations are finished, so that order plays no part
-        if search.failures >= self.max_failures:
+        if between and search.failures >= self.max_failures:
             return Status.FAILURES
         if time.monotonic() >= self.deadline:
             return self._spent(Status.TIME_LIMIT) if search.evaluations else Status.TIME_LIMIT

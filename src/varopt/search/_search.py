@@ -162,7 +162,7 @@ class Search(Kept, Shown):
         self._records: list[Record] = []
         self._unrecorded: list[Told] = []
         self._batches: list[tuple[int, int]] = []  # of every batch: its size, and how many evaluations were told before
-        self.failures = 0
+        self.failures = 0  # in a row, at the end of the last batch that is complete
         self.generation = 0
         self._trace: list[tuple[int, float, Array | float, float, float]] = []  # of every update; see `history`
         self._journal: Journal | None = None
@@ -359,7 +359,6 @@ class Search(Kept, Shown):
         self._unrecorded.append(entry)
         self._evaluations += stretch.size
         self._seconds += courses.took
-        self.failures = 0
         values = self._sign * np.array(told)
         best = int(values.argmin())  # the first of equals
         self._lowest.see(entry.rows[best], float(values[best]), entry.candidate + best)
@@ -376,10 +375,9 @@ class Search(Kept, Shown):
             self._rungs.see(reports, finished=record.error is None and not record.stopped)
         numbers = self._numbers(record)
         if record.error is None:
-            self.failures = 0
             self._see(record, numbers, self._drawn if batch is None else record.candidate)
-        else:
-            self.failures += 1
+        if batch is None or self.asynchronous:
+            self.failures = 0 if record.error is None else self.failures + 1
         if batch is None:
             self._own.append((self._coding.latent(record.row[None])[0], self._raised(record, numbers)))
             self._average(record.row, numbers)
@@ -433,6 +431,7 @@ class Search(Kept, Shown):
         """Learn from the batches that are complete, in the order in which they were drawn."""
         while self._open and self._open[0].missing == 0:
             done = self._open.popleft()
+            self._count_failures(done)
             if self._averaged is not None:
                 for row, value in zip(done.rows, done.values, strict=True):
                     self._average(row, value)
@@ -443,6 +442,11 @@ class Search(Kept, Shown):
                 self._note(math.nan)  # drawn ahead by a run that is over: fewer than a generation of this one
             else:
                 self._update(done.latent, done.values[: done.fresh])
+
+    def _count_failures(self, done: Batch) -> None:
+        """How many have failed in a row, in the order in which they were drawn: whoever was quicker plays no part."""
+        values = np.flatnonzero(np.isfinite(done.values.reshape(len(done.rows), -1)[:, 0]))
+        self.failures = len(done.rows) - 1 - int(values[-1]) if values.size else self.failures + len(done.rows)
 
     def _average(self, row: Array, value: float) -> None:
         if self._averaged is not None and math.isfinite(value):
