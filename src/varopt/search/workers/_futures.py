@@ -204,11 +204,12 @@ class Futures(Workers):
         return True
 
     def close(self) -> None:
+        if self._owned and self._renewal is not None and (self._flying or self._haunted):
+            self._renewal.end(self._executor)  # which then fails every future, and would stumble over one cancelled
+            return
         for future in self._flying:
             future.cancel()
-        if self._owned and self._renewal is not None and (self._flying or self._haunted):
-            self._renewal.end(self._executor)
-        elif self._owned:
+        if self._owned:
             self._executor.shutdown(wait=not self._flying)
 
 
