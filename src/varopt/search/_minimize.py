@@ -319,15 +319,19 @@ def _begin(space: Any, journal: str | Path | None, settings: dict[str, Any], hin
     if journal is None or is_blank(Path(journal)):
         return Search(space, journal=journal, **settings, **hints)
     search = Search.load(journal, space, subject_to=settings["subject_to"])
-    fresh = Search(space, **{**settings, "seed": search.seed if settings["seed"] is None else settings["seed"]})
-    differing = [name for name in settings if search.settings[name] != fresh.settings[name]]
-    if differing:
-        search.close()
-        name = differing[0]
-        raise ValueError(
-            f"journal {journal} was begun with {name}={json.dumps(search.settings[name])}, not "
-            f"{json.dumps(fresh.settings[name])}; name another file, or give what it was begun with."
+    try:
+        fresh = Search(
+            search.space, **{**settings, "seed": search.seed if settings["seed"] is None else settings["seed"]}
         )
+        for name in settings:
+            if search.settings[name] != fresh.settings[name]:
+                raise ValueError(
+                    f"journal {journal} was begun with {name}={json.dumps(search.settings[name])}, not "
+                    f"{json.dumps(fresh.settings[name])}; name another file, or give what it was begun with."
+                )
+    except BaseException:
+        search.close()
+        raise
     return search
 
 
