@@ -6,6 +6,8 @@ import sys
 import threading
 import time
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from decimal import Decimal
+from fractions import Fraction
 from multiprocessing.pool import ThreadPool
 
 import numpy as np
@@ -237,6 +239,38 @@ def test_a_run_without_a_value_says_so():
     r = vo.minimize(lambda x: time.sleep(0.02), BOX, time_limit=1.0, max_failures=10**6, method="cma")
     assert (r.status, r.success) == (Status.NO_VALUE, False)
     assert r.nfev
+
+
+def test_a_value_is_whatever_is_one_real_number():
+    class Tensor:  # as PyTorch's with a gradient
+        def __init__(self, *values):
+            self.values = values
+
+        def __array__(self, *_, **__):
+            raise RuntimeError("Can't call numpy() on Tensor that requires grad.")
+
+        def __float__(self):
+            (value,) = self.values
+            return value
+
+    for value in (Fraction(1, 2), Decimal("0.5"), Tensor(0.5), np.float32(0.5), np.array([[0.5]])):
+        assert vo.minimize(lambda x, value=value: value, BOX, budget=2, seed=0).fun == 0.5
+        search = vo.Search(BOX, seed=0)
+        search.tell(search.ask(1), [value])
+        assert search.best.fun == 0.5
+    for value in (10**400, Tensor(1.0, 2.0), [1, [2]], 1j):
+        (error, _) = vo.minimize(lambda x, value=value: value, BOX, budget=2, seed=0).errors
+        assert error.startswith("the value must be one real number; ")
+
+
+def test_errors_are_told_in_one_line():
+    def f(x):
+        raise [ValueError, ValueError("two\n  lines"), ValueError("x" * 5000)][int(x[0] > 0) + int(x[0] > 0.7)]
+
+    errors = [vo.minimize(f, BOX, x0=[x, 0, 0], budget=1).errors[0] for x in (-1, 0.5, 1)]
+    assert errors[:2] == ["ValueError", "ValueError: two lines"]
+    assert len(errors[2]) < 2010
+    assert len(repr(vo.minimize(f, BOX, x0=[1, 0, 0], budget=1))) < 800
 
 
 def test_exit_in_the_objective_is_a_failed_evaluation():

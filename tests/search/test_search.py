@@ -231,6 +231,19 @@ def test_a_generation_that_fails_as_a_whole_is_survived():
     assert run(search, sphere, 1000).best.fun < 1e-4
 
 
+@pytest.mark.parametrize("reports", [[3.0], [None], [["a"]], [[float("nan")]]], ids=str)
+def test_reports_are_lists_of_numbers(reports):
+    search = vo.Search(vo.Box(-5, 5, size=3), seed=0, stop_early=True)
+    with pytest.raises(ValueError, match="reports must have a list of finite numbers for every point"):
+        search.tell(search.ask(1), [1.0], reports=reports)
+
+
+@pytest.mark.parametrize("maximize", ["minimize", None], ids=str)
+def test_maximize_is_true_or_false(maximize):
+    with pytest.raises(ValueError, match="maximize must be True or False"):
+        vo.Search(vo.Box(-5, 5, size=3), maximize=maximize)
+
+
 def test_bound_is_the_average_of_the_last_generation():
     search = vo.Search(vo.Box(-5, 5, size=3), seed=0, method="cma")
     xs = search.ask()

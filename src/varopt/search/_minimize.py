@@ -33,6 +33,7 @@ SENTENCES = {  # of statuses that tell others what a bracket is worth
     Status.INTERRUPTED: "The run was interrupted; the best so far is returned.",
     Status.NOT_FOUND: "No point was found that satisfies all constraints. Raise budget to go on.",
 }
+SHOWN = 300  # characters of an error in a result; `errors` has the rest
 
 
 @dataclass(frozen=True, repr=False)
@@ -90,7 +91,9 @@ class SearchResult(Result):
     def _rows(self) -> list[tuple[str, str]]:
         broken = [("broken", f"constraints, by {self.violation:.3g}")] if self.violation else []
         rows = [("x", _short(self.x)), *broken, ("method", self._way)]
-        return rows + [("failed", error) for error in self.errors[-1:]]
+        return rows + [
+            ("failed", error if len(error) <= SHOWN else error[:SHOWN] + " ...") for error in self.errors[-1:]
+        ]
 
     @property
     def _way(self) -> str:

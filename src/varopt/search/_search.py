@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from varopt._threads import one_thread
 from varopt.search._batch import Batch, Stretch, Told
-from varopt.search._checks import as_seed, as_values, constraint_count, positive, signs, whole
+from varopt.search._checks import as_reports, as_seed, as_values, constraint_count, positive, signs, whole
 from varopt.search._coding import Coding
 from varopt.search._dimensions import Box, Dimension
 from varopt.search._incumbent import Averaged, Lowest
@@ -283,11 +283,9 @@ class Search(Kept, Shown):
         for name, given in (("reports", reports), ("stopped", stopped)):
             if given is not None and len(given) != count:
                 raise ValueError(f"{name} must have one entry for each of the {count} points; got {len(given)}.")
-        if reports is not None and not all(math.isfinite(value) for way in reports for value in way):
-            raise ValueError("reports must be finite numbers; an evaluation that reports another has failed.")
         courses = Courses.unknown(count)._replace(others=measured.others)
         if reports is not None:
-            courses = courses._replace(reports=[tuple(map(float, way)) for way in reports])
+            courses = courses._replace(reports=as_reports(reports))
         if stopped is not None:
             courses = courses._replace(stopped=list(map(bool, stopped)))
         self._tell_rows(rows, measured.value, measured.error, courses)

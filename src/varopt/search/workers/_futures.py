@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from varopt.search._checks import sentence
 from varopt.search.journal import Courses
-from varopt.search.workers._evaluation import Evaluated, Evaluation, Job, Packed, sentence
+from varopt.search.workers._evaluation import Evaluated, Evaluation, Job, Packed
 from varopt.search.workers._workers import Array, Finished, Workers
 
 __all__ = ["Futures", "PoolExecutor", "Renewal"]
