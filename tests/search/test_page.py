@@ -213,7 +213,7 @@ const texts = (where, what) => Array.from(document.querySelectorAll(where + " " 
 const drawn = document.querySelector("#front svg");
 document.getElementById("found").textContent = JSON.stringify({
   legends: Object.fromEntries(["course", "front"].map((id) => ["#" + id, texts("#" + id, ".legend span")])),
-  levels: texts("#course", "svg text[text-anchor=end]"),
+  said: texts("#course", "p"), levels: texts("#course", "svg text[text-anchor=end]"),
   across: drawn ? Array.from(drawn.querySelectorAll(".held"), (one) => one.cx.baseVal.value / drawn.clientWidth) : []});
 </script>"""
 
@@ -225,6 +225,14 @@ def seen(path, folder):
     text, console = opened(page.as_uri(), folder)
     assert console == []
     return json.loads(text)
+
+
+@needs_chromium
+def test_a_search_without_a_value_has_no_empty_picture(tmp_path):
+    vo.minimize(lambda x: 1 / 0, vo.Box(0, 9), budget=5, seed=0, journal=tmp_path / "a.db")
+    found = seen(tmp_path / "a.db", tmp_path)
+    assert found["said"] == ["No evaluation has given a value yet."]
+    assert found["levels"] == []
 
 
 @needs_chromium

@@ -256,6 +256,20 @@ def test_bound_is_the_average_of_the_last_generation():
     assert "estimate and not a proof" in str(search.bound)
 
 
+@pytest.mark.parametrize("options", [{"method": "cma", "x0": [[1, 1], [2, 2]]}, {"budget": 6, "method": "process"}])
+def test_points_before_there_is_a_distribution_are_no_samples_of_it(options):
+    """The user's, and those of a Gaussian process: their average is none over what begins after them."""
+    search = vo.Search(vo.Integer(1, 9, size=2), seed=0, **options)
+    for _ in range(len(options.get("x0", ())) or 6):
+        assert np.isnan(search.bound.mean)
+        xs = search.ask(1)
+        search.tell(xs, [float(sum(x)) for x in xs])
+    assert np.isnan(search.bound.mean)
+    xs = search.ask()
+    search.tell(xs, [float(sum(x)) for x in xs])
+    assert (search.bound.mean, search.bound.samples) == (np.mean([sum(x) for x in xs]), len(xs))
+
+
 def test_bound_is_of_the_distribution_also_where_points_are_told():
     one, other = (vo.Search(vo.Box(-5, 5, size=3), seed=0, method="cma") for _ in range(2))
     other.tell([[5.0, 5.0, 5.0]], [1e6])
