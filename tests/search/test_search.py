@@ -1,5 +1,7 @@
 """Ask and tell: learning, determinism, injected points, failures, noise."""
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -207,6 +209,43 @@ def test_points_of_ones_own_lead_the_way():
     one, other = run(plain, sphere, 100), run(told, sphere, 100)
     mean = np.mean([record.row for record in other.records[-8:]], axis=0)
     assert sphere(mean) < sphere(np.mean([record.row for record in one.records[-8:]], axis=0))
+
+
+PICKLED = {
+    "process": (vo.Box(-5, 5, size=3), {"budget": 30}),
+    "lq": (vo.Box(-5, 5, size=3), {"x0": [1, 1, 1]}),
+    "restarted": (vo.Box(-5, 5, size=1), {"method": "cma"}),
+    "separable": (vo.Box(-5, 5, size=3), {"method": "separable"}),
+    "mixed": (vo.Space({"a": ["x", "y"], "b": vo.Box(0, 1)}), {"noisy": True}),
+    "orders": (vo.Permutation(4), {}),
+    "front": (vo.Box(-5, 5, size=2), {"objectives": 2}),
+    "constrained": (vo.Box(-5, 5, size=2), {"constraints": 1, "method": "cma"}),
+}
+
+
+@pytest.mark.parametrize("name", PICKLED)
+def test_a_search_and_its_result_can_be_pickled(name):
+    space, options = PICKLED[name]
+
+    def f(x):
+        value = float(np.sum(np.abs(x))) if isinstance(space, (vo.Box, vo.Permutation)) else x["b"]
+        return (value, -value) if {"objectives", "constraints"} & set(options) else value
+
+    def advance(one):
+        for _ in range(12):
+            xs = one.ask()
+            one.tell(xs, [f(x) for x in xs])
+
+    search = vo.Search(space, seed=0, **options)
+    advance(search)
+    copy = pickle.loads(pickle.dumps(search))
+    for one in (search, copy):
+        advance(one)
+    assert [record.row.tobytes() for record in copy.records] == [record.row.tobytes() for record in search.records]
+    r = vo.minimize(f, space, seed=0, **{"budget": 20, **options})
+    again = pickle.loads(pickle.dumps(r))
+    assert repr(again) == repr(r)
+    assert again.search.evaluations == r.nfev
 
 
 def test_failures_rank_last_and_the_search_goes_on():
