@@ -241,6 +241,19 @@ def test_a_run_without_a_value_says_so():
     assert r.nfev
 
 
+def test_a_run_that_ends_before_its_first_value_speaks_of_no_best():
+    def f(x):
+        raise KeyboardInterrupt
+
+    interrupted = vo.minimize(f, BOX, budget=10)
+    with ThreadPoolExecutor(1) as pool:
+        late = vo.minimize(lambda x: time.sleep(0.3), BOX, executor=pool, time_limit=0.05)
+    assert [r.status for r in (interrupted, late)] == [Status.INTERRUPTED, Status.TIME_LIMIT]
+    for r in (interrupted, late):
+        assert "before any evaluation gave a value" in repr(r)
+        assert "best" not in repr(r)
+
+
 def test_a_value_is_whatever_is_one_real_number():
     class Tensor:  # as PyTorch's with a gradient
         def __init__(self, *values):

@@ -33,6 +33,10 @@ SENTENCES = {  # of statuses that tell others what a bracket is worth
     Status.INTERRUPTED: "The run was interrupted; the best so far is returned.",
     Status.NOT_FOUND: "No point was found that satisfies all constraints. Raise budget to go on.",
 }
+NOTHING_YET = {  # instead of what speaks of the best so far, where there is none
+    Status.TIME_LIMIT: "The time was spent before any evaluation gave a value. Raise time_limit.",
+    Status.INTERRUPTED: "The run was interrupted before any evaluation gave a value.",
+}
 SHOWN = 300  # characters of an error in a result; `errors` has the rest
 
 
@@ -69,7 +73,8 @@ class SearchResult(Result):
     @property
     def message(self) -> str:
         """The sentence of the status; there is no bracket to speak of."""
-        return SENTENCES.get(self.status, str(self.status.value))
+        sentences = {**SENTENCES, **NOTHING_YET} if self.x is None else SENTENCES
+        return sentences.get(self.status, str(self.status.value))
 
     @property
     def front(self) -> Front:
