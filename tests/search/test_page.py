@@ -138,6 +138,25 @@ def test_the_command(journal, tmp_path, capsys):
         assert message in capsys.readouterr().err
 
 
+def test_the_best_so_far_begins_where_constraints_hold(tmp_path):
+    """Before, the curve would rise: what breaks them costs less."""
+
+    def f(x):
+        return float(x @ x), 1.0 - x.sum()
+
+    r = vo.minimize(f, vo.Box(-5, 5, size=2), constraints=1, budget=40, seed=0, journal=tmp_path / "a.db")
+    holds = [record.others[0] <= 0.0 for record in r.search.records]
+    assert not holds[0]
+    course = Follower(tmp_path / "a.db").read()["course"]["best"]
+    assert [value is not None for _, value in course] == np.maximum.accumulate(holds).tolist()
+    values = [value for _, value in course if value is not None]
+    assert values == sorted(values, reverse=True)
+    assert values[-1] == pytest.approx(r.fun)
+    best = r.history["best"]
+    assert np.isnan(best[0])
+    assert np.all(np.diff(best[np.isfinite(best)]) <= 0)
+
+
 # In a browser --------------------------------------------------------------------------------------------------------
 
 HARNESS = """<!DOCTYPE html><meta charset="utf-8"><pre id="found"></pre>

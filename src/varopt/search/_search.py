@@ -467,7 +467,10 @@ class Search(Kept, Shown):
         """Keep how things stand after a generation, and what tells its average."""
         self.generation += 1
         best = self._incumbent
-        upper = math.nan if self._archive is not None else math.inf if best is None else best.value
+        none = (
+            self._archive is not None or self._lowest.violation > 0.0
+        )  # that would be the best of all that is allowed
+        upper = math.nan if none else math.inf if best is None else best.value
         self._trace.append((self.evaluations, upper, average, self._model.spread, time.time()))
 
     # What is known -------------------------------------------------------------------------------------------------
