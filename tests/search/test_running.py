@@ -241,6 +241,21 @@ def test_a_run_without_a_value_says_so():
     assert r.nfev
 
 
+def test_failures_by_chance_do_not_keep_a_model_from_use():
+    """Where the model had to fit failures too, it would take more than 1000 evaluations."""
+    scales = 10.0 ** np.linspace(0, 4, 5)
+    turned = np.linalg.qr(np.random.default_rng(3).normal(size=(5, 5)))[0]
+    fails = iter(np.random.default_rng(1).random(3000) < 0.3)
+
+    def f(x):
+        if next(fails):
+            raise RuntimeError("injected")
+        z = turned @ (x - 1)
+        return float(z**2 @ scales + 0.3 * (z**4).sum())
+
+    assert vo.minimize(f, vo.Box(-5, 5, size=5), seed=1, budget=3000, target=1e-8).nfev < 500
+
+
 def test_a_run_that_ends_before_its_first_value_speaks_of_no_best():
     def f(x):
         raise KeyboardInterrupt

@@ -16,8 +16,6 @@ of no use (`PAUSE`), batches, the shorter window and the trust region are ours.
 from __future__ import annotations
 
 import math
-import sys
-from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,6 +32,7 @@ TRUSTED = 0.85  # Kendall's tau from which the model ranks what was not evaluate
 LARGEST = 900  # unknowns of a full model; beyond, a fit costs more than most evaluations, and a diagonal one has to do
 FRESH = 250  # unknowns for each new value that a large model waits for: a fit costs the cube of them
 WINDOW = 1.2  # latest data for each unknown, to which a model is fitted; 2, as in [Ha19], takes half more evaluations
+SOUND = 0.5  # of a generation's evaluations did not fail: a model, which knows of no failures, may lead into them
 SQUARES_OVERFLOW = 1e150  # values whose squares overflow: no model
 PAUSE = 5  # generations without a model, after as many in which nearly everything had to be evaluated; then twice that
 
@@ -79,7 +78,6 @@ class SurrogateUpdate(AroundUpdate, FamilyUpdate):
         points, values = points[-self._window :], values[-self._window :]
         finite = np.isfinite(values)
         self._points, self._values = list(points[finite]), list(values[finite])
-        self._compared = deque(zip(points, values, strict=True), self._window)  # what failed, too
         self._told = self._modelled = len(self._points)  # data in all, and when the model was fitted
         self.model: QuadraticModel | None = None
         self._candidates = np.empty((0, d))  # of this generation; none between two
@@ -143,7 +141,6 @@ class SurrogateUpdate(AroundUpdate, FamilyUpdate):
         finite = np.isfinite(values)
         self._points.extend(_evaluated(points[finite]))
         self._values.extend(values[finite])
-        self._compared.extend(zip(_evaluated(points), values, strict=True))
         del self._points[: -self._window], self._values[: -self._window]
         self._told += int(finite.sum())
         self._strangers.extend(zip(points[strange], values[strange], strict=True))
@@ -181,10 +178,10 @@ class SurrogateUpdate(AroundUpdate, FamilyUpdate):
         """Whether model and function order the latest evaluations alike."""
         if self.model is None or self._paused or not self._known.any():
             return False
+        if np.isfinite(self._truth[self._known]).mean() < SOUND:
+            return False
         count = int(max(15, min(1.2 * self._known.sum(), 0.75 * self.inner.population)))  # (3)
-        points, values = map(np.array, zip(*list(self._compared)[-count:], strict=True))
-        # The model knows nothing of failures: where it leads to them, they are above all that it is to be trusted with.
-        values[~np.isfinite(values)] = sys.float_info.max
+        points, values = np.array(self._points[-count:]), np.array(self._values[-count:])
         return kendall(self.model(points), values) >= TRUSTED  # (3)
 
     def _complete(self) -> None:
