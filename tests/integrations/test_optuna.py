@@ -282,3 +282,14 @@ def test_fronts_in_both_directions(budget):
     assert len(front) >= 8
     assert max(abs(trial.params["y"]) for trial in front) < 1.0
     assert min(trial.params["x"] for trial in front) < -0.3 < 0.3 < max(trial.params["x"] for trial in front)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"method": "nope"}, "method must be one of 'auto'"), ({"seed": "a"}, "seed must be a whole number"),
+     ({"budget": 0.5}, "budget must be"), ({"population": 1}, "population must be")],
+)  # fmt: skip
+def test_wrong_arguments_are_told_before_any_trial(options, message):
+    """Later, every trial would fail by them, one after the other."""
+    with pytest.raises(ValueError, match=message):
+        VariationalSampler(**options)

@@ -1,6 +1,7 @@
 """Journals: nothing is lost, a resumed search is the uninterrupted one, damage is found, two writers are refused."""
 
 import contextlib
+import functools
 import json
 import os
 import re
@@ -376,6 +377,54 @@ def test_wrong_files_and_settings_get_a_sentence(tmp_path):
         vo.Search.load(path, vo.Box(0, 1))
     with pytest.raises(ValueError, match="was begun with seed=2, not 3"):
         vo.minimize(cost, SPACES["box"], seed=3, journal=path)
+
+
+def test_parts_in_another_order_are_the_same_space(tmp_path):
+    """The rows of a journal have the order that it was begun with."""
+    parts = {"small": vo.Box(0, 1), "large": vo.Box(10, 100), "kind": ["a", "b"]}
+
+    def f(p):
+        assert p["small"] <= 1
+        assert p["large"] >= 10
+        return p["small"] + p["large"] + (p["kind"] == "a")
+
+    options = {"seed": 0, "x0": {"small": 0.25, "large": 20.0}}
+    whole = vo.minimize(f, vo.Space(parts), budget=12, **options)
+    vo.minimize(f, vo.Space(parts), budget=12, journal=tmp_path / "a.db", target=60.0, **options)
+    turned = vo.Space({name: parts[name] for name in ("kind", "large", "small")})
+    r = vo.minimize(f, turned, budget=12, journal=tmp_path / "a.db", **options)
+    assert (r.fun, r.x) == (whole.fun, whole.x)
+
+
+def test_a_choice_with_a_nan_goes_on(tmp_path):
+    for budget in (3, 5):
+        space = vo.Space({"missing": [float("nan"), 0.0]})
+        assert vo.minimize(lambda p: 1.0, space, budget=budget, seed=0, journal=tmp_path / "a.db").nfev == budget
+
+
+def test_a_file_of_someone_else_is_not_called_damaged(tmp_path):
+    with contextlib.closing(sqlite3.connect(tmp_path / "study.db")) as database:
+        database.execute("CREATE TABLE trials (number INTEGER)")
+    with pytest.raises(ValueError, match=r"study.db is not a journal of varopt: its tables are 'trials' and others"):
+        vo.Search.load(tmp_path / "study.db")
+
+
+def test_every_name_is_that_of_a_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for budget in (3, 5):
+        vo.minimize(lambda x: float(x @ x), vo.Box(-1, 1, size=2), budget=budget, seed=0, journal=":memory:")
+    with vo.Search.load(":memory:") as search:
+        assert search.evaluations == 5
+
+
+def test_settings_that_are_refused_leave_the_journal_free(tmp_path):
+    run = functools.partial(
+        vo.minimize, lambda x: float(x @ x), vo.Box(-1, 1, size=2), seed=0, journal=tmp_path / "a.db"
+    )
+    run(budget=3)
+    with pytest.raises(ValueError, match="sigma must be"):
+        run(budget=5, sigma=-1)
+    assert run(budget=5).nfev == 5
 
 
 def test_format_is_as_documented(tmp_path):

@@ -138,6 +138,25 @@ def test_the_command(journal, tmp_path, capsys):
         assert message in capsys.readouterr().err
 
 
+def test_the_best_so_far_begins_where_constraints_hold(tmp_path):
+    """Before, the curve would rise: what breaks them costs less."""
+
+    def f(x):
+        return float(x @ x), 1.0 - x.sum()
+
+    r = vo.minimize(f, vo.Box(-5, 5, size=2), constraints=1, budget=40, seed=0, journal=tmp_path / "a.db")
+    holds = [record.others[0] <= 0.0 for record in r.search.records]
+    assert not holds[0]
+    course = Follower(tmp_path / "a.db").read()["course"]["best"]
+    assert [value is not None for _, value in course] == np.maximum.accumulate(holds).tolist()
+    values = [value for _, value in course if value is not None]
+    assert values == sorted(values, reverse=True)
+    assert values[-1] == pytest.approx(r.fun)
+    best = r.history["best"]
+    assert np.isnan(best[0])
+    assert np.all(np.diff(best[np.isfinite(best)]) <= 0)
+
+
 # In a browser --------------------------------------------------------------------------------------------------------
 
 HARNESS = """<!DOCTYPE html><meta charset="utf-8"><pre id="found"></pre>
@@ -213,7 +232,7 @@ const texts = (where, what) => Array.from(document.querySelectorAll(where + " " 
 const drawn = document.querySelector("#front svg");
 document.getElementById("found").textContent = JSON.stringify({
   legends: Object.fromEntries(["course", "front"].map((id) => ["#" + id, texts("#" + id, ".legend span")])),
-  levels: texts("#course", "svg text[text-anchor=end]"),
+  said: texts("#course", "p"), levels: texts("#course", "svg text[text-anchor=end]"),
   across: drawn ? Array.from(drawn.querySelectorAll(".held"), (one) => one.cx.baseVal.value / drawn.clientWidth) : []});
 </script>"""
 
@@ -225,6 +244,14 @@ def seen(path, folder):
     text, console = opened(page.as_uri(), folder)
     assert console == []
     return json.loads(text)
+
+
+@needs_chromium
+def test_a_search_without_a_value_has_no_empty_picture(tmp_path):
+    vo.minimize(lambda x: 1 / 0, vo.Box(0, 9), budget=5, seed=0, journal=tmp_path / "a.db")
+    found = seen(tmp_path / "a.db", tmp_path)
+    assert found["said"] == ["No evaluation has given a value yet."]
+    assert found["levels"] == []
 
 
 @needs_chromium

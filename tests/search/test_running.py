@@ -7,6 +7,8 @@ import sys
 import threading
 import time
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from decimal import Decimal
+from fractions import Fraction
 from multiprocessing.pool import ThreadPool
 
 import numpy as np
@@ -216,6 +218,37 @@ def test_zero_is_no_minus_zero_where_it_is_maximised():
     assert "value    0\n" in repr(r)
 
 
+def test_too_many_failures_stop_it_in_the_same_place_for_any_workers():
+    def f(x):
+        time.sleep(0.01 * (x[1] > 0))
+        if x[0] > -4.5:
+            raise RuntimeError("injected")
+        return sphere(x)
+
+    options = {"budget": 200, "seed": 4, "max_failures": 12, "method": "cma"}
+    alone = vo.minimize(f, BOX, batch=7, **options)
+    assert alone.status is Status.FAILURES
+    for workers in (1, 3):
+        with ThreadPoolExecutor(workers) as pool:
+            r = vo.minimize(f, BOX, executor=pool, **options)
+        assert (r.status, r.nfev) == (alone.status, alone.nfev)
+
+
+@pytest.mark.parametrize("budget", [120, 1500])
+def test_where_a_part_of_the_space_fails_the_rest_is_searched(budget):
+    """By single points that fail, and teach the more."""
+
+    def f(x):
+        if x[0] + x[1] > 1.0:
+            raise RuntimeError("injected")
+        return sphere(x)
+
+    r = vo.minimize(f, BOX, budget=budget, seed=0)  # the optimum is where it begins to fail, and worth 0.5
+    assert r.status is Status.BUDGET
+    assert r.fun < (0.75 if budget < 500 else 0.5001)
+    assert sum(record.error is not None for record in r.search.records) < budget / 2
+
+
 def test_a_run_without_a_value_says_so():
     r = vo.minimize(lambda x: None, BOX, budget=10)
     assert r.status is Status.NO_VALUE
@@ -225,6 +258,66 @@ def test_a_run_without_a_value_says_so():
     r = vo.minimize(lambda x: time.sleep(0.02), BOX, time_limit=1.0, max_failures=10**6, method="cma")
     assert (r.status, r.success) == (Status.NO_VALUE, False)
     assert r.nfev
+
+
+def test_failures_by_chance_do_not_keep_a_model_from_use():
+    """Where the model had to fit failures too, it would take more than 1000 evaluations."""
+    scales = 10.0 ** np.linspace(0, 4, 5)
+    turned = np.linalg.qr(np.random.default_rng(3).normal(size=(5, 5)))[0]
+    fails = iter(np.random.default_rng(1).random(3000) < 0.3)
+
+    def f(x):
+        if next(fails):
+            raise RuntimeError("injected")
+        z = turned @ (x - 1)
+        return float(z**2 @ scales + 0.3 * (z**4).sum())
+
+    assert vo.minimize(f, vo.Box(-5, 5, size=5), seed=1, budget=3000, target=1e-8).nfev < 500
+
+
+def test_a_run_that_ends_before_its_first_value_speaks_of_no_best():
+    def f(x):
+        raise KeyboardInterrupt
+
+    interrupted = vo.minimize(f, BOX, budget=10)
+    with ThreadPoolExecutor(1) as pool:
+        late = vo.minimize(lambda x: time.sleep(0.3), BOX, executor=pool, time_limit=0.05)
+    assert [r.status for r in (interrupted, late)] == [Status.INTERRUPTED, Status.TIME_LIMIT]
+    for r in (interrupted, late):
+        assert "before any evaluation gave a value" in repr(r)
+        assert "best" not in repr(r)
+
+
+def test_a_value_is_whatever_is_one_real_number():
+    class Tensor:  # as PyTorch's with a gradient
+        def __init__(self, *values):
+            self.values = values
+
+        def __array__(self, *_, **__):
+            raise RuntimeError("Can't call numpy() on Tensor that requires grad.")
+
+        def __float__(self):
+            (value,) = self.values
+            return value
+
+    for value in (Fraction(1, 2), Decimal("0.5"), Tensor(0.5), np.float32(0.5), np.array([[0.5]])):
+        assert vo.minimize(lambda x, value=value: value, BOX, budget=2, seed=0).fun == 0.5
+        search = vo.Search(BOX, seed=0)
+        search.tell(search.ask(1), [value])
+        assert search.best.fun == 0.5
+    for value in (10**400, Tensor(1.0, 2.0), [1, [2]], 1j):
+        (error, _) = vo.minimize(lambda x, value=value: value, BOX, budget=2, seed=0).errors
+        assert error.startswith("the value must be one real number; ")
+
+
+def test_errors_are_told_in_one_line():
+    def f(x):
+        raise [ValueError, ValueError("two\n  lines"), ValueError("x" * 5000)][int(x[0] > 0) + int(x[0] > 0.7)]
+
+    errors = [vo.minimize(f, BOX, x0=[x, 0, 0], budget=1).errors[0] for x in (-1, 0.5, 1)]
+    assert errors[:2] == ["ValueError", "ValueError: two lines"]
+    assert len(errors[2]) < 2010
+    assert len(repr(vo.minimize(f, BOX, x0=[1, 0, 0], budget=1))) < 800
 
 
 def test_exit_in_the_objective_is_a_failed_evaluation():

@@ -1,5 +1,7 @@
 """Ask and tell: learning, determinism, injected points, failures, noise."""
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -210,6 +212,43 @@ def test_points_of_ones_own_lead_the_way():
     assert sphere(mean) < sphere(np.mean([record.row for record in one.records[-8:]], axis=0))
 
 
+PICKLED = {
+    "process": (vo.Box(-5, 5, size=3), {"budget": 30}),
+    "lq": (vo.Box(-5, 5, size=3), {"x0": [1, 1, 1]}),
+    "restarted": (vo.Box(-5, 5, size=1), {"method": "cma"}),
+    "separable": (vo.Box(-5, 5, size=3), {"method": "separable"}),
+    "mixed": (vo.Space({"a": ["x", "y"], "b": vo.Box(0, 1)}), {"noisy": True}),
+    "orders": (vo.Permutation(4), {}),
+    "front": (vo.Box(-5, 5, size=2), {"objectives": 2}),
+    "constrained": (vo.Box(-5, 5, size=2), {"constraints": 1, "method": "cma"}),
+}
+
+
+@pytest.mark.parametrize("name", PICKLED)
+def test_a_search_and_its_result_can_be_pickled(name):
+    space, options = PICKLED[name]
+
+    def f(x):
+        value = float(np.sum(np.abs(x))) if isinstance(space, (vo.Box, vo.Permutation)) else x["b"]
+        return (value, -value) if {"objectives", "constraints"} & set(options) else value
+
+    def advance(one):
+        for _ in range(12):
+            xs = one.ask()
+            one.tell(xs, [f(x) for x in xs])
+
+    search = vo.Search(space, seed=0, **options)
+    advance(search)
+    copy = pickle.loads(pickle.dumps(search))
+    for one in (search, copy):
+        advance(one)
+    assert [record.row.tobytes() for record in copy.records] == [record.row.tobytes() for record in search.records]
+    r = vo.minimize(f, space, seed=0, **{"budget": 20, **options})
+    again = pickle.loads(pickle.dumps(r))
+    assert repr(again) == repr(r)
+    assert again.search.evaluations == r.nfev
+
+
 def test_failures_rank_last_and_the_search_goes_on():
     def f(x):
         if x[0] < 0:
@@ -232,6 +271,19 @@ def test_a_generation_that_fails_as_a_whole_is_survived():
     assert run(search, sphere, 1000).best.fun < 1e-4
 
 
+@pytest.mark.parametrize("reports", [[3.0], [None], [["a"]], [[float("nan")]]], ids=str)
+def test_reports_are_lists_of_numbers(reports):
+    search = vo.Search(vo.Box(-5, 5, size=3), seed=0, stop_early=True)
+    with pytest.raises(ValueError, match="reports must have a list of finite numbers for every point"):
+        search.tell(search.ask(1), [1.0], reports=reports)
+
+
+@pytest.mark.parametrize("maximize", ["minimize", None], ids=str)
+def test_maximize_is_true_or_false(maximize):
+    with pytest.raises(ValueError, match="maximize must be True or False"):
+        vo.Search(vo.Box(-5, 5, size=3), maximize=maximize)
+
+
 def test_bound_is_the_average_of_the_last_generation():
     search = vo.Search(vo.Box(-5, 5, size=3), seed=0, method="cma")
     xs = search.ask()
@@ -242,6 +294,20 @@ def test_bound_is_the_average_of_the_last_generation():
     assert search.bound.upper == min(values)
     assert search.bound.lower == -np.inf
     assert "estimate and not a proof" in str(search.bound)
+
+
+@pytest.mark.parametrize("options", [{"method": "cma", "x0": [[1, 1], [2, 2]]}, {"budget": 6, "method": "process"}])
+def test_points_before_there_is_a_distribution_are_no_samples_of_it(options):
+    """The user's, and those of a Gaussian process: their average is none over what begins after them."""
+    search = vo.Search(vo.Integer(1, 9, size=2), seed=0, **options)
+    for _ in range(len(options.get("x0", ())) or 6):
+        assert np.isnan(search.bound.mean)
+        xs = search.ask(1)
+        search.tell(xs, [float(sum(x)) for x in xs])
+    assert np.isnan(search.bound.mean)
+    xs = search.ask()
+    search.tell(xs, [float(sum(x)) for x in xs])
+    assert (search.bound.mean, search.bound.samples) == (np.mean([sum(x) for x in xs]), len(xs))
 
 
 def test_bound_is_of_the_distribution_also_where_points_are_told():

@@ -1,5 +1,7 @@
 """Spaces: what is accepted, what is refused, and that points survive the way through rows of numbers."""
 
+import functools
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -56,6 +58,37 @@ def test_values_have_the_types_a_user_expects():
 def test_options_are_told_apart_by_type():
     layout = SpaceLayout(vo.Choice([1, True, 1.0, "1"]))
     assert [layout.row(option)[0] for option in (1, True, 1.0, "1")] == [0, 1, 2, 3]
+
+
+def test_options_may_be_whatever_python_has():
+    arrays = vo.Choice([np.zeros(3), np.ones(3), np.ones(4), {"w": np.zeros(2)}, {"w": np.ones(2)}])
+    assert [arrays.encode(np.ones(n))[0] for n in (3, 4)] == [1, 2]
+    assert arrays.encode([0, 0, 0]) == 0
+    assert arrays.encode(arrays.options[4]) == 4
+    assert vo.minimize(lambda x: float(np.size(x)), vo.Choice([np.zeros(3), np.zeros(2)]), budget=4, seed=0).fun == 2
+    with pytest.raises(ValueError, match="different from each other"):
+        vo.Choice([np.ones(3), np.zeros(3), np.ones(3)])
+    with pytest.raises(ValueError, match="x must be one of"):
+        arrays.encode(np.zeros(9))
+    assert vo.Choice(range(20_000)).columns == 1  # at once
+
+
+@pytest.mark.parametrize("options", ["relu", {"relu", "tanh"}, {"relu": 1, "tanh": 2}, None, 3], ids=str)
+def test_options_without_an_order_are_refused(options):
+    with pytest.raises(ValueError, match=r"options must be a list, .*\['relu', 'tanh'\]"):
+        vo.Choice(options)
+
+
+def test_the_text_of_an_option_is_the_same_in_every_run():
+    def functions():
+        def relu(): ...
+
+        def tanh(): ...
+
+        return vo.Choice([relu, functools.partial(tanh, 3)])
+
+    assert functions().describe() == functions().describe()
+    assert "tanh" in functions().describe()["options"][1]["repr"]
 
 
 @given(st.floats(-30, 30))

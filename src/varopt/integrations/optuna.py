@@ -15,7 +15,7 @@ from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from varopt.integrations._optuna_points import count, dimension, elsewhere, external, internal
-from varopt.search import Search, Space
+from varopt.search import METHODS, Box, Search, Space
 
 __all__ = ["VariationalSampler"]
 
@@ -75,6 +75,9 @@ class VariationalSampler(BaseSampler):
     ) -> None:  # fmt: skip
         self._constraints_func = constraints_func
         self._options: dict[str, Any] = {"method": method, "seed": seed, "population": population, "budget": budget}
+        if method not in METHODS:
+            raise ValueError(f"method must be one of {', '.join(map(repr, METHODS))}; got {method!r}.")
+        Search(Box(0, 1), **{**self._options, "method": "auto"})  # an argument that no search takes is told here
         self._independent = independent_sampler
         self._entropy: Any = np.random.SeedSequence(seed).entropy
         self._by_trial: dict[int, BaseSampler] = {}  # each with random numbers of its own

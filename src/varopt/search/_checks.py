@@ -15,14 +15,18 @@ __all__ = [
     "FoundColumns",
     "Measured",
     "as_found",
+    "as_reports",
     "as_seed",
     "as_value",
     "as_values",
     "constraint_count",
     "positive",
+    "sentence",
     "signs",
     "whole",
 ]
+
+LONGEST = 2000  # characters of an error that are kept
 
 
 def whole(name: str, value: Any, least: int | None = None) -> int:
@@ -129,20 +133,56 @@ def as_values(ys: Any, count: int, errors: Any, width: int = 1) -> FoundColumns:
     return columns._replace(error=told)
 
 
+def as_reports(reports: Any) -> list[tuple[float, ...]]:
+    """What every evaluation yielded on its way, or a `ValueError`."""
+    found = []
+    for way in reports:
+        values = [as_value(value) for value in way] if hasattr(way, "__iter__") else [(math.nan, "no list")]
+        wrong = next((text for _, text in values if text is not None), None)
+        if wrong is not None:
+            raise ValueError(
+                f"reports must have a list of finite numbers for every point; got {way!r}. An evaluation that reports "
+                "something else has failed."
+            )
+        found.append(tuple(value for value, _ in values))
+    return found
+
+
 def as_value(y: Any) -> tuple[float, str | None]:
     """A value as a float, and what is wrong with it, if anything is."""
     if isinstance(y, float) and math.isfinite(y):
         return float(y), None
     if isinstance(y, BaseException):
-        return math.nan, f"{type(y).__name__}: {y}"
+        return math.nan, sentence(y)
     if y is None:
         return math.nan, "no value"
-    array = np.asarray(y)
-    if array.size != 1 or array.dtype.kind not in "fiub":
+    try:
+        array = np.asarray(y)
+    except Exception:  # a tensor with a gradient, or on a device
+        array = np.empty((), dtype=object)
+    if array.size == 1 and array.dtype.kind in "fiub":
+        value = float(array.reshape(()))
+    elif array.dtype.kind == "O" and hasattr(y, "__float__"):  # fractions, decimals, whole numbers of any size, tensors
+        try:
+            value = float(y)
+        except Exception as error:
+            return math.nan, f"the value must be one real number; {sentence(error)}"
+    else:
         what = f"shape {array.shape}" if array.dtype.kind in "fiub" else f"a {type(y).__name__}"
         return math.nan, f"the value must be one real number; got {what}"
-    value = float(array.reshape(()))
     return (value, None) if math.isfinite(value) else (math.nan, f"the value is {value}")
+
+
+def sentence(error: BaseException) -> str:
+    """An exception in one line; some cannot even be printed, and some say nothing."""
+    name = type(error).__name__
+    try:
+        text = str(error)
+    except Exception:
+        text = ""
+    text = " ".join(f"{name}: {text}".split()) if text.strip() else name
+    text = text.encode("utf-8", "replace").decode()  # half a character could not be kept
+    return text if len(text) <= LONGEST else text[:LONGEST] + " ..."
 
 
 def as_seed(seed: Any) -> int:
@@ -154,6 +194,8 @@ def as_seed(seed: Any) -> int:
 
 def signs(maximize: Any, objectives: int) -> NDArray[np.float64]:
     """1 where smaller is better, -1 where larger is."""
+    if isinstance(maximize, str) or maximize is None:
+        raise ValueError(f"maximize must be True or False, or a list of such; got {maximize!r}.")
     if isinstance(maximize, (list, tuple, np.ndarray)):
         if len(maximize) != objectives:
             raise ValueError(f"maximize must say it for each of {objectives} objectives; got {len(maximize)}.")

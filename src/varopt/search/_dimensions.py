@@ -7,8 +7,9 @@ index of its option. Rows are what is compared, kept in the journal and told to 
 from __future__ import annotations
 
 import math
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from inspect import signature
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -266,7 +267,8 @@ class Choice(Dimension):
     Parameters
     ----------
     options : sequence
-        At least two, all different. A journal keeps their text, so that an option should have a telling one.
+        At least two, all different. A journal keeps their text, less where in memory they are, so that an option should
+        have a telling one.
     size : int, optional
         For a list of choices among the same options.
     """
@@ -274,10 +276,14 @@ class Choice(Dimension):
     kind: ClassVar[str] = "choice"
 
     def __init__(self, options: Sequence[Any], *, size: int | None = None) -> None:
+        if isinstance(options, (str, bytes, Set, Mapping)) or not isinstance(options, Iterable):
+            raise ValueError(
+                f"options must be a list, in an order that is always the same, as ['relu', 'tanh']; got {options!r}."
+            )
         self.options = tuple(options)
         if len(self.options) < 2:
             raise ValueError(f"options must be at least two; got {self.options!r}.")
-        if any(a is b or (type(a) is type(b) and a == b) for i, a in enumerate(self.options) for b in self.options[:i]):
+        if _some_equal(self.options):
             raise ValueError(f"options must be different from each other; got {self.options!r}.")
         self.size = _size(size)
         self.scalar, self.columns = self.size is None, self.size or 1
@@ -301,16 +307,16 @@ class Choice(Dimension):
 
     def _index(self, value: Any) -> int:
         for i, option in enumerate(self.options):
-            if option is value or (type(option) is type(value) and option == value):
+            if type(option) is type(value) and _equal(option, value):
                 return i
         for i, option in enumerate(self.options):
-            if bool(option == value):
+            if _equal(option, value):
                 return i
         raise ValueError(f"x must be one of {list(self.options)!r}; got {value!r}.")
 
     def describe(self) -> dict[str, Any]:
         plain = (bool, int, float, str, type(None))
-        options = [option if isinstance(option, plain) else {"repr": repr(option)} for option in self.options]
+        options = [option if isinstance(option, plain) else {"repr": _text(option)} for option in self.options]
         return {"kind": "choice", "options": options, "size": self.size}
 
 
@@ -344,6 +350,42 @@ class Permutation(Dimension):
 
     def describe(self) -> dict[str, Any]:
         return {"kind": "permutation", "n": self.columns}
+
+
+def _equal(one: Any, other: Any) -> bool:
+    """Whether two options are the same: arrays and frames if all that they hold is; what cannot tell is not."""
+    if one is other:
+        return True
+    try:
+        found = one == other
+        if isinstance(found, bool):
+            return found
+        if np.ndim(found) == 0:
+            return bool(found)
+        return np.shape(one) == np.shape(other) and bool(np.all(found))
+    except Exception:  # whatever they raise when they are compared
+        return False
+
+
+def _some_equal(options: Sequence[Any]) -> bool:
+    """Whether any two options are of one type and the same."""
+    known: set[Any] = set()
+    unhashable: list[Any] = []
+    for option in options:
+        try:
+            repeated = (type(option), option) in known
+            known.add((type(option), option))
+        except TypeError:
+            repeated = any(type(other) is type(option) and _equal(other, option) for other in unhashable)
+            unhashable.append(option)
+        if repeated:
+            return True
+    return False
+
+
+def _text(option: Any) -> str:
+    """An option's text, without where in memory it and its parts are: that differs from run to run."""
+    return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(option))
 
 
 def _size(size: int | None) -> int | None:

@@ -159,7 +159,11 @@ class Kept:
         with damaged(journal.path):
             described, settings = json.loads(meta["space"]), json.loads(meta["settings"])
         space = space_from_json(described) if space is None else as_space(space)
-        if space.describe() != described:
+        if isinstance(space, Space):  # rows have the order of the parts with which the journal was begun
+            names = described.get("parts", {})
+            if set(space.parts) == set(names):
+                space = Space({name: space.parts[name] for name in names}, when=space.when)
+        if _as_text(space.describe()) != _as_text(described):
             raise ValueError(f"space differs from the one in {journal.path}: {json.dumps(described)}.")
         points = starting_points(space, settings.pop("x0"))
         rules = settings.pop("subject_to", 0)
@@ -176,6 +180,11 @@ class Kept:
         # What was handed out and never told is handed out again, in the order in which it was drawn.
         told = {record.candidate for record in records}
         self._queue.extend(Stretch(b, i, i + 1) for number, (b, i) in enumerate(replay.places) if number not in told)
+
+
+def _as_text(described: Any) -> str:
+    """A description to compare: NaN, which an option may be, differs from itself."""
+    return json.dumps(described, sort_keys=True)
 
 
 def starting_points(space: Space | Dimension, kept: list[Any] | None) -> list[Any] | None:

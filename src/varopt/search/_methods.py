@@ -130,9 +130,11 @@ def build(plan: SearchPlan, population: int | None = None, batch: int = 1) -> tu
     if plan.starts is None:
         return name, update
     given = Given(plan.starts, plan.numeric, 0.5 * (plan.sigma or SIGMA), plan.rules)
-    return name, Handover(
-        given, len(plan.starts), lambda mean, _, known: begin(plan=replace(plain, start=mean), known=known)
-    )
+    return name, Handover(given, len(plan.starts), functools.partial(_after_given, begin, plain))
+
+
+def _after_given(begin: Callable[..., Update], plan: SearchPlan, mean: Array, _: float, known: Known) -> Update:
+    return begin(plan=replace(plan, start=mean), known=known)
 
 
 def _base(plan: SearchPlan) -> str:
@@ -169,12 +171,15 @@ def _modelled(base: str, plan: SearchPlan, population: int | None, batch: int, k
         plan.layout, plan.coding, batch, known, objectives=plan.objectives, constraints=plan.constraints,
         rules=plan.rules,
     )  # fmt: skip
-
-    def after(mean: Array, spread: float, known: Known) -> Update:
-        sigma = plan.sigma or min(max(spread, 0.01), SIGMA)
-        return _sampled(base, replace(plan, start=mean, sigma=sigma), population, batch, known)
-
+    after = functools.partial(_after_process, base, plan, population, batch)
     return Handover(first, _length(plan) or 100, after, timed=plan.method == "auto" and plan.budget is None)
+
+
+def _after_process(
+    base: str, plan: SearchPlan, population: int | None, batch: int, mean: Array, spread: float, known: Known
+) -> Update:
+    sigma = plan.sigma or min(max(spread, 0.01), SIGMA)
+    return _sampled(base, replace(plan, start=mean, sigma=sigma), population, batch, known)
 
 
 def _sampled(base: str, plan: SearchPlan, population: int | None, batch: int, known: Known | None = None) -> Update:
@@ -205,13 +210,13 @@ def _several(base: str, plan: SearchPlan, population: int | None, known: Known |
         if held.rows:
             order = np.argsort(held.values[:, 0], kind="stable")
             starts = np.array(held.rows)[order[np.linspace(0, len(order) - 1, count).round().astype(int)]]
+    return FrontUpdate(functools.partial(_kernel, base, plan, size), starts, sigma, plan.objectives, known)
 
-    def factory(mean: Array, sigma: float) -> Update:
-        if base in CHOICES:
-            return _ruled(CHOICES[base](plan.layout.options, size), plan)
-        return _ruled(_distribution(base, plan, mean, sigma, size), plan)
 
-    return FrontUpdate(factory, starts, sigma, plan.objectives, known)
+def _kernel(base: str, plan: SearchPlan, population: int, mean: Array, sigma: float) -> Update:
+    if base in CHOICES:
+        return _ruled(CHOICES[base](plan.layout.options, population), plan)
+    return _ruled(_distribution(base, plan, mean, sigma, population), plan)
 
 
 def _single(base: str, plan: SearchPlan, population: int | None, batch: int, known: Known | None) -> Update:
@@ -235,24 +240,35 @@ def _single(base: str, plan: SearchPlan, population: int | None, batch: int, kno
         return _ruled(CHOICES[base](layout.options, population), plan)
     _require_numbers(base, layout)
     first_population = population or default_population(layout.columns, layout.integer.size)
-    allowance = Allowance(SURROGATE_EVALUATIONS * layout.columns)
     if base == "lq" and batch > 1:
         first_population = max(first_population, 2 * batch)  # of which half are evaluated at once
-
-    def factory(mean: Array, sigma: float, population: int) -> Update:
-        update = _distribution(base, plan, mean, sigma, population)
-        # Large populations are for what no quadratic is like, and average over it: a model would narrow them too soon.
-        if base != "lq" or not isinstance(update, BoundedUpdate) or population >= 2 * first_population:
-            return _ruled(update, plan)
-        nonlocal known
-        known, told = None, known  # the first run only: later ones are elsewhere
-        return SurrogateUpdate(update, batch, told, allowance)
-
+    allowance = Allowance(SURROGATE_EVALUATIONS * layout.columns)
+    factory = _Runs(base, plan, batch, first_population, allowance, known)
     center = np.full(layout.columns, 0.5) if start is None else start
     discrete = layout.real.size < layout.columns
     sigma = SIGMA if plan.sigma is None else plan.sigma
     exact = plan.plain and not plan.noisy and not discrete
     return Restarts(factory, center, sigma, first_population, discrete=discrete, exact=exact)
+
+
+@dataclass
+class _Runs:
+    """What begins every run of the restarts."""
+
+    base: str
+    plan: SearchPlan
+    batch: int
+    first_population: int
+    allowance: Allowance
+    known: Known | None
+
+    def __call__(self, mean: Array, sigma: float, population: int) -> Update:
+        update = _distribution(self.base, self.plan, mean, sigma, population)
+        # Large populations are for what no quadratic is like, and average over it: a model would narrow them too soon.
+        if self.base != "lq" or not isinstance(update, BoundedUpdate) or population >= 2 * self.first_population:
+            return _ruled(update, self.plan)
+        self.known, told = None, self.known  # the first run only: later ones are elsewhere
+        return SurrogateUpdate(update, self.batch, told, self.allowance)
 
 
 def _ruled(update: Update, plan: SearchPlan) -> Update:
@@ -277,8 +293,8 @@ def _distribution(base: str, plan: SearchPlan, mean: Array, sigma: float, popula
             raise ValueError("method 'separable' is for reals; this space has other parts. Use 'auto'.")
         return SeparableOrNot(
             DiagonalCMA(center, sigma, population),
-            lambda mean, spread: LMMAES(mean, spread, population),
-            lambda inner: BoundedUpdate(inner, layout.real),
+            functools.partial(LMMAES, population=population),
+            functools.partial(BoundedUpdate, columns=layout.real),
         )
     match base:
         case "cma" | "lq":

@@ -33,6 +33,11 @@ SENTENCES = {  # of statuses that tell others what a bracket is worth
     Status.INTERRUPTED: "The run was interrupted; the best so far is returned.",
     Status.NOT_FOUND: "No point was found that satisfies all constraints. Raise budget to go on.",
 }
+NOTHING_YET = {  # instead of what speaks of the best so far, where there is none
+    Status.TIME_LIMIT: "The time was spent before any evaluation gave a value. Raise time_limit.",
+    Status.INTERRUPTED: "The run was interrupted before any evaluation gave a value.",
+}
+SHOWN = 300  # characters of an error in a result; `errors` has the rest
 
 
 @dataclass(frozen=True, repr=False)
@@ -68,7 +73,8 @@ class SearchResult(Result):
     @property
     def message(self) -> str:
         """The sentence of the status; there is no bracket to speak of."""
-        return SENTENCES.get(self.status, str(self.status.value))
+        sentences = {**SENTENCES, **NOTHING_YET} if self.x is None else SENTENCES
+        return sentences.get(self.status, str(self.status.value))
 
     @property
     def front(self) -> Front:
@@ -91,7 +97,8 @@ class SearchResult(Result):
         broken = [("broken", f"constraints, by {self.violation:.3g}")] if self.violation else []
         rows = [("x", _short(self.x)), *broken, ("method", self._way)]
         count = "" if self.search is None else f"{len(self.search.errors)} of {self.nfev}, the last: "
-        return rows + [("failed", count + error) for error in self.errors[-1:]]
+        last = [error if len(error) <= SHOWN else error[:SHOWN] + " ..." for error in self.errors[-1:]]
+        return rows + [("failed", count + error) for error in last]
 
     @property
     def _way(self) -> str:
@@ -160,7 +167,7 @@ def minimize_black_box(
         An SQLite file that keeps every evaluation. If it exists, the search in it goes on: run the same line again
         after a crash.
     max_failures : int
-        Stop when so many evaluations in a row have failed.
+        Stop after the generation in which so many evaluations in a row have failed.
     batch : int, optional
         How many points are evaluated at once, by methods that do not need a whole generation (see `Search`): one by
         default, which needs the fewest, and as many as a usual generation has where there is an executor.
@@ -294,7 +301,7 @@ class _Run:
     def _ended(self) -> Status | None:
         search = self.search
         between = search.asynchronous or not self._flying  # generations are finished, so that order plays no part
-        if search.failures >= self.max_failures:
+        if between and search.failures >= self.max_failures:
             return Status.FAILURES
         if time.monotonic() >= self.deadline:
             return self._spent(Status.TIME_LIMIT) if search.evaluations else Status.TIME_LIMIT
@@ -320,15 +327,19 @@ def _begin(space: Any, journal: str | Path | None, settings: dict[str, Any], hin
     if journal is None or is_blank(Path(journal)):
         return Search(space, journal=journal, **settings, **hints)
     search = Search.load(journal, space, subject_to=settings["subject_to"])
-    fresh = Search(space, **{**settings, "seed": search.seed if settings["seed"] is None else settings["seed"]})
-    differing = [name for name in settings if search.settings[name] != fresh.settings[name]]
-    if differing:
-        search.close()
-        name = differing[0]
-        raise ValueError(
-            f"journal {journal} was begun with {name}={json.dumps(search.settings[name])}, not "
-            f"{json.dumps(fresh.settings[name])}; name another file, or give what it was begun with."
+    try:
+        fresh = Search(
+            search.space, **{**settings, "seed": search.seed if settings["seed"] is None else settings["seed"]}
         )
+        for name in settings:
+            if search.settings[name] != fresh.settings[name]:
+                raise ValueError(
+                    f"journal {journal} was begun with {name}={json.dumps(search.settings[name])}, not "
+                    f"{json.dumps(fresh.settings[name])}; name another file, or give what it was begun with."
+                )
+    except BaseException:
+        search.close()
+        raise
     return search
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from varopt._threads import one_thread
 from varopt.search._batch import Batch, Stretch, Told
-from varopt.search._checks import as_seed, as_values, constraint_count, positive, signs, whole
+from varopt.search._checks import as_reports, as_seed, as_values, constraint_count, positive, signs, whole
 from varopt.search._coding import Coding
 from varopt.search._dimensions import Box, Dimension
 from varopt.search._incumbent import Averaged, Lowest
@@ -162,7 +162,7 @@ class Search(Kept, Shown):
         self._records: list[Record] = []
         self._unrecorded: list[Told] = []
         self._batches: list[tuple[int, int]] = []  # of every batch: its size, and how many evaluations were told before
-        self.failures = 0
+        self.failures = 0  # in a row, at the end of the last batch that is complete
         self.generation = 0
         self._trace: list[tuple[int, float, Array | float, float, float]] = []  # of every update; see `history`
         self._journal: Journal | None = None
@@ -283,11 +283,9 @@ class Search(Kept, Shown):
         for name, given in (("reports", reports), ("stopped", stopped)):
             if given is not None and len(given) != count:
                 raise ValueError(f"{name} must have one entry for each of the {count} points; got {len(given)}.")
-        if reports is not None and not all(math.isfinite(value) for way in reports for value in way):
-            raise ValueError("reports must be finite numbers; an evaluation that reports another has failed.")
         courses = Courses.unknown(count)._replace(others=measured.others)
         if reports is not None:
-            courses = courses._replace(reports=[tuple(map(float, way)) for way in reports])
+            courses = courses._replace(reports=as_reports(reports))
         if stopped is not None:
             courses = courses._replace(stopped=list(map(bool, stopped)))
         self._tell_rows(rows, measured.value, measured.error, courses)
@@ -359,7 +357,6 @@ class Search(Kept, Shown):
         self._unrecorded.append(entry)
         self._evaluations += stretch.size
         self._seconds += courses.took
-        self.failures = 0
         values = self._sign * np.array(told)
         best = int(values.argmin())  # the first of equals
         self._lowest.see(entry.rows[best], float(values[best]), entry.candidate + best)
@@ -376,10 +373,9 @@ class Search(Kept, Shown):
             self._rungs.see(reports, finished=record.error is None and not record.stopped)
         numbers = self._numbers(record)
         if record.error is None:
-            self.failures = 0
             self._see(record, numbers, self._drawn if batch is None else record.candidate)
-        else:
-            self.failures += 1
+        if batch is None or self.asynchronous:
+            self.failures = 0 if record.error is None else self.failures + 1
         if batch is None:
             self._own.append((self._coding.latent(record.row[None])[0], self._raised(record, numbers)))
             self._average(record.row, numbers)
@@ -433,6 +429,7 @@ class Search(Kept, Shown):
         """Learn from the batches that are complete, in the order in which they were drawn."""
         while self._open and self._open[0].missing == 0:
             done = self._open.popleft()
+            self._count_failures(done)
             if self._averaged is not None:
                 for row, value in zip(done.rows, done.values, strict=True):
                     self._average(row, value)
@@ -443,6 +440,11 @@ class Search(Kept, Shown):
                 self._note(math.nan)  # drawn ahead by a run that is over: fewer than a generation of this one
             else:
                 self._update(done.latent, done.values[: done.fresh])
+
+    def _count_failures(self, done: Batch) -> None:
+        """How many have failed in a row, in the order in which they were drawn: whoever was quicker plays no part."""
+        values = np.flatnonzero(np.isfinite(done.values.reshape(len(done.rows), -1)[:, 0]))
+        self.failures = len(done.rows) - 1 - int(values[-1]) if values.size else self.failures + len(done.rows)
 
     def _average(self, row: Array, value: float) -> None:
         if self._averaged is not None and math.isfinite(value):
@@ -455,7 +457,8 @@ class Search(Kept, Shown):
         self._arrived, self._own = [], []
         if values.ndim == 2:  # what is squared and scaled below must not overflow; which is best is known exactly
             values = np.where(np.isfinite(values), np.clip(values, -HUGE, HUGE), np.inf)
-        if np.isfinite(values).any():  # a generation that failed as a whole teaches nothing
+        # A generation that failed as a whole says nothing about which way to go; single points that failed do.
+        if np.isfinite(values).any() or (len(values) and self._model.learns_from_failures):
             with one_thread():
                 self._model.tell(latent, values)
         self._note(self._model.average(drawn if drawn.ndim == 1 else drawn[:, 0]))
@@ -464,7 +467,10 @@ class Search(Kept, Shown):
         """Keep how things stand after a generation, and what tells its average."""
         self.generation += 1
         best = self._incumbent
-        upper = math.nan if self._archive is not None else math.inf if best is None else best.value
+        none = (
+            self._archive is not None or self._lowest.violation > 0.0
+        )  # that would be the best of all that is allowed
+        upper = math.nan if none else math.inf if best is None else best.value
         self._trace.append((self.evaluations, upper, average, self._model.spread, time.time()))
 
     # What is known -------------------------------------------------------------------------------------------------

@@ -98,7 +98,8 @@ class Shown:
         """After every update: evaluations, best, mean, standard_error, samples, sigma and time (in seconds).
 
         ``mean`` is the average of the objective over the ``samples`` of the distribution at that time. Of several
-        objectives there is neither a best value nor a mean.
+        objectives there is neither a best value nor a mean, and no best before a point satisfies the constraints that
+        are measured.
         """
         names = ("evaluations", "best", "mean", "standard_error", "samples", "sigma", "time")
         if not self._trace:

@@ -17,6 +17,7 @@ from varopt.solvers.natural_gradient import (
     LocalSearch,
     ProductUpdate,
     Restarts,
+    SurrogateUpdate,
     adaptive,
     berny,
     log_weights,
@@ -320,6 +321,43 @@ def test_restarts_take_turns_and_grow(rng):
     assert model.epoch == len(populations) > 8
     assert {6 * 2**k for k in range(4)} <= set(populations)
     assert sorted(set(populations)) != sorted({6 * 2**k for k in range(9)})  # small ones in between
+
+
+def test_a_run_begun_where_everything_fails_gives_way_to_one_elsewhere(rng):
+    starts = []
+
+    def factory(mean, sigma, population):
+        starts.append(mean)
+        return CMA(mean, sigma, population)
+
+    model = Restarts(factory, np.full(2, 0.5), 0.01, 6)
+    assert model.learns_from_failures
+    assert not CMA(np.full(2, 0.5), 0.2, 6).learns_from_failures
+    for _ in range(2):
+        model.refresh(rng)
+        model.tell(model.sample(rng, 6), np.full(6, np.inf))
+    model.refresh(rng)
+    assert len(starts) == 2
+    model.tell(model.sample(rng, 12), np.arange(12.0))  # from now on, some do not
+    for _ in range(4):
+        model.refresh(rng)
+        model.tell(model.sample(rng, 12), np.full(12, np.inf))
+    model.refresh(rng)
+    assert len(starts) == 2
+
+
+def test_a_model_is_not_trusted_where_it_leads_to_failures(rng):
+    """A slope that ends in failures: the model sees the slope alone, and one sample of each generation would do."""
+    points = rng.random((40, 2))
+    known = (points, np.where(points[:, 0] < 0.9, -points[:, 0], np.inf))
+    inner = BoundedUpdate(CMA(np.full(2, 0.5), 0.1, 6), np.arange(2))
+    model = SurrogateUpdate(inner, known=known)
+    assert model.model is not None
+    for _ in range(150):
+        x = model.sample(rng, model.population)
+        evaluated = np.clip(x, 0.0, 1.0)
+        model.tell(x, np.where(evaluated[:, 0] < 0.7, -evaluated[:, 0], np.inf))
+    assert model.mean[0] == pytest.approx(0.7, abs=0.05)
 
 
 @pytest.mark.parametrize("update", [CMA, XNES])

@@ -173,6 +173,12 @@ class Journal:
     def meta(self) -> dict[str, str]:
         """Format, versions, space and settings, or a `ValueError` that says what is wrong with them."""
         with damaged(self.path):
+            tables = [name for (name,) in self._database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+            if tables and not {"meta", "batch", "evaluation"} & set(tables):
+                shown = ", ".join(map(repr, tables[:3]))
+                raise OtherJournal(
+                    f"journal {self.path} is not a journal of varopt: its tables are {shown} and others."
+                )
             facts = dict(self._database.execute("SELECT key, value FROM meta").fetchall())
             found = str(facts.get("format"))
             if found.isdigit() and int(found) not in KEPT:
@@ -335,7 +341,8 @@ def _refuse_existing(path: Path) -> None:
 
 def _connect(path: Path) -> sqlite3.Connection:
     # Search may be used from several threads, one at a time.
-    database = sqlite3.connect(path, timeout=10.0, check_same_thread=False)
+    # As a whole path: SQLite takes ":memory:" for no file at all.
+    database = sqlite3.connect(path.absolute(), timeout=10.0, check_same_thread=False)
     try:
         # A write-ahead log survives a killed process, lets others read meanwhile, and needs no sync at every commit.
         database.execute("PRAGMA journal_mode = WAL")

@@ -59,6 +59,8 @@ class ExpectedImprovement(Update):
         Which latent points may be proposed, by constraints that are known in advance.
     """
 
+    learns_from_failures = True
+
     def __init__(
         self, layout: SpaceLayout, coding: Coding, batch: int = 1, known: tuple[Array, Array] | None = None, *,
         objectives: int = 1, constraints: int = 0, rules: Rules | None = None,

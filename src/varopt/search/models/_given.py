@@ -28,6 +28,8 @@ class Given(Update):
         What is allowed; a point around them that is not is replaced by the one that it is around.
     """
 
+    learns_from_failures = True
+
     def __init__(self, points: Array, numeric: NDArray[np.intp], sigma: float, rules: Rules | None = None) -> None:
         self._given, self._numeric, self._sigma, self._rules = points, numeric, sigma, rules
         self._proposed = 0

@@ -43,6 +43,7 @@ class Handover(AroundUpdate):
         self._first, self._length, self._after, self._timed = first, length, after, timed
         self.inner: Update = first
         self.epoch = 0
+        self._sampled = False  # whether what was told last is of the distribution that there is now
 
     @property
     def epoch(self) -> int:
@@ -59,9 +60,13 @@ class Handover(AroundUpdate):
         return self.inner is not self._first
 
     def tell(self, points: Array, values: Array) -> None:
+        self._sampled = self.begun
         self.inner.tell(points, values)
         if not self.begun and len(self._first.known[1]) >= self._length:
             self._hand_over()
+
+    def average(self, values: Array) -> Array | float:
+        return self.inner.average(values if self._sampled else values[:0])
 
     def afford(self, seconds: float) -> None:
         """Hand over where another proposal of a model would take more than a tenth of the time of all evaluations.

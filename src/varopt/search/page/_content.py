@@ -119,7 +119,7 @@ def _course(known: Known) -> dict[str, Any]:
     for record in known.records:
         if record.error is None and not record.stopped:
             key = min(key, (_violation(known, record), sign * record.value))
-            lowest = key[1]
+            lowest = key[1] if key[0] == 0.0 else math.inf  # what breaks a constraint is no value to fall from
         best.append((record.number + 1, sign * lowest))
     kept = _thin(len(best), MOST_CURVE_POINTS)
     some = _thin(len(known.records), DOTS)

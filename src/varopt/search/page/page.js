@@ -98,7 +98,9 @@ function course() {
   const stopped = dots.some((p) => p[2]);
   const host = section("course", bounded ? "Best value and bound" : "Best value", "");
   if (!best.length) { host.append(element("p", {}, "Nothing has been told yet.")); return; }
-  const known = best.map((p) => p[1]).filter((v) => v !== null), levels = dots.map((p) => p[1]).sort((a, b) => a - b);
+  const known = best.map((p) => p[1]).filter((v) => v !== null);
+  if (!dots.length) { host.append(element("p", {}, "No evaluation has given a value yet.")); return; }
+  const levels = dots.map((p) => p[1]).sort((a, b) => a - b);
   const most = levels.length ? levels[Math.floor(0.97 * (levels.length - 1))] : 1, least = levels.length ? levels[Math.floor(0.03 * (levels.length - 1))] : 0;
   const y = range([...known, most, least], log), inside = (v) => v >= y[0] && v <= y[1];
   const x = [1, Math.max(2, best[best.length - 1][0])];

@@ -23,13 +23,12 @@ from pathlib import Path
 from types import GeneratorType
 from typing import Any, NamedTuple
 
-from varopt.search._checks import Found, Measured, as_found
+from varopt.search._checks import Found, Measured, as_found, sentence
 from varopt.search.journal import Course
 
-__all__ = ["Evaluated", "Evaluation", "Job", "Packed", "pack", "sentence", "worker_name"]
+__all__ = ["Evaluated", "Evaluation", "Job", "Packed", "pack", "worker_name"]
 
 GRACE = 1.0  # seconds beyond the timeout after which a process that cannot even say so is ended
-LONGEST = 2000  # characters of an error that are kept
 
 
 class Evaluated(NamedTuple):
@@ -46,16 +45,6 @@ class Job(NamedTuple):
 
     row: Any
     limits: Mapping[int, float] = {}
-
-
-def sentence(error: BaseException) -> str:
-    """An exception in one line; some cannot even be printed."""
-    try:
-        text = f"{type(error).__name__}: {error}"
-    except Exception:
-        text = type(error).__name__
-    text = text.encode("utf-8", "replace").decode()  # half a character could not be kept
-    return text if len(text) <= LONGEST else text[:LONGEST] + " ..."
 
 
 @dataclass(frozen=True)

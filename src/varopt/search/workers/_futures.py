@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from varopt.search._checks import sentence
 from varopt.search.journal import Courses
-from varopt.search.workers._evaluation import Evaluated, Evaluation, Job, Packed, sentence
+from varopt.search.workers._evaluation import Evaluated, Evaluation, Job, Packed
 from varopt.search.workers._workers import Array, Finished, Workers
 
 __all__ = ["Futures", "PoolExecutor", "Renewal"]
@@ -204,11 +205,12 @@ class Futures(Workers):
         return True
 
     def close(self) -> None:
+        if self._owned and self._renewal is not None and (self._flying or self._haunted):
+            self._renewal.end(self._executor)  # which then fails every future, and would stumble over one cancelled
+            return
         for future in self._flying:
             future.cancel()
-        if self._owned and self._renewal is not None and (self._flying or self._haunted):
-            self._renewal.end(self._executor)
-        elif self._owned:
+        if self._owned:
             self._executor.shutdown(wait=not self._flying)
 
 

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from varopt.search._checks import Found, FoundColumns, Measured, as_found
+from varopt.search._checks import Found, FoundColumns, Measured, as_found, sentence
 from varopt.search.journal import Courses
-from varopt.search.workers._evaluation import Evaluation, sentence, worker_name
+from varopt.search.workers._evaluation import Evaluation, worker_name
 
 __all__ = ["Finished", "Here", "Vectorized", "Workers"]
 

@@ -27,6 +27,7 @@ __all__ = ["Restarts"]
 MOST_DOUBLINGS = 9  # of the population; beyond, a generation is longer than most budgets
 WORTH_IT = 0.01  # of what a run gained: by so much a point must be better than where the run ended to go back to it
 NARROWER = 0.1  # how a run begins that goes back to the best point: of the deviation with which it was found
+BARREN = 2  # generations without a single value, after which a run begins elsewhere
 SCOUTS = 10  # points for each coordinate, at the best of which a small run begins: far fewer than the run has
 
 Factory = Callable[[Array, float, int], Update]
@@ -42,6 +43,8 @@ class Scouts(Update):
     margin : float
         What is left out at every side.
     """
+
+    learns_from_failures = True
 
     def __init__(self, size: int, margin: float) -> None:
         self._size, self._margin = size, margin
@@ -95,6 +98,8 @@ class Restarts(Update):
         begin at the best of some scouts, and one that left the best point for a worse optimum is followed by one that
         goes back there.
     """
+
+    learns_from_failures = True
 
     def __init__(
         self,
@@ -189,9 +194,13 @@ class Restarts(Update):
 
     def tell(self, points: Array, values: Array) -> None:
         lowest = self._see(points, values)
-        self.current.tell(points, values)
+        told = math.isfinite(lowest) or self.current.learns_from_failures
+        if told:
+            self.current.tell(points, values)
         self._run_used += values.size
-        generation = self.current.generation_of(values)
+        if not math.isfinite(self._run_best) and self._run_used >= BARREN * self._generation:
+            self._ended = "all fails where it began"
+        generation = self.current.generation_of(values) if told else None
         if generation is None:
             return
         if generation is not values:

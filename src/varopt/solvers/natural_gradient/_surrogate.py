@@ -32,6 +32,7 @@ TRUSTED = 0.85  # Kendall's tau from which the model ranks what was not evaluate
 LARGEST = 900  # unknowns of a full model; beyond, a fit costs more than most evaluations, and a diagonal one has to do
 FRESH = 250  # unknowns for each new value that a large model waits for: a fit costs the cube of them
 WINDOW = 1.2  # latest data for each unknown, to which a model is fitted; 2, as in [Ha19], takes half more evaluations
+SOUND = 0.5  # of a generation's evaluations did not fail: a model, which knows of no failures, may lead into them
 SQUARES_OVERFLOW = 1e150  # values whose squares overflow: no model
 PAUSE = 5  # generations without a model, after as many in which nearly everything had to be evaluated; then twice that
 
@@ -59,6 +60,7 @@ class SurrogateUpdate(AroundUpdate, FamilyUpdate):
     """
 
     inner: BoundedUpdate
+    learns_from_failures = True
 
     def __init__(
         self,
@@ -73,7 +75,9 @@ class SurrogateUpdate(AroundUpdate, FamilyUpdate):
         self._latest = LatestModel(richest)
         self._window = max(inner.population, int(WINDOW * unknowns(d, richest)))
         points, values = known or (np.empty((0, d)), np.empty(0))
-        self._points, self._values = list(points[-self._window :]), list(values[-self._window :])
+        points, values = points[-self._window :], values[-self._window :]
+        finite = np.isfinite(values)
+        self._points, self._values = list(points[finite]), list(values[finite])
         self._told = self._modelled = len(self._points)  # data in all, and when the model was fitted
         self.model: QuadraticModel | None = None
         self._candidates = np.empty((0, d))  # of this generation; none between two
@@ -174,6 +178,8 @@ class SurrogateUpdate(AroundUpdate, FamilyUpdate):
         """Whether model and function order the latest evaluations alike."""
         if self.model is None or self._paused or not self._known.any():
             return False
+        if np.isfinite(self._truth[self._known]).mean() < SOUND:
+            return False
         count = int(max(15, min(1.2 * self._known.sum(), 0.75 * self.inner.population)))  # (3)
         points, values = np.array(self._points[-count:]), np.array(self._values[-count:])
         return kendall(self.model(points), values) >= TRUSTED  # (3)
@@ -190,9 +196,11 @@ class SurrogateUpdate(AroundUpdate, FamilyUpdate):
                 told = told - told.min() + lowest
             told = np.where(known & ~np.isfinite(truth), np.inf, told)
         points = np.vstack((self._candidates, *(point for point, _ in self._strangers)))
-        self.inner.tell(points, np.append(told, [value for _, value in self._strangers]))
+        values = np.append(told, [value for _, value in self._strangers])
         self._strangers.clear()
-        self.generation = truth[known]
+        if np.isfinite(values).any():  # which way is better
+            self.inner.tell(points, values)
+            self.generation = truth[known]
         self._rest(known.mean())
         self._candidates = self._candidates[:0]
         self._optimum = None if self.model is None or self._paused else self._best_of(self.model)

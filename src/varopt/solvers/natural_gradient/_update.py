@@ -33,10 +33,14 @@ class Update(ABC):
         How many samples the next `tell` expects.
     epoch : int
         Counts fresh starts: samples of an earlier epoch say nothing about this one.
+    learns_from_failures : bool
+        Whether `tell` may be given values of which none is finite. Most move by the better of several samples, and are
+        not told what failed as a whole; who proposes single points has to hear of each.
     """
 
     population: int
     epoch: int = 0
+    learns_from_failures: bool = False
 
     def refresh(self, rng: np.random.Generator) -> None:  # noqa: B027 -- most are always ready
         """Get ready for the next generation; called before it is sampled. The place where a search starts anew."""
@@ -86,6 +90,11 @@ class AroundUpdate(Update):
     def epoch(self) -> int:  # type: ignore[override]
         """Counts fresh starts."""
         return self.inner.epoch
+
+    @property
+    def learns_from_failures(self) -> bool:  # type: ignore[override]
+        """Whether it may be told what failed as a whole."""
+        return self.inner.learns_from_failures
 
     def refresh(self, rng: np.random.Generator) -> None:
         self.inner.refresh(rng)
