@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
-__all__ = ["FUNCTIONS", "OPTIONS", "SEARCH_OPTIONS", "Told", "advice"]
+__all__ = ["FUNCTIONS", "OPTIONS", "SEARCH_OPTIONS", "Hinting", "advice"]
 
 _SMOOTH = "varopt minimises piecewise polynomials; for smooth functions use CVXPY or scipy.optimize.minimize"
 _CONES = "matrices that are positive semidefinite, and norms of their singular values, are for CVXPY"
@@ -66,13 +66,13 @@ def advice(name: str, known: Mapping[str, str]) -> str:
     return f": {known[name]}" if name in known else ""
 
 
-class Told:
+class Hinting:
     """Says where something is to who looks for it in an attribute, as another package has it."""
 
-    _told: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    _hints: ClassVar[Mapping[str, str]] = MappingProxyType({})
 
     if not TYPE_CHECKING:  # or every attribute would be known to a type checker
 
         def __getattr__(self, name: str) -> Any:
             kind = type(self).__name__
-            raise AttributeError(f"{kind!r} object has no attribute {name!r}{advice(name, self._told)}")
+            raise AttributeError(f"{kind!r} object has no attribute {name!r}{advice(name, self._hints)}")

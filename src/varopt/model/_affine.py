@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from varopt._elsewhere import OPTIONS, Told, advice
+from varopt._elsewhere import OPTIONS, Hinting, advice
 from varopt.model import _generic as generic
 from varopt.model._expression import (
     Expression,
@@ -285,7 +285,7 @@ _order = _Order()
 _alive: WeakValueDictionary[str, Variable] = WeakValueDictionary()
 
 
-class Variable(Told, Affine):
+class Variable(Hinting, Affine):
     """A real vector to optimise over; without a size, a real scalar.
 
     Parameters
@@ -311,7 +311,7 @@ class Variable(Told, Affine):
     """
 
     kind = "real"
-    _told = MappingProxyType({"value": "values are in the result, as in r = vo.minimize(...) and r[w]"})
+    _hints = MappingProxyType({"value": "values are in the result, as in r = vo.minimize(...) and r[w]"})
 
     def __init__(self, size: int | tuple[int, ...] | None = None, *, name: str | None = None, **elsewhere: Any) -> None:
         for option in elsewhere:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from varopt._elsewhere import Told
+from varopt._elsewhere import Hinting
 from varopt.model import _generic as generic
 from varopt.model._affine import Affine, Variable
 from varopt.model._expression import Expression, is_number, split
@@ -29,7 +29,7 @@ _ADVICE = {
 }
 
 
-class Constraint(Told):
+class Constraint(Hinting):
     """``left <= right``, ``left == right`` or ``left >= right``, entry by entry: what comparisons of expressions make.
 
     Attributes
@@ -54,7 +54,7 @@ class Constraint(Told):
     0.25
     """
 
-    _told = MappingProxyType({"dual_value": "multipliers are in the result, as in r.multipliers[c]"})
+    _hints = MappingProxyType({"dual_value": "multipliers are in the result, as in r.multipliers[c]"})
 
     def __init__(self, left: Affine, right: Affine, sense: Sense) -> None:
         self.left, self.right, self.sense = left, right, sense

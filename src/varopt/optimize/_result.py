@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from varopt._display import Panels, bracket_drawing, bracket_words, card, curves, duration, fold, plain, table
-from varopt._elsewhere import Told
+from varopt._elsewhere import Hinting
 from varopt.certificates import Certificate
 from varopt.model import Constraint, Variable
 from varopt.solvers import State
@@ -54,7 +54,7 @@ class Status(Enum):
 
 
 @dataclass(frozen=True)
-class Result(Told):
+class Result(Hinting):
     """The outcome of `minimize` or `maximize`. ``r.x`` is flat; ``r[w]`` is the value of a variable.
 
     Attributes
@@ -104,7 +104,7 @@ class Result(Told):
         What takes an array to the device of the data, where they are on one: ``r[w]`` is there, and `x` on the host.
     """
 
-    _told = MappingProxyType(dict.fromkeys(("value", "objective"), "the value found is r.fun"))
+    _hints = MappingProxyType(dict.fromkeys(("value", "objective"), "the value found is r.fun"))
 
     x: Vector
     fun: float

@@ -467,10 +467,8 @@ class Search(Kept, Shown):
         """Keep how things stand after a generation, and what tells its average."""
         self.generation += 1
         best = self._incumbent
-        none = (
-            self._archive is not None or self._lowest.violation > 0.0
-        )  # that would be the best of all that is allowed
-        upper = math.nan if none else math.inf if best is None else best.value
+        is_best = self._archive is None and not self._lowest.violation > 0.0  # of all that is allowed
+        upper = math.nan if not is_best else math.inf if best is None else best.value
         self._trace.append((self.evaluations, upper, average, self._model.spread, time.time()))
 
     # What is known -------------------------------------------------------------------------------------------------
