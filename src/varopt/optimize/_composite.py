@@ -355,10 +355,13 @@ def _is_never_negative(objective: Objective) -> bool:
 
 
 def _with_rounding(objective: Objective, x: Vector, claimed: _Bracket, least: float) -> _Bracket:
-    """What is claimed of an objective that is not convex, with the rounding of its value, and of the gap, charged."""
+    """What is claimed of an objective that is not convex, with the rounding of its value, and of the gap, charged.
+
+    Where the value cannot be enclosed, as of a position within rounding of a jump, that is assumed to be small.
+    """
     low, high = enclosed_at(objective, x)
     if not math.isfinite(high):
-        return claimed
+        return claimed._replace(assumption=claimed.assumption or ROUNDING)
     lower, upper = claimed.lower, max(claimed.upper, high)
     if lower < claimed.upper:  # the value less a gap, which is the value less the bound
         lower = max(lower - _LAST_DIGITS * (abs(lower) + abs(claimed.upper)), least)

@@ -432,3 +432,20 @@ def test_rows_that_rounding_alone_moves_end_no_enclosure(seed):
     enclosed = enclosure(problem)
     assert enclosed.opens
     assert enclosed.below(np.zeros(3), 0.0, problem.constant + 0.05) is None
+
+
+def test_the_point_does_not_drift_where_nothing_sees_it(rng):
+    """A shift of all coordinates changes nothing, but what is left of their differences far out."""
+    aim = np.array([0.1, -0.2, 0.3])
+    w = vo.Variable(4)
+    r = vo.minimize(vo.sum_squares(vo.diff(w) - aim) + vo.sum(vo.step(vo.diff(w))), x0=rng.standard_normal(4))
+    assert r.fun == pytest.approx(0.1, abs=1e-9)  # by hand: each difference at its aim, or just below zero
+    assert np.abs(r.x).max() < 10.0
+
+
+@pytest.mark.parametrize("unit", [3.27e150, 1e152])
+def test_what_is_never_negative_is_not_unbounded_where_its_squares_overflow(unit):
+    w = vo.Variable(3)
+    r = vo.minimize(vo.sum_squares(unit * vo.diff(w) - unit) + vo.sum(vo.ramp(w)))
+    assert r.status is not Status.UNBOUNDED
+    assert r.lower == 0.0

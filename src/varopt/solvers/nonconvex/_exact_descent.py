@@ -6,6 +6,7 @@ Every move ends in a minimum along a line (`_line_minimum`), so none makes the o
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,9 @@ Vector = NDArray[np.float64]
 _GAIN = 1e-13  # relative gain below which a move is rounding
 _AT_REST = 1e-10  # distance from a knot, relative to the row's size, within which a row rests on it
 _MAJORANT_VARIABLES = 400  # most of a convex majorant
+_UNSEEN = 1e-13  # eigenvalue, as a share of the largest, up to which a direction counts as unseen
+_NOTHING = 1e-7  # share of a direction that is left of it by rounding alone
+_LEAST = 1e-300  # in place of zero
 
 
 class ExactDescent:
@@ -64,6 +68,27 @@ class ExactDescent:
             and all(r.term.degree == 0 and not any(map(np.any, r.term.knots)) for r in self.problem.rows)
             and not any(r.offset.any() for r in self.problem.rows)
         )
+
+    @cached_property
+    def unseen(self) -> Vector:
+        """An orthonormal basis of the directions that no part of the objective sees."""
+        p = self.problem.size
+        seen = np.zeros((p, p)) if self.problem.hessian is None else _dense(self.problem.hessian)
+        seen = seen / max(float(np.abs(seen).max()), _LEAST)
+        seen = seen @ seen
+        for r in self.problem.rows:
+            gram = _dense(r.linear.gram(np.ones(r.count)))
+            seen = seen + gram / max(float(gram.diagonal().max()), _LEAST)
+        if not np.all(np.isfinite(seen)):
+            return np.zeros((p, 0))
+        unit = np.sqrt(np.where(seen.diagonal() > 0.0, seen.diagonal(), 1.0))
+        values, vectors = scipy.linalg.eigh(seen / unit[:, None] / unit, check_finite=False)
+        basis = vectors[:, values <= _UNSEEN * values[-1]] / unit[:, None]
+        return np.asarray(scipy.linalg.qr(basis, mode="economic", check_finite=False)[0])
+
+    def within(self, direction: Vector) -> Vector:
+        """Without what no part of the objective sees: there the point would drift to where rounding decides."""
+        return direction - self.unseen @ (self.unseen.T @ direction)
 
     # -- Lines --------------------------------------------------------------------------------------------------------
 
@@ -224,8 +249,10 @@ class ExactDescent:
 
         before = self.x, self.value
         x = self.x + lift(targets - rows @ self.x)
-        direction = rng.standard_normal(x.size)
-        direction -= basis @ (basis.T @ direction)
+        drawn = rng.standard_normal(x.size)
+        direction = self.within(drawn - basis @ (basis.T @ drawn))
+        if np.linalg.norm(direction) <= _NOTHING * np.linalg.norm(drawn):
+            direction = np.zeros_like(x)
         positions, parts = self.problem.positions(x), []
         for r, z, held in zip(self.problem.rows, positions, blocks, strict=True):
             weights = r.weights
@@ -277,6 +304,10 @@ def _nearest(term: Any, z: Vector, held: NDArray[np.intp]) -> Vector:
     """The knot nearest to each of the rows `held`."""
     knots = np.stack([np.broadcast_to(np.asarray(t, dtype=np.float64), z.shape)[held] for t in term.knots])
     return np.asarray(knots[np.argmin(np.abs(knots - z[held]), axis=0), np.arange(held.size)])
+
+
+def _dense(matrix: Any) -> Any:
+    return matrix.toarray() if sp.issparse(matrix) else np.asarray(matrix)
 
 
 def _by_columns(explicit: Any) -> Any:

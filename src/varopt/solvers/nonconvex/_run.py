@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from varopt._clock import tick
 from varopt.bounds import MovingBound, PointNoise
 from varopt.certificates import ConvexEnvelope, ConvexRelaxation, EveryCell
+from varopt.certificates import floor as least_value
 from varopt.composite import Composite
 from varopt.solvers._method import Check, State
 from varopt.solvers.descent import Newton, Path, follow
@@ -56,10 +57,12 @@ class Run:
         problem = canonical(problem)
         self.problem, self.state, self.tol, self.check, self.config = problem, state, tol, check, config
         self.rng = np.random.default_rng([config.seed, state.steps])
+        self.walk = ExactDescent(problem, state.x)
         self.factor = _spread(problem)
+        if problem.size <= _TURNS:
+            self.factor = self.walk.within(self.factor)
         self.noise = PointNoise.of(problem, 1.0, self.factor)  # x ~ N(mu, sigma^2 C C')
         self.bound = MovingBound(problem, self.noise)
-        self.walk = ExactDescent(problem, state.x)
         self.trails: dict[float, list[list[Vector]]] = {}  # where paths were, by sigma: positions in deviations of rows
         self.ends: set[bytes] = set()  # majorants at whose optima no coordinate gains either
         self.relaxed: State | None = None  # of the latest convex problem below this one,
@@ -156,7 +159,7 @@ class Run:
         self.check(self.state)
 
     def _done(self) -> bool:
-        if self.walk.falls:
+        if self.walk.falls and not math.isfinite(least_value(self.problem)):  # else what overflows has misled a line
             self.state.falls, self.state.ray = True, self.walk.ray
         return self.state.reached(self.tol) or self.state.falls
 
