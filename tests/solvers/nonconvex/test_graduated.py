@@ -449,3 +449,21 @@ def test_what_is_never_negative_is_not_unbounded_where_its_squares_overflow(unit
     r = vo.minimize(vo.sum_squares(unit * vo.diff(w) - unit) + vo.sum(vo.ramp(w)))
     assert r.status is not Status.UNBOUNDED
     assert r.lower == 0.0
+
+
+def test_values_back_from_far_out_are_those_of_their_points():
+    """A path may lead far out where little is seen; what moves from there leave of positions is not taken for them."""
+    w, b = vo.Variable(1), vo.Variable()
+    tilted = np.array([[0.2], [-0.2], [0.9], [-1.5], [0.9], [0.4]]) @ w + b
+    tilted = tilted + np.array([0.0071038, 0.3637251, 1.0118033, 1.6429249, 0.0484376, -0.5932187])
+    ends = np.array([[0.0], [-0.2], [-1.6], [-0.2], [1.1], [-0.4]]) @ w + np.array([1.2, 0.0, 2.2, 1.1, 0.9, 0.7])
+    bent = np.array([1.8317311, 0.9320979, 0.426813, 0.5472899, 0.4282938]) * vo.pos(
+        np.array([[0.0], [1.0], [1.0], [0.0], [0.0]]) @ w
+        + np.array([1.7355269, 2.5688102, -1.3849278, 0.0668266, 1.1620831])
+    )
+    f = 9.77 * vo.sum(vo.pinball(tilted, 0.87)) + vo.sum(bent)
+    f = f + vo.sum(np.array([0.1, 1.1, 1.0, 0.1, 1.4, 0.4]) * vo.dead_zone(ends, 1.14))
+    r = vo.minimize(f, time_limit=5.0)
+    grid = np.stack(np.meshgrid(np.linspace(-3.0, 3.0, 121), np.linspace(-3.0, 3.0, 121)), axis=-1).reshape(-1, 2)
+    assert r.fun <= min(f(point) for point in grid) + 1e-9
+    assert r.status is not Status.TIME_LIMIT

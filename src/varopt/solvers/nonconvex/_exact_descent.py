@@ -31,6 +31,7 @@ _MAJORANT_VARIABLES = 400  # most of a convex majorant
 _UNSEEN = 1e-13  # eigenvalue, as a share of the largest, up to which a direction counts as unseen
 _NOTHING = 1e-7  # share of a direction that is left of it by rounding alone
 _LEAST = 1e-300  # in place of zero
+_CANCELLED = 2.0**-10  # of the largest position before a move, below which the largest after it is computed afresh
 
 
 class ExactDescent:
@@ -111,6 +112,8 @@ class ExactDescent:
         if curved is not None:
             self.gradient = self.gradient + step.length * curved
         self.value = self.problem.value(self.x, self.z)
+        if any(_largest(z) < _CANCELLED * _largest(old) for z, old in zip(self.z, before[1], strict=True)):
+            self.put(self.x)  # back from far out, differences have lost their digits
         if self.value > before[-1]:  # rounding, on a row that jumps
             self.x, self.z, self.gradient, self.value = before
             return False
@@ -304,6 +307,10 @@ def _nearest(term: Any, z: Vector, held: NDArray[np.intp]) -> Vector:
     """The knot nearest to each of the rows `held`."""
     knots = np.stack([np.broadcast_to(np.asarray(t, dtype=np.float64), z.shape)[held] for t in term.knots])
     return np.asarray(knots[np.argmin(np.abs(knots - z[held]), axis=0), np.arange(held.size)])
+
+
+def _largest(z: Vector) -> float:
+    return float(np.abs(z).max(initial=0.0))
 
 
 def _dense(matrix: Any) -> Any:

@@ -131,6 +131,7 @@ class Run:
         while not self._done() and walk.flip(most, self._inner):
             self._polish(walk.x)
             walk.put(self.state.x)
+            self._look()
 
     def _go_on(self, unit: float) -> None:
         """More cells, more starts and more moves in turn, until there is a proof; else a time limit ends it."""
