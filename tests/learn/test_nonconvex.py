@@ -262,3 +262,14 @@ def test_rows_on_the_hyperplane_are_not_right_by_themselves():
     best, least = fewest_in_a_plane(X, y, 1 - y)
     assert (best, least) == (1, 0)
     assert round(6 * learn.ZeroOneClassifier().fit(X.astype(float), y).objective_) == 1
+
+
+def test_a_ramp_far_from_zero_ends_by_itself():
+    """Values of one point differ there by more than flips gain, by the way that led to it: it went on for ever."""
+    rng = np.random.default_rng(74000280036)
+    X = rng.standard_normal((38, 4))
+    y = X @ rng.standard_normal(4) + rng.standard_t(2, 38)
+    weight = np.round(rng.uniform(0.0, 3.0, 38), 1)
+    with pytest.warns(ConvergenceWarning):
+        model = learn.RampClassifier(fit_intercept=False).fit(X + 1e7, y > np.median(y), sample_weight=weight)
+    assert model.lower_bound_ <= model.objective_

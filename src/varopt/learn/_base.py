@@ -202,10 +202,7 @@ class Certified(Declared, BaseEstimator):
             )
         least = null * SMALLEST_SHARE
         if null > 0.0 and least < _LEAST_UNIT:
-            raise ValueError(
-                f"{type(self).__name__} has an objective without coefficients of {null:.3g}, of which double precision"
-                " has few digits: y or sample_weight contain values that are too small, and need to be rescaled."
-            )
+            self._refuse_few_digits(null)
         unit = 2.0 ** math.floor(math.log2(least)) if null > 0.0 else 1.0
         stopped = False
 
@@ -258,6 +255,12 @@ class Certified(Declared, BaseEstimator):
     def _allowed(self, objective: Any, null: Any) -> Any:
         """The gap that an objective may have, or each of many, where that without a model is `null`."""
         return np.maximum(self.tol * np.maximum(objective, SMALLEST_SHARE * null), _NEGLIGIBLE_GAP * null)
+
+    def _refuse_few_digits(self, null: float) -> NoReturn:
+        raise ValueError(
+            f"{type(self).__name__} has an objective without coefficients of {null:.3g}, of which double precision"
+            " has few digits: y or sample_weight contain values that are too small, and need to be rescaled."
+        )
 
     def _refuse(self) -> NoReturn:
         raise ValueError(

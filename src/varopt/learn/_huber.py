@@ -124,6 +124,8 @@ class HuberRegressor(LinearRegressor):
         ridge = self.alpha / problem.unit / problem.unit
         huber = HuberProblem(problem.X, problem.y, problem.weight, self.epsilon, ridge, self.fit_intercept)
         null = 2.0 * huber.total * huber.typical  # the objective without coefficients or outliers
+        if 0.0 < huber.typical < np.finfo(np.float64).smallest_normal:
+            self._refuse_few_digits(null)
         state = State(np.concatenate([coef, [level, huber.typical]]), unit=SMALLEST_SHARE * null)
         fits: list[Fit] = []
 

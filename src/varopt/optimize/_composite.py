@@ -274,7 +274,7 @@ def conclude(
         status = _status(objective, problem, state, bracket, tol, hidden)
         lower = -math.inf if status is Status.UNBOUNDED else lower
     assumption = "; ".join(part for part in (hidden, assumption) if part)
-    certificate = proof(lower, upper, assumption) if math.isfinite(lower) else NoCertificate(lower, upper)
+    certificate = (proof if math.isfinite(lower) else NoCertificate)(lower, upper, assumption)
     names = ("time", "steps", "sigma", "upper", "lower", "bound")
     history = {name: np.array([row[name] for row in state.history]) for name in names}
     return Result(

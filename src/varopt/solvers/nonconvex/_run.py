@@ -129,7 +129,10 @@ class Run:
         walk.put(self.state.x)
         most = min(_FLIPS, -(-self.problem.row_count // _FLIPPED))
         while not self._done() and walk.flip(most, self._inner):
+            before = self.state.upper
             self._polish(walk.x)
+            if not self.state.upper < before:  # far out, values of one point may differ by more than flips gain
+                return
             walk.put(self.state.x)
             self._look()
 
