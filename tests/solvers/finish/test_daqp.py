@@ -32,3 +32,12 @@ def test_multipliers_balance_the_gradient(rng):
     np.testing.assert_allclose(rows @ u, 0.0, atol=1e-10)
     np.testing.assert_allclose(matrix @ u + vector + multipliers[:5] + rows.T @ multipliers[5:], 0.0, atol=1e-9)
     assert np.all(np.abs(u) <= 0.3 + 1e-10)
+
+
+def test_a_programme_without_variables_takes_no_time():
+    """What a dual may move in can be nothing: one kink beside a quadratic that is zero."""
+    nothing = np.zeros(0)
+    found = by_dual_active_set(
+        np.zeros((0, 0)), nothing, np.zeros((0, 0)), nothing, nothing, np.zeros(0, dtype=np.int32), steps=10
+    )
+    assert found is None or found[0].size == 0

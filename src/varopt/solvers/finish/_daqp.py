@@ -34,7 +34,7 @@ def by_dual_active_set(
     import daqp
 
     seconds = max(min(left(), seconds), _LEAST_SECONDS)
-    entries = float(matrix.shape[0] * max(high.size, 1))  # a step looks at all rows, and at the variables of each
+    entries = float(max(matrix.shape[0] * high.size, 1))  # a step looks at all rows, and at the variables of each
     u, _, flag, facts = daqp.solve(
         np.ascontiguousarray(matrix), vector, np.ascontiguousarray(rows), high, low, kinds, primal_tol=primal_tol,
         dual_tol=1e-13, iter_limit=int(max(min(steps, seconds * _ENTRIES_PER_SECOND / entries), 1.0)),
